@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 
 import postroom
-from postroom.wire.saying import FIELDS  # noqa: F401 - loaded before anything is timed
 
 from .measure import Effort, Line, micros, per_second
 

@@ -17,12 +17,11 @@ import postroom
 from postroom.clock import RandomIds
 from postroom.model.codec import encode
 from postroom.model.delivery import open_delivery
-from postroom.model.message import Message, Recipient
-from postroom.model.parts import text
-from postroom.store.sqlite.names import NEXT_NUMBER
+from postroom.model.message import Message, Recipient, text
+from postroom.store.sqlite.connection import NEXT_NUMBER
 from postroom.store.sqlite.rows import delivery_row, letter_row
 from postroom.store.sqlite.schema import STEPS
-from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
+from postroom.store.sqlite.writes import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
 
 from .measure import LETTER
 

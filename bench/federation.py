@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 
 import postroom
-from postroom import service
+from postroom.core import peers
+from postroom.core.authorize import OWNER
 from postroom.model.delivery import OPEN
 from postroom.model.query import Query
-from postroom.service.authorize import OWNER
 
 from . import contention
 from .daemon import serving
@@ -56,9 +56,9 @@ def linked(folder: Path) -> Iterator[tuple[Side, Side]]:
     here, there = Side(folder, "here"), Side(folder, "there")
     there.room.mailbox("reader").register()
     here.room.mailbox("writer").register()
-    token, _ = service.peers.add(there.room._office, OWNER, "here", {"exposure": "all"}, ours="there")
+    token, _ = peers.add(there.room._office, OWNER, "here", {"exposure": "all"}, ours="there")
     said = {"exposure": "all", "url": f"ws://127.0.0.1:{there.port}/map", "token": token}
-    service.peers.add(here.room._office, OWNER, "there", said, ours="here")
+    peers.add(here.room._office, OWNER, "there", said, ours="here")
     with there.served(), here.served():
         here.room.mailbox("writer").send("reader@there", LETTER)
         _until(there, 1)

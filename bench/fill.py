@@ -19,15 +19,14 @@ from pathlib import Path
 import apsw
 
 import postroom
-from postroom.model import delivery as moves
+from postroom.model import delivery as model_delivery
 from postroom.model.codec import encode
 from postroom.model.delivery import Lease
-from postroom.model.message import Message, Priority, Recipient
-from postroom.model.parts import text
-from postroom.store.sqlite import index
+from postroom.model.message import Message, Priority, Recipient, text
+from postroom.store.sqlite import search
 from postroom.store.sqlite.rows import Row, delivery_row, letter_row
 from postroom.store.sqlite.schema import STEPS
-from postroom.store.sqlite.writing import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
+from postroom.store.sqlite.writes import INSERT_DELIVERY, INSERT_LETTER, INSERT_MOVED
 
 from .measure import LETTER
 
@@ -96,9 +95,9 @@ def _rows(place: int, letters: int) -> tuple[Row, Row]:
         trace=(f"agent-{sender}",),
         thread_id=ROOT if _in_thread(place, letters) and place > 1 else None,
     )
-    delivery = moves.open_delivery(message, f"agent-{mailbox}", "to", at)
+    delivery = model_delivery.open_delivery(message, f"agent-{mailbox}", "to", at)
     if not _is_unread(place, letters):
-        delivery = moves.ack(moves.claim(delivery, HELD), at, archive=True)
+        delivery = model_delivery.ack(model_delivery.claim(delivery, HELD), at, archive=True)
     number = 3 * place + 1
     return letter_row(message, number, sender + 1, encode(message)), delivery_row(delivery, number, mailbox + 1)
 
@@ -141,5 +140,5 @@ def _cache() -> Path:
 
 def _key() -> str:
     """Another schema, another index of words or another past makes other rooms."""
-    source = b"".join(Path(path).read_bytes() for path in (*STEPS, index.__file__, __file__))
+    source = b"".join(Path(path).read_bytes() for path in (*STEPS, search.__file__, __file__))
     return hashlib.sha256(source).hexdigest()[:12]

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import postroom
-from postroom.service import tokens
+from postroom.core import tokens
 
 from .daemon import serving
 from .measure import Effort, Line, per_second

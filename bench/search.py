@@ -13,8 +13,8 @@ from typing import Any
 
 import postroom
 from postroom.room import Room
-from postroom.store.sqlite import searching
-from postroom.store.sqlite.lookout import RARELY
+from postroom.store.sqlite import search
+from postroom.store.sqlite.search import RARELY
 
 from .fill import RARE, TALKER, filled_room
 from .measure import Act, Effort, Line, Samples, Turns, micros, ratio, take_turns, timed, typical
@@ -97,18 +97,18 @@ def _helping() -> Iterator[list[float]]:
     of two sums would tell of those.
     """
     spent: list[float] = []
-    help_along = searching.help_along
+    help_along = search.help_along
 
     def timed_help(*told: Any) -> None:
         start = time.perf_counter()
         help_along(*told)
         spent.append(time.perf_counter() - start)
 
-    vars(searching)["help_along"] = timed_help
+    vars(search)["help_along"] = timed_help
     try:
         yield spent
     finally:
-        vars(searching)["help_along"] = help_along
+        vars(search)["help_along"] = help_along
 
 
 def _sent(samples: Samples, spent: Sequence[float]) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from postroom.ipc.client import SocketDesk
+from postroom.server.client import SocketDesk
 
 PATIENCE = 120.0  # seconds; only what hangs takes this long, on a machine with much else to do, too
 T = TypeVar("T")

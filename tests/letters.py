@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from postroom.model import delivery as moves
+from postroom.model import delivery as model_delivery
 from postroom.model.codec import digest
 from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Moment, Query
 from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
-from postroom.store.base import Forget, Letter, Move, Post, Put, Store, Write
+from postroom.store.protocol import Forget, Letter, Move, Post, Put, Store, Write
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 BOOT = "boot-1"
@@ -68,19 +68,19 @@ def move(store: Store, before: Delivery, after: Delivery, action: str) -> Delive
 
 
 def read(store: Store, delivery: Delivery) -> Delivery:
-    return move(store, delivery, moves.read(delivery, NOW), "read")
+    return move(store, delivery, model_delivery.read(delivery, NOW), "read")
 
 
 def claim(store: Store, delivery: Delivery, held: Lease | None = None) -> Delivery:
-    return move(store, delivery, moves.claim(delivery, held or lease()), "claim")
+    return move(store, delivery, model_delivery.claim(delivery, held or lease()), "claim")
 
 
 def ack(store: Store, delivery: Delivery, at: datetime = NOW, *, archive: bool = False) -> Delivery:
-    return move(store, delivery, moves.ack(delivery, at, archive=archive), "ack")
+    return move(store, delivery, model_delivery.ack(delivery, at, archive=archive), "ack")
 
 
 def bury(store: Store, delivery: Delivery) -> Delivery:
-    return move(store, delivery, moves.bury(delivery, attempt()), "bury")
+    return move(store, delivery, model_delivery.bury(delivery, attempt()), "bury")
 
 
 def ids(store: Store, query: Query) -> list[str]:

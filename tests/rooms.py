@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from postroom import Letter, Message, Room
+from postroom.core.authorize import OWNER, Principal
 from postroom.model.query import Moment
-from postroom.service.authorize import OWNER, Principal
 from postroom.settings import Settings
 from tests.conftest import LONG
 from tests.contract.stores import CORE, STORES, Kind

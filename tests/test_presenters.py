@@ -23,26 +23,26 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom import Priority
-from postroom.cli import ring_views, views
-from postroom.cli.answers import Screen
-from postroom.cli.ring_program import plain_ring
-from postroom.hosts import claude, codex, gemini, telling, wording
-from postroom.hosts.moments import PROMPT, START
+from postroom.cli import alerts, views
+from postroom.cli.alerts import plain_ring
+from postroom.cli.output import Screen
+from postroom.core import presentation
+from postroom.formats.plain import plain_message
+from postroom.hosts import claude, codex, desktop, gemini
+from postroom.hosts import text as hosts_text
+from postroom.hosts.events import PROMPT, START
 from postroom.hosts.sessions import Session
-from postroom.mcp.caller import Caller
-from postroom.mcp.letters import message as tool_message
 from postroom.mcp.prompts import PROMPTS
+from postroom.mcp.tools import Caller
+from postroom.mcp.tools import message as tool_message
+from postroom.model.alert import Rung, RungLetter
 from postroom.model.message import Message, Recipient
-from postroom.model.ring import Rung, RungLetter
 from postroom.model.task import Standing, TaskState
-from postroom.nanobot_channel import tasklist
-from postroom.nanobot_channel import wording as channel
-from postroom.push import desktop
-from postroom.service import present
+from postroom.nanobot.channel import text as channel_text
+from postroom.nanobot.channel import toolbox
 from postroom.swarm.message import Message as SwarmMessage
 from postroom.swarm.message import MessagePriority, MessageType
-from postroom.swarm.prompts import format_mailbox_context
-from postroom.wire.plain import plain_message
+from postroom.swarm.notices import format_mailbox_context
 from tests.letters import NOW
 
 NONCE = "0123456789abcdef"
@@ -200,7 +200,7 @@ class Mail:
 def orders(said: Hostile) -> str:
     """What a hook says of a chipset's work and nudge."""
     nudge = {"from": said.name, "type": "abort", "message": said.body, "requires_response": True}
-    return wording.orders("bob", {"bead_id": said.tag, "title": said.subject}, nudge, NONCE)
+    return hosts_text.orders("bob", {"bead_id": said.tag, "title": said.subject}, nudge, NONCE)
 
 
 def hook(dialect: Any, moment: str, began_by: str = "startup") -> Callable[[Hostile], str]:
@@ -208,8 +208,10 @@ def hook(dialect: Any, moment: str, began_by: str = "startup") -> Callable[[Host
 
     def shown(said: Hostile) -> str:
         session = Session(host="claude", id="x", agent="bob", room="r")
-        told = telling.tell(moment, Mail(said), session, dialect.BUDGET, began_by=began_by, now=LATER, nonce=NONCE)
-        found = telling.said(dialect, "UserPromptSubmit", told)
+        told = hosts_text.tell(
+            moment, Mail(said), session, dialect.BUDGET, began_by=began_by, now=LATER, nonce=NONCE
+        )
+        found = hosts_text.said(dialect, "UserPromptSubmit", told)
         assert found is not None
         return "\n".join(texts_in(json.loads(json.dumps(found))))
 
@@ -242,7 +244,7 @@ def prompt(name: str, **said_by_user: str) -> Callable[[Hostile], str]:
 
 
 def digest(said: Hostile) -> str:
-    return present.digest([letter(said)], NONCE, budget=20_000, longest=4000, total=1)
+    return presentation.digest([letter(said)], NONCE, budget=20_000, longest=4000, total=1)
 
 
 def channel_letter(said: Hostile) -> Message:
@@ -251,11 +253,11 @@ def channel_letter(said: Hostile) -> Message:
 
 
 PRESENTERS: dict[str, Callable[[Hostile], str]] = {
-    "to_markdown": lambda said: present.markdown(letter(said), NONCE),
+    "to_markdown": lambda said: presentation.markdown(letter(said), NONCE),
     "digest": digest,
     "a chipset's hook and nudge": orders,
-    "agent-inbox's hook": lambda said: wording.shown([entry(said)], 1, LATER, NONCE, 2000)[0],
-    "hook, mail": lambda said: wording.mail([entry(said)], 1, "bob", LATER, NONCE, 9000)[0],
+    "agent-inbox's hook": lambda said: hosts_text.shown([entry(said)], 1, LATER, NONCE, 2000)[0],
+    "hook, mail": lambda said: hosts_text.mail([entry(said)], 1, "bob", LATER, NONCE, 9000)[0],
     "Claude Code, prompt": hook(claude, PROMPT),
     "Claude Code, resumed": hook(claude, START, "resume"),
     "Codex": hook(codex, PROMPT),
@@ -263,23 +265,23 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "MCP prompt triage": prompt("triage"),
     "MCP prompt reply": prompt("reply", message="m-1"),
     "MCP prompt handoff": prompt("handoff", to="eve", thread="m-0"),
-    "nanobot, mail": lambda said: channel.work(channel_letter(said), said.body, NONCE, answered=True, task=None),
-    "nanobot, task": lambda said: channel.work(
+    "nanobot, mail": lambda said: channel_text.work(channel_letter(said), said.body, NONCE, answered=True, task=None),
+    "nanobot, task": lambda said: channel_text.work(
         channel_letter(said), said.body, NONCE, answered=True, task=task(said)),
-    "nanobot, result": lambda said: channel.result(channel_letter(said), said.body, NONCE, task=task(said)),
+    "nanobot, result": lambda said: channel_text.result(channel_letter(said), said.body, NONCE, task=task(said)),
     "swarm prompt": lambda said: format_mailbox_context([swarm(said)]),
     "command line, inbox": lambda said: views.letters(SCREEN, {"letters": [1], "accepted": [letter(said)]}),
 }  # fmt: skip
 # These show no body, and so no fence.
 POINTERS: dict[str, Callable[[Hostile], str]] = {
-    "hook, shown before": lambda said: wording.again([entry(said)], 1, "bob", 9000),
-    "hook, ring": lambda said: wording.ring(rung(said)),
-    "hook, ring in public": lambda said: wording.ring_in_public(rung(said)),
+    "hook, shown before": lambda said: hosts_text.again([entry(said)], 1, "bob", 9000),
+    "hook, ring": lambda said: hosts_text.ring(rung(said)),
+    "hook, ring in public": lambda said: hosts_text.ring_in_public(rung(said)),
     "desktop": lambda said: "\n".join(desktop.words(rung(said))[1]),
-    "nanobot, not sent": lambda said: channel.not_sent(said.name, said.body),
-    "nanobot, list": lambda said: tasklist.labelled(
-        [f"- {tasklist.quoted(said.subject)} ({tasklist.quoted(said.tag)})"]),
-    "command line, ring": lambda said: ring_views.ring(SCREEN, {**plain_ring(rung(said)), "failed": said.tag}),
+    "nanobot, not sent": lambda said: channel_text.not_sent(said.name, said.body),
+    "nanobot, list": lambda said: toolbox.labelled(
+        [f"- {toolbox.quoted(said.subject)} ({toolbox.quoted(said.tag)})"]),
+    "command line, ring": lambda said: alerts.ring(SCREEN, {**plain_ring(rung(said)), "failed": said.tag}),
     "command line, table": lambda said: views.threads(SCREEN, {"threads": [{
         "id": "m-0", "last_at": NOW.isoformat(), "count": 2, "participants": [said.name],
         "subject": said.subject}]}),
@@ -342,7 +344,7 @@ def test_a_presenter_that_lets_look_alikes_or_line_breaks_through_is_found_out(
 ) -> None:
     """The planted bugs."""
     check_all(PRESENTERS["to_markdown"])
-    monkeypatch.setattr(present, function, bug)
+    monkeypatch.setattr(presentation, function, bug)
     with pytest.raises(AssertionError, match=complaint):
         check_all(PRESENTERS["to_markdown"])
 
@@ -371,4 +373,4 @@ def test_a_tool_answers_with_one_line_of_json_that_says_what_was_written(said: H
      "> > > cited", ">>> Привет, мир\n>>> как дела", "vector<vector<int>> letters", "a <- b -> c", "《信》"],
 )  # fmt: skip
 def test_code_and_quotes_stay_as_they_are(text: str) -> None:
-    assert text == present.harmless(text)
+    assert text == presentation.harmless(text)

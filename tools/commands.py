@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from postroom.cli.exits import MEANINGS
-from postroom.cli.manual import named, told, usage
+from postroom.cli.errors import MEANINGS
+from postroom.cli.help import named, told, usage
 from postroom.cli.table import GROUPS, everywhere, row
 from postroom.cli.table.shape import Command, Option
 

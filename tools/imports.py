@@ -79,7 +79,7 @@ def report_all(environment: dict[str, str], folder: Path) -> None:
             ours = sum(module.startswith("postroom") for module in extra)
             time_taken = f"{sum(extra.values()) / 1000:7.1f} ms"
             print(f"{name:15} {len(extra):7} {ours:4} {time_taken}   {', '.join(heaviest)}")
-            if parts := parts_of("postroom.service", extra):
+            if parts := parts_of("postroom.core", extra):
                 print(f"{'':41} service: {', '.join(parts)}")
             if code:
                 print(f"{'':15} its example ended with {code}: {line}")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from postroom.mcp.prompts import PROMPTS
 from postroom.mcp.resources import TEMPLATES
-from postroom.mcp.rows import ROWS
-from postroom.mcp.table import Arg, Tool
+from postroom.mcp.tools import ROWS, Arg, Tool
 
 PAGE = Path(__file__).parent.parent / "docs" / "mcp.md"
 HEAD = """# Mail for agents that speak MCP

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from postroom import errors
-from postroom.service.authorize import NEEDS, RULES
-from postroom.wire.events import MAP_TYPES, TYPES
-from postroom.wire.federation_problems import NUMBERS, Refusal
-from postroom.wire.federation_table import ROWS as FEDERATION
-from postroom.wire.mail_problems import NUMBERS as MAIL_NUMBERS
-from postroom.wire.map_table import MAP
-from postroom.wire.methods import ACTIONS, ALIASES, MAIL, SESSION, VERBS
-from postroom.wire.problems import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
-from postroom.wire.table import Method
+from postroom.core.authorize import NEEDS, RULES
+from postroom.federation.methods import ROWS as FEDERATION
+from postroom.formats.errors import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
+from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
+from postroom.formats.federation import NUMBERS, Refusal
+from postroom.map.table import MAP
+from postroom.server.events import MAP_TYPES, TYPES
+from postroom.server.protocol import ACTIONS, ALIASES, MAIL, SESSION, VERBS
+from postroom.server.table import Method
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"

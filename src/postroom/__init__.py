@@ -10,12 +10,16 @@ This is the only door: what is not named here may change. Everything is loaded w
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import aio
-    from .care import copy_room, doctor, follow_room, restore
+    from .core.compose import Draft
+    from .core.messages import Receipt
+    from .core.portable import Imported
+    from .core.retention import Sweep
+    from .core.transfer import Copied, Refusal
     from .errors import (
         BadStore,
         Busy,
@@ -48,26 +52,28 @@ if TYPE_CHECKING:
     )
     from .letter import Batch, Letter, Work
     from .mailbox import Mailbox, draft
-    from .model.card import Agent, Card, Presence
-    from .model.change import Change, Cursor
+    from .model.agent import Agent, Card, Presence
     from .model.delivery import Delivery, State
-    from .model.escalation import Escalation
-    from .model.handoff import Handoff
-    from .model.health import BackupReport, Diagnosis, Finding, Level
-    from .model.message import Message, Priority, Recipient
-    from .model.parts import Part, data, event, file, reference, text
-    from .model.stats import AgentFlow, Flow, Stats, Tally
-    from .model.task import Standing, TaskState
-    from .model.template import Template
+    from .model.message import (
+        Handoff,
+        Message,
+        Part,
+        Priority,
+        Recipient,
+        Template,
+        data,
+        event,
+        file,
+        reference,
+        text,
+    )
+    from .model.record import Change, Cursor
+    from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Tally, Trace
+    from .model.task import Escalation, Standing, TaskState
     from .model.thread import Conversation, Thread, Turn
-    from .model.trace import Stop, Trace
-    from .room import Room, open
-    from .service.compose import Draft
-    from .service.janitor import Sweep
-    from .service.portable import Imported
-    from .service.sending import Receipt
-    from .service.transfer import Copied, Refusal
+    from .room import Room, copy_room, doctor, follow_room, open, restore
     from .task import Task
+
 
 __version__ = "0.1.0"
 
@@ -157,33 +163,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "care": "copy_room doctor follow_room restore",
+    "core.compose": "Draft",
+    "core.messages": "Receipt",
+    "core.portable": "Imported",
+    "core.retention": "Sweep",
+    "core.transfer": "Copied Refusal",
     "errors": (
-        "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost LookAlike"
-        " LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync SchemaTooNew"
-        " StaleRevision StoreBusy StoreFailing TooFast TooLarge UnknownAgent UnknownMessage Unreadable"
+        "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost"
+        " LookAlike LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync"
+        " SchemaTooNew StaleRevision StoreBusy StoreFailing TooFast TooLarge UnknownAgent UnknownMessage"
+        " Unreadable"
     ),
     "letter": "Batch Letter Work",
     "mailbox": "Mailbox draft",
-    "model.card": "Agent Card Presence",
-    "model.change": "Change Cursor",
+    "model.agent": "Agent Card Presence",
     "model.delivery": "Delivery State",
-    "model.escalation": "Escalation",
-    "model.handoff": "Handoff",
-    "model.message": "Message Priority Recipient",
-    "model.parts": "Part data event file reference text",
-    "model.health": "BackupReport Diagnosis Finding Level",
-    "model.stats": "AgentFlow Flow Stats Tally",
-    "model.task": "Standing TaskState",
-    "model.template": "Template",
+    "model.message": "Handoff Message Part Priority Recipient Template data event file reference text",
+    "model.record": "Change Cursor",
+    "model.report": "AgentFlow BackupReport Diagnosis Finding Flow Level Stats Stop Tally Trace",
+    "model.task": "Escalation Standing TaskState",
     "model.thread": "Conversation Thread Turn",
-    "model.trace": "Stop Trace",
-    "room": "Room open",
-    "service.compose": "Draft",
-    "service.janitor": "Sweep",
-    "service.portable": "Imported",
-    "service.sending": "Receipt",
-    "service.transfer": "Copied Refusal",
+    "room": "Room copy_room doctor follow_room open restore",
     "task": "Task",
 }
 

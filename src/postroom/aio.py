@@ -1,69 +1,553 @@
-"""The async face, for people in asyncio: the same room, the same core, run in a few threads.
-
-    async with postroom.aio.open() as room:
-        letter = await room.mailbox("researcher").wait(timeout=30)
-        await letter.reply("merge sort")
-
-Any number of tasks may wait at once: they share one ear on the event loop and hold no thread while they sleep.
-"""
+"""Listening inside an event loop: one watch for all tasks that wait in a room. Above it stands `aio`."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
-from . import room as sync
-from .aio_ears import SharedEars
-from .aio_errands import AsyncErrands
-from .aio_letter import AsyncBatch, AsyncLetter, AsyncWork
-from .aio_task import AsyncTask
-from .aio_working import AsyncWorking
+from . import room as postroom_room
+from .core import alerts, inbox
+from .core.inbox import LONGEST_SLEEP, check_timeout, seconds_to_sleep
+from .core.validation import listed
 from .errors import BadStore
+from .letter import LetterView
 from .model.names import check_agent
-from .service.given import listed
-from .service.waiting import LONGEST_SLEEP, check_timeout, seconds_to_sleep
+from .model.query import Found
+from .store.notification import POLL
+from .task import TaskView
 
 if TYPE_CHECKING:
     import builtins
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Unpack
 
-    from .fields import Fields, Filters, Wanted, When
+    from .core.compose import Draft
+    from .core.messages import Receipt
+    from .letter import Batch, Letter, Work
     from .mailbox import Mailbox
-    from .model.card import Agent
-    from .model.change import Cursor
-    from .model.handoff import Handoff
-    from .model.message import Message
-    from .model.stats import Tally
+    from .model.agent import Agent
+    from .model.alert import Later, LostRing, Rung
+    from .model.message import Handoff, Message
+    from .model.record import Cursor
+    from .model.report import Tally, Trace
+    from .model.task import Escalation, TaskState
     from .model.thread import Conversation, Thread, Turn
-    from .model.trace import Trace
-    from .service.compose import Draft
-    from .service.sending import Receipt
+    from .policy.admission import Judge
+    from .settings import Fields, Filters, Wanted, When
+    from .store.protocol import Store, Watch
+    from .task import Task
+
+
+class SharedWatcher:
+    """One watch for all waiting tasks of a room; wakes those whose mailbox rang."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watch: Watch | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._poll: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def listen(self, mailboxes: Sequence[str]) -> Iterator[asyncio.Event]:
+        """An event that is set whenever one of these mailboxes rings."""
+        bell = asyncio.Event()
+        self._open()
+        for mailbox in mailboxes:
+            if mailbox not in self._listeners:
+                self._add(mailbox)
+            self._listeners.setdefault(mailbox, set()).add(bell)
+        try:
+            yield bell
+        finally:
+            for mailbox in mailboxes:
+                self._listeners.get(mailbox, set()).discard(bell)
+            self._rest()
+
+    def close(self) -> None:
+        """Stop listening. Whoever still waits is woken, to find the room closed."""
+        self._wake_all()
+        self._listeners.clear()
+        self._stop()
+
+    def _wake_all(self) -> None:
+        for bell in {bell for bells in self._listeners.values() for bell in bells}:
+            bell.set()
+
+    def _stop(self) -> None:
+        if self._poll is not None:
+            self._poll.cancel()
+        if self._watch is not None:
+            if self._watch.fileno() >= 0 and self._loop is not None and not self._loop.is_closed():
+                self._loop.remove_reader(self._watch.fileno())
+            self._watch.close()
+            self._watch = None
+
+    def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._watch is not None and self._loop is not loop:  # a room may outlive an event loop
+            self.close()
+        if self._watch is None:
+            self._loop, self._watch = loop, self._store.watch(tuple(self._listeners))
+            if self._watch.fileno() >= 0:
+                loop.add_reader(self._watch.fileno(), self._hear)
+            else:
+                self._look_again(loop)
+
+    def _add(self, mailbox: str) -> None:
+        """One more mailbox. Where no bell can be hung for it, all are listened to anew, in what way there is; and
+        whoever waits already looks once, for what may have rung meanwhile.
+        """
+        try:
+            if self._watch is not None:
+                self._watch.add(mailbox)
+        except OSError:
+            self._stop()
+            self._listeners[mailbox] = set()
+            self._open()
+            self._wake_all()
+
+    def _rest(self) -> None:
+        """Who has to look again and again stops when nobody waits; the next may find bells to listen to."""
+        if self._watch is not None and self._watch.fileno() < 0 and not any(self._listeners.values()):
+            self._stop()
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Where nothing becomes readable, look at the bells now and then."""
+        self._hear()
+        self._poll = loop.call_later(POLL, self._look_again, loop)
+
+    def _hear(self) -> None:
+        if self._watch is not None:
+            for mailbox in self._watch.rung():
+                for bell in self._listeners.get(mailbox, ()):
+                    bell.set()
+
+
+# Letters inside an event loop: what `letter.py` gives to a program, awaited.
+#
+# Each holds the sync letter it stands for and runs its verbs in one of the room's threads. Above it stands `aio`.
+
+T = TypeVar("T")
+
+
+class AsyncLetter(LetterView):
+    """Mail that was looked at."""
+
+    def __init__(self, room: AsyncRoom, letter: Letter) -> None:
+        super().__init__(Found(letter.message, letter.delivery))
+        self._room = room
+        self._letter = letter
+
+    @property
+    def cursor(self) -> Cursor:
+        """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
+        return self._letter.cursor
+
+    async def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._letter.reply, body, to_all=to_all, **fields))
+
+    async def forward(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._letter.forward, to, body, **fields))
+
+    async def ack(self, *, archive: bool = True) -> None:
+        await self._call(functools.partial(self._letter.ack, archive=archive))
+
+    async def ack_and_reply(
+        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+    ) -> Receipt:
+        call = functools.partial(self._letter.ack_and_reply, body, to_all=to_all, archive=archive, **fields)
+        return await self._call(call)
+
+    async def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
+        return await self._call(functools.partial(self._letter.ack_and_send, drafts, archive=archive))
+
+    async def reject(self, reason: str) -> None:
+        await self._call(functools.partial(self._letter.reject, reason))
+
+    def to_markdown(self) -> str:
+        return self._letter.to_markdown()
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        try:
+            return await self._room.run(call)
+        finally:
+            self.delivery = self._letter.delivery
+
+
+class AsyncWork(AsyncLetter):
+    """Mail that was claimed; as an async context manager done on exit, back in the inbox on an error."""
+
+    def __init__(self, room: AsyncRoom, work: Work) -> None:
+        super().__init__(room, work)
+        self._work = work
+
+    @property
+    def is_settled(self) -> bool:
+        return self._work.is_settled
+
+    async def fail(self, reason: str, *, retry: bool = True) -> None:
+        await self._call(functools.partial(self._work.fail, reason, retry=retry))
+
+    async def release(self) -> None:
+        await self._call(self._work.release)
+
+    async def renew(self, lease: float | None = None) -> None:
+        await self._call(functools.partial(self._work.renew, lease))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._call(functools.partial(self._work.__exit__, kind, error, trace))
+
+
+class AsyncBatch(list[AsyncWork]):
+    """Several letters claimed at once. May be empty."""
+
+    def __init__(self, room: AsyncRoom, batch: Batch) -> None:
+        super().__init__(AsyncWork(room, work) for work in batch)
+        self._room = room
+        self._batch = batch
+
+    @property
+    def unsettled(self) -> list[AsyncWork]:
+        return [work for work in self if not work.is_settled]
+
+    async def ack(self, *, archive: bool = True) -> None:
+        await self._settle(functools.partial(self._batch.ack, archive=archive))
+
+    async def fail(self, reason: str, *, retry: bool = True) -> None:
+        await self._settle(functools.partial(self._batch.fail, reason, retry=retry))
+
+    async def release(self) -> None:
+        await self._settle(self._batch.release)
+
+    async def renew(self, lease: float | None = None) -> None:
+        await self._settle(functools.partial(self._batch.renew, lease))
+
+    async def _hold_on(self, place: int, lease: float | None) -> None:
+        await self._settle(functools.partial(self._batch._hold_on, place, lease))
+
+    async def _leave_at(self, place: int) -> None:
+        await self._settle(functools.partial(self._batch._leave_at, place))
+
+    async def _settle(self, call: Callable[[], None]) -> None:
+        await self._room.run(call)
+        for work in self:
+            work.delivery = work._work.delivery
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._settle(functools.partial(self._batch.__exit__, kind, error, trace))
+
+
+# Tasks inside an event loop: what `task.py` gives to a program, awaited. Above it stands `aio`.
+
+
+class AsyncTask(TaskView):
+    """A task that was given, or received, at a mailbox."""
+
+    def __init__(self, room: AsyncRoom, task: Task, letter: AsyncLetter | None = None) -> None:
+        self._room = room
+        self._task = task
+        self._letter = letter
+        self.standing = task.standing
+        self.session = task.session
+
+    async def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.accept, body, ack=ack, **fields))
+
+    async def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
+        return await self._call(functools.partial(self._task.admit, judge, ack=ack))
+
+    async def reject(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.reject, reason, **fields))
+
+    async def start(self, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.start, body, **fields))
+
+    async def complete(self, result: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.complete, result, **fields))
+
+    async def fail(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.fail, reason, **fields))
+
+    async def ask(self, question: Any, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.ask, question, **fields))
+
+    async def answer(self, body: Any, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.answer, body, **fields))
+
+    async def cancel(self, reason: str | None = None, **fields: Unpack[Fields]) -> Receipt:
+        return await self._call(functools.partial(self._task.cancel, reason, **fields))
+
+    async def refresh(self) -> TaskState:
+        return await self._call(self._task.refresh)
+
+    async def letters(self) -> list[Message]:
+        return await self._call(self._task.letters)
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        try:
+            return await self._room.run(call)
+        finally:
+            self.standing = self._task.standing
+            if self._letter is not None:
+                self._letter.delivery = self._letter._letter.delivery
+
+
+# Working on mail inside an event loop: what `working.py` gives to a program, awaited. Above it stands `aio`.
+
+
+class AsyncWorking:
+    """The verbs of an async mailbox for mail that is worked on."""
+
+    name: str
+    room: AsyncRoom
+    mailbox: Mailbox
+
+    @overload
+    async def claim(
+        self,
+        count: None = None,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> AsyncWork | None: ...
+    @overload
+    async def claim(
+        self,
+        count: int,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> AsyncBatch: ...
+    async def claim(
+        self,
+        count: int | None = None,
+        *,
+        lease: float | None = None,
+        timeout: float = 0,
+        holder: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> AsyncWork | AsyncBatch | None:
+        """As `Mailbox.claim`. What is claimed for a cancelled task is given back."""
+        taken: list[Batch] = []
+
+        def take() -> Batch:
+            wanted = 1 if count is None else count
+            taken.append(self.mailbox.claim(wanted, lease=lease, holder=holder, **filters))
+            return taken[-1]
+
+        try:
+            await self.room._wait_until([self.name], timeout, take)
+        except asyncio.CancelledError:
+            if taken:
+                await self.room.run(taken[-1].release)
+            raise
+        batch = AsyncBatch(self.room, taken[-1])
+        if count is None:
+            return batch[0] if batch else None
+        return batch
+
+    async def work(
+        self,
+        *,
+        batch: int = 1,
+        lease: float | None = None,
+        timeout: float | None = None,
+        **filters: Unpack[Filters],
+    ) -> AsyncGenerator[AsyncWork, None]:
+        """A worker loop, as `Mailbox.work`. An async loop left by an error is only closed later, by the garbage
+        collector: use `contextlib.aclosing`, or `async with work`, where that matters.
+        """
+        wait = 3600.0 if timeout is None else timeout
+        while True:
+            claimed = await self.claim(batch, lease=lease, timeout=wait, **filters)
+            if not claimed and timeout is not None:
+                return
+            held_since = time.monotonic()
+            for place, work in enumerate(claimed):
+                if time.monotonic() - held_since > (lease or self.mailbox._office.limits.lease) / 2:
+                    await claimed._hold_on(place, lease)
+                    held_since = time.monotonic()
+                try:
+                    yield work
+                except (GeneratorExit, asyncio.CancelledError):
+                    await claimed._leave_at(place)
+                    raise
+            await claimed.ack()
+
+    async def held(self, id: str, token: str) -> AsyncWork:
+        return AsyncWork(self.room, await self.room.run(self.mailbox.held, id, token))
+
+    async def ack(self, letters: Sequence[AsyncLetter], *, archive: bool = True) -> None:
+        await self._settle(letters, functools.partial(self.mailbox.ack, archive=archive))
+
+    async def ack_and_send(
+        self, letters: Sequence[AsyncLetter], drafts: Sequence[Draft], *, archive: bool = True
+    ) -> list[Receipt]:
+        call = functools.partial(self.mailbox.ack_and_send, drafts=drafts, archive=archive)
+        return await self._settle(letters, call)
+
+    async def fail(self, letters: Sequence[AsyncLetter], reason: str, *, retry: bool = True) -> None:
+        await self._settle(letters, functools.partial(self.mailbox.fail, reason=reason, retry=retry))
+
+    async def reject(self, letters: Sequence[AsyncLetter], reason: str) -> None:
+        await self._settle(letters, functools.partial(self.mailbox.reject, reason=reason))
+
+    async def release(self, letters: Sequence[AsyncLetter]) -> None:
+        await self._settle(letters, self.mailbox.release)
+
+    async def renew(self, letters: Sequence[AsyncLetter], lease: float | None = None) -> None:
+        await self._settle(letters, functools.partial(self.mailbox.renew, lease=lease))
+
+    async def _settle(self, letters: Sequence[AsyncLetter], verb: Callable[[Any], T]) -> T:
+        """What is no list of letters is refused by the verb itself."""
+        is_list = isinstance(letters, (list, tuple))
+        held = [one._letter if isinstance(one, AsyncLetter) else one for one in letters] if is_list else letters
+        done = await self.room.run(verb, held)
+        for letter in letters:
+            letter.delivery = letter._letter.delivery
+        return done
+
+    async def dead(self, limit: int | None = None) -> list[AsyncLetter]:
+        return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.dead, limit)]
+
+    async def revive(self, *ids: str) -> list[AsyncLetter]:
+        return [AsyncLetter(self.room, letter) for letter in await self.room.run(self.mailbox.revive, *ids)]
+
+    async def purge(self, *ids: str) -> int:
+        return await self.room.run(self.mailbox.purge, *ids)
+
+
+# A mailbox's verbs for special occasions, awaited: what `errands.py` gives to a program. Above it stands `aio`.
+#
+# They run in the threads of the room, as the daily ones do.
+
+
+class AsyncErrands:
+    """The verbs of an async mailbox for special occasions."""
+
+    room: AsyncRoom
+    mailbox: Mailbox
+
+    async def unsend(self, id: str) -> Message:
+        return await self.room.run(self.mailbox.unsend, id)
+
+    async def sent(self, limit: int = 20) -> list[Message]:
+        return await self.room.run(self.mailbox.sent, limit)
+
+    async def send_template(
+        self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        return await self.room.run(self.mailbox.send_template, to, name, values, **fields)
+
+    async def escalate(
+        self, body: Any = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        return await self.room.run(self.mailbox.escalate, body, reason=reason, ladder=ladder, **fields)
+
+    async def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+        return await self.room.run(self.mailbox.escalations, open_only=open_only)
+
+    async def resolve(self, id: str) -> Escalation:
+        return await self.room.run(self.mailbox.resolve, id)
+
+    async def begin_rings(self, way: str, *, backlog: bool = False) -> int:
+        return await self.room.run(self.mailbox.begin_rings, way, backlog=backlog)
+
+    async def try_ring(
+        self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
+    ) -> Rung | Later:
+        """`may_ring` is called in a thread of the room."""
+        return await self.room.run(self.mailbox.try_ring, way, may_ring=may_ring, within=within)
+
+    async def wait_to_ring(
+        self,
+        way: str,
+        timeout: float = 30.0,
+        *,
+        may_ring: Callable[[], bool] | None = None,
+        within: float | None = None,
+    ) -> Rung | None:
+        """Holds no thread while it sleeps. If the task is cancelled just then, a ring may be lost, unless it was
+        to be said to be done `within` some time.
+        """
+        inbox.check_timeout(timeout)
+        await self.begin_rings(way)
+        box = self.mailbox
+        patience = alerts.Patience(box._office, box._caller, box.name, way, may_ring, within=within)
+        return await self.room._wait_until([box.name], timeout, patience.look, patience.nap)
+
+    async def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
+        await self.room.run(self.mailbox.ring_done, way, ids)
+
+    async def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
+        return await self.room.run(self.mailbox.ring_failed, way, ids, why)
+
+    async def dead_rings(self) -> list[LostRing]:
+        return await self.room.run(self.mailbox.dead_rings)
+
+    async def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        return await self.room.run(self.mailbox.retry_rings, way=way, ids=ids)
+
+    async def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
+        return await self.room.run(self.mailbox.mark_shown, ids, host, where, read=read)
+
+    async def block(self, name: str) -> list[str]:
+        return await self.room.run(self.mailbox.block, name)
+
+    async def unblock(self, name: str) -> list[str]:
+        return await self.room.run(self.mailbox.unblock, name)
+
+    async def blocked(self) -> list[str]:
+        return await self.room.run(self.mailbox.blocked)
+
+
+# The async face, for people in asyncio: the same room, the same core, run in a few threads.
+#
+#     async with postroom.aio.open() as room:
+#         letter = await room.mailbox("researcher").wait(timeout=30)
+#         await letter.reply("merge sort")
+#
+# Any number of tasks may wait at once: they share one ear on the event loop and hold no thread while they sleep.
 
 __all__ = ["AsyncBatch", "AsyncLetter", "AsyncMailbox", "AsyncRoom", "AsyncTask", "AsyncWork", "open"]
 
 P = ParamSpec("P")
-T = TypeVar("T")
 THREADS = 8  # SQLite writes one at a time anyway; a few more may wait for the disk
 
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> AsyncRoom:
     """Open a room as `postroom.open` does. Use it with `async with`, or close it."""
-    return AsyncRoom(sync.open(store, **settings))
+    return AsyncRoom(postroom_room.open(store, **settings))
 
 
 class AsyncRoom:
     """A post room inside an event loop."""
 
-    def __init__(self, room: sync.Room) -> None:
+    def __init__(self, room: postroom_room.Room) -> None:
         self.room = room  # the same room, for calls that may block
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
-        self._ears = SharedEars(room._office.store)
+        self._ears = SharedWatcher(room._office.store)
         self._closed = False
 
     def mailbox(self, name: str) -> AsyncMailbox:

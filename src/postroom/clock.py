@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from _random import Random  # the whole of `random` weighs more than a letter
+from _random import Random
 from datetime import UTC, datetime
 from typing import Protocol
 
+from .environment import boot_id
 from .model.query import Moment
-from .whereabouts import boot_id
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time

@@ -21,12 +21,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import postroom
-from postroom.settings import default_room
+
+from .settings import default_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from postroom.mailbox import Mailbox
+    from .mailbox import Mailbox
+
 
 TEAM = "demo"
 PATIENCE = 30.0  # seconds an agent of the demo waits for mail

@@ -34,10 +34,13 @@ This room knows nothing else. Every other room may raise from it.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from typing import ClassVar, Literal
 
+
+if TYPE_CHECKING:
     Fault = Literal["caller", "house", "race"]
 
 

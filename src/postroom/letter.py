@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from .fields import Fields
+    from .core.compose import Draft
+    from .core.messages import Receipt
     from .mailbox import Mailbox
-    from .model.change import Cursor
     from .model.delivery import Delivery
-    from .model.message import Message, Priority, Recipient
-    from .model.parts import Part
-    from .service.compose import Draft
-    from .service.sending import Receipt
+    from .model.message import Message, Part, Priority, Recipient
+    from .model.record import Cursor
+    from .settings import Fields
 
 
 class LetterView:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import service
+from .core import tasks, threads
 from .model.task import TaskState
 
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
-    from .fields import Fields
+    from .core.messages import Receipt
+    from .core.tasks import Moved
     from .letter import Letter
     from .mailbox import Mailbox
     from .model.message import Message
     from .model.task import Standing
     from .policy.admission import Judge
-    from .service.sending import Receipt
-    from .service.task_moves import Moved
+    from .settings import Fields
 
 
 class TaskView:
@@ -81,7 +81,7 @@ class Task(TaskView):
         self.standing = standing
         self.session = None
         if standing.giver == mailbox.name:
-            self.session = service.tasks.session(mailbox._office, mailbox._caller, mailbox.name, standing.letter)
+            self.session = tasks.session(mailbox._office, mailbox._caller, mailbox.name, standing.letter)
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
         """Take it on, and acknowledge the letter that opened it, in one commit.
@@ -93,9 +93,7 @@ class Task(TaskView):
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
         """Let the rules and a judge decide: it is accepted, or rejected with the reason. Says which."""
         box = self._mailbox
-        moved = service.task_moves.admit(
-            box._office, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack
-        )
+        moved = tasks.admit(box._office, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack)
         self._update(moved)
         return self.state is TaskState.ACCEPTED
 
@@ -130,13 +128,13 @@ class Task(TaskView):
     def refresh(self) -> TaskState:
         """Look how it stands now."""
         box = self._mailbox
-        self.standing = service.tasks.find(box._office, box._caller, box.name, self.id)
+        self.standing = tasks.find(box._office, box._caller, box.name, self.id)
         return self.state
 
     def letters(self) -> list[Message]:
         """The letters of its thread that were sent or received here, the oldest first."""
         box = self._mailbox
-        return service.threads.thread(box._office, box._caller, box.name, self.thread)
+        return threads.thread(box._office, box._caller, box.name, self.thread)
 
     @property
     def _lease(self) -> Any:
@@ -154,7 +152,7 @@ class Task(TaskView):
         **fields: Unpack[Fields],
     ) -> Receipt:
         box = self._mailbox
-        moved = service.task_moves.move(
+        moved = tasks.move(
             box._office,
             box._caller,
             box.name,

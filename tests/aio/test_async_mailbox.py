@@ -13,8 +13,8 @@ import pytest
 
 import postroom
 from postroom import aio
-from postroom.store import ears
-from postroom.store.bells import DoorBells
+from postroom.store import notification
+from postroom.store.notification import ProcessNotifier
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
 STORES = ("memory", "sqlite")
@@ -230,7 +230,7 @@ def test_threads_conversations_and_the_rest_are_awaited_too(play: Callable[[Scen
 
 
 def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(ears, "open_inotify", lambda: None)
+    monkeypatch.setattr(notification, "open_inotify", lambda: None)
 
     async def scene() -> None:
         async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(PATIENCE):
@@ -246,9 +246,9 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
 def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    hang = DoorBells.hang
+    hang = ProcessNotifier.hang
 
-    def hang_no_more(self: DoorBells, mailbox: str) -> str:
+    def hang_no_more(self: ProcessNotifier, mailbox: str) -> str:
         if mailbox == "c":
             raise OSError(errno.ENOSPC, "no more watches")
         return hang(self, mailbox)
@@ -265,11 +265,11 @@ def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells
     async def scene() -> None:
         async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
             with monkeypatch.context() as full:
-                full.setattr(DoorBells, "hang", hang_no_more)
+                full.setattr(ProcessNotifier, "hang", hang_no_more)
                 await wait_and_send(room, "b", "c", "d")
             assert room._ears._watch is None
             await wait_and_send(room, "c")
-            assert isinstance(room._ears._watch, ears.InotifyWatch)
+            assert isinstance(room._ears._watch, notification.InotifyWatch)
 
     asyncio.run(scene())
 

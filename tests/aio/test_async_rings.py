@@ -10,7 +10,7 @@ import pytest
 
 import postroom
 from postroom import aio
-from postroom.model.ring import Later, Rung
+from postroom.model.alert import Later, Rung
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
 

@@ -10,8 +10,8 @@ import pytest
 
 import postroom
 from postroom import Invalid
+from postroom.environment import config_path, own_room, project_room
 from postroom.settings import Settings, load_settings
-from postroom.whereabouts import config_path, own_room, project_room
 
 
 @pytest.fixture

@@ -212,7 +212,7 @@ def test_a_slow_loop_over_a_batch_keeps_its_letters(room: Room, monkeypatch: pyt
     """What is behind is done in good time, and the rest is held for longer."""
     fill(room, 4)
     passed = iter(range(0, 10_000, 40))
-    monkeypatch.setattr("postroom.working.time", SimpleNamespace(monotonic=lambda: next(passed)))
+    monkeypatch.setattr("postroom.mailbox.time", SimpleNamespace(monotonic=lambda: next(passed)))
     bob = room.mailbox("bob")
     for number, work in enumerate(bob.work(batch=4, timeout=0)):
         assert work.text == str(number)

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from postroom.chipset import Chipset, Hook, Mail, Patience, Status, Witness
 from postroom.chipset.folder import StateFolder
-from postroom.chipset.hooks import Hooks
-from postroom.chipset.moves import Roles
+from postroom.chipset.hooks import Hooks, Roles
 from postroom.errors import Busy, IllegalMove, Refused, StaleRevision
 from tests.coverage import uncounted
 from tests.daemons import until

@@ -13,7 +13,7 @@ import pytest
 
 from postroom.chipset.folder import StateFolder
 from postroom.errors import StoreBusy, StoreFailing, Unreadable
-from postroom.store.files import paper
+from postroom.store.files import durable
 
 
 def test_files_are_for_their_owner_alone_with_sorted_keys(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypat
 def test_what_a_killed_process_left_is_cleared_by_the_next_writer(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     folder.write({"a": 1}, "hooks", "x.json")
-    unfinished, _ = paper.write_aside(str(tmp_path / "hooks"), b"{", durable=False)
+    unfinished, _ = durable.write_aside(str(tmp_path / "hooks"), b"{", durable=False)
     (tmp_path / "hooks" / ".msg.tmp").touch()  # a stranger's: not ours to remove
     assert folder.names("hooks") == ["x.json"]
     with folder.lock():

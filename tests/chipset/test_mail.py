@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from postroom import chipset as verbs
-from postroom import service
+from postroom import chipset as postroom_chipset
 from postroom.chipset import Chipset
+from postroom.chipset.folder import text_of
 from postroom.chipset.mail import TYPES
-from postroom.chipset.stamps import text_of
+from postroom.core import peers
+from postroom.core.authorize import OWNER
+from postroom.core.outbox import give_up_old
 from postroom.errors import Invalid, StoreFailing
 from postroom.model.query import Query
-from postroom.service.authorize import OWNER
-from postroom.service.outbox import give_up_old
-from postroom.store.files import aside
+from postroom.store.files import quarantine
 from tests.chipset.people import finish, start
 from tests.rooms import FakeClock
 
@@ -171,7 +171,7 @@ def test_mail_to_a_peer_ages_from_when_it_was_sent(
 ) -> None:
     monkeypatch.setenv("POSTROOM_FEDERATION_STRATEGY", "broadcast")  # where a bare name is sought at peers at once
     with Chipset(state, clock=clock) as chipset:
-        service.peers.add(chipset.room._office, OWNER, "away", {"exposure": "all"}, ours="here")
+        peers.add(chipset.room._office, OWNER, "away", {"exposure": "all"}, ours="here")
         chipset.mail.send_mail(letter(to=to, timestamp=f"{year}-01-01T00:00:00Z"))
         limits = chipset.room._office.limits
         for age, given_up in ((limits.outbox_max_age - 1, 0), (2, 1)):
@@ -251,7 +251,7 @@ def test_copies_that_a_stranger_makes_of_our_letters_are_marked_one_by_one(chips
         assert chipset.mail.unread(marked) == []
 
 
-def delete_in_silence(self: aside.Aside, seen: Any, why: str) -> bool:
+def delete_in_silence(self: quarantine.Quarantine, seen: Any, why: str) -> bool:
     """A damaged file is gone, and nobody hears of it."""
     if self._may_be_unfinished(seen, why):
         return False
@@ -264,7 +264,7 @@ def test_a_file_that_is_no_letter_is_set_aside_with_a_warning_and_blocks_nobody(
     chipset: Chipset, state: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, bug: Any
 ) -> None:
     if bug:
-        monkeypatch.setattr(aside.Aside, "put", bug)
+        monkeypatch.setattr(quarantine.Quarantine, "put", bug)
     damaged = {"2026-01-01T00-00-00Z-x.json": "{", "2026-01-02T00-00-00Z-x.json": '{"from": 7}'}
     for name, content in damaged.items():
         path = drop(state, name)
@@ -347,11 +347,11 @@ def test_a_name_that_is_no_letters_is_refused(chipset: Chipset, name: Any) -> No
 
 def test_the_verbs_of_the_design_work_without_ceremony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    sent = verbs.send_mail(letter())
+    sent = postroom_chipset.send_mail(letter())
     assert (tmp_path / ".chipset" / "state" / "mail" / ALPHA / sent.filename).exists()
-    assert verbs.check_mail(ALPHA) == verbs.unread(ALPHA) == [sent]
-    verbs.mark_read(ALPHA, sent.filename)
-    assert verbs.unread(ALPHA) == []
-    assert verbs.archive_old_mail(ALPHA) == 0
-    assert verbs.archive_old_mail(ALPHA, 0, state=tmp_path / ".chipset" / "state") == 1
-    assert verbs.check_mail(ALPHA) == []
+    assert postroom_chipset.check_mail(ALPHA) == postroom_chipset.unread(ALPHA) == [sent]
+    postroom_chipset.mark_read(ALPHA, sent.filename)
+    assert postroom_chipset.unread(ALPHA) == []
+    assert postroom_chipset.archive_old_mail(ALPHA) == 0
+    assert postroom_chipset.archive_old_mail(ALPHA, 0, state=tmp_path / ".chipset" / "state") == 1
+    assert postroom_chipset.check_mail(ALPHA) == []

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from postroom.chipset import moves
-from postroom.chipset.moves import MOVES, TABLE, Roles, Status, check_move
+from postroom.chipset import hooks
+from postroom.chipset.hooks import MOVES, TABLE, Roles, Status, check_move
 from postroom.errors import IllegalMove, NotAllowed
 
 WHO = {"owner": "polecat-alpha", "mayor": "mayor-a1b2c", "dispatcher": "dispatcher-1", "witness": "witness"}
@@ -33,7 +33,7 @@ def test_a_move_is_made_by_those_the_table_names_and_by_no_other(before: Status,
 
 
 def test_the_head_of_the_file_says_the_same_as_the_table() -> None:
-    told = [line.split() for line in (moves.__doc__ or "").splitlines() if line.startswith("    ")]
+    told = [line.split() for line in (hooks.__doc__ or "").splitlines() if line.startswith("    ")]
     assert [(words[0], words[2], " ".join(words[3:])) for words in told] == [
         (move.before, move.after, move.words) for move in MOVES
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.chipset import Chipset
-from postroom.chipset.nudges import TYPES
+from postroom.chipset.notes import TYPES
 from postroom.errors import Invalid
 from tests.rooms import FakeClock
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from postroom import chipset
 from postroom.chipset import Hook, Mail, Note, Nudge, Patience, Status, WorkItem
+from postroom.chipset.folder import RANGES
+from postroom.chipset.hooks import MOVES
 from postroom.chipset.mail import PRIORITIES
 from postroom.chipset.mail import TYPES as LETTERS
-from postroom.chipset.moves import MOVES
-from postroom.chipset.nudges import TYPES as NUDGES
-from postroom.chipset.patience import RANGES
+from postroom.chipset.notes import TYPES as NUDGES
 from tests.docs.pages import HOME, blocks, prose, section
 
 PAGE = HOME / "docs" / "chipset.md"

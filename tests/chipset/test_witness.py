@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.chipset import Chipset, Patience, Witness
-from postroom.chipset.patience import chosen
+from postroom.chipset.folder import chosen
 from postroom.errors import Invalid, StoreFailing
 from tests.chipset.people import finish, running, start
 from tests.daemons import until

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import postroom
-from postroom.cli.exits import MEANINGS
+from postroom.cli.errors import MEANINGS
 from postroom.cli.main import main
 from postroom.cli.table import row
 from postroom.cli.table.shape import EVERYWHERE

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from postroom import errors
-from postroom.cli.exits import EXITS, MEANINGS, exit_code
+from postroom.cli.errors import EXITS, MEANINGS, exit_code
 from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
 from tests.daemons import until
 

@@ -12,9 +12,9 @@ import pytest
 
 import postroom
 from postroom.chipset import Chipset
-from postroom.cli.manual import WIDEST, manual
+from postroom.cli.help import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
-from postroom.service import mounting, peers, tokens, webhooks
+from postroom.core import peers, tokens, webhooks
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 from tests.conftest import LONG
@@ -179,7 +179,7 @@ def prepare_folders(desk: Desk, room: postroom.Room) -> None:
     for name in ("mail", "chips"):
         (desk.home / name).mkdir()
     place = f"files:{desk.home / 'chips'}?layout=chipset"
-    mounting.mount(room._office, room.principal, "chips", place, ours=room.system, room=room.settings.store)
+    peers.mount(room._office, room.principal, "chips", place, ours=room.system, room=room.settings.store)
 
 
 def prepare_chipset(desk: Desk) -> None:

@@ -23,7 +23,7 @@ desk.refused = lambda old, why, retry="": replace(old, writing=None, drafts={}, 
 """)
 # Only a bell makes it look; and one that hears none.
 BY_BELL = "from postroom.cli.inbox import sitting\nsitting.LOOK = 3600.0"
-DEAF = "from postroom.store.ears import InotifyWatch\nInotifyWatch.rung = lambda self: set()"
+DEAF = "from postroom.store.notification import InotifyWatch\nInotifyWatch.rung = lambda self: set()"
 
 
 def texts_for(desk: Desk, name: str) -> list[str]:

@@ -8,14 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom.cli import waiting
-from postroom.cli.inbox import deeds, verbs
-from postroom.cli.inbox import desk as desks
-from postroom.cli.inbox.desk import GONE, Desk, Do, Edit, Extent, Leave, Open, Wish, arrived, pressed
-from postroom.cli.inbox.drafts import Drafts
-from postroom.cli.inbox.keys import Key
-from postroom.cli.inbox.line import line_of
-from postroom.cli.waiting import waiting_for
+from postroom.cli import escalation
+from postroom.cli.escalation import waiting_for
+from postroom.cli.inbox import session
+from postroom.cli.inbox import state as inbox_state
+from postroom.cli.inbox.screen import Key
+from postroom.cli.inbox.session import Drafts
+from postroom.cli.inbox.state import GONE, Desk, Do, Edit, Extent, Leave, Open, Wish, arrived, line_of, pressed
 from postroom.clock import SystemClock
 from postroom.errors import Conflict
 
@@ -98,17 +97,17 @@ def test_a_letter_is_scrolled_as_far_as_it_goes() -> None:
 # -- deeds
 
 WHATS = [
-    ("a", "escalation", verbs.APPROVE), ("d", "escalation", verbs.DECLINE), ("r", "escalation", verbs.REPLY),
-    ("r", "question", verbs.ANSWER), ("a", "task", verbs.ACCEPT), ("d", "task", verbs.REJECT),
-    ("r", "task", verbs.WRITE), ("r", "letter", verbs.REPLY),
+    ("a", "escalation", inbox_state.APPROVE), ("d", "escalation", inbox_state.DECLINE), ("r", "escalation", inbox_state.REPLY),
+    ("r", "question", inbox_state.ANSWER), ("a", "task", inbox_state.ACCEPT), ("d", "task", inbox_state.REJECT),
+    ("r", "task", inbox_state.WRITE), ("r", "letter", inbox_state.REPLY),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "what", "verb"), WHATS, ids=[f"{verb.name} {what}" for _, what, verb in WHATS])
-def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: verbs.Verb) -> None:
+def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: inbox_state.Verb) -> None:
     one = entry("m-1", what)
     asked, wishes = press(desk_with(one), key)
-    assert (wishes, asked.writing) == ([], desks.Writing(one, verb))
+    assert (wishes, asked.writing) == ([], inbox_state.Writing(one, verb))
     assert press(asked, "be it so ", "enter")[1] == [Do(one, verb, "be it so")]
     nothing, wishes = press(asked, "enter")
     assert wishes == ([Do(one, verb)] if verb.optional else [])
@@ -117,30 +116,31 @@ def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: verbs.
 
 def test_what_a_task_allows_depends_on_where_it_stands() -> None:
     stands = {
-        state: verbs.offered(entry("t", "task", state=state)) for state in ("accepted", "working", "completed")
+        state: inbox_state.offered(entry("t", "task", state=state))
+        for state in ("accepted", "working", "completed")
     }
     assert stands == {
-        "accepted": (verbs.COMPLETE, verbs.REJECT, verbs.WRITE),
-        "working": (verbs.COMPLETE, verbs.FAIL, verbs.WRITE),
+        "accepted": (inbox_state.COMPLETE, inbox_state.REJECT, inbox_state.WRITE),
+        "working": (inbox_state.COMPLETE, inbox_state.FAIL, inbox_state.WRITE),
         "completed": (),
     }
     assert press(desk_with(entry("t", "task")), "c")[0].writing is None
 
 
 def test_every_deed_has_its_key_in_the_help() -> None:
-    assert {verb.key for some in verbs.OFFERED.values() for verb in some} | {"e"} == set(verbs.KEYS)
-    for some in verbs.OFFERED.values():
+    assert {verb.key for some in inbox_state.OFFERED.values() for verb in some} | {"e"} == set(inbox_state.KEYS)
+    for some in inbox_state.OFFERED.values():
         assert len({verb.key for verb in some}) == len(some)
 
 
 def test_done_with_what_was_never_opened_is_asked_once_more() -> None:
     unread, read = entry("m-1"), entry("m-2", read=True)
-    assert press(desk_with(read), "x")[1] == [Do(read, verbs.DONE)]
+    assert press(desk_with(read), "x")[1] == [Do(read, inbox_state.DONE)]
     once, wishes = press(desk_with(unread, read), "x")
     assert (wishes, "x again" in once.notice) == ([], True)
-    assert press(once, "x")[1] == [Do(unread, verbs.DONE)]
+    assert press(once, "x")[1] == [Do(unread, inbox_state.DONE)]
     assert press(once, "j", "k", "x")[1] == []  # something else came between
-    assert press(once, "enter", "x")[1] == [Open(unread), Do(unread, verbs.DONE)]
+    assert press(once, "enter", "x")[1] == [Open(unread), Do(unread, inbox_state.DONE)]
     assert press(desk_with(entry("e-1", "escalation")), "x", "x")[1] == []
 
 
@@ -150,29 +150,33 @@ def test_an_answer_that_was_not_sent_is_not_thrown_away_by_one_key() -> None:
     once, wishes = press(desk, "x")
     assert (wishes, "not sent" in once.notice) == ([], True)
     _, wishes = press(once, "x")
-    assert wishes == [Do(read, verbs.DONE)]
-    assert desks.done(once, Do(read, verbs.DONE), "Done with it.").drafts == {}
-    assert press(press(desk, "r", "ctrl-u", "esc")[0], "x")[1] == [Do(read, verbs.DONE)]  # nothing is left of it
+    assert wishes == [Do(read, inbox_state.DONE)]
+    assert inbox_state.done(once, Do(read, inbox_state.DONE), "Done with it.").drafts == {}
+    assert press(press(desk, "r", "ctrl-u", "esc")[0], "x")[1] == [
+        Do(read, inbox_state.DONE)
+    ]  # nothing is left of it
 
 
 def test_the_editor_is_opened_with_what_is_written() -> None:
     one = entry("m-1")
     desk, wishes = press(desk_with(one), "e")
-    assert wishes == [Edit(desks.Writing(one, verbs.REPLY))]
+    assert wishes == [Edit(inbox_state.Writing(one, inbox_state.REPLY))]
     _, wishes = press(desk_with(one), "r", "so", "ctrl-e")
-    assert wishes == [Edit(desks.Writing(one, verbs.REPLY, line_of("so")))]
+    assert wishes == [Edit(inbox_state.Writing(one, inbox_state.REPLY, line_of("so")))]
     assert press(desk_with(entry("t", "task", state="working")), "e")[1] == [
-        Edit(desks.Writing(entry("t", "task", state="working"), verbs.COMPLETE))
+        Edit(inbox_state.Writing(entry("t", "task", state="working"), inbox_state.COMPLETE))
     ]
     assert press(desk_with(entry("n", "news")), "e")[1] == []
-    assert desks.written(desk, "two\nlines").writing == desks.Writing(one, verbs.REPLY, line_of("two\nlines"))
+    assert inbox_state.written(desk, "two\nlines").writing == inbox_state.Writing(
+        one, inbox_state.REPLY, line_of("two\nlines")
+    )
 
 
 def test_what_is_written_is_about_its_entry_as_it_stands_now() -> None:
     writing, _ = press(desk_with(entry("t", "task")), "r", "so")
     accepted, working = (entry("t", "task", state=state) for state in ("accepted", "completed"))
-    assert press(arrived(writing, [accepted]), "enter")[1] == [Do(accepted, verbs.WRITE, "so")]
-    assert press(arrived(writing, [working]), "enter")[1] == [Do(entry("t", "task"), verbs.WRITE, "so")]
+    assert press(arrived(writing, [accepted]), "enter")[1] == [Do(accepted, inbox_state.WRITE, "so")]
+    assert press(arrived(writing, [working]), "enter")[1] == [Do(entry("t", "task"), inbox_state.WRITE, "so")]
 
 
 # -- nothing that was typed is lost
@@ -203,10 +207,10 @@ def lose(desk: Desk, why: str, retry: str = "") -> Desk:
     return replace(desk, writing=None, drafts={}, notice=why + retry)
 
 
-@pytest.mark.parametrize(("refuse", "is_kept"), [(desks.refused, True), (lose, False)])
+@pytest.mark.parametrize(("refuse", "is_kept"), [(inbox_state.refused, True), (lose, False)])
 def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> None:
     written, wishes = press(desk_with(entry("m-1")), "r", "my answer", "enter")
-    assert wishes == [Do(entry("m-1"), verbs.REPLY, "my answer")]
+    assert wishes == [Do(entry("m-1"), inbox_state.REPLY, "my answer")]
     refused = refuse(written, "the room is busy", "k-1")
     assert (refused.notice.startswith("the room is busy"), kept(replace(refused, writing=None)) == "my answer") == (
         True, is_kept,
@@ -216,17 +220,17 @@ def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> 
 
 def test_the_same_words_again_are_sent_under_the_same_key_and_others_are_not() -> None:
     written, _ = press(desk_with(entry("m-1")), "r", "yes", "enter")
-    refused = desks.refused(written, "the disk is failing", "k-1")
-    assert press(refused, "enter")[1] == [Do(entry("m-1"), verbs.REPLY, "yes", "k-1")]
-    assert press(refused, "!", "enter")[1] == [Do(entry("m-1"), verbs.REPLY, "yes!")]
+    refused = inbox_state.refused(written, "the disk is failing", "k-1")
+    assert press(refused, "enter")[1] == [Do(entry("m-1"), inbox_state.REPLY, "yes", "k-1")]
+    assert press(refused, "!", "enter")[1] == [Do(entry("m-1"), inbox_state.REPLY, "yes!")]
 
 
 def test_what_was_sent_is_no_draft_any_more() -> None:
     written, (deed,) = (
         press(desk_with(entry("m-1"), entry("m-2")), "enter", "r", "yes", "enter")[0],
-        [Do(entry("m-1"), verbs.REPLY, "yes")],
+        [Do(entry("m-1"), inbox_state.REPLY, "yes")],
     )
-    done = desks.done(written, deed, "Answered bob.")
+    done = inbox_state.done(written, deed, "Answered bob.")
     assert (done.drafts, done.writing, done.opened, done.notice) == ({}, None, None, "Answered bob.")
 
 
@@ -253,7 +257,7 @@ def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pyte
 
 
 def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MOST", 2)
+    monkeypatch.setattr(escalation, "MOST", 2)
     with postroom.open("memory:") as room:
         for _ in range(5):
             room.mailbox("ann").escalate("May I?", reason="approval")
@@ -267,7 +271,7 @@ def test_whoever_is_quicker_by_a_hair_decided_it(
 ) -> None:
     """Another answers after so many looks at whether it waits: before the letter is opened, and after it."""
     with postroom.open(tmp_path / "room.db", durability="process") as room:
-        human, honest, left = room.mailbox("human"), deeds._check_waiting, [looks]
+        human, honest, left = room.mailbox("human"), session._check_waiting, [looks]
         sent = room.mailbox("ann").send("human", "May I?")
         (waits,) = waiting_for(human)
 
@@ -277,7 +281,7 @@ def test_whoever_is_quicker_by_a_hair_decided_it(
             if not left[0]:
                 human.read(sent.id).ack_and_reply("No.")
 
-        monkeypatch.setattr(deeds, "_check_waiting", and_just_then)
+        monkeypatch.setattr(session, "_check_waiting", and_just_then)
         with pytest.raises(Conflict, match=GONE):
-            deeds.do(human, Do(waits, verbs.REPLY, "Yes."))
+            session.do(human, Do(waits, inbox_state.REPLY, "Yes."))
         assert [letter.text for letter in room.mailbox("ann").check()] == ["No."]

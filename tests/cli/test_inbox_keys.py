@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.cli.inbox.keys import Key, Keyboard
-from postroom.cli.inbox.line import Line, line_of, typed
+from postroom.cli.inbox.screen import Key, Keyboard
+from postroom.cli.inbox.state import Line, line_of, typed
 
 TEXTS = st.text(alphabet=st.sampled_from("ab c\n\t日é́👍"), max_size=60)
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import postroom
-from postroom.cli import escape
-from postroom.cli.answers import Screen
-from postroom.cli.escape import barred, body_lines, broken, width, wrapped
-from postroom.cli.inbox import reading
-from postroom.cli.inbox.desk import GONE, Desk, arrived
-from postroom.cli.inbox.pictures import extent, frame
-from postroom.cli.waiting import MOST
+from postroom.cli import output
+from postroom.cli.escalation import MOST
+from postroom.cli.inbox import session
+from postroom.cli.inbox.screen import extent, frame
+from postroom.cli.inbox.state import GONE, Desk, arrived
+from postroom.cli.output import Screen, barred, body_lines, broken, width, wrapped
 from postroom.model.message import Message
 from tests.cli.test_inbox_desk import NOW, desk_with, entry, press
 
@@ -71,7 +70,7 @@ def test_an_open_escalation_is_read_by_people() -> None:
     with postroom.open("memory:") as room:
         room.mailbox("bob").escalate("May I?", reason="approval", subject="The index")
         (letter,) = room.mailbox("human").check()
-        lines = reading.lines_of(screen(), letter.message, ())
+        lines = session.lines_of(screen(), letter.message, ())
     assert lines[-3:] == ["│ May I?", "│ Reason: approval", ""]
 
 
@@ -102,15 +101,15 @@ def test_where_more_may_wait_than_is_looked_at_it_says_so() -> None:
 FORGED = "x" * 70 + " From ceo " + "y" * 60
 
 
-@pytest.mark.parametrize(("further_in", "is_told_apart"), [(reading.FURTHER_IN, True), ("", False)])
+@pytest.mark.parametrize(("further_in", "is_told_apart"), [(session.FURTHER_IN, True), ("", False)])
 def test_no_subject_begins_a_line_as_the_house_does(
     further_in: str, is_told_apart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FURTHER_IN", further_in)
+    monkeypatch.setattr(session, "FURTHER_IN", further_in)
     letter = Message(id="m-1", sender="eve", subject=FORGED, recipients=(), created_at=NOW)
-    lines = reading.lines_of(screen(), letter, ())
+    lines = session.lines_of(screen(), letter, ())
     assert all(width(line) <= 80 for line in lines)
-    houses = [line.split()[0] for line in lines if not line.startswith((escape.BAR, " ")) and line]
+    houses = [line.split()[0] for line in lines if not line.startswith((output.BAR, " ")) and line]
     assert (houses == ["Id", "From", "Sent", "Subject"]) is is_told_apart
 
 
@@ -183,7 +182,7 @@ def test_no_letter_is_looked_at_again_and_again(fold: Any, monkeypatch: pytest.M
         looks += 1
         return category(letter)
 
-    monkeypatch.setattr(escape, "category", look)
+    monkeypatch.setattr(output, "category", look)
     text = "日本" * 10_000
     assert len(fold(text, 80)) == 500
     assert looks <= 3 * len(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.shim import MARK
+from postroom.cli.install import MARK
 from tests.cli.shell import Desk
 from tests.daemons import PATIENCE, Line, until
 

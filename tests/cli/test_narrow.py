@@ -6,9 +6,7 @@ import re
 
 import pytest
 
-from postroom.cli.answers import Screen
-from postroom.cli.escape import width, wrapped
-from postroom.cli.tables import table
+from postroom.cli.output import Screen, table, width, wrapped
 from postroom.clock import SystemClock
 from tests.cli.shell import Desk
 from tests.cli.terminal import show

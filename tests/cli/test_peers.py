@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from postroom import NotAllowed
-from postroom.service import peers
-from postroom.tls import admitting, certificate_at, dialling, fingerprint, fingerprint_of_pem, is_pinned
+from postroom.core import peers
+from postroom.server.tls import admitting, certificate_at, dialling, fingerprint, fingerprint_of_pem, is_pinned
 from tests.cli.shell import Desk
 from tests.cli.terminal import Terminal
 

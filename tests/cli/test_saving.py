@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.cli.saving import LONGEST, safe_name
+from postroom.cli.read import LONGEST, safe_name
 from tests.cli.shell import Desk
 
 HELLO = "aGVsbG8="  # hello, in base64

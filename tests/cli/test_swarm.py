@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from postroom.swarm.installing import CONTENT
+from postroom.swarm.install import CONTENT
 from tests.cli.shell import Desk
 from tests.cli.terminal import show
 

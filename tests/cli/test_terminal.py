@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli import views
-from postroom.cli.answers import Screen
-from postroom.cli.escape import ago, body_lines, cut, one_line, width
-from postroom.cli.tables import table
+from postroom.cli.output import Screen, ago, body_lines, cut, one_line, table, width
 from postroom.clock import SystemClock
 from tests.cli.shell import Desk
 from tests.cli.terminal import Terminal, editor, show

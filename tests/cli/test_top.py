@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from postroom.cli.care_views import _seconds
+from postroom.cli.health import _seconds
 from tests.cli.shell import PATIENCE, Desk
 from tests.cli.terminal import Terminal
 

@@ -206,7 +206,7 @@ def test_a_program_that_was_cut_off_by_the_end_of_its_watch_runs_again(
     assert [["Hello"]] == told(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
 
 
-HASTY = "import os, postroom.cli.watch as watch; watch.SPARE = 0.5; "  # seconds; else the next one waits for ten
+HASTY = "import os, postroom.cli.alerts as watch; watch.SPARE = 0.5; "  # seconds; else the next one waits for ten
 DIES = "watch.run_program = lambda *_: os.kill(os.getpid(), 9); "
 FORGETS = (
     "from postroom.mailbox import Mailbox; wait = Mailbox.wait_to_ring; "

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from postroom.model.signing import sign
-from postroom.service import webhooks
-from postroom.service.authorize import OWNER
+from postroom.core import webhooks
+from postroom.core.authorize import OWNER
+from postroom.model.webhook import sign
 from tests.cli.shell import Desk
 from tests.cli.terminal import Terminal
 from tests.push.receiver import Answer, Receiver

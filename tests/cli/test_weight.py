@@ -33,12 +33,12 @@ def room(desk: Desk) -> Desk:
 
 HEAVY = {
     "msgspec", "json", "re", "argparse", "pathlib", "dataclasses", "typing", "logging", "datetime", "enum", "inspect",
-    "asyncio", "ctypes", "subprocess", "tomllib", "postroom.room", "postroom.model", "postroom.service",
+    "asyncio", "ctypes", "subprocess", "tomllib", "postroom.room", "postroom.model", "postroom.core",
 }  # fmt: skip
 # `inspect` would come with typing_extensions, which msgspec is kept from.
 # The files of commands that share a word or two with this one's.
 _SHARED = {
-    "claim": {"postroom.cli.reading"}, "ack": {"postroom.cli.reading"}, "tasks": {"postroom.cli.sending"},
+    "claim": {"postroom.cli.read"}, "ack": {"postroom.cli.read"}, "tasks": {"postroom.cli.send"},
 }  # fmt: skip
 
 # What no short command has any use for.
@@ -46,8 +46,8 @@ NEVER = {
     "asyncio", "argparse", "tomllib", "subprocess", "logging", "dataclasses", "inspect", "hashlib", "tempfile",
     "shutil", "json", "secrets", "random", "threading", "pathlib", "urllib.parse", "textwrap", "ctypes",
     "mmap", "select", "msgspec.inspect", "msgspec._json_schema",
-    "postroom.aio", "postroom.demo", "postroom.care", "postroom.fields", "postroom.store.memory",
-    "postroom.store.ears", "postroom.store.house_bells",
+    "postroom.aio", "postroom.demo", "postroom.room", "postroom.settings", "postroom.store.memory",
+    "postroom.store.notification",
 }  # fmt: skip
 _SERVICE = {
     "addressing", "admitting", "arriving", "auditing", "bouncing", "calling", "climbing", "compose", "conversing", "copying", "counting", "dead", "directory",
@@ -199,7 +199,7 @@ def test_a_command_loads_what_it_uses(room: Desk, words: str) -> None:
     found = loaded(room, *words.replace("TOKEN", token).split())
     others = {f"postroom.cli.{file}" for file in FILE_OF.values()} - {f"postroom.cli.{FILE_OF[name]}"}
     assert found & NEVER == set()
-    assert {part for part in _SERVICE if f"postroom.service.{part}" in found} <= service
+    assert {part for part in _SERVICE if f"postroom.core.{part}" in found} <= service
     assert {part for part in _STORE if f"postroom.store.sqlite.{part}" in found} <= store
     assert {part for part in _MODEL if f"postroom.model.{part}" in found} <= model
     assert found & others <= _SHARED.get(name, set())

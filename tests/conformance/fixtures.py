@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-from postroom.mcp.shelf import Changed, Shelf, Watch
+from postroom.mcp.mail import Changed, Shelf, Watch
 from tests.conformance import asking
 
 Ctx = ServerRequestContext[Any, Any]

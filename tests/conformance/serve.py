@@ -11,14 +11,14 @@ from typing import Any
 import uvicorn
 
 import postroom
-from postroom.desk import Desk
 from postroom.mcp.http import ROOM, asgi
+from postroom.server.executor import Executor
 from tests.conformance.fixtures import Fixtures
 
 
 async def main() -> None:
     with postroom.open("memory:") as room, socket.create_server(("127.0.0.1", 0)) as listening:
-        desk = Desk(room)
+        desk = Executor(room)
         app = asgi(desk, "0", agent="tester", shelves=[Fixtures()])
 
         async def known(scope: Any, receive: Any, send: Any) -> None:

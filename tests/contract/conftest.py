@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.contract.stores import STORES, Kind
 from tests.letters import BOOT
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import postroom
 from postroom import Message, PostroomError, Receipt
-from postroom.model.content import content_of
+from postroom.model.message import content_of
 from tests.contract.surfaces import Library, Told
 
 SOURCE = Path(postroom.__file__).parent.parent

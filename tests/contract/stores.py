@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from postroom.store.base import Store
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.store import FileStore
 from postroom.store.memory import MemoryStore
+from postroom.store.protocol import Store
 from postroom.store.sqlite.store import SqliteStore
 
 

@@ -15,9 +15,8 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom import Room
-from postroom.service.authorize import OWNER
-from postroom.service.conversing import Guest, Opening, create
-from postroom.service.turning import Saying, turn
+from postroom.core.authorize import OWNER
+from postroom.core.conversations import Guest, Opening, Saying, create, turn
 from tests.daemons import PATIENCE, Daemon
 from tests.map_server.people import Refused, agent
 from tests.web.running import make_token

@@ -18,13 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from postroom.errors import IdTaken, IllegalMove, PostroomError, StaleRevision
-from postroom.model import delivery as moves
-from postroom.model.address import is_remote
-from postroom.model.change import Change, Cursor
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import MOVES, OPEN, UNSENT, Delivery, State, open_delivery
 from postroom.model.message import Message, Priority
+from postroom.model.names import is_remote
 from postroom.model.query import Order, Query
-from postroom.store.base import Forget, Move, Posted, Put, Store, Write
+from postroom.model.record import Change, Cursor
+from postroom.store.protocol import Forget, Move, Posted, Put, Store, Write
 from tests.contract.stores import STORES, Kind
 from tests.letters import BOOT, NOW, after, attempt, forget, lease, letter, note, post
 
@@ -38,23 +38,23 @@ orders = some.sampled_from(["inbox", "priority", "age", "newest"])
 
 # What each action of the table makes of a delivery.
 ACTIONS: dict[str, Callable[[Delivery], Delivery]] = {
-    "deliver": lambda d: moves.deliver(d, NOW),
-    "expire": lambda d: moves.expire(d, NOW),
-    "read": lambda d: moves.read(d, NOW),
-    "claim": lambda d: moves.claim(d, lease()),
-    "renew": lambda d: moves.renew(d, lease(120)),
-    "ack": lambda d: moves.ack(d, NOW, archive=False),
-    "bury": lambda d: moves.bury(d, attempt()),
-    "retry": lambda d: moves.retry(d, attempt(), after(30)),
-    "release": moves.release,
-    "lapse": lambda d: moves.lapse(d, attempt()),
-    "archive": lambda d: moves.archive(d, NOW),
-    "revive": moves.revive,
-    "unsend": lambda d: moves.unsend(d, NOW),
-    "due": lambda d: moves.come_due(d, NOW),
-    "give": lambda d: moves.give(d, attempt()),
-    "depart": lambda d: moves.depart(d, NOW, "far"),
-    "requeue": lambda d: moves.requeue(d, NOW),
+    "deliver": lambda d: model_delivery.deliver(d, NOW),
+    "expire": lambda d: model_delivery.expire(d, NOW),
+    "read": lambda d: model_delivery.read(d, NOW),
+    "claim": lambda d: model_delivery.claim(d, lease()),
+    "renew": lambda d: model_delivery.renew(d, lease(120)),
+    "ack": lambda d: model_delivery.ack(d, NOW, archive=False),
+    "bury": lambda d: model_delivery.bury(d, attempt()),
+    "retry": lambda d: model_delivery.retry(d, attempt(), after(30)),
+    "release": model_delivery.release,
+    "lapse": lambda d: model_delivery.lapse(d, attempt()),
+    "archive": lambda d: model_delivery.archive(d, NOW),
+    "revive": model_delivery.revive,
+    "unsend": lambda d: model_delivery.unsend(d, NOW),
+    "due": lambda d: model_delivery.come_due(d, NOW),
+    "give": lambda d: model_delivery.give(d, attempt()),
+    "depart": lambda d: model_delivery.depart(d, NOW, "far"),
+    "requeue": lambda d: model_delivery.requeue(d, NOW),
 }
 # Steps that only mail for another system takes, and those that it never takes.
 OUTGOING = ("due", "give", "retry", "depart", "bury")
@@ -191,7 +191,7 @@ class Room(RuleBasedStateMachine):
         legal = [action for state, action in MOVES if state is before.state and (state, action) not in others]
         if before.reason == UNSENT:  # what its sender took back stays so
             with pytest.raises(IllegalMove):
-                moves.revive(before)
+                model_delivery.revive(before)
             return
         action = legal[way % len(legal)]
         moved = ACTIONS[action](before)

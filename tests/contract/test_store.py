@@ -5,21 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from postroom.errors import (
-    IdTaken,
-    IllegalMove,
-    LookAlike,
-    QuotaFull,
-    StaleRevision,
-    UnknownAgent,
-    UnknownMessage,
-)
+from postroom.errors import IdTaken, IllegalMove, LookAlike, QuotaFull, StaleRevision, UnknownAgent, UnknownMessage
 from postroom.model.delivery import Delivery, State
-from postroom.model.message import Message
-from postroom.model.parts import text
+from postroom.model.message import Message, text
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CARD, Record
-from postroom.store.base import Forget, Post, Posted, Put, Rename, Store, Write
+from postroom.store.protocol import Forget, Post, Posted, Put, Rename, Store, Write
 from tests.letters import (
     ack,
     after,

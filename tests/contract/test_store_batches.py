@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.errors import IdTaken, IllegalMove, PostroomError, QuotaFull, StaleRevision, UnknownAgent
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Forget, Move, Store, Write
+from postroom.store.protocol import Forget, Move, Store, Write
 from tests.letters import NOW, everything, held, ids, lease, letter, note, post, send
 
 
@@ -22,7 +22,7 @@ def failing(store: Store) -> list[tuple[Write, type[PostroomError]]]:
         (post(letter("m1", subject="other")), IdTaken),
         (post(letter("x", ["nobody"]), known_only=True), UnknownAgent),
         (post(letter("x"), quota=1), QuotaFull),
-        (Move(stale, moves.read(stale, NOW), "read"), StaleRevision),
+        (Move(stale, delivery.read(stale, NOW), "read"), StaleRevision),
         (note(1, revision=7), StaleRevision),
         (Forget("m1"), IllegalMove),
     ]
@@ -36,7 +36,7 @@ def test_a_failing_write_at_any_place_leaves_nothing(store: Store, at: int, whic
     good: list[Write] = [
         post(letter("m2", ["dan", "eve"], sender="fay", key="k2")),
         note({"n": 1}, key="fresh"),
-        Move(before, moves.claim(before, lease()), "claim"),
+        Move(before, delivery.claim(before, lease()), "claim"),
     ]
     known = everything(store)
 
@@ -52,7 +52,7 @@ def test_a_batch_is_seen_whole(store: Store) -> None:
     before = send(store, "m1")
     reply = letter("m2", ["ann"], sender="bob", in_reply_to="m1", thread_id="m1")
 
-    store.commit([Move(before, moves.ack(before, NOW, archive=True), "ack"), post(reply), note("sent")])
+    store.commit([Move(before, delivery.ack(before, NOW, archive=True), "ack"), post(reply), note("sent")])
 
     assert held(store, "m1").state is State.DONE
     assert (ids(store, Query(mailbox="ann")), store.records("note")[0].value) == (["m2"], "sent")
@@ -67,7 +67,7 @@ def test_a_plan_sees_what_is_there_and_writes_in_the_same_commit(store: Store) -
     def acknowledge_all() -> Sequence[Write]:
         found = store.find(Query(mailbox="bob"))
         assert store.count(Query()) != {}
-        return [Move(f.delivery, moves.ack(f.delivery, NOW, archive=False), "ack") for f in found]
+        return [Move(f.delivery, delivery.ack(f.delivery, NOW, archive=False), "ack") for f in found]
 
     assert store.commit(acknowledge_all) == ()
     assert held(store, "m1").state is State.DONE
@@ -112,7 +112,7 @@ def test_many_letters_are_read_at_once_and_each_is_told_of_in_order(store: Store
     found = store.find(Query(mailbox="bob", states=(State.UNREAD,), unread_only=True, order="age"))
     since = store.cursor()
 
-    store.commit([Move(one.delivery, moves.read(one.delivery, NOW), "read") for one in found])
+    store.commit([Move(one.delivery, delivery.read(one.delivery, NOW), "read") for one in found])
 
     told, _ = store.changes(since, 200)
     assert [f"m{number}" for number in range(120)] == [change.message_id for change in told]
@@ -124,9 +124,9 @@ def test_where_one_of_many_was_read_by_somebody_else_none_is_read(store: Store) 
     store.commit([post(letter(f"m{number}")) for number in range(120)])
     found = store.find(Query(mailbox="bob", order="age"))
     other = found[70].delivery
-    store.commit([Move(other, moves.read(other, NOW), "read")])
+    store.commit([Move(other, delivery.read(other, NOW), "read")])
     known = everything(store)
 
     with pytest.raises(StaleRevision):
-        store.commit([Move(one.delivery, moves.read(one.delivery, NOW), "read") for one in found])
+        store.commit([Move(one.delivery, delivery.read(one.delivery, NOW), "read") for one in found])
     assert everything(store) == known

@@ -11,11 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.errors import Resync, StaleRevision
-from postroom.model import delivery as moves
-from postroom.model.change import Change, Cursor
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import State
-from postroom.model.record import Record
-from postroom.store.base import Forget, Move, Put, Store, Watch
+from postroom.model.record import Change, Cursor, Record
+from postroom.store.protocol import Forget, Move, Put, Store, Watch
 from tests.contract.conftest import Reboot
 from tests.contract.stores import Kind
 from tests.letters import NOW, ack, attempt, claim, held, letter, move, note, post, read, send
@@ -72,7 +71,7 @@ def test_letters_that_are_read_together_are_told_one_by_one(store: Store) -> Non
     found = [send(store, f"m{number}") for number in range(5)]
     start = store.cursor()
 
-    store.commit([Move(one, moves.read(one, NOW), "read") for one in reversed(found)])
+    store.commit([Move(one, model_delivery.read(one, NOW), "read") for one in reversed(found)])
 
     told, now = store.changes(start, 100)
     ids = [one.message_id for one in reversed(found)]
@@ -90,7 +89,7 @@ def test_letters_are_read_together_or_none_of_them_is(store: Store) -> None:
     read(store, second)
     start = store.cursor()
     with pytest.raises(StaleRevision):
-        store.commit([Move(one, moves.read(one, NOW), "read") for one in (first, second, third)])
+        store.commit([Move(one, model_delivery.read(one, NOW), "read") for one in (first, second, third)])
     assert [] == store.changes(start, 100)[0]
     assert [1, 2, 1] == [held(store, one.message_id).revision for one in (first, second, third)]
 
@@ -259,7 +258,7 @@ def test_mail_that_can_be_claimed_again_rings_and_mail_that_was_read_does_not(st
     with ear(store, "bob") as watch:
         claimed = claim(store, read(store, delivery))
         assert watch.rung() == set()
-        move(store, claimed, moves.lapse(claimed, attempt()), "lapse")
+        move(store, claimed, model_delivery.lapse(claimed, attempt()), "lapse")
         assert watch.rung() == {"bob"}
 
 

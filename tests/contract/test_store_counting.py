@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from postroom import LookAlike, Resync, StaleRevision, UnknownMessage
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import REDIRECTED, State, redirect
 from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query
-from postroom.model.stats import Settled, Tally
-from postroom.store.base import Introduce, Move, Store
+from postroom.model.report import Settled, Tally
+from postroom.store.protocol import Introduce, Move, Store
 from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
 
 EMPTY = dict.fromkeys(Priority, 0)
@@ -59,7 +59,7 @@ def test_the_oldest_unread_letter_is_the_one_accepted_first(store: Store) -> Non
     store.commit([late])
     send(store, "m1", priority=Priority.URGENT)
     queued = held(store, "late")
-    move(store, queued, moves.deliver(queued, after(30)), "deliver")
+    move(store, queued, delivery.deliver(queued, after(30)), "deliver")
     (bob,) = store.tally("bob")
     assert bob.oldest_unread_at == after(30)
     read(store, held(store, "late"))
@@ -110,7 +110,7 @@ def test_traffic_is_what_happened_after_a_cursor(store: Store) -> None:
 def test_archiving_what_was_done_before_is_no_traffic(store: Store) -> None:
     done = ack(store, send(store, "m1"))
     start = store.cursor()
-    move(store, done, moves.archive(done, after(60)), "archive")
+    move(store, done, delivery.archive(done, after(60)), "archive")
     assert store.traffic(start, after(1)).settled == ()
     assert len(store.traffic(start, NOW).settled) == 1  # done at the very moment of the cursor
 
@@ -118,7 +118,7 @@ def test_archiving_what_was_done_before_is_no_traffic(store: Store) -> None:
 def test_what_is_done_and_archived_between_two_looks_counts_once(store: Store) -> None:
     start = store.cursor()
     done = ack(store, send(store, "m1"))
-    move(store, done, moves.archive(done, after(60)), "archive")
+    move(store, done, delivery.archive(done, after(60)), "archive")
     assert len(store.traffic(start, NOW).settled) == 1
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from postroom.errors import NotAllowed
 from postroom.model.query import Query
 from postroom.model.record import GUARD, Record
-from postroom.store.base import FEW, Post, Put, Store
+from postroom.store.protocol import FEW, Post, Put, Store
 from tests.letters import everything, letter, post
 
 

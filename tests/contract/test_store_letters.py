@@ -10,7 +10,7 @@ from postroom.model.message import Recipient
 from postroom.model.query import LetterQuery
 from postroom.model.record import CARD, Record
 from postroom.model.thread import general_conversation, tag_conversation
-from postroom.store.base import Put, Store
+from postroom.store.protocol import Put, Store
 from tests.letters import ack, after, bury, held, letter, names, note, post, send
 
 ALL = ("root", "reply", "again", "tagged", "talk", "team's", "secret")

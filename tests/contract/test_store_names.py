@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from postroom.errors import LookAlike, NameTaken, StaleRevision
-from postroom.model import delivery as moves
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import Delivery, State
 from postroom.model.query import LetterQuery, Query
-from postroom.store.base import Move, Rename, Store, Write
+from postroom.store.protocol import Move, Rename, Store, Write
 from tests.contract.conftest import Reboot
 from tests.letters import BOOT, NOW, everything, held, ids, lease, letter, names, note, post, send
 
@@ -19,7 +19,7 @@ def test_all_mail_follows_the_new_name(store: Store, reboot: Reboot) -> None:
     for id in ("m1", "m2", "m3"):
         send(store, id)
     send(store, "m4", ["ann"], sender="bob", key="k")
-    store.commit([Move(held(store, "m2"), moves.ack(held(store, "m2"), NOW, archive=False), "ack")])
+    store.commit([Move(held(store, "m2"), model_delivery.ack(held(store, "m2"), NOW, archive=False), "ack")])
     store.commit([Rename("bob", "bert")])
     for room in (store, reboot(BOOT)):
         assert ids(room, Query(mailbox="bert", order="age")) == ["m1", "m2", "m3"]
@@ -50,7 +50,7 @@ def test_mail_to_the_old_name_arrives_and_is_known(store: Store) -> None:
 def test_a_delivery_found_under_the_old_name_can_still_be_moved(store: Store) -> None:
     before = send(store, "m1")
     store.commit([Rename("bob", "bert")])
-    claimed = moves.claim(before, lease())
+    claimed = model_delivery.claim(before, lease())
     store.commit([Move(before, claimed, "claim")])
     assert held(store, "m1", "bert").state is State.CLAIMED
     with pytest.raises(StaleRevision):
@@ -71,7 +71,7 @@ def test_a_name_may_be_changed_again_and_back(store: Store, reboot: Reboot) -> N
 
 
 def acked(delivery: Delivery) -> Move:
-    return Move(delivery, moves.ack(delivery, NOW, archive=False), "ack")
+    return Move(delivery, model_delivery.ack(delivery, NOW, archive=False), "ack")
 
 
 RENAME = Rename("bob", "bert")
@@ -103,7 +103,7 @@ def test_a_name_may_change_in_the_commit_that_writes_or_moves_its_mail(
         assert room.spelling("bob") == "bert"
         assert room.quarantined() == []
     last = reboot("another boot")
-    claimed = moves.claim(held(last, "m2", "bert"), lease())
+    claimed = model_delivery.claim(held(last, "m2", "bert"), lease())
     last.commit([Move(held(last, "m2", "bert"), claimed, "claim"), post(letter("m3", ["bert"]))])
     assert ids(last, Query(mailbox="bert", order="age")) == ["m1", "m2", "m3"]
 

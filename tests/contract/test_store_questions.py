@@ -7,11 +7,11 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from postroom.model import delivery as moves
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import OPEN, SETTLED, State
 from postroom.model.message import Priority
 from postroom.model.query import Order, Query
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.letters import (
     NOW,
     ack,
@@ -52,7 +52,7 @@ def mixed(store: Store) -> Store:
     send(store, "task", priority=HIGH, kind="task", tags=("red", "blue"), thread_tag="release", scope="team")
     read(store, send(store, "reply", sender="cleo", priority=URGENT, thread_id="plain", in_reply_to="plain"))
     held_once = claim(store, send(store, "retried", priority=LOW))
-    move(store, held_once, moves.retry(held_once, attempt(), after(50)), "retry")
+    move(store, held_once, model_delivery.retry(held_once, attempt(), after(50)), "retry")
     send(store, "expiring", expires_at=after(30), created_at=after(10))
     store.commit([post(letter("queued", priority=HIGH, thread_id="plain"), due_at=after(100))])
     claim(store, send(store, "claimed", priority=URGENT))
@@ -185,15 +185,17 @@ def test_every_field_of_a_delivery_is_kept(store: Store) -> None:
     for step in range(25):
         delivery = claim(store, delivery, lease(step + 0.25, token=f"t{step}"))
         assert held(store, "m1") == delivery
-        delivery = move(store, delivery, moves.retry(delivery, attempt(f"try {step} ☹"), after(step)), "retry")
+        delivery = move(
+            store, delivery, model_delivery.retry(delivery, attempt(f"try {step} ☹"), after(step)), "retry"
+        )
         assert held(store, "m1") == delivery
     assert len(delivery.history) == 20
 
     delivery = bury(store, delivery)
     assert held(store, "m1") == delivery
-    delivery = move(store, delivery, moves.revive(delivery), "revive")
+    delivery = move(store, delivery, model_delivery.revive(delivery), "revive")
     delivery = ack(store, claim(store, read(store, delivery)), after(7))
-    delivery = move(store, delivery, moves.archive(delivery, after(8)), "archive")
+    delivery = move(store, delivery, model_delivery.archive(delivery, after(8)), "archive")
     assert held(store, "m1") == delivery
     assert delivery.lease == lease()
 

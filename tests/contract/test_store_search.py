@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid
-from postroom.model import parts
+from postroom.model import message as model_message
 from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Recipient
-from postroom.model.search import read_query
-from postroom.store.base import Post, Store
-from postroom.store.sqlite import searching
+from postroom.model.query import read_query
+from postroom.store.protocol import Post, Store
+from postroom.store.sqlite import search
 from tests.contract.stores import STORES
 from tests.letters import BOOT, NOW, ack, after, forget, held, letter, names, post, send
 
@@ -26,12 +26,12 @@ from tests.letters import BOOT, NOW, ack, after, forget, held, letter, names, po
 def indexed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Every test runs twice: with all letters new, and with all letters in the index, where there is one."""
     if request.param == "indexed":
-        monkeypatch.setattr(searching, "FEW", 0)
+        monkeypatch.setattr(search, "FEW", 0)
     return bool(request.param == "indexed")
 
 
 def say(store: Store, id: str, text: str = "", **fields: Any) -> Message:
-    message = letter(id, parts=(parts.text(text),), **fields)
+    message = letter(id, parts=(model_message.text(text),), **fields)
     store.commit([post(message)])
     return message
 
@@ -90,13 +90,13 @@ def mixed(store: Store) -> Store:
     say(store, "root", "first", subject="Plan")
     say(store, "reply", "second", sender="bob", to=["ann"], thread_id="root", kind="response")
     say(store, "task", "third", kind="Task", tags=("Red", "to do"), created_at=after(60))
-    message = letter("secret", ["bob"], parts=(parts.text("fourth"),), tags=("red",))
+    message = letter("secret", ["bob"], parts=(model_message.text("fourth"),), tags=("red",))
     hidden = (*message.recipients, Recipient("cleo", "cc"), Recipient("dave", "bcc"))
     message = Message(
         **{name: getattr(message, name) for name in message.__struct_fields__} | {"recipients": hidden}
     )
     store.commit([post(message)])
-    team = letter("team", ["broadcast:Team"], sender="cleo", parts=(parts.text("fifth"),))
+    team = letter("team", ["broadcast:Team"], sender="cleo", parts=(model_message.text("fifth"),))
     first = open_delivery(team, "bob", "to", NOW, None)
     store.commit([Post(message=team, deliveries=(first,), copies=("ann", "eve"))])
     store.keep_index()
@@ -238,7 +238,7 @@ def test_every_store_answers_any_question_alike(
             for number, (subject, text, sender, to, tagged) in enumerate(letters):
                 if number == in_index:
                     store.keep_index()
-                content = (parts.text(hostless(text)), parts.data([hostless(subject)]))
+                content = (model_message.text(hostless(text)), model_message.data([hostless(subject)]))
                 tags = ("t",) if tagged else ()
                 fields = {"subject": hostless(subject), "sender": sender, "parts": content, "tags": tags}
                 send(store, f"m{number}", [to], **fields)

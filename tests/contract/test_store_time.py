@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import State
 from postroom.model.message import Priority
 from postroom.model.query import Query
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.contract.conftest import Reboot
 from tests.letters import NOW, ack, after, attempt, claim, held, lease, letter, moment, move, post, read, send
 
@@ -32,7 +32,7 @@ def timed(store: Store) -> Store:
     store.commit([post(letter("queued"), due_at=after(20))])
     send(store, "expiring", expires_at=after(30))
     retried = claim(store, send(store, "retried"))
-    move(store, retried, moves.retry(retried, attempt(), after(40)), "retry")
+    move(store, retried, delivery.retry(retried, attempt(), after(40)), "retry")
     store.commit([post(letter("both", expires_at=after(50)), due_at=after(60))])
     send(store, "plain")
     ack(store, send(store, "settled", expires_at=after(5)))

@@ -11,13 +11,24 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from postroom.model.message import Message, Priority, Recipient, TaskNote
-from postroom.model.parts import Part, data, event, file, part_from_json, reference, text
+from postroom.model.message import (
+    Message,
+    Part,
+    Priority,
+    Recipient,
+    TaskNote,
+    data,
+    event,
+    file,
+    part_from_json,
+    reference,
+    text,
+)
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import Record
 from postroom.model.task import TaskState
 from postroom.model.values import check_json
-from postroom.store.base import Put, Store
+from postroom.store.protocol import Put, Store
 from tests.contract.stores import Kind
 from tests.letters import BOOT, letter, note, post
 

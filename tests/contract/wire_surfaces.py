@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import postroom
 from postroom import PostroomError
-from postroom.service import tokens
+from postroom.core import tokens
 from tests.contract.surfaces import TALLY, PlainAnswers, Told, without
 from tests.daemons import PATIENCE, Daemon
 

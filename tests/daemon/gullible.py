@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from postroom.cli.main import entry
-from postroom.model.parts import Part
-from postroom.service import files
+from postroom.core import compose
+from postroom.model.message import Part
 
 
 def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
-    return part if part.get("bytes") is not None else files.read(part, root, largest, field)
+    return part if part.get("bytes") is not None else compose.read(part, root, largest, field)
 
 
 if __name__ == "__main__":
-    files.enclosed = enclosed
+    compose.enclosed = enclosed
     entry()

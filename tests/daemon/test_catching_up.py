@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.callers import Caller
-from postroom.desk import Desk
-from postroom.hub import Hub
-from postroom.wire import events
+from postroom.server import events
+from postroom.server.broker import Broker
+from postroom.server.callers import Caller
+from postroom.server.executor import Executor
 
 MANY = 50
 
@@ -51,8 +51,8 @@ def test_what_they_missed_is_found_once_and_each_hears_all_of_it(monkeypatch: py
 
     async def story() -> None:
         with postroom.open("memory:") as room:
-            desk = Desk(room)
-            hub, reader = Hub(desk), Reader()
+            desk = Executor(room)
+            hub, reader = Broker(desk), Reader()
             caller = Caller(desk, hub, push=reader.push)
             ids = [
                 caller.subscribe({"filter": {"event_types": ["message.sent"]}})["subscriptionId"]

@@ -16,23 +16,18 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom import desk as desk_module
-from postroom import hub as hub_module
-from postroom.callers import Caller
-from postroom.daemon import chores
-from postroom.daemon.logs import JsonLines
-from postroom.desk import Desk
+from postroom.app import app
+from postroom.app.app import JsonLines
+from postroom.core.authorize import agent_principal
 from postroom.errors import PostroomError, StoreBusy
-from postroom.hub import Hub
-from postroom.outcome import Outcome
-from postroom.service.authorize import agent_principal
-from postroom.store.base import Undone
-from postroom.store.sqlite.gathering import Gathering
-from postroom.store.sqlite.joining import Joint
+from postroom.server import broker, events, executor
+from postroom.server.broker import Broker
+from postroom.server.callers import Caller
+from postroom.server.executor import FEW, Executor, Job, JobFuture, Queue
+from postroom.server.protocol import named
+from postroom.store.protocol import Undone
+from postroom.store.sqlite.commit import Gathering, Joint
 from postroom.store.sqlite.lock import WriterLock
-from postroom.tickets import FEW, Queue, Ticket
-from postroom.wire import events
-from postroom.wire.methods import named
 
 PATIENCE = 20.0
 
@@ -46,9 +41,9 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Desk]:
+async def opened(folder: Path) -> AsyncIterator[Executor]:
     with postroom.open(folder / "room.db", durability="process") as room:
-        desk = Desk(room)
+        desk = Executor(room)
         yield desk
         await desk.close()
 
@@ -57,7 +52,7 @@ def test_callers_take_turns_and_each_keeps_its_order() -> None:
     async def story() -> None:
         queue = Queue()
         for caller, number in [*(("much", n) for n in range(5)), ("little", 0)]:
-            queue.add(Ticket(lambda n=number: n, Outcome(), caller))  # type: ignore[misc]
+            queue.add(Job(lambda n=number: n, JobFuture(), caller))  # type: ignore[misc]
         batch = queue.take(4)
         queue.put_back(batch[2:])
         order = [(t.caller, t.run()) for t in [*batch[:2], *queue.take(99)]]
@@ -129,7 +124,7 @@ def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: 
 def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as desk:
-            hub, said = Hub(desk), {"agent_id": "a", "to": "b", "body": "x"}
+            hub, said = Broker(desk), {"agent_id": "a", "to": "b", "body": "x"}
             callers = [Caller(desk, hub) for _ in range(3)]
             calls = [asyncio.ensure_future(caller.call("send", said)) for caller in callers[:2]]
             await asyncio.sleep(0)  # the next one comes while the desk looks
@@ -143,14 +138,14 @@ def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
 def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "PROMPT", 10.0)  # however long the first one takes
+    monkeypatch.setattr(executor, "PROMPT", 10.0)  # however long the first one takes
 
     async def story() -> None:
         async with opened(tmp_path) as desk:
             ann, bob, said = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
 
-            def send(caller: object, times: int = 1) -> list[Outcome]:
-                calls: list[Outcome] = []
+            def send(caller: object, times: int = 1) -> list[JobFuture]:
+                calls: list[JobFuture] = []
                 method = named("send")
                 once = partial(desk.carry_out, desk.room, method, said, caller=caller)
                 desk.hear_out(caller, lambda: calls.extend(once() for _ in range(times)))
@@ -220,8 +215,8 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
             raise ValueError("a bug")
 
     async def story() -> None:
-        monkeypatch.setattr(chores, "EVERY", 0.001)
-        task = asyncio.ensure_future(chores.keep_house(Broken()))  # type: ignore[arg-type]
+        monkeypatch.setattr(app, "EVERY", 0.001)
+        task = asyncio.ensure_future(app.keep_house(Broken()))  # type: ignore[arg-type]
         while rounds < 3 and not task.done():
             await asyncio.sleep(0.001)
         assert not task.done()
@@ -234,7 +229,7 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
 # -- the hub
 
 
-def subscribe(desk: Desk, hub: Hub, name: str, heard: list[dict[str, Any]]) -> Caller:
+def subscribe(desk: Executor, hub: Broker, name: str, heard: list[dict[str, Any]]) -> Caller:
     def push(notice: dict[str, Any]) -> bool:
         heard.append(notice["params"]["event"])
         return True
@@ -260,7 +255,7 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
 
     async def story() -> None:
         async with opened(tmp_path) as desk:
-            hub, heard = Hub(desk), list[dict[str, Any]]()
+            hub, heard = Broker(desk), list[dict[str, Any]]()
             for name in ("eve", "bob", "joe"):
                 subscribe(desk, hub, name, heard)
             await asyncio.sleep(0.02)
@@ -283,7 +278,7 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
             for number in range(20):
                 desk.room.mailbox(f"a{number}").register(scopes=["team"])
             desk.room.mailbox("joe").register(scopes=["apart"])
-            hub, heard = Hub(desk), list[str]()
+            hub, heard = Broker(desk), list[str]()
             for name in ("a1", "joe", "eve"):
                 Caller(desk, hub, push=partial(_noted, heard, name), principal=agent_principal(name)).subscribe({})
             for one in hub._everyone():
@@ -322,7 +317,7 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
 
     async def story() -> None:
         async with opened(tmp_path) as desk:
-            hub, heard = Hub(desk), list[dict[str, Any]]()
+            hub, heard = Broker(desk), list[dict[str, Any]]()
             subscribe(desk, hub, "bob", heard)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "events", faulty)
@@ -331,7 +326,7 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
             assert sent == [event["data"]["id"] for event in heard]
             hub.close()
 
-    monkeypatch.setattr(hub_module, "AGAIN", 0.01)
+    monkeypatch.setattr(broker, "AGAIN", 0.01)
     run(story())
 
 
@@ -340,11 +335,11 @@ def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with opened(tmp_path) as desk:
-            hub, sizes = Hub(desk), list[int]()
+            hub, sizes = Broker(desk), list[int]()
             for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
                 hub._pace(seen, seconds)
                 sizes.append(hub._slice)
-            assert [8, 16, 4, 1, 1, 2, hub_module.FIRST_SLICE] == sizes
+            assert [8, 16, 4, 1, 1, 2, broker.FIRST_SLICE] == sizes
             hub.close()
 
     run(story())
@@ -353,7 +348,7 @@ def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
 def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as desk:
-            hub, heard = Hub(desk), list[str]()
+            hub, heard = Broker(desk), list[str]()
             is_deaf = True
 
             def push(notice: dict[str, Any]) -> bool:

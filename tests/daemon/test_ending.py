@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 import postroom
-from postroom.desk import Desk
+from postroom.server.executor import Executor
 from tests.daemons import PATIENCE, Daemon
 
 
@@ -46,7 +46,7 @@ def test_a_thread_whose_caller_gave_up_is_still_at_work(tmp_path: Path) -> None:
 
     async def story() -> None:
         with postroom.open(tmp_path / "room.db", durability="process") as room:
-            desk = Desk(room)
+            desk = Executor(room)
             begun, go = threading.Event(), threading.Event()
 
             def look_long() -> None:

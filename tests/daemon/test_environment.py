@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from postroom import BadStore, Invalid
-from postroom.daemon.options import Options, options
+from postroom.app.options import Options, options
 
 THEIRS = {
     "INBOX_SOCKET_PATH": "theirs.sock",

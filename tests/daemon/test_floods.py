@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom.errors import TooFast
-from postroom.ipc.client import SocketDesk
+from postroom.server.client import SocketDesk
 from tests import daemons
 from tests.map_server.people import Refused, visitor
 from tests.web import running
@@ -262,7 +262,7 @@ def test_small_letters_are_sent_between_the_broadcasts_of_others(tmp_path: Path,
 
 
 NO_TURNS = """
-from postroom.wire.table import Method
+from postroom.server.table import Method
 
 Method.is_heavy = lambda self, said: False  # everything is carried out by the one thread beside the loop
 """

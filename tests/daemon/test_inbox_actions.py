@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.wire.events import emitted
+from postroom.server.events import emitted
 from tests.daemons import Daemon, Line
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.daemon.inbox_carrier import is_here
-from postroom.daemon.inbox_doubts import MOMENT
+from postroom.app.inbox_files import MOMENT, is_here
 from tests.daemon.reading import skip_where_no_reading_is_told
 from tests.daemons import PATIENCE, Daemon, until
 

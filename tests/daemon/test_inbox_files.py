@@ -14,16 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom.daemon.inbox_doubts import MOMENT, SURE, TRIES, Last
-from postroom.daemon.inbox_files import DROPPED, InboxFolder, safe_form
+from postroom.app.inbox_files import DROPPED, MOMENT, SURE, TRIES, InboxFolder, Last, safe_form
 from postroom.errors import BadStore
-from postroom.wire.inbox_entries import notice_of
+from postroom.formats.inbox import notice_of
 from tests.daemon.reading import skip_where_no_reading_is_told
 from tests.letters import NOW
 
 WRITER = """
 import sys
-from postroom.daemon.inbox_files import InboxFolder
+from postroom.app.inbox_files import InboxFolder
 folder = InboxFolder(sys.argv[1])
 for n in range(int(sys.argv[3])):
     folder.append("bob", [f"{sys.argv[2]}-{n}\\n".encode()])

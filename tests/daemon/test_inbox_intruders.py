@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.daemon import inbox_carrier, plain_files
-from postroom.daemon.inbox_files import InboxFolder
-from postroom.daemon.plain_files import InTheWay
-from postroom.desk import Desk
+from postroom.app import inbox_files
+from postroom.app.inbox_files import InboxFolder, InTheWay
+from postroom.server.executor import Executor
 from tests.daemons import PATIENCE, Daemon, until
 
 FULL = b"{}\n" * 1200
@@ -78,7 +77,7 @@ def test_whoever_looks_at_no_file_writes_into_another(
     folder: InboxFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug."""
-    monkeypatch.setattr(plain_files, "check", lambda _found, _path: None)
+    monkeypatch.setattr(inbox_files, "check", lambda _found, _path: None)
     other = tmp_path / "other"
     other.touch()
     second_name(Path(folder.path) / "bob.inbox.jsonl", other)
@@ -191,8 +190,8 @@ async def write_files(
     room: postroom.Room, inboxes: Path, is_done: Callable[[], bool], kind: type[InboxFolder]
 ) -> None:
     """Until that is so."""
-    desk = Desk(room)
-    carrier = inbox_carrier.Carrier(desk, str(inboxes))
+    desk = Executor(room)
+    carrier = inbox_files.Carrier(desk, str(inboxes))
     carrier.folder = kind(str(inboxes))
     writing = asyncio.ensure_future(carrier.run())
     async with asyncio.timeout(PATIENCE):
@@ -253,7 +252,7 @@ class Falling(InboxFolder):
 def test_a_fault_of_ours_is_told_and_does_not_end_the_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[InboxFolder]
 ) -> None:
-    monkeypatch.setattr(inbox_carrier, "AGAIN", 0.01)
+    monkeypatch.setattr(inbox_files, "AGAIN", 0.01)
     inboxes = tmp_path / "inboxes"
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("ann").send(["bob", "carol"], "x")

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.desk import Desk
-from postroom.ipc import lingering
-from postroom.ipc.lingering import Lingering
-from postroom.outcome import Outcome
+from postroom.server import unix_socket
+from postroom.server.executor import Executor, JobFuture
+from postroom.server.unix_socket import Lingering
 
 LONG = 20.0
 
@@ -29,7 +28,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def quick(ours: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Lingering:
     """For one who has come back at once, and is waited for long."""
-    monkeypatch.setattr(lingering, "MOMENT", LONG)
+    monkeypatch.setattr(unix_socket, "MOMENT", LONG)
     waits = Lingering(ours.fileno())
     waits.linger()  # its first answer
     waits.hear()
@@ -70,16 +69,16 @@ def test_who_takes_its_time_is_not_waited_for(
     ours, _ = ends
     waits = Lingering(ours.fileno())
     waits.linger()
-    monkeypatch.setattr(lingering, "MOMENT", 0.0)
+    monkeypatch.setattr(unix_socket, "MOMENT", 0.0)
     waits.hear()
-    monkeypatch.setattr(lingering, "MOMENT", LONG)
+    monkeypatch.setattr(unix_socket, "MOMENT", LONG)
     assert lingered(waits) < LONG
 
 
 def test_nobody_is_waited_for_longer_than_a_moment(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lingering, "MOMENT", 0.2)
+    monkeypatch.setattr(unix_socket, "MOMENT", 0.2)
     ours, _ = ends
     waits = Lingering(ours.fileno())
     waits.linger()
@@ -90,9 +89,9 @@ def test_nobody_is_waited_for_longer_than_a_moment(
 def test_nobody_is_waited_for_while_there_is_something_else_to_do(tmp_path: Path) -> None:
     async def story() -> None:
         with postroom.open(tmp_path / "room.db", durability="process") as room:
-            desk, ann, bob = Desk(room), object(), object()
+            desk, ann, bob = Executor(room), object(), object()
 
-            def ask(caller: object) -> Outcome:
+            def ask(caller: object) -> JobFuture:
                 return desk.submit(lambda: "done", caller)
 
             await ask(ann)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from postroom.daemon.logs import JsonLines, PlainLines
+from postroom.app.app import JsonLines, PlainLines
 
 SAID = "it says: \x1b[2J\r\n12:00:00 INFO a forged line \u202e\u200b\x9b31m"
 

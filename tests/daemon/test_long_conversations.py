@@ -10,29 +10,29 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.callers import Caller
-from postroom.desk import Desk
-from postroom.hub import Hub
+from postroom.core import conversations
+from postroom.core.authorize import OWNER, agent_principal
+from postroom.formats.mail import turn_record
 from postroom.model.message import Message
 from postroom.model.query import LetterQuery
 from postroom.room import Room
-from postroom.service import conversing, talks
-from postroom.service.authorize import OWNER, agent_principal
-from postroom.wire import mail
-from postroom.wire.mail_records import turn_record
+from postroom.server import mail
+from postroom.server.broker import Broker
+from postroom.server.callers import Caller
+from postroom.server.executor import Executor
 from tests.daemon.test_desk import opened, run, until
 from tests.wire.asking import ask
 
 LONG = "conv-long"
 
 
-def talk_much(room: Room, letters: int = talks.PAGE + 10) -> None:
+def talk_much(room: Room, letters: int = conversations.PAGE + 10) -> None:
     """Between two, and the last of it to a third."""
     drafts = [postroom.Draft(to="bob", body=str(n), conversation_id=LONG) for n in range(letters)]
     room.mailbox("ann").send_many([*drafts, postroom.Draft(to="eve", body="x", conversation_id=LONG)])
 
 
-def subscribed(desk: Desk, hub: Hub, name: str | None, heard: list[str]) -> Caller:
+def subscribed(desk: Executor, hub: Broker, name: str | None, heard: list[str]) -> Caller:
     """An agent, or the operator."""
 
     def push(notice: dict[str, Any]) -> bool:
@@ -49,7 +49,7 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[int] = set()
-    hears = talks.hears
+    hears = conversations.hears
 
     def noted(*words: Any) -> bool:
         threads.add(threading.get_ident())
@@ -58,12 +58,12 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
     async def story() -> None:
         async with opened(tmp_path) as desk:
             talk_much(desk.room)
-            hub, told, stranger = Hub(desk), list[str](), list[str]()
+            hub, told, stranger = Broker(desk), list[str](), list[str]()
             subscribed(desk, hub, "eve", told)
             subscribed(desk, hub, "joe", stranger)
             await asyncio.sleep(0.02)
-            monkeypatch.setattr(talks, "hears", noted)
-            await desk.run_slow(lambda: conversing.join(desk.room._office, OWNER, LONG, "zoe"))
+            monkeypatch.setattr(conversations, "hears", noted)
+            await desk.run_slow(lambda: conversations.join(desk.room._office, OWNER, LONG, "zoe"))
             await until(1, told)
             desk.room.mailbox("ann").send("joe", "x")
             await until(2, stranger)
@@ -79,21 +79,23 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
-    view_of = talks.view_of
+    view_of = conversations.view_of
 
-    def noted(*words: Any) -> talks.View:
+    def noted(*words: Any) -> conversations.View:
         threads.append(threading.get_ident())
         return view_of(*words)
 
     async def story() -> None:
         async with opened(tmp_path) as desk:
             talk_much(desk.room)
-            hub, told = Hub(desk), list[str]()
+            hub, told = Broker(desk), list[str]()
             subscribed(desk, hub, None, told)
             await asyncio.sleep(0.02)
-            monkeypatch.setattr(talks, "view_of", noted)  # what tells of it asks there, and who opens it does not
-            opening = conversing.Opening(id=LONG)
-            await desk.run_slow(lambda: conversing.create(desk.room._office, OWNER, opening))
+            monkeypatch.setattr(
+                conversations, "view_of", noted
+            )  # what tells of it asks there, and who opens it does not
+            opening = conversations.Opening(id=LONG)
+            await desk.run_slow(lambda: conversations.create(desk.room._office, OWNER, opening))
             await until(1, told)
             assert ["mail.created"] == told
             hub.close()
@@ -103,7 +105,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
 
 
 def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go, hears = threading.Event(), talks.hears
+    go, hears = threading.Event(), conversations.hears
 
     def slow(*words: Any) -> bool:
         go.wait(5)
@@ -113,11 +115,11 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
         async with opened(tmp_path) as desk:
             talk_much(desk.room)
             desk.room.mailbox("eve").register(scopes=["default"])
-            hub, told = Hub(desk), list[str]()
+            hub, told = Broker(desk), list[str]()
             subscribed(desk, hub, "eve", told)
             await asyncio.sleep(0.02)
-            monkeypatch.setattr(talks, "hears", slow)
-            await desk.run_slow(lambda: conversing.join(desk.room._office, OWNER, LONG, "zoe"))
+            monkeypatch.setattr(conversations, "hears", slow)
+            await desk.run_slow(lambda: conversations.join(desk.room._office, OWNER, LONG, "zoe"))
             await asyncio.sleep(0.05)
             hub.publish({"event": {"type": "build.done"}}, "ann")
             await asyncio.sleep(0.02)
@@ -142,13 +144,13 @@ def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypa
 
         monkeypatch.setattr(type(store), "letters", counted)
         for verb, words in (
-            (conversing.join, (LONG, "zoe")),
-            (conversing.close, (LONG,)),
-            (conversing.reopen, (LONG,)),
+            (conversations.join, (LONG, "zoe")),
+            (conversations.close, (LONG,)),
+            (conversations.reopen, (LONG,)),
         ):
             read[0] = 0
             verb(room._office, OWNER, *words)
-            assert read[0] <= talks.PAGE + 12
+            assert read[0] <= conversations.PAGE + 12
 
 
 def test_names_are_looked_up_once_however_often_they_are_written(
@@ -156,7 +158,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 ) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
-        conversing.join(room._office, OWNER, LONG, "zoe")
+        conversations.join(room._office, OWNER, LONG, "zoe")
         store = room._office.store
         asked, records = [0], type(store).records
 
@@ -165,7 +167,9 @@ def test_names_are_looked_up_once_however_often_they_are_written(
             return records(self, *words, **more)
 
         monkeypatch.setattr(type(store), "records", counted)
-        assert {"ann", "bob", "eve", "zoe"} == {seat.agent for seat in talks.look(room._office, OWNER, LONG).seats}
+        assert {"ann", "bob", "eve", "zoe"} == {
+            seat.agent for seat in conversations.look(room._office, OWNER, LONG).seats
+        }
         assert asked[0] < 50
 
 
@@ -175,11 +179,11 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
         talk_much(room)
         room.mailbox("eve").send("kim", "come in", conversation_id=LONG)
         room.mailbox("mallory").send("trudy", "x", conversation_id=LONG)
-        conversing.join(room._office, OWNER, LONG, "ann")
-        talk = talks.look(room._office, OWNER, LONG).talk
-        assert {"ann", "bob", "eve", "kim"} == talks.circle(room._office, talk) - {""}
+        conversations.join(room._office, OWNER, LONG, "ann")
+        talk = conversations.look(room._office, OWNER, LONG).talk
+        assert {"ann", "bob", "eve", "kim"} == conversations.circle(room._office, talk) - {""}
         for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
-            assert is_in == talks.hears(room._office, agent_principal(name), talk), name
+            assert is_in == conversations.hears(room._office, agent_principal(name), talk), name
 
 
 def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from postroom.daemon import extras
+from postroom.app import app
 
 
 async def the_loop(told: list[str]) -> None:
@@ -17,12 +17,12 @@ async def the_loop(told: list[str]) -> None:
 def test_the_quicker_loop_is_taken_where_it_is_there() -> None:
     assert find_spec("uvloop")
     told: list[str] = []
-    extras.run(the_loop(told))
+    app.run(the_loop(told))
     assert told == ["uvloop"]
 
 
 def test_pythons_own_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "is_there", lambda module: module != "uvloop")
+    monkeypatch.setattr(app, "is_there", lambda module: module != "uvloop")
     told: list[str] = []
-    extras.run(the_loop(told))
+    app.run(the_loop(told))
     assert told == ["asyncio.unix_events"]

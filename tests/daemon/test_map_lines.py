@@ -10,9 +10,9 @@ import pytest
 
 import postroom
 from postroom import Room
-from postroom.map_server.talk import MOST_JUNK
-from postroom.service import tokens
-from postroom.service.authorize import OWNER
+from postroom.core import tokens
+from postroom.core.authorize import OWNER
+from postroom.map.connection import MOST_JUNK
 from tests.daemons import Daemon, Line, until
 
 pytestmark = pytest.mark.daemon

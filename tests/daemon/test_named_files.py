@@ -21,16 +21,16 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom import PostroomError, Room
-from postroom.callers import Door
-from postroom.desk import Desk
-from postroom.hub import Hub
-from postroom.mcp.caller import Caller as ToolCaller
-from postroom.mcp.table import understood
-from postroom.service import files, tokens
-from postroom.service.authorize import OWNER, SOCKET
-from postroom.wire.map_table import MAP
-from postroom.wire.methods import ACTIONS, SESSION
-from postroom.wire.table import Method
+from postroom.core import compose, tokens
+from postroom.core.authorize import OWNER, SOCKET
+from postroom.map.table import MAP
+from postroom.mcp.tools import Caller as ToolCaller
+from postroom.mcp.tools import understood
+from postroom.server.broker import Broker
+from postroom.server.callers import Door
+from postroom.server.executor import Executor
+from postroom.server.protocol import ACTIONS, SESSION
+from postroom.server.table import Method
 from tests.contract.mcp_surface import Mcp
 from tests.daemon import gullible
 from tests.daemon.test_who_may import METHODS, TOOLS, Filled, carried_out
@@ -112,7 +112,7 @@ def test_a_verb_of_ours_refuses_a_file_without_its_bytes_and_says_what_to_do(nam
 
 @pytest.mark.parametrize("name", OURS)
 def test_with_the_old_fault_each_verb_of_ours_tells_the_secret(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "enclosed", gullible.enclosed)
+    monkeypatch.setattr(compose, "enclosed", gullible.enclosed)
     assert BODIES & leaks(name)
 
 
@@ -124,8 +124,8 @@ def test_verbs_of_ours_are_known() -> None:
 @pytest.mark.parametrize("name", TOOLS)
 def test_no_tool_opens_a_path(name: str) -> None:
     async def call(room: Room, said: dict[str, Any]) -> Any:
-        desk = Desk(room)
-        hub = Hub(desk)
+        desk = Executor(room)
+        hub = Broker(desk)
         try:
             caller = ToolCaller(partial(Door(desk, hub).call, OWNER), usual="alice")
             return await TOOLS[name].run(caller, understood(TOOLS[name], said))

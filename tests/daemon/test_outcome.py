@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from postroom.outcome import Outcome
+from postroom.server.executor import JobFuture
 
 
 def test_who_waits_is_called_in_the_moment_and_who_comes_later_at_once() -> None:
-    outcome, heard = Outcome(), list[Any]()
+    outcome, heard = JobFuture(), list[Any]()
     outcome.add_done_callback(lambda done: heard.append(done.result()))
     assert [] == heard
     outcome.set_result(7)
@@ -21,7 +21,7 @@ def test_who_waits_is_called_in_the_moment_and_who_comes_later_at_once() -> None
 
 
 def test_a_bug_of_one_who_waits_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    outcome, heard = Outcome(), list[Any]()
+    outcome, heard = JobFuture(), list[Any]()
     outcome.add_done_callback(lambda _: 1 / 0)
     outcome.add_done_callback(heard.append)
     outcome.set_exception(ValueError("x"))
@@ -36,7 +36,7 @@ def test_whatever_came_of_it_is_told_in_the_words_of_who_was_asked() -> None:
     def tell(error: BaseException | None, result: Any) -> str:
         return f"{result} {error}"
 
-    done, failed, dropped = (Outcome().told_as(tell) for _ in range(3))
+    done, failed, dropped = (JobFuture().told_as(tell) for _ in range(3))
     done.settle(7)
     failed.settle(ValueError("x"))
     dropped.cancel()
@@ -49,7 +49,7 @@ def test_whatever_came_of_it_is_told_in_the_words_of_who_was_asked() -> None:
 
 def test_it_can_be_awaited_before_and_after() -> None:
     async def story() -> None:
-        outcome = Outcome()
+        outcome = JobFuture()
         waiting = asyncio.ensure_future(outcome.wait())
         await asyncio.sleep(0)
         outcome.set_result(7)
@@ -61,7 +61,7 @@ def test_it_can_be_awaited_before_and_after() -> None:
 
 def test_giving_up_goes_both_ways() -> None:
     async def story() -> None:
-        outcome = Outcome()
+        outcome = JobFuture()
         waiting = asyncio.ensure_future(outcome.wait())
         await asyncio.sleep(0)
         waiting.cancel()
@@ -70,10 +70,10 @@ def test_giving_up_goes_both_ways() -> None:
         assert not outcome.cancel()
 
         future = asyncio.get_running_loop().create_future()
-        Outcome.of(future).cancel()
+        JobFuture.of(future).cancel()
         assert future.cancelled()
 
-        followed = Outcome.of(another := asyncio.get_running_loop().create_future())
+        followed = JobFuture.of(another := asyncio.get_running_loop().create_future())
         another.cancel()
         await followed.wait()
         assert followed.cancelled()
@@ -85,7 +85,7 @@ def test_giving_up_goes_both_ways() -> None:
 def test_that_of_a_future_is_the_same(fails: bool) -> None:
     async def story() -> None:
         future = asyncio.get_running_loop().create_future()
-        outcome = Outcome.of(future)
+        outcome = JobFuture.of(future)
         if fails:
             future.set_exception(ValueError("x"))
             with pytest.raises(ValueError, match="x"):

@@ -9,10 +9,10 @@ import pytest
 
 import postroom
 from postroom import Invalid, Room
-from postroom.daemon import peers_file
-from postroom.daemon.options import options
-from postroom.service import peers
-from postroom.service.authorize import OWNER
+from postroom.app import options
+from postroom.app.options import options as options_options
+from postroom.core import peers
+from postroom.core.authorize import OWNER
 from tests.daemons import Daemon
 
 TOKEN = "a-token-of-sixteen-or-more"  # noqa: S105
@@ -29,7 +29,7 @@ def write(folder: Path, text: str, name: str = "peers.toml", mode: int = 0o600) 
 def applied(room: Room, folder: Path, text: str) -> list[str]:
     write(folder, TOKEN + "\n", "secret")
     write(folder, f"other-{TOKEN}\n", "other")
-    return peers_file.apply(room._office, str(write(folder, text)), "paris")
+    return options.apply(room._office, str(write(folder, text)), "paris")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_who_is_gone_from_the_file_is_removed_and_who_was_added_by_hand_stays(
 def test_where_there_is_no_file_any_more_nobody_of_it_is_a_peer(opened: Room, tmp_path: Path) -> None:
     peers.add(opened._office, OWNER, "vienna", {})
     applied(opened, tmp_path, FILE)
-    assert ["berlin", "rome"] == peers_file.apply(opened._office, "", "paris")
+    assert ["berlin", "rome"] == options.apply(opened._office, "", "paris")
     assert ["vienna"] == list(peers.all_peers(opened._office))
 
 
@@ -145,7 +145,7 @@ def test_a_file_in_which_others_have_a_hand_is_refused(opened: Room, tmp_path: P
     write(tmp_path, FILE)
     (tmp_path / name).chmod(mode)
     with pytest.raises(Invalid, match="others can") as refused:
-        peers_file.apply(opened._office, str(tmp_path / "peers.toml"), "paris")
+        options.apply(opened._office, str(tmp_path / "peers.toml"), "paris")
     assert "chmod" in str(refused.value)
 
 
@@ -156,15 +156,15 @@ def test_the_file_beside_the_config_is_for_the_users_own_room_alone(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert "" == options(None, {}).peers
+    assert "" == options_options(None, {}).peers
     (tmp_path / ".config/postroom").mkdir(parents=True)
     beside = write(tmp_path / ".config/postroom", "")
-    assert str(beside) == options(None, {}).peers
-    assert "" == options(str(tmp_path / "other.db"), {}).peers
-    assert "" == options(None, {}, peers="off").peers
-    assert str(tmp_path / "mine.toml") == options(str(tmp_path / "other.db"), {}, peers="mine.toml").peers
+    assert str(beside) == options_options(None, {}).peers
+    assert "" == options_options(str(tmp_path / "other.db"), {}).peers
+    assert "" == options_options(None, {}, peers="off").peers
+    assert str(tmp_path / "mine.toml") == options_options(str(tmp_path / "other.db"), {}, peers="mine.toml").peers
     monkeypatch.setenv("POSTROOM_PEERS", "/elsewhere.toml")
-    assert "/elsewhere.toml" == options(None, {}).peers
+    assert "/elsewhere.toml" == options_options(None, {}).peers
 
 
 def test_a_daemon_applies_it_when_it_starts_and_does_not_start_with_a_bad_one(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ import pytest
 
 import postroom
 from postroom import Invalid, LookAlike
+from postroom.core import tokens
+from postroom.core.authorize import OWNER
 from postroom.errors import NotAllowed
-from postroom.service import tokens
-from postroom.service.authorize import OWNER
-from postroom.wire.mail_problems import mail_problem
-from postroom.wire.problems import rpc_error
+from postroom.formats.errors import mail_problem, rpc_error
 from tests.daemons import Daemon, Line
 
 

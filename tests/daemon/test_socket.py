@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from postroom import PostroomError
-from postroom.daemon.holding import Held
+from postroom.app.app import Held
 from postroom.errors import NameTaken
-from postroom.ipc.client import SocketDesk
+from postroom.server.client import SocketDesk
 from tests.daemons import Daemon, Line, until
 
 CALLS = 50

@@ -13,10 +13,10 @@ import pytest
 
 import postroom
 from postroom import Room
+from postroom.core import alerts, webhooks
+from postroom.core.authorize import OWNER
 from postroom.model.message import Priority
 from postroom.model.webhook import Webhook
-from postroom.service import lost_rings, webhooks
-from postroom.service.authorize import OWNER
 from tests.conftest import LONG
 from tests.daemons import Daemon, until
 from tests.push.receiver import Answer, Receiver, make_certificate
@@ -122,8 +122,8 @@ def test_what_fails_is_tried_again_given_up_listed_and_tried_again_when_asked(
     with serve(tmp_path, certificate) as daemon:
         letter = post(room, "one")
         receiver.wait_for(2)
-        until(lambda: bool(lost_rings.dead_rings(room._office, OWNER, None)))
-        [lost] = lost_rings.dead_rings(room._office, OWNER, None)
+        until(lambda: bool(alerts.dead_rings(room._office, OWNER, None)))
+        [lost] = alerts.dead_rings(room._office, OWNER, None)
         assert (letter, webhook.way, 2) == (lost.letter.id, lost.way, lost.tries) and "500" in lost.why
         assert "localhost was not rung" in daemon.log() and "key=1" not in daemon.log()
         room.mailbox("human").retry_rings(way=webhook.way)

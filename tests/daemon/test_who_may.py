@@ -17,23 +17,21 @@ import pytest
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
-from postroom.callers import Caller, Door
-from postroom.desk import Desk
-from postroom.hub import Hub
-from postroom.mcp.caller import Caller as ToolCaller
-from postroom.mcp.rows import ROWS
-from postroom.mcp.table import understood
+from postroom.core import agents, conversations, inbox, tokens
+from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
+from postroom.core.conversations import Guest, Opening
+from postroom.formats.map import FEDERATION
+from postroom.map.table import MAP
+from postroom.mcp.tools import ROWS, understood
+from postroom.mcp.tools import Caller as ToolCaller
 from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION
-from postroom.service import conversing, reading, scopes, tokens
-from postroom.service.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
-from postroom.service.conversing import Guest, Opening
-from postroom.wire.map_names import FEDERATION
-from postroom.wire.map_table import MAP
-from postroom.wire.methods import ACTIONS, MAIL, VERBS
-from postroom.wire.session import Action, Asked, Step
-from postroom.wire.table import Method
+from postroom.server.broker import Broker
+from postroom.server.callers import Caller, Door
+from postroom.server.executor import Executor
+from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Asked, Step
+from postroom.server.table import Method
 
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
     **{f"mail/{name}": row for name, row in VERBS.items()},
@@ -87,10 +85,10 @@ class Filled:
         self.letter = bob.send("alice", WORD, subject=WORD, thread_tag="tag").id
         self.task = bob.give_task("alice", WORD).id
         opening = Opening(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
-        conversing.create(office, OWNER, opening)
+        conversations.create(office, OWNER, opening)
         self.turn = alice.send("bob", WORD, conversation_id=TALK).id
         room.save_template("plain", body="hello")
-        scopes.create(office, OWNER, "alice", "team", {})
+        agents.create(office, OWNER, "alice", "team", {})
         self.cursor = str(room.cursor())
 
     def said(self, name: str, method: Method, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
@@ -134,8 +132,8 @@ def carried_out(room: Room, principal: Principal, method: Method, said: dict[str
     """One call, as a daemon carries it out; its reply."""
 
     async def call() -> Any:
-        desk = Desk(room)
-        hub = Hub(desk)
+        desk = Executor(room)
+        hub = Broker(desk)
         try:
             caller = Caller(desk, hub, principal=principal)
             return await caller.carry_out(Asked([Told(Action(method.name, said), method, said)]))
@@ -396,7 +394,7 @@ def test_a_cursor_with_the_rooms_own_number_is_found_out(
     busy: tuple[Room, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug."""
-    monkeypatch.setattr(reading, "cursor_of", lambda office, _caller: office.store.cursor())
+    monkeypatch.setattr(inbox, "cursor_of", lambda office, _caller: office.store.cursor())
     with pytest.raises(AssertionError, match="it counts the mail of others"):
         check_cursor_tells_nothing_of_others(*busy)
 
@@ -443,8 +441,8 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
     """done, or the name of an error, of a tool that is asked about alice."""
 
     async def call(room: Room, principal: Principal, said: dict[str, Any]) -> None:
-        desk = Desk(room)
-        hub = Hub(desk)
+        desk = Executor(room)
+        hub = Broker(desk)
         try:
             verbs = partial(Door(desk, hub).call, principal)
             caller = ToolCaller(verbs, agent=principal.agent)

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 import postroom
-import postroom.fields
-from postroom import aio, errors
-from postroom.model import task
+from postroom import aio, errors, settings
+from postroom.core.inbox import Filter
+from postroom.environment import PREFIX
+from postroom.model import task as model_task
 from postroom.model.delivery import MOVES, State
-from postroom.service.reading import Filter
 from postroom.settings import Settings
-from postroom.whereabouts import PREFIX
 from tests.docs.pages import BENCH_WRITES, HOME, PAGES, anchors, blocks, name_of, prose, rows, section
 
 REFERENCE = (HOME / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -148,9 +147,9 @@ def test_what_the_reference_tells_of_a_call_is_true(owner: str, name: str, told:
 def test_every_field_and_filter_is_in_its_table() -> None:
     fields = {name for cells in rows(section(REFERENCE, "What a letter may carry")) for name in named(cells[0])}
     filters = {name for cells in rows(section(REFERENCE, "Filters")) for name in named(cells[0])}
-    assert set(postroom.fields.Fields.__annotations__) == fields
+    assert set(settings.Fields.__annotations__) == fields
     assert set(Filter.__struct_fields__) == filters
-    assert set(postroom.fields.Wanted.__annotations__) == filters - {"since"}  # which is a cursor in `wait`
+    assert set(settings.Wanted.__annotations__) == filters - {"since"}  # which is a cursor in `wait`
 
 
 VALUES: list[type] = [
@@ -218,7 +217,7 @@ def test_the_errors_are_those_in_the_table() -> None:
 
 def test_the_states_are_those_in_the_table() -> None:
     assert [f"`{state}`" for state in State] == [cells[0] for cells in rows(section(REFERENCE, "Delivery states"))]
-    assert {f"`{state}`" for state in task.TaskState} == {
+    assert {f"`{state}`" for state in model_task.TaskState} == {
         cells[0] for cells in rows(section(REFERENCE, "Task states"))
     }
 
@@ -231,7 +230,7 @@ def test_the_drawings_are_there_and_true() -> None:
     assert drawn(REFERENCE) == REFERENCE
     for (before, action), after in MOVES.items():
         assert f"{before} --> {after}: {action}\n" in section(REFERENCE, "Delivery states")
-    for begin, targets in task.MOVES.items():
+    for begin, targets in model_task.MOVES.items():
         for end in targets:
             assert f"{begin} --> {end}\n" in section(REFERENCE, "Task states")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from postroom.model.delivery import OPEN, State
 from postroom.model.message import BOUNCE
 from postroom.model.query import Query
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.faults.ledger import Line, said
 
 SETTLED = {"done": State.DONE, "dead": State.DEAD}

@@ -14,10 +14,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from postroom.errors import StoreFailing
-from postroom.model.health import Progress
-from postroom.model.parts import text
+from postroom.model.message import text
 from postroom.model.query import Found, Query
-from postroom.store.base import Move, Plan, Post, Posted, Write
+from postroom.model.report import Progress
+from postroom.store.protocol import Move, Plan, Post, Posted, Write
 from tests.faults import clock_bugs, load_bugs
 from tests.faults.planting import Opener, Wrapped
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from postroom.errors import PostroomError
 from postroom.model.codec import digest
 from postroom.model.delivery import State
-from postroom.model.health import Level
 from postroom.model.query import Query
-from postroom.store.base import Store
+from postroom.model.report import Level
+from postroom.store.protocol import Store
 from tests.faults.kinds import KINDS, Kind
 from tests.faults.writer import MAILBOXES
 from tests.letters import letter, post

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import OPEN, State
 from postroom.model.query import Found, Moment, Query
-from postroom.store.base import Move
+from postroom.store.protocol import Move
 from tests.faults.planting import Opener, Wrapped
 
 
@@ -53,7 +53,7 @@ class Forgiving(Wrapped):
             old = found.delivery.lease
             if old is not None:
                 new = replace(old, until=1e9, boot=boot)
-                self.inner.commit([Move(found.delivery, moves.renew(found.delivery, new), "renew")])
+                self.inner.commit([Move(found.delivery, delivery.renew(found.delivery, new), "renew")])
 
 
 class Impatient(Wrapped):
@@ -89,7 +89,7 @@ class Patient(Wrapped):
 
 
 def _end(store: Wrapped, found: Found, moment: Moment) -> None:
-    done = moves.ack(found.delivery, moment.wall, archive=False)
+    done = delivery.ack(found.delivery, moment.wall, archive=False)
     store.inner.commit([Move(found.delivery, done, "ack")])
 
 

@@ -23,7 +23,7 @@ from postroom.errors import StoreFailing
 from postroom.letter import Work
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.faults.kinds import SOUND, opener
 from tests.faults.planting import Opener
 from tests.faults.quick import quick_folder

@@ -15,14 +15,24 @@ import apsw
 
 from postroom.model.codec import decode_message
 from postroom.model.message import Message
-from postroom.store.files import accepting, handles, journal, paper, paperwork, reconciling, recovering, steps
+from postroom.store.files import durable as files_durable
+from postroom.store.files import journal, reconcile, recovery, transaction
 from postroom.store.files.connection import FileConnection
 from postroom.store.files.store import FileStore
 from postroom.store.sqlite import ground, rows, wal
 from postroom.store.sqlite.lock import WriterLock
 
-_PATHS = (ground, wal, handles, paper, reconciling, journal, paperwork, recovering)  # that sync folders
-_FILES = (paper, journal)  # that sync what they wrote
+_PATHS = (
+    ground,
+    wal,
+    files_durable,
+    files_durable,
+    reconcile,
+    journal,
+    transaction,
+    recovery,
+)  # that sync folders
+_FILES = (files_durable, journal)  # that sync what they wrote
 
 
 # -- syncs
@@ -47,7 +57,7 @@ class Unread(FileStore):
     """Gives a letter its name before what it says is on the disk."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        _plant((paper,), "sync_file", lambda _descriptor: None)
+        _plant((files_durable,), "sync_file", lambda _descriptor: None)
         super().__init__(*place, **settings)
 
 
@@ -110,8 +120,8 @@ class Loose(FileStore):
         return here
 
 
-class _LoosePaperwork(paperwork.Paperwork):
-    def _note(self, lasting: list[steps.Step]) -> None:
+class _LoosePaperwork(transaction.FileTransaction):
+    def _note(self, lasting: list[transaction.Step]) -> None:
         pass
 
 
@@ -119,8 +129,8 @@ class Careless(FileStore):
     """Sets nothing aside for a full disk, and moves letters by copying them."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        _plant((steps,), "Shift", _Copying)
-        _plant((paperwork,), "Shift", _Copying)
+        _plant((transaction,), "Shift", _Copying)
+        _plant((transaction,), "Shift", _Copying)
         super().__init__(*place, **settings)
 
     def _here(self) -> FileConnection:
@@ -137,11 +147,11 @@ class _CarelessLog(wal.Log):
         raise apsw.FullError
 
 
-class _Copying(steps.Shift, tag="Shift"):
+class _Copying(transaction.Shift, tag="Shift"):
     def do(self, *, durable: bool) -> None:
         former = Path(self.former, self.name)
-        paper.make_folder(self.folder)
-        paper.write_new(self.folder, self.name, former.read_bytes(), durable=durable)
+        files_durable.make_folder(self.folder)
+        files_durable.write_new(self.folder, self.name, former.read_bytes(), durable=durable)
         former.unlink()
 
 
@@ -149,7 +159,7 @@ class Forgetful(FileStore):
     """Forgets whose ack it was that moved a file, where the index did not get to know of it."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        reconciling.Reconciling._lease_of = lambda *_: None  # type: ignore[method-assign]
+        reconcile.Reconciling._lease_of = lambda *_: None  # type: ignore[method-assign]
         super().__init__(*place, **settings)
 
 
@@ -160,13 +170,13 @@ class Trusting(FileStore):
     """Takes whatever the index or a file says for the letter that was accepted."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        self._kept = (rows.sound, accepting.is_as_accepted)
-        rows.sound, accepting.is_as_accepted = _believed, lambda *_: True
+        self._kept = (rows.sound, reconcile.is_as_accepted)
+        rows.sound, reconcile.is_as_accepted = _believed, lambda *_: True
         super().__init__(*place, **settings)
 
     def close(self) -> None:
         super().close()
-        rows.sound, accepting.is_as_accepted = self._kept
+        rows.sound, reconcile.is_as_accepted = self._kept
 
 
 def _believed(sum: int, body: bytes) -> Message:

@@ -18,9 +18,9 @@ import pytest
 from _pytest.mark import ParameterSet
 from msgspec import Struct
 
-from postroom.store.base import Store
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.store import FileStore
+from postroom.store.protocol import Store
 from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
 from tests.faults import bugs, files_bugs, files_room, sqlite_bugs, sqlite_room

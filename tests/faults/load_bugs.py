@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from postroom.model.codec import encode
 from postroom.model.record import BEAT
-from postroom.store.base import Plan, Post, Posted, Put, Write
+from postroom.store.protocol import Plan, Post, Posted, Put, Write
 from tests.faults.planting import Opener, Wrapped
 
 LARGE = 1_000  # writes in one commit

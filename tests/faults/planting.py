@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from postroom.environment import boot_id
 from postroom.model.query import Found, Moment, Query
-from postroom.store.base import Store
-from postroom.whereabouts import boot_id
+from postroom.store.protocol import Store
 
 BOOT = boot_id()
 

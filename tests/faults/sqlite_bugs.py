@@ -19,14 +19,15 @@ import apsw
 from postroom.errors import StoreFailing
 from postroom.model.codec import decode_message
 from postroom.model.message import Message
-from postroom.store.base import Plan, Posted, Write
-from postroom.store.sqlite import asking, backup, ground, parcels, rows, wal
+from postroom.store.protocol import Plan, Posted, Write
+from postroom.store.sqlite import backup, ground, queries, rows, wal
+from postroom.store.sqlite import tray as sqlite_tray
 from postroom.store.sqlite.connection import Connection
 from postroom.store.sqlite.ground import sync_file
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import NoTray, Tray
-from postroom.store.sqlite.writing import Writing
+from postroom.store.sqlite.writes import Writing
 
 T = TypeVar("T")
 
@@ -178,7 +179,7 @@ class Hasty(SqliteStore):
 
     def _answer(self, tray: Tray | NoTray) -> None:
         for slot, packed in tray.take():
-            parcel = parcels.unpack(packed)
+            parcel = sqlite_tray.unpack(packed)
             posted = [Posted(message_id=letter.post().message.id, number=1) for letter in parcel.letters]
             tray.reply(slot, parcel.answer(posted) if posted else None)
             if posted:
@@ -212,7 +213,7 @@ def _believed(sum: int, body: bytes) -> Message:
 class Trusting(SqliteStore):
     """Hands out letters without a look at their sums."""
 
-    def _sound(self, make: Callable[[rows.Row], T], *questions: asking.Statement) -> list[T]:
+    def _sound(self, make: Callable[[rows.Row], T], *questions: queries.Statement) -> list[T]:
         checked, rows.sound = rows.sound, _believed
         try:
             return super()._sound(make, *questions)

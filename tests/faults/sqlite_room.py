@@ -8,7 +8,7 @@ from unittest import mock
 
 import apsw
 
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from postroom.store.sqlite import tray, wal
 from postroom.store.sqlite.store import SqliteStore
 

@@ -20,7 +20,7 @@ from postroom.letter import Work
 from postroom.mailbox import Mailbox
 from postroom.room import Room
 from postroom.settings import Settings
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.faults.kinds import opener
 from tests.faults.ledger import Ledger
 

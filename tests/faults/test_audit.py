@@ -9,7 +9,7 @@ import pytest
 
 from postroom.letter import Work
 from postroom.room import Room
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.faults import audit
 from tests.faults.kinds import Kind
 from tests.faults.ledger import Ledger, Line, lines

@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from postroom import Room, draft
+from postroom.core import outbox
 from postroom.errors import LeaseLost, PostroomError, Resync
 from postroom.letter import Work
 from postroom.model.peer import Peer
 from postroom.model.query import Moment
-from postroom.policy import outgoing
-from postroom.service import outbox
+from postroom.policy import retry
 from postroom.settings import Settings
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.contract.stores import STORES
 from tests.faults.kinds import KINDS, Kind
 from tests.rooms import FakeClock
@@ -182,7 +182,7 @@ def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
     assert work is not None
     work.fail("no luck")
     (found,) = outbox.next_letters(office, ["zoe@far"], 9)
-    outbox.delayed(office, found, "busy", clock.wall + outgoing.pause(1, office.limits, 1))
+    outbox.delayed(office, found, "busy", clock.wall + retry.pause(1, office.limits, 1))
     wrong = [] if bob.claim() is None and not outbox.waiting(office) else ["tried again at once"]
     clock.jump(-CENTURIES)
     ann.send_many([draft(name, "for next year", at=8760 * HOUR) for name in ("bob", "zoe@far")])

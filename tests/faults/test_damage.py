@@ -22,15 +22,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import postroom
-from postroom.care import AROUND
+from postroom.core.doctor import LOG_END
 from postroom.errors import PostroomError, Resync
 from postroom.model.codec import encode
 from postroom.model.delivery import Delivery
-from postroom.model.health import Level
 from postroom.model.message import Message
 from postroom.model.query import Found, LetterQuery, Query
-from postroom.service.doctor import LOG_END
-from postroom.store.base import Store
+from postroom.model.report import Level
+from postroom.room import AROUND
+from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults.kinds import Kind, named
 from tests.faults.planting import Opener

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults import audit
 from tests.faults.kinds import SOUND, Kind

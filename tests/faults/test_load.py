@@ -16,7 +16,7 @@ from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import BEAT
 from postroom.settings import Settings
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults.kinds import Kind
 from tests.faults.planting import Opener

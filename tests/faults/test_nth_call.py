@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom.model.health import Level
-from postroom.store.base import Store
+from postroom.model.report import Level
+from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults import audit, files_room, injection
 from tests.faults.errand import BRISK, COPY, STEADY, WHO

@@ -20,11 +20,11 @@ import pytest
 from msgspec import Struct
 
 import postroom
-from postroom.care import AROUND
 from postroom.cli.main import main as command
 from postroom.errors import Damaged, PostroomError, StoreFailing
-from postroom.model.health import Level
-from postroom.store.sqlite import glance, note
+from postroom.model.report import Level
+from postroom.room import AROUND
+from postroom.store.sqlite import lock, peek
 from postroom.store.sqlite.lock import WriterLock
 from tests.conftest import LONG
 from tests.daemons import Daemon
@@ -109,7 +109,7 @@ def is_reported(room: Path) -> bool:
 def silent(room: Path, letters: set[str], damaged: str = "room.db-wal") -> list[str]:
     """What is wrong with how a damaged room behaves: letters that are gone without a word, looks that write."""
     before, wrong = sums(room), []
-    if glance.is_surely_empty(str(room), "bob"):
+    if peek.is_surely_empty(str(room), "bob"):
         wrong.append("a quick look says that there is no unread mail")
     seen = readable(room)
     if isinstance(seen, PostroomError):
@@ -371,10 +371,10 @@ def test_a_closed_room_whose_index_of_the_log_is_cut_short_opens(
 
 
 def test_a_note_is_read_as_it_was_written_and_promises_nothing_once_it_is_damaged() -> None:
-    written = note.Note(7, 4128, b"saltsalt").pack()
-    read = note.unpack(written)
+    written = lock.Note(7, 4128, b"saltsalt").pack()
+    read = lock.unpack(written)
     assert (7, 4128, b"saltsalt") == (read.number, read.place, read.salts)
     for at in range(len(written)):
-        assert note.NOTHING is note.unpack(written[:at] + bytes([written[at] ^ 4]) + written[at + 1 :])
-        assert note.NOTHING is note.unpack(written[:at])
-    assert note.NOTHING is note.unpack(bytes(note.LENGTH))
+        assert lock.NOTHING is lock.unpack(written[:at] + bytes([written[at] ^ 4]) + written[at + 1 :])
+        assert lock.NOTHING is lock.unpack(written[:at])
+    assert lock.NOTHING is lock.unpack(bytes(lock.LENGTH))

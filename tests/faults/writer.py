@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.codec import digest
-from postroom.store.base import Move, Store
+from postroom.store.protocol import Move, Store
 from tests.faults.kinds import KINDS, SOUND, named, opener
 from tests.letters import NOW, held, lease, letter, post
 
@@ -42,9 +42,9 @@ def work(store: Store, name: str, letters: int) -> None:
 
 def acknowledge(store: Store, id: str) -> None:
     found = held(store, id, "bob")
-    mine = moves.claim(found, lease(token=id))
+    mine = delivery.claim(found, lease(token=id))
     store.commit([Move(found, mine, "claim")])
-    store.commit([Move(mine, moves.ack(mine, NOW, archive=False), "ack")])
+    store.commit([Move(mine, delivery.ack(mine, NOW, archive=False), "ack")])
 
 
 def main() -> None:

@@ -17,21 +17,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from postroom import service
+from postroom.app import app
 from postroom.cli.main import entry
 from postroom.clock import SystemClock
-from postroom.daemon import chores
-from postroom.federation import courier, finding, greeting, serving
-from postroom.federation.courier import Courier
-from postroom.federation.finding import Answer
-from postroom.federation.parcels import Parcel
-from postroom.federation.serving import Serving
-from postroom.lines.line import Line
+from postroom.core import arrivals, outbox, peers, retention
+from postroom.federation import courier, incoming, lookup
+from postroom.federation.connection import Line
+from postroom.federation.courier import Courier, Parcel
+from postroom.federation.incoming import Serving
+from postroom.federation.lookup import Answer
+from postroom.formats import federation
+from postroom.formats.map import ROUTE
 from postroom.model.query import Moment
 from postroom.policy import trust
-from postroom.service import admitting, arriving, janitor, outbox
-from postroom.wire import federation_reading
-from postroom.wire.map_names import ROUTE
 
 SOON, LATER = 0.05, 0.5  # seconds
 
@@ -134,8 +132,8 @@ def at_came(kill: Act) -> None:
 
 def at_written(kill: Act) -> None:
     """It is written, and not safe."""
-    after(arriving, "accept", kill)
-    after(arriving, "accept_together", kill)
+    after(arrivals, "accept", kill)
+    after(arrivals, "accept_together", kill)
 
 
 def at_kept(kill: Act) -> None:
@@ -207,7 +205,7 @@ def backwards() -> None:
 
 def deaf() -> None:
     """Takes silence for a no."""
-    put(finding, "Answer", lambda link, *_, **_is_sure: Answer(link, is_sure=True))
+    put(lookup, "Answer", lambda link, *_, **_is_sure: Answer(link, is_sure=True))
 
 
 def generous() -> None:
@@ -243,7 +241,7 @@ def impatient() -> None:
 
 def tidy() -> None:
     """No bug: the janitor comes at once, and again."""
-    put(chores, "EVERY", SOON)
+    put(app, "EVERY", SOON)
 
 
 def ahead(hours: float) -> None:
@@ -265,7 +263,7 @@ def brief() -> None:
 def hoarding() -> None:
     """Gives up no letter, however long it waits."""
     tidy()
-    put(janitor, "give_up_old", lambda *_: 0)
+    put(retention, "give_up_old", lambda *_: 0)
 
 
 # -- bugs of who gets it
@@ -292,33 +290,33 @@ def nameless() -> None:
         fresh = replace(self._message, id=self._office.new_id(self._message.sender))
         return [self._post(fresh, mailboxes)] if mailboxes else []
 
-    put(arriving._Intake, "_posts", posts)
+    put(arrivals._Intake, "_posts", posts)
 
 
 def credulous() -> None:
     """Believes what a peer says of itself and of others."""
     put(trust, "check_incoming", lambda *_: None)
     put(trust, "speaks_for", lambda *_: True)
-    put(serving, "check_way", lambda *_: None)
+    put(incoming, "check_way", lambda *_: None)
     put(trust, "check_relaying", lambda *_: None)
-    put(admitting, "_check_way", lambda *_: None)
-    real = federation_reading._read_letter
+    put(arrivals, "_check_way", lambda *_: None)
+    real = federation._read_letter
 
     def read(told: dict[str, Any], source: str, *given: Any) -> Any:
         agent, _, system = told["from"].partition("@")
         return real({**told, "from": agent}, system or source, *given)
 
-    put(federation_reading, "_read_letter", read)
+    put(federation, "_read_letter", read)
 
 
 def frugal() -> None:
     """No bug: takes few letters in one call, so that there are many calls."""
-    put(greeting, "MOST_TOGETHER", 3)
+    put(incoming, "MOST_TOGETHER", 3)
 
 
 def blind() -> None:
     """Takes any certificate that it knows for the right one."""
-    put(service.peers, "check_certificate", lambda *_: None)
+    put(peers, "check_certificate", lambda *_: None)
 
 
 SENDERS = (early, trusting, backwards, deaf, generous, forgetful, impatient, tidy, brief, hoarding)

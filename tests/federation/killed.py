@@ -12,8 +12,8 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
-from postroom import service
 from postroom.cli.main import main
+from postroom.core import arrivals, outbox
 from postroom.federation.courier import Courier
 
 STEPS = ("before", "between", "after")
@@ -24,7 +24,7 @@ def die() -> None:
 
 
 def kill_at(step: str) -> None:
-    accept, settle, departed = service.arriving.accept, Courier._settle, service.outbox.departed
+    accept, settle, departed = arrivals.accept, Courier._settle, outbox.departed
 
     def accepting(*said: Any) -> Any:
         if step == "before":
@@ -41,13 +41,13 @@ def kill_at(step: str) -> None:
         if step == "after":
             die()
 
-    patch.object(service.arriving, "accept", accepting).start()
+    patch.object(arrivals, "accept", accepting).start()
     patch.object(Courier, "_settle", settling).start()
-    patch.object(service.outbox, "departed", departing).start()
+    patch.object(outbox, "departed", departing).start()
 
 
 def plant_the_bug() -> None:
-    carry, departed = Courier._carry, service.outbox.departed
+    carry, departed = Courier._carry, outbox.departed
 
     async def carrying(self: Courier, trip: Any, letters: Any) -> None:
         for parcel, _ in letters:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import postroom
-from postroom import Room, service
+from postroom import Room
+from postroom.core import peers
+from postroom.core.authorize import OWNER
 from postroom.model.peer import Peer
-from postroom.service.authorize import OWNER
 from postroom.store.files.layouts.base import Layout
 from tests.federation.systems import System
 
 
 def mount(home: System, place: str, name: str = "folder", **said: Any) -> None:
-    service.mounting.mount(home.room._office, OWNER, name, place, ours=home.name, room="memory:", **said)
+    peers.mount(home.room._office, OWNER, name, place, ours=home.name, room="memory:", **said)
 
 
 class Mounted:
@@ -40,4 +41,4 @@ class Mounted:
 
     def host(self) -> Peer | None:
         with self.room() as room:
-            return service.peers.peer(room._office, self.home.name)
+            return peers.peer(room._office, self.home.name)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import postroom
-from postroom import Room, service
+from postroom import Room
+from postroom.core import peers
+from postroom.core.authorize import OWNER
 from postroom.model.delivery import OPEN, Delivery
 from postroom.model.peer import Peer
 from postroom.model.query import Query
-from postroom.service.authorize import OWNER
 from tests.daemons import Daemon, until
 
 
@@ -46,11 +47,11 @@ class System:
     def trusts(self, other: str, **said: Any) -> str:
         """Adds a peer, or changes one; the token that it is to show here, if one was made."""
         given = {"exposure": "all", **said}
-        token, _ = service.peers.add(self.room._office, OWNER, other, given, ours=self.name)
+        token, _ = peers.add(self.room._office, OWNER, other, given, ours=self.name)
         return token
 
     def peer(self, other: str) -> Peer:
-        return service.peers.known_peer(self.room._office, other)
+        return peers.known_peer(self.room._office, other)
 
     def serve(self, *options: str, faults: str = "") -> Self:
         """With faults, if there are to be any: see `faulty`."""

@@ -13,7 +13,7 @@ import pytest
 
 from postroom import draft
 from postroom.federation.dialler import ANSWER
-from postroom.wire.map_names import ROUTE
+from postroom.formats.map import ROUTE
 from tests.conftest import LONG, takes_long
 from tests.daemons import until
 from tests.federation.audit import Mail

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.tls import fingerprint_of_pem
+from postroom.server.tls import fingerprint_of_pem
 from tests.cli.test_peers import make_certificate
 from tests.daemons import until
 from tests.federation.systems import System, systems

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.tls import fingerprint_of_pem
+from postroom.server.tls import fingerprint_of_pem
 from tests.cli.test_peers import make_certificate
 from tests.daemons import until
 from tests.federation.systems import systems

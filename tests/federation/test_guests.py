@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom import Room, service
+from postroom import Room
+from postroom.core import peers
+from postroom.core.arrivals import Arrival, accept
 from postroom.errors import Conflict, UnknownAgent
-from postroom.federation import guests, mounted
-from postroom.model import parts
-from postroom.model.address import Address
+from postroom.federation import exposure, mounts
+from postroom.model import message
 from postroom.model.delivery import State
+from postroom.model.names import Address
 from postroom.model.peer import Peer
 from postroom.model.query import Query
-from postroom.service.arriving import Arrival, accept
 from tests.letters import letter
 
 
@@ -31,8 +32,8 @@ def home(tmp_path: Path) -> Iterator[Room]:
 def folder(home: Room, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Room]:
     with postroom.open(request.param.format(tmp_path / "there"), durability="process") as room:
         room.mailbox("bob").register()
-        mounted.introduce(room, "folder", "home")
-        guests.show(room, "home", home.agents())
+        mounts.introduce(room, "folder", "home")
+        exposure.show(room, "home", home.agents())
         yield room
 
 
@@ -44,11 +45,11 @@ def test_they_come_and_go_as_they_are_told_of(home: Room, folder: Room) -> None:
     assert ["ann@home", "bob"] == names(folder)
     assert ("python",) == folder.agent("ann@home").card.capabilities
     before = folder._office.store.cursor()
-    guests.show(folder, "home", home.agents())
+    exposure.show(folder, "home", home.agents())
     assert before == folder._office.store.cursor()  # nothing is written as long as nothing changes
-    guests.show(folder, "other", [])
+    exposure.show(folder, "other", [])
     assert ["ann@home", "bob"] == names(folder)
-    guests.show(folder, "home", [])
+    exposure.show(folder, "home", [])
     assert ["bob"] == names(folder)
 
 
@@ -61,7 +62,7 @@ def test_they_are_written_to_and_wait_for_their_system(folder: Room) -> None:
 def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room) -> None:
     with pytest.raises(UnknownAgent, match="python"):
         folder.mailbox("bob").send("any:python", "who?")
-    said = letter("m-1", (), sender="amy@home", parts=(parts.text("all"),), trace=("amy@home",))
+    said = letter("m-1", (), sender="amy@home", parts=(message.text("all"),), trace=("amy@home",))
     arrival = Arrival(message=said, targets=(Address(system="folder"),), source="home")
     host = Peer(system="home", exposure="all")
     assert [None] == [verdict.problem for verdict in accept(folder._office, host, arrival)]
@@ -69,6 +70,6 @@ def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room
 
 
 def test_a_room_with_a_peer_of_that_name_is_not_mounted_over_it(folder: Room) -> None:
-    service.peers.add(folder._office, folder.principal, "other", {})
+    peers.add(folder._office, folder.principal, "other", {})
     with pytest.raises(Conflict, match="a peer 'other' of its own"):
-        mounted.introduce(folder, "folder", "other")
+        mounts.introduce(folder, "folder", "other")

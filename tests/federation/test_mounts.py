@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom import service
+from postroom import errors
 from postroom.chipset import Chipset
+from postroom.core import peers
+from postroom.core.authorize import OWNER
 from postroom.errors import Conflict, Missing, NameTaken
-from postroom.federation.mounted import forget
+from postroom.federation.mounts import forget
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.nanobot import MailboxManager
-from postroom.service.authorize import OWNER
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.layouts.base import OWN, Layout
 from tests.conftest import LONG
@@ -162,9 +163,9 @@ def test_a_folder_that_is_gone_is_waited_for_and_never_made_anew(mounted: Mounte
 
 def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
     home = mounted.home
-    peer = service.mounting.mounted(home.room._office, "folder")
+    peer = peers.mounted(home.room._office, "folder")
     assert mounted.host() is not None
-    service.peers.remove(home.room._office, OWNER, "folder")
+    peers.remove(home.room._office, OWNER, "folder")
     until(lambda: home.states() == {})
     assert forget(peer, "home")
     assert mounted.host() is None
@@ -253,10 +254,10 @@ def test_what_cannot_be_mounted_is_refused(home: System, tmp_path: Path) -> None
         (Conflict, there.address, "peer"),
         (Conflict, "memory:", "other"),
     ):
-        with pytest.raises((error, postroom.errors.BadStore)):
+        with pytest.raises((error, errors.BadStore)):
             mount(home, place, name)
     assert not (tmp_path / "nowhere").exists()
-    assert ["folder"] == [p.system for p in service.peers.all_peers(home.room._office).values() if p.is_mount]
+    assert ["folder"] == [p.system for p in peers.all_peers(home.room._office).values() if p.is_mount]
 
 
 def test_two_rooms_mount_one_folder_which_is_served_itself(home: System, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from postroom import service
-from postroom.tls import fingerprint_of_pem
+from postroom.core import tokens
+from postroom.server.tls import fingerprint_of_pem
 from tests.daemons import PATIENCE, until
 from tests.federation.systems import System, join, systems
 from tests.federation.test_certificates import Secure
@@ -50,7 +50,7 @@ def test_the_commands_tell_how_links_are(tmp_path: Path) -> None:
 
 
 def metrics(system: System) -> str:
-    token, _ = service.tokens.create(system.room._office, system.room.principal, None, None, "")
+    token, _ = tokens.create(system.room._office, system.room.principal, None, None, "")
     asked = Request(f"http://127.0.0.1:{system.port}/metrics", headers={"Authorization": f"Bearer {token}"})
     with urlopen(asked, timeout=PATIENCE) as reply:  # noqa: S310 - our own
         text: str = reply.read().decode()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from postroom.federation.finding import Answer, find
 from postroom.federation.link import Link
+from postroom.federation.lookup import Answer, find
 from postroom.model.peer import Peer
 from postroom.policy.trust import Strategy
 from tests.daemons import until

@@ -12,15 +12,16 @@ from msgspec.structs import replace
 from websockets.exceptions import InvalidStatus
 
 import postroom
-from postroom import Room, service
-from postroom.desk import Desk
+from postroom import Room
+from postroom.core import peers, tokens
+from postroom.core.authorize import OWNER
+from postroom.federation.incoming import Serving
 from postroom.federation.link import Link
-from postroom.federation.serving import Serving
+from postroom.formats.federation import read_refusal
 from postroom.model.peer import Peer
 from postroom.model.query import Query
 from postroom.model.record import ROUTE
-from postroom.service.authorize import OWNER
-from postroom.wire.federation_problems import read_refusal
+from postroom.server.executor import Executor
 from tests.federation.systems import System, systems
 from tests.map_server.people import Person, Refused, closed, refused, visitor
 
@@ -128,16 +129,16 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) 
     office = house.system.room._office
 
     def remove(system: str) -> None:
-        service.peers.remove(office, OWNER, system)
+        peers.remove(office, OWNER, system)
 
     def rotate(system: str) -> None:
-        service.peers.rotate(office, OWNER, system)
+        peers.rotate(office, OWNER, system)
 
     def distrust(system: str) -> None:
-        service.peers.put(office, OWNER, replace(house.system.peer(system), trusted=False))
+        peers.put(office, OWNER, replace(house.system.peer(system), trusted=False))
 
     for change in (rotate, distrust, remove):
-        if service.peers.peer(office, "brief") is not None:
+        if peers.peer(office, "brief") is not None:
             remove("brief")
         token = house.system.trusts("brief")
         with visitor(house.system.port) as person:
@@ -151,7 +152,7 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) 
 def test_agents_and_operators_speak_for_no_system(house: House) -> None:
     room = house.system.room
     for agent in ("ann", None):
-        token, _ = service.tokens.create(room._office, room.principal, agent, None, "")
+        token, _ = tokens.create(room._office, room.principal, agent, None, "")
         with visitor(house.system.port) as person:
             person.join(token, "agent", name="ann")
             proof = {"method": "bearer", "credentials": house.tokens["near"]}
@@ -223,7 +224,7 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
             raise ZeroDivisionError(said)
 
     async def asked(room: Room) -> dict[str, Any]:
-        desk = Desk(room)
+        desk = Executor(room)
         try:
             serving = Faulty(desk, Link(Peer(system="near"), lambda: None), "here")
             return await serving.answer("map/federation/find", {"agent": "ann"})
@@ -312,7 +313,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
             return {}
 
     async def told(room: Room) -> None:
-        desk = Desk(room)
+        desk = Executor(room)
         serving = Counting(desk, Link(Peer(system="near"), lambda: None), "here")
         for n in range(1000):
             serving.heard("map/federation/announce", {"exposure": {"agents": [n]}})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import StoreBusy, StoreFailing
-from postroom.federation import trouble
-from postroom.federation.trouble import LASTS, Trouble
+from postroom.federation import courier
+from postroom.federation.courier import LASTS, Trouble
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     time = [1000.0]
-    monkeypatch.setattr(trouble, "monotonic", lambda: time[0])
+    monkeypatch.setattr(courier, "monotonic", lambda: time[0])
     return time
 
 

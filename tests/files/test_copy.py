@@ -19,19 +19,18 @@ from msgspec.structs import replace
 from postroom import copy_room, errors, follow_room
 from postroom import open as open_room
 from postroom.clock import RandomIds, SystemClock
-from postroom.model import delivery as moves
+from postroom.core import transfer
+from postroom.core.authorize import OWNER
+from postroom.core.core import Core
+from postroom.core.transfer import HOLDER
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import Delivery, Lease, State
 from postroom.model.message import Message
 from postroom.model.query import LetterQuery, Query
-from postroom.policy import agreeing
-from postroom.service import transfer
-from postroom.service.authorize import OWNER
-from postroom.service.office import Office
-from postroom.service.transfer_fence import HOLDER
 from postroom.settings import Settings
-from postroom.store.base import Move, Post, Store
+from postroom.store.address import open_store
 from postroom.store.files.layouts import NAMES
-from postroom.store.opening import open_store
+from postroom.store.protocol import Move, Post, Store
 from tests.conftest import LONG
 from tests.contract.test_store_values import messages
 from tests.files.folders import letters_in
@@ -56,8 +55,8 @@ def opened(where: str) -> Iterator[Store]:
         store.close()
 
 
-def office(store: Store) -> Office:
-    return Office(store, Settings(), CLOCK, RandomIds())
+def office(store: Store) -> Core:
+    return Core(store, Settings(), CLOCK, RandomIds())
 
 
 def copy(source: str, target: str, **how: Any) -> transfer.Copied:
@@ -95,17 +94,17 @@ def lease(until: float, holder: str) -> Lease:
 
 def _claim(delivery: Delivery) -> Delivery:
     until = CLOCK.now().steady + 60
-    return moves.claim(delivery, lease(until, "bob"))
+    return model_delivery.claim(delivery, lease(until, "bob"))
 
 
 STEPS: dict[str, Callable[[Delivery], Delivery]] = {
-    "read": lambda d: moves.read(d, NOW),
-    "ack": lambda d: moves.ack(d, NOW, archive=False),
+    "read": lambda d: model_delivery.read(d, NOW),
+    "ack": lambda d: model_delivery.ack(d, NOW, archive=False),
     "claim": _claim,
-    "bury": lambda d: moves.bury(d, attempt()),
-    "revive": moves.revive,
-    "expire": lambda d: moves.expire(d, NOW),
-    "move": lambda d: moves.move_away(d, NOW, "elsewhere"),
+    "bury": lambda d: model_delivery.bury(d, attempt()),
+    "revive": model_delivery.revive,
+    "expire": lambda d: model_delivery.expire(d, NOW),
+    "move": lambda d: model_delivery.move_away(d, NOW, "elsewhere"),
 }
 LIVES = [
     (),
@@ -155,9 +154,9 @@ def test_two_rooms_agree_at_once_and_done_is_never_undone(
 ) -> None:
     expires: dict[str, Any] = {"expires_at": after(60)} if "expire" in (*ours, *theirs) else {}
     here, there = (lived(letter("m1", **expires), [life]).deliveries[0] for life in (ours, theirs))
-    agreed = agreeing.agreed(here, there, stays=stays)
+    agreed = transfer.agreed(here, there, stays=stays)
     now = here if agreed is None else agreed
-    assert agreeing.agreed(now, there, stays=stays) is None
+    assert transfer.agreed(now, there, stays=stays) is None
     if State.DONE in {here.state, there.state} and not (here.has_left or there.has_left):
         assert now.state is State.DONE
     if agreed is not None:
@@ -391,7 +390,7 @@ def test_a_copy_that_was_killed_holds_nothing_back(tmp_path: Path) -> None:
         store.commit([post(letter("m1"))])
         (found,) = store.find(Query())
         dead = lease(1e12, f"{HOLDER} (process 99999999)")
-        store.commit([Move(found.delivery, moves.claim(found.delivery, dead), "claim")])
+        store.commit([Move(found.delivery, model_delivery.claim(found.delivery, dead), "claim")])
     assert copy(source, target, move=True).moved == 1
     assert (state(source), state(target)) == (State.DONE, State.UNREAD)
 

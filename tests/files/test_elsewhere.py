@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from postroom.model import parts
-from postroom.model.address import parse_address
+from postroom.core import outbox
+from postroom.core.arrivals import Arrival, accept
+from postroom.model import message as model_message
 from postroom.model.delivery import State
 from postroom.model.message import Message, Recipient
-from postroom.model.names import check_id
+from postroom.model.names import check_id, parse_address
 from postroom.model.peer import Peer
 from postroom.model.query import Query
-from postroom.service import outbox
-from postroom.service.arriving import Arrival, accept
 from postroom.store.files.layouts.base import Layout
 from tests.files.folders import home, rob, room
 from tests.files.test_strangers import drop
@@ -72,7 +71,7 @@ def test_a_letter_from_another_system_is_read_back_as_it_came(tmp_path: Path, la
         recipients=(Recipient("bob"), Recipient("dora@far", "cc")),
         created_at=NOW,
         subject="Plans",
-        parts=(parts.text("hello"),),
+        parts=(model_message.text("hello"),),
         trace=("ann",),
     )
     with room(tmp_path, layout, system="here") as here:

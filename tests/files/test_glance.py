@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom import Room
-from postroom.store.files import glance
-from postroom.store.files.glance import is_surely_empty
+from postroom.store.files import peek
 from postroom.store.files.layouts import NAMES, layout_named
 from postroom.store.files.layouts.base import Layout
-from postroom.store.files.layouts.shapes import QUEUED, SHAPES
+from postroom.store.files.layouts.paths import QUEUED, SHAPES
+from postroom.store.files.peek import is_surely_empty
 from postroom.store.sqlite import lock
-from postroom.store.sqlite.glance import has_nothing
+from postroom.store.sqlite.peek import has_nothing
 from tests.cli.shell import Desk
 from tests.conftest import LONG
 from tests.files.folders import home, inbox, letters_in
@@ -35,7 +35,7 @@ from tests.store.test_glance import LATE, SOON, AnHourAgo
 
 KILLED = """
 import os, signal, sys, postroom
-from postroom.store.files.steps import Create
+from postroom.store.files.transaction import Create
 create = Create.do
 def cut_off(step, **how):
     if "/bob" in step.folder:
@@ -156,7 +156,7 @@ def folder(layout: Layout, tmp_path: Path) -> Folder:
 
 
 def test_it_knows_what_the_store_knows(layout: Layout) -> None:
-    assert lock._WARNING_AT == glance.WARNING_AT
+    assert lock._WARNING_AT == peek.WARNING_AT
     assert isinstance(layout, type(SHAPES[layout.name]))
 
 
@@ -197,7 +197,7 @@ def test_a_folder_of_many_files_is_looked_at_by_the_store_once(folder: Folder) -
     with folder.opened() as room:
         ann, bob = room.mailbox("ann"), room.mailbox("bob")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(glance, "MOST", 3)
+            patch.setattr(peek, "MOST", 3)
             for number in range(4):
                 ann.send("bob", f"{number}")
             bob.check()
@@ -328,7 +328,7 @@ def test_a_commit_that_was_cut_off_is_for_the_store_to_finish(
     assert done.returncode < 0
     assert not folder.is_sure()
     with monkeypatch.context() as twin:
-        twin.setattr(glance, "_is_warned", lambda _: False)
+        twin.setattr(peek, "_is_warned", lambda _: False)
         assert folder.is_sure()  # and it is wrong
     assert folder.found() == 1
 
@@ -337,7 +337,7 @@ def test_what_is_taken_in_while_it_looks_is_not_overlooked(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folders are looked at before the index is asked."""
-    is_current = glance._is_current
+    is_current = peek._is_current
 
     def meanwhile(index: apsw.Connection, *what: Any) -> bool:
         assert folder.found() == 1  # somebody else takes it in
@@ -347,13 +347,13 @@ def test_what_is_taken_in_while_it_looks_is_not_overlooked(
         is_empty = has_nothing(path, mailbox, others, application, lambda _: True)
         return is_empty and bool(is_current(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)))
 
-    monkeypatch.setattr(glance, "_is_current", meanwhile)
+    monkeypatch.setattr(peek, "_is_current", meanwhile)
     folder.drop()
     assert not folder.is_sure()
     folder.settle()
     folder.found()
     folder.drop()
-    monkeypatch.setattr(glance, "has_nothing", asks_first)
+    monkeypatch.setattr(peek, "has_nothing", asks_first)
     assert folder.is_sure()  # the twin is, and it is wrong
 
 
@@ -361,11 +361,11 @@ def test_what_is_taken_in_while_it_looks_is_not_overlooked(
 
 
 def trusts_the_index(patch: pytest.MonkeyPatch, _layout: Layout) -> None:
-    patch.setattr(glance, "_is_current", lambda *_: True)
+    patch.setattr(peek, "_is_current", lambda *_: True)
 
 
 def takes_every_change_for_ours(patch: pytest.MonkeyPatch, _layout: Layout) -> None:
-    patch.setattr(glance, "_is_same", lambda *_: True)
+    patch.setattr(peek, "_is_same", lambda *_: True)
 
 
 def looks_for_new_mail_alone(patch: pytest.MonkeyPatch, layout: Layout) -> None:
@@ -378,7 +378,7 @@ def knows_files_by_their_names(patch: pytest.MonkeyPatch, layout: Layout) -> Non
         known = {name for (name,) in index.execute("SELECT name FROM files WHERE folder = ?", (folder,))}
         return {one.name for one in Path(path).iterdir() if layout.may_hold(one.name)} == known
 
-    patch.setattr(glance, "_is_same", is_same)
+    patch.setattr(peek, "_is_same", is_same)
 
 
 TWINS: list[tuple[Callable[[pytest.MonkeyPatch, Layout], None], list[str], tuple[str, ...]]] = [

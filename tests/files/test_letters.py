@@ -15,15 +15,13 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from postroom.model.delivery import open_delivery
-from postroom.model.message import Message, Priority, TaskNote
-from postroom.model.parts import data, text
+from postroom.model.message import Message, Priority, TaskNote, data, text
 from postroom.model.query import Query
+from postroom.store.files.folders import OWN_FOLDER
 from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import OWN, Layout, Where
+from postroom.store.files.layouts.base import OWN, Layout, Where, dumps
 from postroom.store.files.layouts.swarm import local
-from postroom.store.files.layouts.text import dumps
-from postroom.store.files.letters import fields_of, file_of, read_sheet
-from postroom.store.files.tree import OWN_FOLDER
+from postroom.store.files.letter_files import fields_of, file_of, parse_file
 from postroom.store.sqlite.rows import micros
 from tests.contract.test_store_values import messages
 from tests.files.folders import home, inbox, letters_in, opened, rob
@@ -103,7 +101,7 @@ def test_what_the_design_cannot_say_stands_under_one_key_and_comes_back(layout: 
     name = layout.file_name(message, ORDER)
     raw = layout.dump(fields_of(layout, message, mailbox, name=name, order=ORDER))
     where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
-    sheet = read_sheet(layout, raw, where, LARGEST)
+    sheet = parse_file(layout, raw, where, LARGEST)
     assert (sheet.message, sheet.mailbox, sheet.order) == (message.seen_by(mailbox), mailbox, ORDER)
     assert len(name.encode()) < 256
 
@@ -275,7 +273,7 @@ def test_what_is_said_to_be_plain_is_plain(
         delivery = open_delivery(mixed, mailbox, "to", message.created_at, due_at)
         raw = file_of(layout, mixed, mailbox, delivery, name=name, order=order)
         where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
-        assert read_sheet(layout, raw, where, LARGEST).message == mixed
+        assert parse_file(layout, raw, where, LARGEST).message == mixed
         with patch.object(type(layout), "unsaid", return_value=None):
             fields = fields_of(layout, mixed, mailbox, name=name, order=order)
         layout.show(fields, delivery)

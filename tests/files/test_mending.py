@@ -11,13 +11,13 @@ from types import ModuleType
 import pytest
 
 from postroom.errors import StaleRevision, StoreFailing
-from postroom.model import delivery as moves
-from postroom.model.health import Level
+from postroom.model import delivery
 from postroom.model.query import LetterQuery, Query
-from postroom.store.base import Introduce, Move, Rename, Write
-from postroom.store.files import handles, journal, paper, paperwork
+from postroom.model.report import Level
+from postroom.store.files import durable, journal, transaction
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.store import FileStore
+from postroom.store.protocol import Introduce, Move, Rename, Write
 from postroom.store.sqlite import ground
 from tests.files.folders import inbox, letters_in, opened, rob
 from tests.letters import NOW, ack, claim, forget, held, ids, letter, names, note, post, send
@@ -163,8 +163,8 @@ def test_a_commit_that_was_cut_off_is_finished_wherever_the_room_lies_by_then(
 ) -> None:
     with opened(tmp_path / "here", layout) as store:
         send(store, "first")
-        monkeypatch.setattr(paperwork.Paperwork, "undo", paperwork.Paperwork.doubt)
-        monkeypatch.setattr(paper, "write_new", _refuse)
+        monkeypatch.setattr(transaction.FileTransaction, "undo", transaction.FileTransaction.doubt)
+        monkeypatch.setattr(durable, "write_new", _refuse)
         with pytest.raises(StoreFailing):
             store.commit([post(letter("m1", ["bob", "cleo"]))])
         monkeypatch.undo()
@@ -179,7 +179,7 @@ def test_a_letter_is_not_taken_back_by_the_failure_of_the_commit_after_it(
 ) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
-        monkeypatch.setattr(paperwork.Paperwork, "settle", _interrupt)
+        monkeypatch.setattr(transaction.FileTransaction, "settle", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             send(store, "m2")
         monkeypatch.undo()
@@ -210,7 +210,7 @@ def test_without_another_inode_the_spare_file_takes_the_place_of_a_letter(
 ) -> None:
     with opened(tmp_path, layout) as store:
         held_one = claim(store, send(store, "m1"))
-        monkeypatch.setattr(paper, "write_aside", _no_space)
+        monkeypatch.setattr(durable, "write_aside", _no_space)
         ack(store, held_one)
         monkeypatch.undo()
     rob(tmp_path)
@@ -234,7 +234,7 @@ def test_what_a_killed_writer_left_unfinished_is_removed(layout: Layout, tmp_pat
 
 
 def test_the_spare_handle_is_used_when_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handles.sync_path(str(tmp_path))
+    durable.sync_path(str(tmp_path))
     opening, refusals = os.open, [OSError(24, "Too many open files")]
 
     def open_or_refuse(path: str, flags: int, mode: int = 0o777) -> int:
@@ -243,7 +243,7 @@ def test_the_spare_handle_is_used_when_there_is_no_other(tmp_path: Path, monkeyp
         return opening(path, flags, mode)
 
     monkeypatch.setattr(os, "open", open_or_refuse)
-    handles.sync_path(str(tmp_path))
+    durable.sync_path(str(tmp_path))
     assert refusals == []
 
 
@@ -276,8 +276,8 @@ def test_a_sync_of_folders_that_failed_is_not_tried_again_on_a_full_disk_either(
 ) -> None:
     with opened(tmp_path, layout) as store:
         claimed = claim(store, send(store, "m1"))
-        refuse_once(monkeypatch, paperwork, OSError(errno.ENOSPC, "No space left on device"))
+        refuse_once(monkeypatch, transaction, OSError(errno.ENOSPC, "No space left on device"))
         with pytest.raises(StoreFailing, match="did not take"):
-            store.commit([Move(claimed, moves.ack(claimed, NOW, archive=False), "ack"), note("v")])
+            store.commit([Move(claimed, delivery.ack(claimed, NOW, archive=False), "ack"), note("v")])
         assert claimed == held(store, "m1")
         ack(store, claimed)

@@ -12,9 +12,9 @@ import pytest
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.files.eyes import Eyes
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.store import FileStore
+from postroom.store.files.watch import DirWatcher
 from tests.files.folders import home, opened
 from tests.letters import ack, held, send
 
@@ -92,7 +92,7 @@ def test_mail_is_gone_with_a_folder_that_a_stranger_deleted(layout: Layout, tmp_
 def test_not_to_look_for_folders_that_are_gone_is_noticed(
     layout: Layout, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Eyes, "_taken_away", lambda *_: [])
+    monkeypatch.setattr(DirWatcher, "_taken_away", lambda *_: [])
     fill(tmp_path, layout)
     here = home(tmp_path, layout) / "bob"
     with way(tmp_path, layout) as look:

@@ -14,12 +14,12 @@ import pytest
 import postroom
 from postroom import Room
 from postroom.errors import PostroomError
-from postroom.model.health import Level
+from postroom.model.report import Level
 from postroom.settings import Settings
-from postroom.store.files import letters
+from postroom.store.files import letter_files
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout
-from postroom.store.files.reconciling import Reconciling
+from postroom.store.files.reconcile import Reconciling
 from tests.conftest import LONG
 from tests.faults.quick import quick_folder
 from tests.files.folders import home, inbox, opened, rob
@@ -219,7 +219,7 @@ def test_a_store_that_lets_out_what_one_file_causes_is_noticed(
 def test_a_reader_that_lets_out_what_one_file_causes_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letters, "read_sheet", letters._sheet)
+    monkeypatch.setattr(letter_files, "read_sheet", letter_files._sheet)
     assert complaints(tmp_path / "mail", layout_named("nanobot"), 100, SEED)
 
 

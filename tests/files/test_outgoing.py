@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from postroom import Room, service
-from postroom.model import parts
-from postroom.model.address import Address
+from postroom import Room
+from postroom.core import outbox, peers
+from postroom.core.arrivals import Arrival, accept
+from postroom.core.authorize import OWNER
+from postroom.model import message
 from postroom.model.delivery import State
-from postroom.model.health import Level
-from postroom.model.names import check_id
+from postroom.model.names import Address, check_id
 from postroom.model.peer import Peer
 from postroom.model.query import Query
-from postroom.service.arriving import Arrival, accept
-from postroom.service.authorize import OWNER
-from postroom.store.bells import ROOM
+from postroom.model.report import Level
 from postroom.store.files.layouts.base import Layout
+from postroom.store.notification import ROOM
 from tests.files.folders import home, inbox, letters_in, rob, room
 from tests.files.test_strangers import drop
 from tests.letters import letter
@@ -30,17 +30,17 @@ HOME = Peer(system="home", auth="none", exposure="all")
 def waiting(of: Room) -> list[str]:
     """The texts of what could go, in the order in which it goes."""
     office = of._office
-    return [f.message.text for f in service.outbox.next_letters(office, service.outbox.waiting(office), 100)]
+    return [f.message.text for f in outbox.next_letters(office, outbox.waiting(office), 100)]
 
 
 def depart(of: Room) -> None:
     office = of._office
-    found = service.outbox.next_letters(office, service.outbox.waiting(office), 100)
-    service.outbox.departed(office, [one.delivery for one in found], "home")
+    found = outbox.next_letters(office, outbox.waiting(office), 100)
+    outbox.departed(office, [one.delivery for one in found], "home")
 
 
 def come(to: Room, text: str, id: str = "from-home") -> None:
-    said = letter(id, sender="ann@home", parts=(parts.text(text),), trace=("ann@home",))
+    said = letter(id, sender="ann@home", parts=(message.text(text),), trace=("ann@home",))
     arrival = Arrival(message=said, targets=(Address(agent="bob"),), source="home")
     (verdict,) = accept(to._office, HOME, arrival)
     assert verdict.problem is None
@@ -52,7 +52,7 @@ def test_a_strangers_letter_in_a_folder_of_somebody_elsewhere_waits_until_it_is_
     with room(tmp_path, layout) as here:
         drop(tmp_path, layout, 1, to="ann@home")
         assert ["no. 1"] == waiting(here)
-        assert ["ann@home"] == service.outbox.waiting(here._office)
+        assert ["ann@home"] == outbox.waiting(here._office)
         depart(here)
         assert [] == waiting(here)
         (found,) = here._office.store.find(Query(mailbox="ann@home"))
@@ -64,7 +64,7 @@ def test_a_strangers_letter_in_a_folder_of_somebody_elsewhere_waits_until_it_is_
 
 def test_what_waits_and_what_left_are_known_again_from_the_files_alone(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout, system="folder") as here:
-        service.peers.put(here._office, OWNER, HOME)
+        peers.put(here._office, OWNER, HOME)
         here.mailbox("bob").register()
         here.mailbox("bob").send("ann@home", "gone")
         depart(here)
@@ -87,12 +87,12 @@ def test_a_refused_letter_waits_for_its_next_try_and_goes_then(layout: Layout, t
     with room(tmp_path, layout) as here:
         drop(tmp_path, layout, 1, to="ann@home")
         office = here._office
-        (found,) = service.outbox.next_letters(office, ["ann@home"], 10)
-        service.outbox.delayed(office, found, "not now", office.now().wall)
+        (found,) = outbox.next_letters(office, ["ann@home"], 10)
+        outbox.delayed(office, found, "not now", office.now().wall)
         assert ["no. 1"] == waiting(here)
-        (found,) = service.outbox.next_letters(office, ["ann@home"], 10)
+        (found,) = outbox.next_letters(office, ["ann@home"], 10)
         assert 1 == found.delivery.attempts
-        service.outbox.refused(office, found, "never")
+        outbox.refused(office, found, "never")
         assert [State.DEAD] == [f.delivery.state for f in office.store.find(Query(mailbox="ann@home"))]
         assert ["bounce"] == [one.kind for one in here.mailbox("eve").check()]
 

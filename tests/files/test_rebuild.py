@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from postroom.errors import IdTaken, LeaseLost, StaleRevision
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import Delivery, State
 from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Query
-from postroom.store.base import Move
-from postroom.store.files import recovering
+from postroom.store.files import recovery
 from postroom.store.files.connection import FileConnection
-from postroom.store.files.eyes import News
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout
-from postroom.store.files.reconciling import Reconciling
+from postroom.store.files.reconcile import Reconciling
 from postroom.store.files.store import FileStore
+from postroom.store.files.watch import News
+from postroom.store.protocol import Move
 from tests.conftest import LONG
 from tests.contract.test_store_values import messages
 from tests.files.folders import opened, rob, room
@@ -58,7 +58,7 @@ def test_states_come_back_as_far_as_the_design_can_say_them(layout: Layout, tmp_
         ack(store, held(store, "done"))
         bury(store, held(store, "dead"))
         away = ack(store, held(store, "put-away"))
-        store.commit([Move(away, moves.archive(away, NOW), "archive")])
+        store.commit([Move(away, delivery.archive(away, NOW), "archive")])
     rob(tmp_path)
     with opened(tmp_path, layout) as store:
         states = {each.message.id: each.delivery.state for each in store.find(Query())}
@@ -206,7 +206,7 @@ def test_our_folder_may_be_deleted_while_a_room_is_opened(
 ) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
-    left = [recovering.recover, FileConnection._check_lock]
+    left = [recovery.recover, FileConnection._check_lock]
 
     def deleting(*place: Any, do: Callable[..., None]) -> None:
         if do in left:
@@ -214,7 +214,7 @@ def test_our_folder_may_be_deleted_while_a_room_is_opened(
             rob(tmp_path)
         do(*place)
 
-    monkeypatch.setattr(recovering, "recover", partial(deleting, do=recovering.recover))
+    monkeypatch.setattr(recovery, "recover", partial(deleting, do=recovery.recover))
     check = FileConnection._check_lock
     monkeypatch.setattr(FileConnection, "_check_lock", lambda here: deleting(here, do=check))
     with opened(tmp_path, layout, "another boot") as store:

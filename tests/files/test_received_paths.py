@@ -17,9 +17,9 @@ import pytest
 
 import postroom
 from postroom import Letter, Part, Room, aio, copy_room
-from postroom.model.handoff import Handoff
-from postroom.service import files
-from postroom.service.authorize import OWNER
+from postroom.core import compose
+from postroom.core.authorize import OWNER
+from postroom.model.message import Handoff
 from postroom.store.files.layouts import layout_named
 from tests.daemon import gullible
 from tests.daemon.test_who_may import METHODS, carried_out
@@ -102,7 +102,7 @@ def test_what_came_without_its_bytes_is_passed_on_without_them(address: str, way
 def test_with_the_old_fault_the_file_of_that_name_is_enclosed(
     address: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "enclosed", gullible.enclosed)
+    monkeypatch.setattr(compose, "enclosed", gullible.enclosed)
     with opened(address) as room, pytest.raises(AssertionError, match="the file is enclosed"):
         passed_on(room, way)
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from postroom.errors import NameTaken, StaleRevision, StoreFailing
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Move, Rename, Write
-from postroom.store.files import steps
+from postroom.store.files import transaction
 from postroom.store.files.layouts.base import Layout
-from postroom.store.files.paperwork import Paperwork
 from postroom.store.files.store import FileStore
+from postroom.store.files.transaction import FileTransaction
+from postroom.store.protocol import Move, Rename, Write
 from tests.files.folders import home, inbox, letters_in, opened, rob
 from tests.letters import NOW, everything, held, ids, letter, post, send
 
@@ -29,7 +29,7 @@ def commit_all(store: FileStore) -> None:
     """A letter is written, one is moved, and the mailbox of both gets another name."""
     before = held(store, "m1")
     writes: list[Write] = [post(letter("m2")), Rename("bob", "bert")]
-    store.commit([*writes, Move(before, moves.ack(before, NOW, archive=False), "ack")])
+    store.commit([*writes, Move(before, delivery.ack(before, NOW, archive=False), "ack")])
 
 
 def complaints(root: Path, layout: Layout) -> list[str]:
@@ -49,7 +49,7 @@ def cut_off_after(done: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left = [None] * done
 
     def failing(do: Callable[..., Any]) -> Callable[..., Any]:
-        def do_or_fail(step: steps.Step, **how: Any) -> Any:
+        def do_or_fail(step: transaction.Step, **how: Any) -> Any:
             if not left:
                 raise OSError(5, "Input/output error")
             left.pop()
@@ -57,7 +57,7 @@ def cut_off_after(done: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return do_or_fail
 
-    for kind in (steps.Create, steps.Rewrite, steps.Shift, steps.Resettle):
+    for kind in (transaction.Create, transaction.Rewrite, transaction.Shift, transaction.Resettle):
         monkeypatch.setattr(kind, "do", failing(kind.do))
 
 
@@ -66,7 +66,7 @@ def cut_off(root: Path, layout: Layout, done: int) -> None:
     with opened(root, layout) as store, pytest.MonkeyPatch.context() as planted:
         send(store, "m1")
         cut_off_after(done, planted)
-        planted.setattr(Paperwork, "undo", Paperwork.doubt)
+        planted.setattr(FileTransaction, "undo", FileTransaction.doubt)
         with pytest.raises(StoreFailing):
             commit_all(store)
 
@@ -142,7 +142,7 @@ def test_a_folder_with_anything_in_it_is_left_to_whoever_made_it(layout: Layout,
 def test_looking_for_mail_under_a_name_that_it_does_not_have_yet_is_noticed(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Paperwork, "_until_now", lambda _self, path: path)
+    monkeypatch.setattr(FileTransaction, "_until_now", lambda _self, path: path)
     with opened(tmp_path, layout) as store:
         send(store, "m1")
         with pytest.raises(StaleRevision):
@@ -152,10 +152,12 @@ def test_looking_for_mail_under_a_name_that_it_does_not_have_yet_is_noticed(
 def test_a_rename_that_is_not_done_again_is_noticed(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget_renames(step: steps.Step, do_again: Callable[[steps.Step], None] = steps.do_again) -> None:
-        if not isinstance(step, steps.Resettle):
+    def forget_renames(
+        step: transaction.Step, do_again: Callable[[transaction.Step], None] = transaction.do_again
+    ) -> None:
+        if not isinstance(step, transaction.Resettle):
             do_again(step)
 
     cut_off(tmp_path, layout, 0)
-    monkeypatch.setattr(steps, "do_again", forget_renames)
+    monkeypatch.setattr(transaction, "do_again", forget_renames)
     assert "not renamed" in complaints(tmp_path, layout)

@@ -13,13 +13,13 @@ import pytest
 
 from postroom.errors import LeaseLost, NameTaken, PostroomError, StoreFailing
 from postroom.model.delivery import State
-from postroom.model.health import Finding, Level
 from postroom.model.query import LetterQuery, Query
-from postroom.store.files import paper
+from postroom.model.report import Finding, Level
+from postroom.store.files import durable
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.layouts.swarm import local
-from postroom.store.files.reconciling import DELETED
+from postroom.store.files.reconcile import DELETED
 from postroom.store.files.store import FileStore
 from tests.daemons import until
 from tests.files.folders import home, inbox, letters_in, opened, rob, room
@@ -458,14 +458,14 @@ def test_a_folder_that_cannot_be_looked_into_blocks_nobody_and_nothing_in_it_is_
 ) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
-    closed, check = str(inbox(tmp_path, layout)), paper.check_folder
+    closed, check = str(inbox(tmp_path, layout)), durable.check_folder
 
     def refuse(folder: str) -> None:
         if folder == closed:
             raise PermissionError(13, "Permission denied", folder)
         check(folder)
 
-    monkeypatch.setattr(paper, "check_folder", refuse)  # root may look everywhere
+    monkeypatch.setattr(durable, "check_folder", refuse)  # root may look everywhere
     with opened(tmp_path, layout, boot="another") as store:
         send(store, "m2", ("cleo",))
         assert ids(store, Query(states=(State.UNREAD,))) == ["m1", "m2"]

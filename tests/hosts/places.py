@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from postroom.hosts.install import planning, receipts, writing
+from postroom.hosts.install import files, write
+from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import Layout, Order, layout_of
 
 HOSTS = ("claude", "codex", "gemini")
@@ -38,23 +39,23 @@ class Home:
         return layout_of(self.order(host, **more))
 
     def receipt(self, layout: Layout, host: str) -> str:
-        return receipts.path_of(str(self.state), host, layout.place)
+        return files.path_of(str(self.state), host, layout.place)
 
-    def plan(self, host: str, *, rules: bool = True, **more: Any) -> planning.Plan:
+    def plan(self, host: str, *, rules: bool = True, **more: Any) -> install_plan.Plan:
         layout = self.layout(host, **more)
-        return planning.to_install(layout, receipts.load(self.receipt(layout, host)), rules=rules)
+        return install_plan.to_install(layout, files.load(self.receipt(layout, host)), rules=rules)
 
-    def install(self, host: str, *, rules: bool = True, **more: Any) -> planning.Plan:
+    def install(self, host: str, *, rules: bool = True, **more: Any) -> install_plan.Plan:
         layout, plan = self.layout(host, **more), self.plan(host, rules=rules, **more)
         if plan.changes:
-            writing.carry_out(plan, layout.root, self.receipt(layout, host))
+            write.carry_out(plan, layout.root, self.receipt(layout, host))
         return plan
 
-    def uninstall(self, host: str, **more: Any) -> planning.Plan:
+    def uninstall(self, host: str, **more: Any) -> install_plan.Plan:
         layout = self.layout(host, **more)
-        plan = planning.to_uninstall(layout, receipts.load(self.receipt(layout, host)))
+        plan = install_plan.to_uninstall(layout, files.load(self.receipt(layout, host)))
         if plan.changes:
-            writing.carry_out(plan, layout.root, self.receipt(layout, host))
+            write.carry_out(plan, layout.root, self.receipt(layout, host))
         return plan
 
     def forget(self) -> None:

@@ -22,7 +22,7 @@ from tests.hosts.hosting import Host, Place, name_of
 
 # Two hooks at the end of one turn: each has found its session before either of them may do anything.
 MEETING = """
-import multiprocessing, postroom.cli.hosts as h
+import multiprocessing, postroom.cli.hooks as h
 both, source_of = multiprocessing.Barrier(2), h.source_of
 def meet(context, *said, **how):
     if context.call.heard["hook_event_name"] == "Stop":
@@ -30,7 +30,7 @@ def meet(context, *said, **how):
     return source_of(context, *said, **how)
 h.source_of = meet
 """
-FORGETFUL = "import postroom.cli.hosts as h; h.Visit._catch_up = lambda *_: None"
+FORGETFUL = "import postroom.cli.hooks as h; h.Visit._catch_up = lambda *_: None"
 AROUND = "from postroom.cli.context import Context as C; C.session = property(C.session.func, lambda *_: None)"
 
 
@@ -131,7 +131,7 @@ def test_a_session_whose_folder_is_gone_gets_its_mail(place: Place) -> None:
 
 
 def test_a_hook_that_insists_on_a_folder_tells_it_nothing(place: Place) -> None:
-    insists = "import os, postroom.cli.hosts as h; h.Visit._folder = lambda _: os.getcwd()"
+    insists = "import os, postroom.cli.hooks as h; h.Visit._folder = lambda _: os.getcwd()"
     assert "" == told_without_a_folder(place, insists)
 
 
@@ -168,5 +168,5 @@ def test_who_was_registered_by_hand_or_by_a_session_is_the_sessions(place: Place
 
 
 def test_a_hook_that_asks_nobody_takes_anothers_mail(place: Place) -> None:
-    name, told = beside_another(place, "import postroom.cli.hosts as h; h.program_of = lambda *_: ''", program="x")
+    name, told = beside_another(place, "import postroom.cli.hooks as h; h.program_of = lambda *_: ''", program="x")
     assert "shop" == name and "For another." in told

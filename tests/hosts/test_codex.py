@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from postroom.hosts import processes
+from postroom.hosts import sessions
 from tests.daemons import until
 from tests.hosts.hosting import Host, Place
 
@@ -78,7 +78,7 @@ def test_whoever_sees_the_arguments_of_programs_sees_no_word_of_a_letter(host: H
 
 
 def test_a_ring_as_for_others_would_show_its_sender_and_subject(place: Place) -> None:
-    bug = "import postroom.cli.host_waiter as h; h.ring_in_public = h.ring"
+    bug = "import postroom.cli.hooks as h; h.ring_in_public = h.ring"
     with Host(place, "codex", bug=bug) as host:
         message = first_call(host)["words"][4]
     assert "ann" in message and "Sorting" in message
@@ -109,12 +109,12 @@ def test_a_codex_that_hangs_is_ended_with_all_that_it_started(place: Place) -> N
     program, log = place.home / "codex", place.home / "pid"
     program.write_text(f"#!/bin/sh\n/bin/sleep 300 & echo $! > {log}\nwait\n", encoding="utf-8")
     program.chmod(0o755)
-    with Host(place, "codex", bug="import postroom.hosts.queueing as q; q.SECONDS = 0.5") as host:
+    with Host(place, "codex", bug="import postroom.hosts.waiter as q; q.SECONDS = 0.5") as host:
         host.start()
         place.post("shop", "Which sort?")
         until(lambda: any(ring.get("outcome") == "failed" for ring in rings(place)))
         assert "codex queue did not end in 0.5 s" == rings(place)[0]["why"]
-        until(lambda: processes.look(int(log.read_text("utf-8"))) is None)
+        until(lambda: sessions.look(int(log.read_text("utf-8"))) is None)
 
 
 def test_without_codex_a_ring_fails_and_says_why(place: Place, host: Host) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.cli.host_sources import _entry
-from postroom.daemon.inbox_files import InboxFolder
+from postroom.app.inbox_files import InboxFolder
+from postroom.cli.hooks import _host_entry
+from postroom.core.authorize import Principal
+from postroom.formats.plain import plain_letter
 from postroom.hosts.sessions import MOST_HOLDS
-from postroom.hosts.wording import PERSON, mail
-from postroom.service.authorize import Principal
-from postroom.wire.plain import plain_letter
+from postroom.hosts.text import PERSON, mail
 from tests.cli.shell import Desk, Done
 from tests.hosts.hosting import inputs, read_input
 from tests.hosts.shapes import OUTPUTS, text_in
@@ -118,8 +118,8 @@ def test_behind_a_socket_it_is_the_same() -> None:
             proven.mailbox(sender).send("bob", "Yes.")
             room.mailbox(sender).send("bob", "Yes, too.")
             first, second = room.mailbox("bob").check()
-            assert is_persons is _entry(plain_letter(first))[PERSON]
-            assert False is _entry(plain_letter(second))[PERSON]
+            assert is_persons is _host_entry(plain_letter(first))[PERSON]
+            assert False is _host_entry(plain_letter(second))[PERSON]
 
 
 def test_the_option_of_the_plugin_names_the_agent(desk: Desk) -> None:
@@ -259,7 +259,7 @@ def test_an_input_longer_than_a_pipe_is_read_to_its_end(desk: Desk) -> None:
 
 
 def test_mail_in_inbox_files_is_shown_and_put_back_when_it_is_not(desk: Desk) -> None:
-    from postroom.daemon.inbox_files import InboxFolder
+    from postroom.app.inbox_files import InboxFolder
 
     folder = InboxFolder(str(desk.home / "inboxes"))
     folder.prepare()

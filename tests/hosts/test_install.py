@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Refused
-from postroom.hosts.install import planning, receipts, writing
+from postroom.hosts.install import files, write
+from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import NAME
-from postroom.hosts.install.standing import has_rules, standing
-from postroom.mcp.rows import TOOLS
+from postroom.hosts.install.plan import has_rules, standing
+from postroom.mcp.tools import TOOLS
 from tests.cli.shell import PATIENCE
 from tests.conftest import LONG
 
@@ -324,7 +325,7 @@ home.install(host)
 def crash(home: Home, host: str, steps: int, *, planted: bool = False) -> bool:
     """Install, and be killed before so many steps are done. Was it?"""
     words = [sys.executable, "-c", CRASH, str(home.folder.parent), host, str(steps), "planted" if planted else ""]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(writing.__file__).parents[3], ".")))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(write.__file__).parents[3], ".")))}
     done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[2], timeout=PATIENCE, check=False)
     assert done.returncode in {0, 9}
     return done.returncode == 9
@@ -395,7 +396,7 @@ def test_what_fails_is_put_back(theirs: Home, host: str, monkeypatch: pytest.Mon
 
 def test_a_writer_that_puts_nothing_back_would_be_caught(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     before = home.all()
-    monkeypatch.setattr(writing, "_put_back", lambda _: None)
+    monkeypatch.setattr(write, "_put_back", lambda _: None)
     _fail_at(monkeypatch, 1)
     with pytest.raises(OSError, match="No space"):
         home.install("codex")
@@ -404,16 +405,16 @@ def test_a_writer_that_puts_nothing_back_would_be_caught(home: Home, monkeypatch
 
 def _fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     left = [step]
-    real = writing._take_step
+    real = write._take_step
 
-    def failing(change: planning.Change, drafts: dict[str, str]) -> None:
+    def failing(change: install_plan.Change, drafts: dict[str, str]) -> None:
         real(change, drafts)  # done already, when the disk fails
         if not left[0]:
             left[0] = -1
             raise OSError(28, "No space left on device")
         left[0] -= 1
 
-    monkeypatch.setattr(writing, "_take_step", failing)
+    monkeypatch.setattr(write, "_take_step", failing)
 
 
 def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: str) -> None:
@@ -422,13 +423,13 @@ def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: 
     path.write_bytes(b"{}\n")
     before = theirs.all()
     with pytest.raises(Refused, match="changed meanwhile"):
-        writing.carry_out(plan, layout.root, theirs.receipt(layout, host))
+        write.carry_out(plan, layout.root, theirs.receipt(layout, host))
     assert before == theirs.all()
 
 
 def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, plan = home.layout("codex"), home.plan("codex")
-    real = writing._lay_ready
+    real = write._lay_ready
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -436,9 +437,9 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
             Path(path).write_text("theirs", encoding="utf-8")
         return draft
 
-    monkeypatch.setattr(writing, "_lay_ready", late)
+    monkeypatch.setattr(write, "_lay_ready", late)
     with pytest.raises(FileExistsError):
-        writing.carry_out(plan, layout.root, home.receipt(layout, "codex"))
+        write.carry_out(plan, layout.root, home.receipt(layout, "codex"))
     assert {".codex", ".codex/AGENTS.md"} == home.all().keys() and "theirs" == home.text(".codex/AGENTS.md")
 
 
@@ -447,7 +448,7 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
 
 def test_a_diff_says_what_will_be_written(theirs: Home, host: str) -> None:
     plan = theirs.plan(host)
-    told = planning.diff(plan.changes)
+    told = install_plan.diff(plan.changes)
     for change in plan.changes:
         assert f"+++ {change.path}\n" in told
         assert ("--- /dev/null\n" if change.before is None else f"--- {change.path}\n") in told
@@ -494,4 +495,4 @@ def test_a_receipt_holds_nothing_of_what_others_wrote(theirs: Home, host: str) -
     theirs.install(host)
     (receipt,) = theirs.state.iterdir()
     assert "s3cret" not in receipt.read_text(encoding="utf-8") and 0o600 == receipt.stat().st_mode & 0o777
-    assert receipts.load(str(receipt)).files
+    assert files.load(str(receipt)).files

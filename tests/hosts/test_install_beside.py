@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from postroom.errors import Refused
-from postroom.hosts.install import writing
-from postroom.hosts.install.beside import beside
-from postroom.hosts.install.planning import Change
-from postroom.hosts.install.standing import standing
+from postroom.hosts.install import write
+from postroom.hosts.install.plan import Change, standing
+from postroom.hosts.install.write import beside
 from postroom.hosts.recipes import RECIPES
 from tests.hosts.places import HOSTS, Home
 
@@ -107,7 +106,7 @@ def test_hooks_of_an_older_version_are_not_all_there_until_it_is_installed_again
 def trusted_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a file holds into which the host writes while everything is laid ready beside it."""
     home.put(".codex/config.toml", 'model = "x"\n')
-    real = writing._lay_ready
+    real = write._lay_ready
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -115,7 +114,7 @@ def trusted_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> str:
             home.put(".codex/config.toml", TRUST)
         return draft
 
-    monkeypatch.setattr(writing, "_lay_ready", late)
+    monkeypatch.setattr(write, "_lay_ready", late)
     with suppress(Refused):
         home.install("codex")
     return home.text(".codex/config.toml")
@@ -128,7 +127,7 @@ def test_what_a_host_writes_in_the_last_moment_stays(home: Home, monkeypatch: py
 
 def test_whoever_looks_only_before_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def blindly(change: Change, drafts: dict[str, str]) -> None:
-        writing._move(drafts[change.path], change.path, is_new=change.before is None)
+        write._move(drafts[change.path], change.path, is_new=change.before is None)
 
-    monkeypatch.setattr(writing, "_take_step", blindly)
+    monkeypatch.setattr(write, "_take_step", blindly)
     assert "trusted" not in trusted_meanwhile(home, monkeypatch)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Refused
-from postroom.hosts.install import ground
+from postroom.hosts.install import files
 from postroom.hosts.install.layouts import NAME
-from postroom.hosts.install.standing import has_rules, standing
+from postroom.hosts.install.plan import has_rules, standing
 
 from .places import Home
 
@@ -84,7 +84,7 @@ def test_no_link_leads_out_of_a_project(home: Home, host: str, tmp_path: Path, w
 def test_whoever_follows_every_link_is_found_out(
     home: Home, host: str, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ground, "led_to", lambda path, _within: os.path.realpath(path))
+    monkeypatch.setattr(files, "led_to", lambda path, _within: os.path.realpath(path))
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         check_that_a_project_leads_nobody_out(home, host, tmp_path, what)
 

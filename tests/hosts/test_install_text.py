@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid, Refused
-from postroom.hosts.install import jsonc
-from postroom.hosts.install.blocks import marks_of
-from postroom.hosts.install.edits import Edit, apply, undoing
+from postroom.hosts.install import json_edit
 from postroom.hosts.install.layouts import CODEX_MARK, GEMINI_MARK, Order, _codex, _gemini
-from postroom.hosts.install.pieces import JsonValues, Piece, TextBlock, TomlTable
+from postroom.hosts.install.plan import JsonValues, Piece, TextBlock, TomlTable
+from postroom.hosts.install.text_edit import Edit, apply, marks_of, undoing
 
 from .places import PROGRAM
 
@@ -75,7 +74,7 @@ def _with_comments(draw: st.DrawFn, text: str) -> str:
 
 
 def bare(text: str, *, comments: bool) -> Any:
-    return jsonc.parse(text, comments=comments).value
+    return json_edit.parse(text, comments=comments).value
 
 
 def with_ours(piece: Piece, text: str) -> tuple[str, list[Edit]]:
@@ -147,13 +146,13 @@ def test_what_is_put_in_looks_like_the_rest() -> None:
 )
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
-        jsonc.parse(text, comments=False)
+        json_edit.parse(text, comments=False)
 
 
 @given(value=_VALUES, indent=st.sampled_from([None, 1, "\t"]))
 def test_json_is_read_as_everybody_reads_it(value: Any, indent: Any) -> None:
     text = json.dumps(value, indent=indent)
-    node = jsonc.parse(text, comments=True)
+    node = json_edit.parse(text, comments=True)
     assert json.loads(text) == node.value and (0, len(text)) == (node.start, node.end)
 
 

@@ -15,15 +15,24 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.cli import hook_quick
-from postroom.hosts import processes
-from postroom.hosts.heard import read_object
-from postroom.hosts.naming import plain, settle
+from postroom.cli import quick
+from postroom.hosts import sessions
+from postroom.hosts.input import read_object
 from postroom.hosts.recipes import MARGIN, RECIPES, WAIT, hooks, is_ours, mcp_server
-from postroom.hosts.sessions import IDLE, KEPT, OVER, Session, all_sessions, find, keep, sweep
-from postroom.hosts.telling import tell
-from postroom.hosts.whose import session_around_us
-from postroom.hosts.wording import again, mail, orders
+from postroom.hosts.sessions import (
+    IDLE,
+    KEPT,
+    OVER,
+    Session,
+    all_sessions,
+    find,
+    keep,
+    plain,
+    session_around_us,
+    settle,
+    sweep,
+)
+from postroom.hosts.text import again, mail, orders, tell
 from tests.cli.shell import PROGRAM, Desk
 from tests.cli.terminal import Terminal
 from tests.daemons import Daemon
@@ -40,7 +49,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def session(id: str, agent: str = "", **fields: Any) -> Session:
     """One whose host is this process."""
-    me = processes.look(os.getpid())
+    me = sessions.look(os.getpid())
     assert me is not None
     about: dict[str, Any] = {"host": "claude", "id": id, "agent": agent, "pid": me.pid, "began": me.began}
     return Session(**about | fields)
@@ -176,7 +185,7 @@ def test_a_hook_has_so_much_time_as_is_said_if_that_is_any(
     said: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POSTROOM_HOOK_SECONDS", said)
-    assert seconds == hook_quick.seconds()
+    assert seconds == quick.seconds()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"turn":"idle"}', '{"turn":"mad","holds":0}', "\0" * 100])
@@ -196,18 +205,18 @@ def test_a_link_is_no_session(state: Path) -> None:
 
 
 def test_a_process_is_known_by_both_ways_the_system_tells_of_it() -> None:
-    ours, told = processes.look(os.getpid()), processes._by_ps(os.getpid())
+    ours, told = sessions.look(os.getpid()), sessions._by_ps(os.getpid())
     assert ours is not None and told is not None
     assert (ours.pid, ours.parent) == (told.pid, told.parent)
-    assert processes.is_alive(ours.pid, ours.began) and not processes.is_alive(ours.pid, "another time")
+    assert sessions.is_alive(ours.pid, ours.began) and not sessions.is_alive(ours.pid, "another time")
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        assert processes.look(ended.pid) is not None
-    assert processes.look(ended.pid) is None and processes._by_ps(ended.pid) is None
+        assert sessions.look(ended.pid) is not None
+    assert sessions.look(ended.pid) is None and sessions._by_ps(ended.pid) is None
 
 
 def test_the_host_is_the_nearest_that_is_no_shell(tmp_path: Path) -> None:
     script = tmp_path / "postroom"  # a script of that name is a shell all the same
-    ask = "import postroom.hosts.processes as p; print(p.host().pid)"
+    ask = "import postroom.hosts.sessions as p; print(p.host().pid)"
     script.write_text(f'#!/bin/sh\n{sys.executable} -c "{ask}"\ntrue\n', encoding="utf-8")
     script.chmod(0o755)
     environment = os.environ | {"PYTHONPATH": str(Path(postroom.__file__).parent.parent)}
@@ -240,7 +249,7 @@ def test_who_plays_host_with_a_wrong_event_is_told_and_a_host_is_not(desk: Desk)
 
 def test_the_session_around_us_is_that_of_the_nearest_host(state: Path) -> None:
     assert session_around_us() is None
-    parent = processes.look(os.getppid())
+    parent = sessions.look(os.getppid())
     assert parent is not None
     keep(session("far", "far", pid=parent.parent, began="another"))
     keep(session("near", "near", pid=parent.pid, began=parent.began))
@@ -252,7 +261,7 @@ def test_the_session_around_us_is_that_of_the_nearest_host(state: Path) -> None:
 def test_of_several_sessions_of_one_process_the_one_is_meant_that_is_named(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parent = processes.look(os.getppid())
+    parent = sessions.look(os.getppid())
     assert parent is not None
     for id in ("a", "b"):
         keep(session(id, f"agent-{id}", pid=parent.pid, began=parent.began))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.cli.shim import script
-from postroom.service import tokens
-from postroom.service.authorize import OWNER
+from postroom.cli.install import script
+from postroom.core import tokens
+from postroom.core.authorize import OWNER
 from tests.interop.packages import NAME, require, surroundings
 
 pytestmark = pytest.mark.interop

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom import service
-from postroom.service.authorize import OWNER
-from postroom.web.map_frames import MUTE_AFTER
+from postroom.core import peers
+from postroom.core.authorize import OWNER
+from postroom.map.frames import MUTE_AFTER
 from tests.daemons import until
 from tests.interop.map_connections import Failed, Program
 from tests.web.running import Daemon, daemon
@@ -159,7 +159,7 @@ def test_a_gateway_that_is_no_peer_connects_no_system(running: Daemon, program: 
 def test_a_gateway_of_a_peer_routes_letters(running: Daemon, program: Program) -> None:
     with postroom.open(f"sqlite:{running.room}") as room:
         room.mailbox("gwen").register()
-        token, _ = service.peers.add(room._office, OWNER, "sdk", {"exposure": "all"}, ours="here")
+        token, _ = peers.add(room._office, OWNER, "sdk", {"exposure": "all"}, ours="here")
         auth = {"method": "api-key", "credential": token}
         program.do("gateway", name="sdk", url=running.where["map"], auth=auth)
         told = program.do("connectToSystem", "sdk", "sdk", "")

@@ -15,10 +15,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 import postroom
-from postroom.desk import Desk
-from postroom.hub import Hub
-from postroom.map_link.link import Link
-from postroom.map_link.wants import Wants
+from postroom.map.link import MapLink
+from postroom.map.visit import Wants
+from postroom.server.broker import Broker
+from postroom.server.executor import Executor
 from tests import daemons
 
 PATIENCE = daemons.PATIENCE
@@ -145,9 +145,9 @@ async def hosted(host: Host) -> AsyncIterator[Host]:
 async def linked(host: Host, folder: Path, **wants: str) -> AsyncIterator[postroom.Room]:
     """A room with a link to it; not waited for."""
     with postroom.open(folder / "room.db", durability="process", backoff_first=0) as room:
-        desk = Desk(room)
-        hub = Hub(desk)
-        link = Link(desk, Wants(server=host.url, name="berlin", **wants))
+        desk = Executor(room)
+        hub = Broker(desk)
+        link = MapLink(desk, Wants(server=host.url, name="berlin", **wants))
         hub.listeners.append(link.emitted)
         host.publish = lambda event, scope: hub.publish({"event": event, "scope": scope}, "ann")
         running = asyncio.ensure_future(link.run())

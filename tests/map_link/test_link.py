@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from postroom import Room
-from postroom.lines.dialling import pause
-from postroom.map_link import visit
-from postroom.wire.map_messages import map_letter
+from postroom.federation.connection import pause
+from postroom.formats.map import map_letter
+from postroom.map import visit
 from tests.map_link.host import Host, Refused, Silent, hosted, linked, run, until
 
 
@@ -19,7 +19,7 @@ from tests.map_link.host import Host, Refused, Silent, hosted, linked, run, unti
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visit, "LOOK", 0.3)
     monkeypatch.setattr(visit, "SOON", 0.1)
-    monkeypatch.setattr("postroom.lines.dialling.FIRST", 0.02)
+    monkeypatch.setattr("postroom.federation.connection.FIRST", 0.02)
 
 
 def inbox(room: Room, name: str) -> list[str]:
@@ -403,7 +403,7 @@ def test_an_agent_of_ours_keeps_its_name_and_nobody_there_poses_as_it(tmp_path: 
 def test_a_server_that_falls_silent_is_left_and_dialled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.map_link.link.ANSWER", 0.2)
+    monkeypatch.setattr("postroom.map.link.ANSWER", 0.2)
     is_stuck = True
 
     def send(said: dict[str, Any]) -> Any:
@@ -432,7 +432,7 @@ def test_a_server_that_falls_silent_is_left_and_dialled_again(
 
 @pytest.mark.parametrize("tries", [1, 2, 5, 50, 10_000])
 def test_guests_wait_longer_and_longer_and_not_all_the_same(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.lines.dialling.FIRST", 0.5)
+    monkeypatch.setattr("postroom.federation.connection.FIRST", 0.5)
     waits = {pause(tries) for _ in range(50)}
     longest = min(0.5 * 2 ** min(tries - 1, 30), 60)
     assert len(waits) > 40 and longest / 2 <= min(waits) and max(waits) <= longest

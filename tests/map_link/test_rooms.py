@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.model.card import Warmth
-from postroom.service import tokens
-from postroom.service.authorize import OWNER
-from postroom.wire.map_records import role_of
-from postroom.wire.map_send import send
+from postroom.core import tokens
+from postroom.core.authorize import OWNER
+from postroom.formats.map import role_of
+from postroom.map.routing import send
+from postroom.model.agent import Warmth
 from tests.daemons import PATIENCE, Daemon, until
 from tests.map_server.people import agent
 from tests.wire.map_asking import ask

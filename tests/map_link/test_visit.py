@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import StoreBusy
-from postroom.map_link import greeting, taking, visit
+from postroom.map import carrier, visit
 from tests.map_link.host import Host, Refused, Silent, hosted, linked, run, until
 from tests.map_link.test_link import hasty, inbox
 
@@ -69,7 +69,7 @@ def test_who_is_not_let_in_says_so_once_and_tries_again(
 def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(greeting, "FIRST_ANSWER", 0.1)
+    monkeypatch.setattr(visit, "FIRST_ANSWER", 0.1)
 
     def silent(_: dict[str, Any]) -> Any:
         raise Silent
@@ -142,7 +142,7 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = 0
-    take = taking.take
+    take = carrier.take
 
     def busy(*said: Any) -> bool:
         nonlocal tries
@@ -155,7 +155,7 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
     host = Host("bob")
     host.answers["map/connect"] = lambda _: welcome(capabilities={"delivery": {"acks": True}})
     monkeypatch.setattr(visit, "_AGAIN", (0.01, 0.02))
-    monkeypatch.setattr(taking, "take", busy)
+    monkeypatch.setattr(carrier, "take", busy)
 
     async def story() -> None:
         async with hosted(host), linked(host, tmp_path) as room:

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.lines.line import Line, LineLost, MapRefusal
-from postroom.map_link.neighbours import LINKED, Neighbour, clean, neighbours, of_session
-from postroom.map_link.translating import incoming, origin_of, outgoing
-from postroom.model.card import WORDS
-from postroom.model.message import Message, Priority, Recipient
+from postroom.federation.connection import Line, LineLost, MapRefusal
+from postroom.formats.map import GUEST
+from postroom.map.carrier import incoming, origin_of, outgoing
+from postroom.map.directory import LINKED, Neighbour, clean, neighbours, of_session
+from postroom.model.agent import WORDS
+from postroom.model.message import Message, Part, Priority, Recipient
 from postroom.model.names import check_agent, fold
-from postroom.model.parts import Part
-from postroom.wire.map_names import GUEST
 from tests.docs.pages import HOME
 
 json_values = st.recursive(

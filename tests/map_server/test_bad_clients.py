@@ -14,12 +14,10 @@ from websockets.asyncio.client import connect as async_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from postroom.errors import QuotaFull
-from postroom.map_server.proving import MOST_TRIES
-from postroom.map_server.reception import MOST_SUBSCRIPTIONS as MOST_OF_ONE
-from postroom.map_server.talk import MOST_JUNK, MOST_SUBSCRIPTIONS
-from postroom.wire.map_messages import request
-from postroom.wire.map_problems import number_of
-from postroom.wire.map_session import MOST_AGENTS, Session
+from postroom.formats.map import number_of, request
+from postroom.map.connection import MOST_JUNK, MOST_SUBSCRIPTIONS, MOST_TRIES
+from postroom.map.server import MOST_SUBSCRIPTIONS as MOST_OF_ONE
+from postroom.map.session import MOST_AGENTS, Session
 from tests.daemons import until
 from tests.map_server.people import Person, Refused, agent, closed, refused, visitor
 from tests.web.running import Daemon, daemon, make_token, memory_of, open_house, port_of
@@ -222,7 +220,7 @@ def test_slow_ones_who_do_not_say_who_they_are_are_bounded_and_ended(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A hundred at once; the next is told to come later; those who keep silent are ended."""
-    monkeypatch.setattr("postroom.map_server.talk.ADMITTED_WITHIN", 4.0)
+    monkeypatch.setattr("postroom.map.connection.ADMITTED_WITHIN", 4.0)
     caplog.set_level("INFO", "postroom")
     asyncio.run(many_silent_ones(tmp_path))
     assert ["a MAP connection is ended: it did not say who it is"] == [

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import postroom
-from postroom.wire.map_messages import request
+from postroom.formats.map import request
 from tests.map_server.people import agent, refused, visitor
 from tests.web.running import Daemon, make_token, open_house, port_of
 
@@ -64,7 +64,7 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
 
 def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Away with its connection, then stopped."""
-    monkeypatch.setattr("postroom.map_server.watching.LOOK", 0.05)
+    monkeypatch.setattr("postroom.map.subscriptions.LOOK", 0.05)
 
     async def story() -> list[tuple[str, str, str]]:
         house = open_house(tmp_path, with_map=True, settings={"away_grace": 1})

@@ -11,8 +11,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import postroom
-from postroom.wire.map_session import BEFORE, State
-from postroom.wire.map_table import ROWS
+from postroom.map.session import BEFORE, State
+from postroom.map.table import ROWS
 from tests.daemons import Line, until
 from tests.map_server.people import Refused, agent, closed, refused, visitor
 from tests.web.running import PATIENCE, Client, Daemon, daemon

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.desk import Desk
-from postroom.service.authorize import agent_principal
+from postroom.core.authorize import agent_principal
+from postroom.mcp.server import build
+from postroom.mcp.tools import Caller
+from postroom.server.executor import Executor
 
 pytest.importorskip("mcp_types", reason="needs the extra postroom[mcp]")
 
 from mcp import Client
-from postroom.mcp.caller import Caller
-from postroom.mcp.server import build
 
 PATIENCE = 30.0  # seconds; a bound, not a pace
 MODES = ("legacy", "2026-07-28")
@@ -40,7 +40,7 @@ class House:
 
     def __init__(self, room: postroom.Room) -> None:
         self.room = room
-        self.desk = Desk(room)
+        self.desk = Executor(room)
 
     @asynccontextmanager
     async def client(

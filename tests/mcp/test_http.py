@@ -15,12 +15,12 @@ import uvicorn
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
-from postroom import service
-from postroom.callers import Door
-from postroom.hub import Hub
-from postroom.mcp import sessions
+from postroom.core import tokens
+from postroom.core.authorize import Principal, agent_principal
+from postroom.mcp import http as mcp_http
 from postroom.mcp.http import ROOM, asgi
-from postroom.service.authorize import Principal, agent_principal
+from postroom.server.broker import Broker
+from postroom.server.callers import Door
 from tests.mcp.house import MODES, House, ask, house, refused, run
 
 PATIENCE = 120.0  # seconds; a bound, not a pace
@@ -40,7 +40,7 @@ KNOWN: dict[str, Principal] = {}  # callers with a token of their own
 @asynccontextmanager
 async def serving(opened: House) -> AsyncIterator[str]:
     """A rim that believes a header; what it stands for asks for a token."""
-    app = asgi(Door(opened.desk, Hub(opened.desk)), "0")
+    app = asgi(Door(opened.desk, Broker(opened.desk)), "0")
 
     async def rim(scope: Any, receive: Any, send: Any) -> None:
         name = dict(scope["headers"]).get(b"x-agent", b"").decode()
@@ -102,13 +102,13 @@ def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.Mo
     async def story() -> None:
         async with house() as opened, serving(opened) as url:
             office, owner = opened.room._office, opened.room.principal
-            text, token = service.tokens.create(office, owner, "bob", ["read"], "")
-            monkeypatch.setitem(KNOWN, "bob", service.tokens.holder(office, text))
+            text, token = tokens.create(office, owner, "bob", ["read"], "")
+            monkeypatch.setitem(KNOWN, "bob", tokens.holder(office, text))
             async with calling(url, "bob") as bob:
                 opened.room.mailbox("ann").send("bob", "hello")
                 assert 1 == (await ask(bob, "check_inbox"))["count"]
                 assert "NotAllowed" == (await refused(bob, "send_message", to="ann", body="x"))["name"]
-                service.tokens.revoke(office, owner, token.id)
+                tokens.revoke(office, owner, token.id)
                 assert "NotAllowed" == (await refused(bob, "check_inbox"))["name"]
 
     run(story())
@@ -138,7 +138,7 @@ def named(begun: httpx.Response) -> dict[str, str]:
 
 def test_a_session_counts_once_though_the_request_that_opened_it_goes_on() -> None:
     """A client has its answer a moment before the request is over, and may open the next at once."""
-    own = sessions.Sessions(2)
+    own = mcp_http.Sessions(2)
     with own.opening("ann") as began:
         assert not own.is_full("ann")
         began("s-1")
@@ -151,7 +151,7 @@ def test_a_session_counts_once_though_the_request_that_opened_it_goes_on() -> No
 def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(mcp_http, "MOST_OF_ONE", 2)
 
     async def story() -> None:
         async with (
@@ -178,7 +178,7 @@ def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
 
 
 def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(mcp_http, "MOST_OF_ONE", 3)
 
     async def story() -> None:
         async with (
@@ -201,7 +201,7 @@ def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(mcp_http, "MOST_OF_ONE", 1)
 
     async def story() -> None:
         async with (

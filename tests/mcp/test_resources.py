@@ -12,8 +12,8 @@ import pytest
 from mcp import Client, MCPError
 from postroom.errors import StoreBusy
 from postroom.mcp import resources
-from postroom.mcp.caller import Caller
-from postroom.mcp.watching import MOST_WATCHES
+from postroom.mcp.resources import MOST_WATCHES
+from postroom.mcp.tools import Caller
 from tests.mcp.house import MODES, House, ask, played
 
 # The older revision is served for as long as hosts speak it.

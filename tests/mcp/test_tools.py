@@ -10,9 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from postroom.mcp.rows import ROWS
-from postroom.mcp.tools import LONGEST_WAIT
-from postroom.wire.methods import call as wire_call
+from postroom.mcp.tools import LONGEST_WAIT, ROWS
+from postroom.server.protocol import call as wire_call
 from tests.mcp.house import MODES, House, ask, played, refused
 
 CHARACTERS_PER_TOKEN = 3.2  # of compact JSON; tokenizers in use take 3.5 to 4.5, so this counts too many

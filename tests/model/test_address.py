@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from postroom.errors import Invalid
-from postroom.model.address import Address, agent_of, format_address, is_remote, parse_address, system_of
-from postroom.model.names import check_agent, check_party
+from postroom.model.names import (
+    Address,
+    agent_of,
+    check_agent,
+    check_party,
+    format_address,
+    is_remote,
+    parse_address,
+    system_of,
+)
 
 SAME = [
     ("bob", Address(agent="bob")),

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.errors import IllegalMove
-from postroom.model import delivery as moves
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import DURABLE, MOVES, OPEN, SETTLED, Delivery, State, advance, open_delivery
 from postroom.model.message import Priority
 from tests.letters import NOW, after, attempt, lease, letter
@@ -51,56 +51,56 @@ def test_a_letter_starts_unread_or_queued() -> None:
     assert (FRESH.state, FRESH.delivered_at, FRESH.due_at) == (State.UNREAD, NOW, None)
     assert (FRESH.priority, FRESH.expires_at) == (Priority.HIGH, after(60))
     assert (queued.state, queued.delivered_at, queued.due_at, queued.kind) == (State.QUEUED, None, after(9), "cc")
-    assert moves.deliver(queued, after(9)).delivered_at == after(9)
+    assert model_delivery.deliver(queued, after(9)).delivered_at == after(9)
 
 
 def test_a_letter_is_unread_until_it_is_looked_at() -> None:
     assert FRESH.is_unread
-    assert not moves.read(FRESH, NOW).is_unread
+    assert not model_delivery.read(FRESH, NOW).is_unread
     assert not in_state(State.CLAIMED).is_unread
 
 
 def test_the_first_look_counts() -> None:
-    seen = moves.read(moves.read(FRESH, NOW), after(5))
-    assert (seen.read_at, moves.ack(seen, after(9), archive=False).read_at) == (NOW, NOW)
-    assert moves.ack(FRESH, after(9), archive=False).read_at == after(9)
+    seen = model_delivery.read(model_delivery.read(FRESH, NOW), after(5))
+    assert (seen.read_at, model_delivery.ack(seen, after(9), archive=False).read_at) == (NOW, NOW)
+    assert model_delivery.ack(FRESH, after(9), archive=False).read_at == after(9)
 
 
 def test_an_ack_keeps_the_lease_so_that_its_holder_may_confirm_twice() -> None:
-    claimed = moves.renew(moves.claim(FRESH, lease(1)), lease(2))
-    done = moves.ack(claimed, NOW, archive=True)
+    claimed = model_delivery.renew(model_delivery.claim(FRESH, lease(1)), lease(2))
+    done = model_delivery.ack(claimed, NOW, archive=True)
 
     assert (done.state, done.lease, done.acked_at, done.archived_at) == (State.DONE, lease(2), NOW, NOW)
-    later = moves.archive(moves.ack(claimed, NOW, archive=False), after(1))
+    later = model_delivery.archive(model_delivery.ack(claimed, NOW, archive=False), after(1))
     assert (later.archived_at, later.acked_at) == (after(1), NOW)
 
 
 def test_a_failed_try_is_remembered_and_a_release_is_not() -> None:
-    claimed = moves.claim(FRESH, lease())
-    retried = moves.retry(claimed, attempt("no"), after(10))
-    lapsed = moves.lapse(claimed, attempt("late"))
-    buried = moves.bury(claimed, attempt("never"))
+    claimed = model_delivery.claim(FRESH, lease())
+    retried = model_delivery.retry(claimed, attempt("no"), after(10))
+    lapsed = model_delivery.lapse(claimed, attempt("late"))
+    buried = model_delivery.bury(claimed, attempt("never"))
 
     assert (retried.attempts, retried.due_at, retried.reason, retried.lease) == (1, after(10), "no", None)
     assert (lapsed.attempts, lapsed.due_at, lapsed.history) == (1, None, (attempt("late"),))
     assert (buried.state, buried.dead_at, buried.reason) == (State.DEAD, NOW, "never")
-    assert moves.release(claimed) == replace(FRESH, revision=3)
+    assert model_delivery.release(claimed) == replace(FRESH, revision=3)
 
 
 def test_history_keeps_the_last_twenty_tries() -> None:
     delivery = FRESH
     for number in range(25):
-        delivery = moves.retry(moves.claim(delivery, lease()), attempt(str(number)), NOW)
+        delivery = model_delivery.retry(model_delivery.claim(delivery, lease()), attempt(str(number)), NOW)
 
     assert [a.reason for a in delivery.history] == [str(number) for number in range(5, 25)]
     assert delivery.attempts == 25
 
 
 def test_a_revived_letter_has_all_its_tries_and_no_expiry_but_its_history() -> None:
-    dead = moves.expire(FRESH, after(61))
+    dead = model_delivery.expire(FRESH, after(61))
     assert (dead.reason, dead.dead_at) == ("expired", after(61))
 
-    buried = moves.bury(moves.claim(FRESH, lease()), attempt())
-    alive = moves.revive(buried)
+    buried = model_delivery.bury(model_delivery.claim(FRESH, lease()), attempt())
+    alive = model_delivery.revive(buried)
     assert (alive.state, alive.attempts, alive.expires_at, alive.reason) == (State.UNREAD, 0, None, None)
     assert alive.history == (attempt(),)

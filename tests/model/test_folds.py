@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.errors import IllegalMove, Invalid, NotAllowed, PostroomError, StaleRevision
-from postroom.model.change import Cursor
 from postroom.model.message import Message, Recipient, TaskNote
-from postroom.model.record import spent_key
+from postroom.model.record import Cursor, spent_key
 from postroom.model.task import MOVES, TaskState, check_move, check_mover, check_state, fold_task, movers
 from postroom.model.thread import (
     conversation_of,

@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from postroom.errors import Invalid
-from postroom.model.address import format_address, parse_address
 from postroom.model.message import is_broadcast, same_name
-from postroom.model.names import check_agent, check_id, check_kind, check_name, check_party, check_scope, fold
+from postroom.model.names import (
+    check_agent,
+    check_id,
+    check_kind,
+    check_name,
+    check_party,
+    check_scope,
+    fold,
+    format_address,
+    parse_address,
+)
 from postroom.model.thread import general_conversation, general_scope
 
 BAD_NAMES = [

@@ -11,9 +11,20 @@ from msgspec.structs import replace
 
 from postroom.errors import Invalid, TooLarge, Unreadable
 from postroom.model import codec
-from postroom.model.handoff import Handoff
-from postroom.model.message import BOUNCE, Message, Recipient
-from postroom.model.parts import FIELDS, Part, check_part, data, event, file, reference, text
+from postroom.model.message import (
+    BOUNCE,
+    FIELDS,
+    Handoff,
+    Message,
+    Part,
+    Recipient,
+    check_part,
+    data,
+    event,
+    file,
+    reference,
+    text,
+)
 from tests.letters import after, letter
 
 GOOD = [

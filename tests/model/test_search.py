@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid, TooLarge
-from postroom.model import parts
-from postroom.model.search import LONGEST, MOST_TERMS, Marks, SearchQuery, Term, read_query
-from postroom.model.words import BREAK, stands_alone, texts, wording, words
+from postroom.model import message as model_message
+from postroom.model.query import (
+    BREAK,
+    LONGEST,
+    MOST_TERMS,
+    Marks,
+    SearchQuery,
+    Term,
+    read_query,
+    stands_alone,
+    texts,
+    wording,
+    words,
+)
 from tests.letters import NOW, letter
 
 
@@ -154,13 +165,13 @@ def test_some_characters_are_words_by_themselves() -> None:
 
 def test_a_letter_is_searched_by_what_it_shows_and_not_by_what_it_keeps() -> None:
     content = (
-        parts.text("body"),
-        parts.data({"key": "inner", "list": ["deep", {"more": "deeper"}, 5, None]}),
-        parts.event("happened", {"what": "it"}),
-        parts.part_from_json({"type": "file", "path": "a.txt", "bytes": "secret"}),
-        parts.reference("https://x", "label"),
-        parts.reference("https://y"),
-        parts.part_from_json({"type": "x-own", "own": "word"}),
+        model_message.text("body"),
+        model_message.data({"key": "inner", "list": ["deep", {"more": "deeper"}, 5, None]}),
+        model_message.event("happened", {"what": "it"}),
+        model_message.part_from_json({"type": "file", "path": "a.txt", "bytes": "secret"}),
+        model_message.reference("https://x", "label"),
+        model_message.reference("https://y"),
+        model_message.part_from_json({"type": "x-own", "own": "word"}),
     )
     private: dict[str, Any] = {
         "metadata": {"m": "secret"},

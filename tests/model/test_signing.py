@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from postroom.model.signing import secret_of, sign, signed_headers
+from postroom.model.webhook import secret_of, sign, signed_headers
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - of the convention's own example
 ID, AT, BODY = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'

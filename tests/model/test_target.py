@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from postroom.errors import Invalid, TooLarge
-from postroom.model.target import Target, read_target
-from postroom.push.calling import request_of
+from postroom.hosts.webhooks import request_of
+from postroom.model.webhook import Target, read_target
 
 PIECES = [
     *"https http :// // / @ : # ? % [ ] . .. \\ a.example 127.0.0.1 ::1 443 99999 x=1 %0d%0a 0x7f 1 - _".split(),

@@ -97,7 +97,7 @@ def test_an_agent_that_the_registry_lost_comes_back_with_its_next_heartbeat(
 
 def _forget(manager: MailboxManager, kind: str, key: str) -> None:
     from postroom.model.record import Record
-    from postroom.store.base import Put
+    from postroom.store.protocol import Put
 
     store = manager.room._office.store
     held = store.records(kind, key)[0]
@@ -118,7 +118,7 @@ def test_a_silent_agent_is_offline(manager: MailboxManager) -> None:
 def _age(manager: MailboxManager, held: Any, seconds: float) -> None:
     from msgspec.structs import replace
 
-    from postroom.store.base import Put
+    from postroom.store.protocol import Put
 
     older = replace(held, value=held.value | {"steady": held.value["steady"] - seconds})
     manager.room._office.store.commit([Put(record=older, durable=False)])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from postroom.nanobot import MailboxManager
-from postroom.store.files import paper
-from postroom.store.files import registry as publishing
+from postroom.store.files import durable
+from postroom.store.files import registry as files_registry
 from tests.nanobot.folder import registry
 from tests.nanobot.stranger import Stranger
 
@@ -217,7 +217,7 @@ def test_a_stranger_that_writes_while_we_publish_is_heard(
 ) -> None:
     manager.register("coder", {})
     alien = Stranger(root, "alien")
-    write_aside = paper.write_aside
+    write_aside = durable.write_aside
 
     def slow(*args: Any, **more: Any) -> Any:
         written = write_aside(*args, **more)
@@ -226,7 +226,7 @@ def test_a_stranger_that_writes_while_we_publish_is_heard(
             alien.enrol()  # after we have looked, before ours is in place
         return written
 
-    monkeypatch.setattr(paper, "write_aside", slow)
+    monkeypatch.setattr(durable, "write_aside", slow)
     manager.update_status("coder", "busy")
 
     assert {"coder", "alien"} == set(registry(root))
@@ -237,7 +237,7 @@ def test_a_stranger_that_writes_while_we_publish_is_heard(
 def test_a_plain_heartbeat_writes_no_registry_and_a_later_one_refreshes_all(
     manager: MailboxManager, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "REFRESH", 3600.0)
+    monkeypatch.setattr(files_registry, "REFRESH", 3600.0)
     manager.register("coder", {})
     manager.register("writer", {})
     before = (root / "_registry.json").read_bytes()
@@ -245,7 +245,7 @@ def test_a_plain_heartbeat_writes_no_registry_and_a_later_one_refreshes_all(
     manager.heartbeat("coder")
     assert before == (root / "_registry.json").read_bytes()
 
-    monkeypatch.setattr(publishing, "REFRESH", 0.0)
+    monkeypatch.setattr(files_registry, "REFRESH", 0.0)
     manager.heartbeat("writer")
 
     shown = registry(root)

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from postroom.core.inbox import received
 from postroom.model.delivery import State
-from postroom.nanobot_channel import config, toolbox
-from postroom.nanobot_channel.bus import Inbound
-from postroom.nanobot_channel.config import OWN_CHANNEL
-from postroom.nanobot_channel.manners import Pace
-from postroom.nanobot_channel.post import Caller, Post, shared
-from postroom.nanobot_channel.reach import is_reached
-from postroom.nanobot_channel.reception import Reception
-from postroom.service.reading import received
+from postroom.nanobot.channel import config, toolbox
+from postroom.nanobot.channel.auto_reply import Pace
+from postroom.nanobot.channel.bus import Inbound
+from postroom.nanobot.channel.config import OWN_CHANNEL
+from postroom.nanobot.channel.gateways import is_reached
+from postroom.nanobot.channel.post import Caller, Post, shared
+from postroom.nanobot.channel.reception import Reception
 from tests import daemons
 
 PATIENCE = daemons.PATIENCE

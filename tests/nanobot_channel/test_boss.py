@@ -7,7 +7,7 @@ from queue import Empty, Queue
 
 import pytest
 
-from postroom.nanobot_channel.manners import MOST_REFUSALS
+from postroom.nanobot.channel.auto_reply import MOST_REFUSALS
 
 from ..conftest import takes_long
 from .conftest import Crew

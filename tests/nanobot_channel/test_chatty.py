@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.aio_letter import AsyncWork
+from postroom.aio import AsyncWork
+from postroom.core.inbox import received
 from postroom.model.delivery import State
-from postroom.nanobot_channel import manners
-from postroom.nanobot_channel.bus import Inbound
-from postroom.nanobot_channel.post import Caller
-from postroom.service.reading import received
+from postroom.nanobot.channel import auto_reply
+from postroom.nanobot.channel.bus import Inbound
+from postroom.nanobot.channel.post import Caller
 
 from .office import PATIENCE, Desk, desk, run, until, use
 
@@ -108,10 +108,12 @@ def test_however_many_mails_a_turn_writes_the_agents_stop(tmp_path: Path, mails:
 def test_a_bound_on_depth_alone_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin of the test above: only the rounds that each mail brings along are counted."""
 
-    def by_depth(self: manners.Automatic, place: str, peer: str, rounds: int, _now: float) -> manners.Stop | None:
-        return manners.Stop("too deep", is_first=self.is_first(peer, place)) if rounds >= MOST else None
+    def by_depth(
+        self: auto_reply.Automatic, place: str, peer: str, rounds: int, _now: float
+    ) -> auto_reply.Stop | None:
+        return auto_reply.Stop("too deep", is_first=self.is_first(peer, place)) if rounds >= MOST else None
 
-    monkeypatch.setattr(manners.Automatic, "stop", by_depth)
+    monkeypatch.setattr(auto_reply.Automatic, "stop", by_depth)
     with pytest.raises(AssertionError, match="it goes on for"):
         run(lambda: say_hello(tmp_path, 2, "mail_send"))
 
@@ -192,7 +194,7 @@ async def hundred_letters(folder: Path) -> None:
     with postroom.open(f"files:{folder / 'mailboxes'}?layout=nanobot") as room:
         sent = [room.mailbox("anna").send("coder", f"mail {number}").id for number in range(100)]
         room.mailbox("bert").send("coder", "and me?")
-    async with desk(folder, "coder", lambda _: "fine", pace=manners.Pace(27, 0.5)) as coder:
+    async with desk(folder, "coder", lambda _: "fine", pace=auto_reply.Pace(27, 0.5)) as coder:
         anna = coder.post.room.mailbox("anna")
         await until(lambda: len(coder.seen) == 101 or numbers_of(coder) != list(range(len(numbers_of(coder)))))
         assert list(range(100)) == numbers_of(coder), "they changed places"
@@ -233,7 +235,7 @@ def test_a_burst_of_forty_is_within_the_default_pace(tmp_path: Path) -> None:
 
 
 def test_a_pace_is_counted_for_each_peer_in_its_window() -> None:
-    pace = manners.Pace(2, 10.0)
+    pace = auto_reply.Pace(2, 10.0)
     assert [True, True, False] == [pace.allows("anna", now) for now in (0.0, 1.0, 5.0)]
     assert pace.allows("bert", 5.0) and {"anna"} == pace.waiting(5.0)
     assert 5.0 == pace.wait("ANNA", 5.0) and not pace.waiting(10.0)
@@ -241,7 +243,7 @@ def test_a_pace_is_counted_for_each_peer_in_its_window() -> None:
 
 
 def test_the_word_of_a_person_in_one_chat_lets_only_that_one_go_on() -> None:
-    counted = manners.Automatic(2, 100)
+    counted = auto_reply.Automatic(2, 100)
     for place in ("person:a", "person:b"):
         assert [None, None] == [counted.stop(place, "coder", 0, 0.0) for _ in range(2)]
         stop = counted.stop(place, "Coder", 0, 0.0)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from postroom.errors import Invalid
-from postroom.nanobot_channel.config import default_config, parse
-from postroom.nanobot_channel.toolbox import ROWS
+from postroom.nanobot.channel.config import default_config, parse
+from postroom.nanobot.channel.toolbox import ROWS
 from tests.daemons import PATIENCE
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "nanobot-channel.md"

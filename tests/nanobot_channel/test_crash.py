@@ -9,8 +9,8 @@ import time
 import pytest
 
 import postroom
-from postroom.nanobot_channel.reception import LEASE
-from postroom.service.reading import received
+from postroom.core.inbox import received
+from postroom.nanobot.channel.reception import LEASE
 
 from ..conftest import takes_long
 from .conftest import Open

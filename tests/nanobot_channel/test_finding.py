@@ -19,8 +19,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import postroom
-from postroom.model.health import Finding, Level
-from postroom.nanobot_channel import config, finding, signs
+from postroom.model.report import Finding, Level
+from postroom.nanobot.channel import config, gateways
+from postroom.nanobot.channel import doctor as channel_doctor
 
 from .conftest import NANOBOT, NEWEST, Open, wheel_once
 from .office import desk, run
@@ -127,7 +128,7 @@ def test_what_we_need_and_what_nanobot_pins_can_be_had_together(version: str, sh
 
 
 def test_without_nanobot_it_says_so() -> None:
-    [found] = finding.diagnose().findings
+    [found] = channel_doctor.diagnose().findings
     assert "nanobot-ai is not installed beside this Postroom" in found.what
 
 
@@ -143,13 +144,13 @@ def test_without_nanobot_it_says_so() -> None:
 )
 def test_what_is_said_of_a_config(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert told in finding._of_config(tmp_path / "config.json")[0].what
+    assert told in channel_doctor._of_config(tmp_path / "config.json")[0].what
 
 
 def of_room(folder: Path, **section: str) -> Finding:
     said = {"channels": {"mailbox": {"enabled": True, "agentId": "coder", **section}}}
     (folder / "config.json").write_text(json.dumps(said), encoding="utf-8")
-    return finding._of_config(folder / "config.json")[0]
+    return channel_doctor._of_config(folder / "config.json")[0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
@@ -191,8 +192,8 @@ def test_how_many_gateways_are_up_and_that_the_last_one_left(tmp_path: Path) -> 
 
     async def scene() -> None:
         async with desk(tmp_path, "coder", home="here"), desk(tmp_path, "coder", home="there"):
-            assert signs.of_gateway(said, file).what.startswith("2 gateways of coder are up: idle, ")
-        assert signs.of_gateway(said, file).what.startswith("no gateway of coder is up: it said goodbye ")
+            assert gateways.of_gateway(said, file).what.startswith("2 gateways of coder are up: idle, ")
+        assert gateways.of_gateway(said, file).what.startswith("no gateway of coder is up: it said goodbye ")
 
     run(scene)
 
@@ -201,26 +202,26 @@ def test_another_program_under_the_same_name_is_told(tmp_path: Path) -> None:
     said = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
     with postroom.open(said.store) as room:
         room.mailbox("coder").register(program="claude")
-    found = signs.of_gateway(said, tmp_path / "config.json")
+    found = gateways.of_gateway(said, tmp_path / "config.json")
     assert Level.WARNING is found.level and "another program, claude, is up under the name coder" in found.what
 
 
 def test_a_folder_of_others_that_was_never_opened_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mailboxes").mkdir()
     said = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
-    assert "was ever started here" in signs.of_gateway(said, tmp_path / "config.json").what
+    assert "was ever started here" in gateways.of_gateway(said, tmp_path / "config.json").what
     assert [] == list((tmp_path / "mailboxes").iterdir())
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(5, "5 s"), (119, "119 s"), (120, "2 minutes"), (7200, "2 hours")])
 def test_how_long_ago_a_sign_was(seconds: int, told: str) -> None:
-    assert told == signs._ago(seconds)
+    assert told == gateways._ago(seconds)
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ('{"found": "postroom.nanobot_channel.channel", "why": ""}', "nanobot finds the channel mailbox"),
+        ('{"found": "postroom.nanobot.channel.channel", "why": ""}', "nanobot finds the channel mailbox"),
         ('{"found": "theirs", "why": ""}', "the channel mailbox is theirs, not ours"),
         ('noise\n{"found": "", "why": ""}', "nanobot does not find the channel mailbox"),
         ('{"found": "", "why": "ImportError: x"}', "nanobot does not find the channel mailbox: ImportError: x"),
@@ -228,14 +229,14 @@ def test_how_long_ago_a_sign_was(seconds: int, told: str) -> None:
     ],
 )
 def test_what_is_said_of_discovery(said: str, told: str) -> None:
-    assert told == finding._of_answer(said).what
+    assert told == channel_doctor._of_answer(said).what
 
 
 def test_a_channel_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     theirs = tmp_path / "mailbox"
     theirs.mkdir()
     (theirs / "runtime.py").write_text("class MailboxChannel: ...", encoding="utf-8")
-    assert not finding._may_replace(theirs)
-    finding._copy(tmp_path / "ours")
-    assert finding._is_ours(tmp_path / "ours") and finding._may_replace(tmp_path / "ours")
-    assert not finding._is_ours(theirs)
+    assert not channel_doctor._may_replace(theirs)
+    channel_doctor._copy(tmp_path / "ours")
+    assert channel_doctor._is_ours(tmp_path / "ours") and channel_doctor._may_replace(tmp_path / "ours")
+    assert not channel_doctor._is_ours(theirs)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from postroom.core.inbox import received
 from postroom.model.delivery import State
 from postroom.model.task import TaskState
-from postroom.nanobot_channel import enclosures, reception, settling, taking
-from postroom.nanobot_channel.bus import Inbound
-from postroom.service.reading import received
+from postroom.nanobot.channel import post, reception, settlement
+from postroom.nanobot.channel.bus import Inbound
 
 from .office import PATIENCE, content_and_mode, desk, run, state_of, until, use
 
@@ -84,7 +84,7 @@ def test_a_last_word_is_made_so_that_it_can_be_mailed(tmp_path: Path, word: str,
 def test_where_an_answer_is_refused_all_the_same_the_task_fails_and_the_letter_is_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "mailable", lambda text: text)
+    monkeypatch.setattr(settlement, "mailable", lambda text: text)
 
     async def scene() -> None:
         async with desk(tmp_path, "coder", lambda _: "a\0b") as coder:
@@ -102,8 +102,8 @@ def test_where_an_answer_is_refused_all_the_same_the_task_fails_and_the_letter_i
 
 
 def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enclosures, "MOST_FILES", 3)
-    monkeypatch.setattr(enclosures, "MOST_BYTES", 10)
+    monkeypatch.setattr(post, "MOST_FILES", 3)
+    monkeypatch.setattr(post, "MOST_BYTES", 10)
 
     def enclosed(content: bytes) -> dict[str, str]:
         return {"type": "file", "path": "a.txt", "bytes": base64.b64encode(content).decode()}
@@ -142,7 +142,7 @@ def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
 ) -> None:
     monkeypatch.setattr(reception, "MOST_IN_HAND", 4)
     monkeypatch.setattr(reception, "MOST_OF_ONE", 6)
-    monkeypatch.setattr(taking, "SLICE", 3)
+    monkeypatch.setattr(reception, "SLICE", 3)
 
     async def scene() -> None:
         async with desk(tmp_path, "coder") as coder:
@@ -168,7 +168,7 @@ def test_questions_that_nobody_answers_in_time_do_not_keep_other_tasks_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
-    monkeypatch.setattr(settling, "LEAST_TO_ANSWER", timedelta(0))
+    monkeypatch.setattr(settlement, "LEAST_TO_ANSWER", timedelta(0))
 
     async def scene() -> None:
         async with desk(tmp_path, "coder", maxConcurrentTasks=1) as coder:
@@ -204,7 +204,7 @@ def test_a_question_about_a_task_without_a_deadline_is_not_open_for_ever(
             await coder.answer(seen, "")
             asked_at = coder.post.mailbox.task(sent.id).standing.moved_at
             assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in said
-            monkeypatch.setattr(settling, "ANSWERED_WITHIN", timedelta(0))
+            monkeypatch.setattr(settlement, "ANSWERED_WITHIN", timedelta(0))
             await until(lambda: coder.post.mailbox.task(sent.id).is_final)
             task = await anna.task(sent.id)
             assert ("failed", "a day is over, and the question about it was not answered") == (

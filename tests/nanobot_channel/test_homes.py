@@ -19,9 +19,9 @@ from msgspec.structs import replace
 import postroom
 from postroom.model.delivery import State
 from postroom.model.record import GATEWAY, Record
-from postroom.nanobot_channel import holders, homes, lodging, reception
-from postroom.nanobot_channel.bus import Inbound
-from postroom.store.base import Put
+from postroom.nanobot.channel import gateways, reception
+from postroom.nanobot.channel.bus import Inbound
+from postroom.store.protocol import Put
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use
 
@@ -33,8 +33,8 @@ SOME = 6  # so many that luck does not do
 @pytest.fixture(autouse=True)
 def _each_signs_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here they are one process."""
-    numbers, real = itertools.count(), holders.signature
-    monkeypatch.setattr(holders, "signature", lambda agent: f"{real(agent)} {next(numbers)}")
+    numbers, real = itertools.count(), gateways.signature
+    monkeypatch.setattr(gateways, "signature", lambda agent: f"{real(agent)} {next(numbers)}")
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
             await task.accept()
             await task.complete("the result")
             await until(lambda: second.reception._lodging.left)
-            monkeypatch.setattr(homes, "AWAITED", timedelta(0))
+            monkeypatch.setattr(gateways, "AWAITED", timedelta(0))
             if reached:
                 [inbound] = await until(lambda: second.seen)
                 assert "the result" in inbound.content
@@ -145,9 +145,9 @@ def test_the_agent_is_there_until_its_last_gateway_leaves(tmp_path: Path) -> Non
 def test_a_gateway_that_died_keeps_nobody_from_leaving(tmp_path: Path) -> None:
     async def scene() -> None:
         room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
-        ours = holders.signature("coder").rpartition(" ")[0]
+        ours = gateways.signature("coder").rpartition(" ")[0]
         dead = ours.replace(ours.rpartition(" ")[2], "4194999)")
-        homes.sign(room._office, "coder", "first", dead)
+        gateways.sign(room._office, "coder", "first", dead)
         async with desk(tmp_path, "coder", home="second"):
             pass
         assert "offline" == room.agent("coder").presence.status
@@ -237,33 +237,35 @@ def test_a_letter_that_two_gateways_left_to_each_other_is_taken(
 
 
 def test_a_home_is_known_by_what_is_kept_there(tmp_path: Path) -> None:
-    first = homes.home_at(tmp_path)
-    assert first and first == homes.home_at(tmp_path)
+    first = gateways.home_at(tmp_path)
+    assert first and first == gateways.home_at(tmp_path)
     moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
-    assert first == homes.home_at(moved)
-    assert [homes.FILE] == [file.name for file in moved.iterdir()]
+    assert first == gateways.home_at(moved)
+    assert [gateways.FILE] == [file.name for file in moved.iterdir()]
     (moved / "other").mkdir()
-    assert first != homes.home_at(moved / "other")
-    assert str(moved / "none") == homes.home_at(moved / "none")  # where nothing can be kept, the place has to do
+    assert first != gateways.home_at(moved / "other")
+    assert str(moved / "none") == gateways.home_at(
+        moved / "none"
+    )  # where nothing can be kept, the place has to do
 
 
 def test_gateways_of_whom_nothing_is_heard_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
-    homes.sign(room._office, "coder", "first", "a gateway")
-    homes.forget_old(room._office, "coder")
-    assert homes.is_awaited(room._office, "coder", "first")
-    monkeypatch.setattr(homes, "KEPT", timedelta(0))
-    homes.forget_old(room._office, "coder")
-    assert not homes.is_awaited(room._office, "coder", "first")
+    gateways.sign(room._office, "coder", "first", "a gateway")
+    gateways.forget_old(room._office, "coder")
+    assert gateways.is_awaited(room._office, "coder", "first")
+    monkeypatch.setattr(gateways, "KEPT", timedelta(0))
+    gateways.forget_old(room._office, "coder")
+    assert not gateways.is_awaited(room._office, "coder", "first")
 
 
 def test_signs_are_renewed_while_a_gateway_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lodging, "BETWEEN_SIGNS", 0.0)
+    monkeypatch.setattr(gateways, "BETWEEN_SIGNS", 0.0)
 
     async def scene() -> None:
         async with desk(tmp_path, "coder", home="first") as coder:
-            office, before = coder.post.office, homes._gateways(coder.post.office, "coder")
-            await until(lambda: homes._gateways(office, "coder") != before)
+            office, before = coder.post.office, gateways._gateways(coder.post.office, "coder")
+            await until(lambda: gateways._gateways(office, "coder") != before)
 
     run(scene)
 
@@ -300,6 +302,6 @@ def test_gateways_that_start_at_once_in_one_folder_agree_on_their_home(
     link = os.link
     monkeypatch.setattr(os, "link", link_together)
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(homes.home_at, [tmp_path, tmp_path]))
+        found = list(threads.map(gateways.home_at, [tmp_path, tmp_path]))
     assert found[0] == found[1] != str(tmp_path)
-    assert [homes.FILE] == [file.name for file in tmp_path.iterdir()]
+    assert [gateways.FILE] == [file.name for file in tmp_path.iterdir()]

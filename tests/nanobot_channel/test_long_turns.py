@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom.model.delivery import State
-from postroom.nanobot_channel import reception
-from postroom.nanobot_channel.turns import Turn
+from postroom.nanobot.channel import reception
+from postroom.nanobot.channel.turns import Turn
 
 from .office import PATIENCE, Desk, desk, run, state_of, until, use
 

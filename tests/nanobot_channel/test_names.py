@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from postroom.nanobot_channel.sorting import session_of
+from postroom.nanobot.channel.intent import session_of
 
 from .office import PATIENCE, Desk, desk, run, until, use
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import Invalid
-from postroom.nanobot_channel import events, outbound
+from postroom.nanobot.channel import bus, outbound
 
 from .office import PATIENCE, desk, until
 
@@ -120,11 +120,11 @@ def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> No
         def subscribe(self) -> None: ...
 
     old, loud, shown = Bus(), Loud(), Loud()
-    assert events.said_at(old) is None and loud is events.said_at(loud)
+    assert bus.said_at(old) is None and loud is bus.said_at(loud)
     for runtime_events in (shown, None):  # tools of subagents are shown none
-        events.note(SimpleNamespace(bus=old, runtime_events=runtime_events))
-    events.note(SimpleNamespace())
-    assert shown is events.said_at(old)
+        bus.note(SimpleNamespace(bus=old, runtime_events=runtime_events))
+    bus.note(SimpleNamespace())
+    assert shown is bus.said_at(old)
 
 
 def test_whoever_calls_a_tool_is_noted() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from postroom.aio_task import AsyncTask
+from postroom.aio import AsyncTask
 from postroom.errors import IllegalMove
-from postroom.nanobot_channel import reception, settling
-from postroom.nanobot_channel.bus import Inbound
-from postroom.nanobot_channel.manners import MOST_ROUNDS
+from postroom.nanobot.channel import reception, settlement
+from postroom.nanobot.channel.auto_reply import MOST_ROUNDS
+from postroom.nanobot.channel.bus import Inbound
 
 from .office import PATIENCE, Desk, desk, run, until, use
 
@@ -127,7 +127,7 @@ def test_a_far_deadline_of_a_task_leaves_a_question_open_for_a_day_only(
             await coder.answer(seen, "")
             asked_at = coder.post.mailbox.task(sent.id).standing.moved_at
             assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in said
-            monkeypatch.setattr(settling, "ANSWERED_WITHIN", timedelta(0))
+            monkeypatch.setattr(settlement, "ANSWERED_WITHIN", timedelta(0))
             await until(lambda: coder.post.mailbox.task(sent.id).is_final)
             task = await anna.task(sent.id)
             assert "failed" == task.state and str(task.reason).startswith("a day is over")
@@ -175,11 +175,11 @@ def test_a_crash_leaves_no_task_at_work_whose_question_was_not_answered(
                 return done
 
             monkeypatch.setattr(store, "commit", commit_and_look)
-            await settling.fail_unanswered(await coder.post.box.task(sent.id))
+            await settlement.fail_unanswered(await coder.post.box.task(sent.id))
             assert "failed" == states[-1] and "working" not in states
             told = [letter.task.state for letter in await anna.thread(sent.id) if letter.task is not None]
             assert ["working", "failed"] == told[-2:]
             with pytest.raises(IllegalMove):
-                await settling.fail_unanswered(await coder.post.box.task(sent.id))
+                await settlement.fail_unanswered(await coder.post.box.task(sent.id))
 
     run(scene)

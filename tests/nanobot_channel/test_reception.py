@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom.core.inbox import received
 from postroom.errors import StoreFailing
 from postroom.model.delivery import State
-from postroom.nanobot_channel import holders, reception, settling
-from postroom.nanobot_channel.post import Post
-from postroom.nanobot_channel.turns import Turn
-from postroom.service.reading import received
+from postroom.nanobot.channel import gateways, reception, settlement
+from postroom.nanobot.channel.post import Post
+from postroom.nanobot.channel.turns import Turn
 from postroom.store.files.store import FileStore
 
 from .office import PATIENCE, content_and_mode, desk, run, state_of, until, use
@@ -80,29 +80,29 @@ def test_a_lost_lease_mails_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_dead_are_known_by_their_signature() -> None:
-    ours = holders.signature("coder")
-    assert not holders.is_dead(ours)
-    assert holders.is_dead(ours.replace(ours.rpartition(" ")[2], "4194999)"))
-    assert holders.is_dead(ours.replace("] (process", "1] (process"))  # the number was used again
+    ours = gateways.signature("coder")
+    assert not gateways.is_dead(ours)
+    assert gateways.is_dead(ours.replace(ours.rpartition(" ")[2], "4194999)"))
+    assert gateways.is_dead(ours.replace("] (process", "1] (process"))  # the number was used again
     elsewhere = ours.replace("[", "[9").replace("] (process", "1] (process")
-    assert not holders.is_dead(elsewhere)  # of another namespace nothing is known
-    assert not holders.is_dead("coder (process 4194999)")
+    assert not gateways.is_dead(elsewhere)  # of another namespace nothing is known
+    assert not gateways.is_dead("coder (process 4194999)")
 
 
 def test_who_was_killed_is_dead_before_its_parent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as killed:
         monkeypatch.setattr(os, "getpid", lambda: killed.pid)
-        signed = holders.signature("coder")
-        assert not holders.is_dead(signed)
+        signed = gateways.signature("coder")
+        assert not gateways.is_dead(signed)
         killed.kill()
         os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
-        assert holders.is_dead(signed)
+        assert gateways.is_dead(signed)
 
 
 def test_a_restart_gives_back_what_the_dead_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
-        ours = holders.signature("coder")
+        ours = gateways.signature("coder")
         dead = ours.replace(ours.rpartition(" ")[2], "4194999)")
         room.mailbox("anna").send("coder", "one")
         room.mailbox("anna").send("coder", "two")
@@ -212,7 +212,7 @@ def test_any_other_store_will_do(tmp_path: Path) -> None:
 def test_an_answer_that_cannot_be_mailed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reception, "PAUSES", (0.01, 0.01))
     tries: list[str] = []
-    real = settling.settle
+    real = settlement.settle
 
     async def failing(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
         tries.append(text)
@@ -222,7 +222,7 @@ def test_an_answer_that_cannot_be_mailed_is_tried_again(tmp_path: Path, monkeypa
 
     async def scene() -> None:
         async with desk(tmp_path, "coder") as coder:
-            monkeypatch.setattr(settling, "settle", failing)
+            monkeypatch.setattr(settlement, "settle", failing)
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "hello")
             [seen] = await until(lambda: coder.seen)

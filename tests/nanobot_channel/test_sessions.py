@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from postroom.aio import AsyncMailbox
-from postroom.aio_letter import AsyncLetter
+from postroom.aio import AsyncLetter, AsyncMailbox
 from postroom.model.names import POSTMASTER
 from postroom.model.task import TaskState
-from postroom.nanobot_channel.manners import MOST_ROUNDS
-from postroom.nanobot_channel.sorting import LONGEST_SESSION, session_of
+from postroom.nanobot.channel.auto_reply import MOST_ROUNDS
+from postroom.nanobot.channel.intent import LONGEST_SESSION, session_of
 
 from .office import PATIENCE, Desk, desk, run, until, use
 from .test_harm import drop

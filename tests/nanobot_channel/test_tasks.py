@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import postroom
+from postroom.core.inbox import received
 from postroom.model.delivery import State
-from postroom.nanobot_channel import manners, reception, telling
-from postroom.service.reading import received
+from postroom.nanobot.channel import auto_reply, reception
 
 from .office import PATIENCE, Desk, desk, run, until, use
 
@@ -87,7 +87,7 @@ def test_rounds_without_a_word_of_the_person_come_to_an_end(tmp_path: Path) -> N
                 said.append(await use(boss, "mail_task", boss.seen[-1], to="coder", text="once more"))
                 await boss.answer(boss.seen[-1], "and again")
             assert "ask the person first" in said[-1]
-            assert manners.MOST_ROUNDS == len(boss.seen)
+            assert auto_reply.MOST_ROUNDS == len(boss.seen)
 
     run(scene)
 
@@ -208,7 +208,7 @@ def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -
 
 def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often: who did the work hears nothing of it."""
-    monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(reception, "LONGEST_PAUSE", 0.1)
     often = 8  # more than a letter is tried
 
     async def scene() -> None:
@@ -234,7 +234,7 @@ def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypat
 def test_what_cannot_be_told_for_days_is_left_to_mail_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "MOST", 0)
+    monkeypatch.setattr(reception, "MOST", 0)
 
     async def scene() -> None:
         async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:

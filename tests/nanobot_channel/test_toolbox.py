@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.nanobot_channel.reach import is_reached
-from postroom.nanobot_channel.toolbox import ROWS
+from postroom.nanobot.channel.gateways import is_reached
+from postroom.nanobot.channel.toolbox import ROWS
 
 from .office import Desk, desk, run, until, use, use_in_terminal
 

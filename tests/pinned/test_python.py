@@ -24,10 +24,7 @@ import msgspec
 import pytest
 
 import postroom
-import postroom.aio
-import postroom.chipset
-import postroom.nanobot
-import postroom.swarm
+from postroom import nanobot
 from tests.pinned.pins import check_pin
 
 ROOT = Path(__file__).parent.parent.parent
@@ -104,7 +101,7 @@ def test_the_folder_that_nanobot_reads_is_as_it_was() -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
     assert ["__init__.py", "manifest.py", "runtime.py"] == list(texts)
     shim = runpy.run_path(str(folder / "__init__.py"))
-    assert postroom.nanobot.MailboxManager is shim["__getattr__"]("MailboxManager")
+    assert nanobot.MailboxManager is shim["__getattr__"]("MailboxManager")
     assert all(
         f'"{name}"' in texts["__init__.py"] for name in ("MailboxManager", "MailboxChannel", "MailboxConfig")
     )

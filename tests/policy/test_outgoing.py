@@ -8,7 +8,7 @@ import pytest
 
 from postroom.model.delivery import Delivery
 from postroom.policy.limits import Limits
-from postroom.policy.outgoing import is_spent, is_too_old, next_try, pause
+from postroom.policy.retry import is_spent, is_too_old, next_try, pause
 from tests.letters import NOW
 
 DOUBLING = Limits(outbox_retry_base=1, outbox_retry_cap=60)

@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, QuotaFull
-from postroom.model import delivery as moves
-from postroom.model.card import Beat, Card, Status, Warmth
+from postroom.model import delivery as model_delivery
+from postroom.model.agent import Beat, Card, Guard, Status, Warmth
 from postroom.model.delivery import Delivery, State, open_delivery
-from postroom.model.guard import Guard
 from postroom.model.message import FIRST_HOPS, TaskNote
 from postroom.model.task import open_task
 from postroom.policy.admission import (
@@ -24,19 +23,18 @@ from postroom.policy.admission import (
     is_within,
     lacking,
     refusal,
+    relay,
     too_fast,
+    without_letter,
 )
-from postroom.policy.hops import relay, without_letter
-from postroom.policy.limits import LEAST_MEMORY, Limits
-from postroom.policy.presence import is_routable, presence
-from postroom.policy.retention import archive_cutoff, memory_cutoff, purge_cutoff
-from postroom.policy.retry import after_failure, after_lapse, backoff
-from postroom.policy.timers import catch_up, has_lapsed
+from postroom.policy.limits import LEAST_MEMORY, Limits, archive_cutoff, memory_cutoff, purge_cutoff
+from postroom.policy.retry import after_failure, after_lapse, backoff, catch_up, has_lapsed
+from postroom.policy.routing import is_routable, presence
 from tests.letters import BOOT, NOW, after, attempt, lease, letter, moment
 
 LIMITS = Limits()
 UNREAD = open_delivery(letter("m1", expires_at=after(60)), "bob", "to", NOW)
-CLAIMED = moves.claim(UNREAD, lease(10))
+CLAIMED = model_delivery.claim(UNREAD, lease(10))
 
 
 # -- hops
@@ -123,7 +121,7 @@ def test_the_pause_doubles_up_to_the_most() -> None:
 def test_a_letter_dies_with_its_fifth_failure() -> None:
     delivery, actions = UNREAD, []
     for _ in range(LIMITS.max_attempts):
-        claimed = moves.claim(delivery, lease())
+        claimed = model_delivery.claim(delivery, lease())
         delivery, action = after_failure(claimed, attempt(), LIMITS)
         actions.append(action)
 
@@ -164,8 +162,8 @@ def test_only_uptime_ends_a_lease() -> None:
         (CLAIMED, 10, "lapse"),
         (replace(CLAIMED, attempts=4), 10, "bury"),
         (replace(CLAIMED, lease=None), 99, None),
-        (moves.ack(CLAIMED, NOW, archive=False), 9e6, None),
-        (moves.bury(CLAIMED, attempt()), 9e6, None),
+        (model_delivery.ack(CLAIMED, NOW, archive=False), 9e6, None),
+        (model_delivery.bury(CLAIMED, attempt()), 9e6, None),
     ],
 )
 def test_time_does_what_the_table_allows(delivery: Delivery, seconds: float, action: str | None) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from postroom.model import parts
+from postroom.core.search import by_relevance
+from postroom.model import message as model_message
 from postroom.model.message import Message
-from postroom.model.search import read_query
-from postroom.policy.ranking import by_relevance
+from postroom.model.query import read_query
 from tests.letters import NOW, letter
 
 
@@ -14,7 +14,7 @@ def ranked(query: str, *letters: Message) -> list[str]:
 
 
 def said(id: str, text: str, subject: str = "") -> Message:
-    return letter(id, parts=(parts.text(text),), subject=subject)
+    return letter(id, parts=(model_message.text(text),), subject=subject)
 
 
 def test_more_mentions_come_first() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from postroom import HopsSpent, LoopDetected, Missing, NotAllowed
 from postroom.errors import PostroomError
-from postroom.model.card import Card
+from postroom.model.agent import Card
 from postroom.model.peer import Peer
 from postroom.policy.limits import Limits
 from postroom.policy.trust import (

@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from postroom.model.signing import secret_of, sign
-from postroom.model.webhook import Webhook
-from postroom.push import calling
-from postroom.push.answers import Outcome
-from postroom.push.calling import Telephone
+from postroom.hosts import webhooks
+from postroom.hosts.webhooks import Outcome, Telephone
+from postroom.model.webhook import Webhook, secret_of, sign
 from tests.push.receiver import HOST, Answer, Receiver, make_certificate, raw_server
 
 pytestmark = pytest.mark.daemon
@@ -316,7 +314,7 @@ def _no_http(line: socket.socket) -> None:
 def test_who_answers_badly_is_given_up_on(
     answer: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "WHOLE", 0.5)
+    monkeypatch.setattr(webhooks, "WHOLE", 0.5)
     with raw_server(answer) as port:
         began = time.monotonic()
         outcome = call(Telephone, hook(f"http://127.0.0.1:{port}/", allow_private=True))
@@ -337,7 +335,7 @@ def test_an_answer_that_first_says_that_it_comes_and_then_never_ends_counts() ->
 
 
 def test_a_name_that_is_slow_to_look_up_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "WHOLE", 0.3)
+    monkeypatch.setattr(webhooks, "WHOLE", 0.3)
 
     def slow(*_: Any, **__: Any) -> list[Any]:
         time.sleep(1)  # as a resolver does that waits for somebody far away
@@ -359,7 +357,7 @@ def test_a_name_that_is_slow_to_look_up_stops_nobody(monkeypatch: pytest.MonkeyP
 
 
 def test_so_many_are_called_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calling, "MOST", 3)
+    monkeypatch.setattr(webhooks, "MOST", 3)
 
     async def many(url: str) -> list[Outcome]:
         telephone = Telephone()

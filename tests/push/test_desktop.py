@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.hosts import desktop
+from postroom.model.alert import Rung, RungLetter
 from postroom.model.message import Priority
-from postroom.model.ring import Rung, RungLetter
-from postroom.push import desktop
 from tests.cli.conftest import desk
 from tests.cli.shell import Desk
 

@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from postroom.hosts import webhooks
+from postroom.hosts.webhooks import Telephone
+from postroom.model.alert import RungLetter
 from postroom.model.message import Priority
-from postroom.model.ring import RungLetter
-from postroom.model.signing import secret_of, signed_headers
-from postroom.model.webhook import Webhook
-from postroom.push import notice
-from postroom.push.calling import Telephone
+from postroom.model.webhook import Webhook, secret_of, signed_headers
 from tests.coverage import uncounted
 from tests.docs.pages import HOME, blocks
 
@@ -131,7 +130,7 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
 ) -> None:
     port, process = bell
     letter = RungLetter(id="m-1", sender="coder", subject="May I?", thread="m-1", priority=Priority.URGENT)
-    body = notice.waiting("human", NOW, 1, [letter])
+    body = webhooks.waiting("human", NOW, 1, [letter])
     url = f"http://127.0.0.1:{port}/"
     webhook = Webhook(
         id="abcd", url=url, mailbox="human", secret=SECRET, created_at=NOW, allow_private=True
@@ -162,13 +161,13 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
 def test_the_pages_example_is_shaped_like_a_call() -> None:
     [example] = [json.loads(block.code) for block in blocks(PAGE) if block.language == "json"]
     letter = RungLetter(id="m-1", sender="coder", subject="x" * 999, thread="m-1", priority=Priority.LOW)
-    real = json.loads(notice.waiting("human", NOW, 60, [letter] * 60))
-    assert list(example) == list(real) == list(json.loads(notice.trial("human", NOW)))
+    real = json.loads(webhooks.waiting("human", NOW, 60, [letter] * 60))
+    assert list(example) == list(real) == list(json.loads(webhooks.trial("human", NOW)))
     assert list(example["letters"][0]) == list(real["letters"][0])
     assert (50, 10, 200) == (len(real["letters"]), real["more"], len(real["letters"][0]["subject"]))
 
 
 def test_a_subject_can_hide_nothing_in_a_call() -> None:
     letter = RungLetter(id="m-1", sender="eve", subject="a\u202eb", thread="m-1", priority=Priority.LOW)
-    told = notice.waiting("human", NOW, 1, [letter])
+    told = webhooks.waiting("human", NOW, 1, [letter])
     assert told.isascii() and "a\u202eb" == json.loads(told)["letters"][0]["subject"]

@@ -15,16 +15,16 @@ import pytest
 
 import postroom
 from postroom import Room
-from postroom.counters import Counters
-from postroom.desk import Desk
+from postroom.core import webhooks
+from postroom.core.authorize import OWNER
 from postroom.errors import StoreBusy
-from postroom.model.trace import Stop
+from postroom.hosts import webhooks as hosts_webhooks
+from postroom.hosts.webhooks import Pusher
+from postroom.model.report import Stop
 from postroom.model.webhook import Webhook
-from postroom.push import pusher, ringer
-from postroom.push.pusher import Pusher
-from postroom.service import calling, webhooks
-from postroom.service.authorize import OWNER
-from postroom.web.metrics import _of_house
+from postroom.server.counters import Counters
+from postroom.server.executor import Executor
+from postroom.server.metrics import _of_house
 from tests.coverage import uncounted
 from tests.daemons import until
 from tests.push.receiver import Answer, Receiver
@@ -35,8 +35,8 @@ QUICK: dict[str, Any] = {"ring_gather": 0, "ring_cooldown": 0, "backoff_first": 
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
-    monkeypatch.setattr(pusher, "PACE", 0.02)
-    monkeypatch.setattr(ringer, "AGAIN", 0.05)
+    monkeypatch.setattr(hosts_webhooks, "PACE", 0.02)
+    monkeypatch.setattr(hosts_webhooks, "AGAIN", 0.05)
     with postroom.open(tmp_path / "room.db", **QUICK) as room:
         yield room
 
@@ -55,11 +55,11 @@ def post(room: Room, to: str = "human", priority: str = "normal") -> None:
     room.mailbox("ann").send(to, "x", priority=priority)
 
 
-def push(room: Room, act: Callable[[Desk], object]) -> None:
+def push(room: Room, act: Callable[[Executor], object]) -> None:
     """While it runs, `act` is done on a thread of its own."""
 
     async def both() -> None:
-        desk = Desk(room)
+        desk = Executor(room)
         pushing = asyncio.ensure_future(Pusher(desk).run())
         try:
             await asyncio.to_thread(act, desk)
@@ -75,8 +75,8 @@ def push(room: Room, act: Callable[[Desk], object]) -> None:
 def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
     code = """if True:
         import asyncio, sys, postroom
-        from postroom.desk import Desk
-        from postroom.push import pusher
+        from postroom.server.executor import Desk
+        from postroom.hosts.webhooks import pusher
         async def main():
             desk = Desk(postroom.open("room.db"))
             pushing = asyncio.ensure_future(pusher.Pusher(desk).run())
@@ -88,7 +88,7 @@ def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
             await asyncio.wait([pushing])
             await desk.close()
         asyncio.run(main())
-        print(*sorted({"postroom.push.calling", "postroom.push.ringer"} & set(sys.modules)))
+        print(*sorted({"postroom.hosts.webhooks", "postroom.hosts.webhooks"} & set(sys.modules)))
     """
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -102,7 +102,7 @@ def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
 
 
 def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> None:
-    def act(desk: Desk) -> None:
+    def act(desk: Executor) -> None:
         webhook = added(room, receiver)
         post(room)
         until(lambda: {(webhook.id, "rung"): 1} == desk.counters.rings)
@@ -117,7 +117,7 @@ def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> N
 
 
 def test_a_new_secret_and_a_new_name_count_at_once(room: Room, receiver: Receiver) -> None:
-    def act(_: Desk) -> None:
+    def act(_: Executor) -> None:
         webhook = added(room, receiver, "coder")
         room.mailbox("coder").register()
         post(room, "coder")
@@ -139,7 +139,7 @@ def test_who_asks_us_to_wait_is_not_called_before(room: Room, receiver: Receiver
     receiver.answers.append(Answer(503, {"Retry-After": "1"}))
     times: list[float] = []
 
-    def act(_: Desk) -> None:
+    def act(_: Executor) -> None:
         added(room, receiver)
         post(room)
         receiver.wait_for(1)
@@ -158,16 +158,16 @@ def test_a_room_that_cannot_be_asked_for_a_moment_loses_no_call(
     room: Room, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That it was rung cannot be written down: it is called again, under the same id."""
-    honest, failures = calling.answered, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
+    honest, failures = webhooks.answered, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
 
     def answered(*said: Any) -> None:
         if failures:
             raise failures.pop(0)
         honest(*said)
 
-    monkeypatch.setattr(calling, "answered", answered)
+    monkeypatch.setattr(webhooks, "answered", answered)
 
-    def act(_: Desk) -> None:
+    def act(_: Executor) -> None:
         added(room, receiver)
         post(room)
         receiver.wait_for(3)
@@ -206,8 +206,8 @@ def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Rece
     office, webhook, made = room._office, added(room, receiver), []
     for _ in range(2):
         post(room)
-        (call,) = [one for one in calling.due(office, OWNER, webhook).calls if one.id not in made]
-        calling.failed(office, OWNER, webhook, call, "it answered 500", asked=0.5, chance=0)
+        (call,) = [one for one in webhooks.due(office, OWNER, webhook).calls if one.id not in made]
+        webhooks.failed(office, OWNER, webhook, call, "it answered 500", asked=0.5, chance=0)
         made.append(call.id)
     time.sleep(0.5)  # now both are due, however quickly the first of them is found
     receiver.answers.append(Answer(429, {"Retry-After": "1"}))
@@ -226,7 +226,7 @@ def test_after_a_410_nothing_else_is_said(room: Room, receiver: Receiver) -> Non
     receiver.answers.extend([Answer(500), Answer(500), Answer(410)])
     webhook = added(room, receiver)
 
-    def act(_: Desk) -> None:
+    def act(_: Executor) -> None:
         post(room)
         receiver.wait_for(1)
         post(room, priority="urgent")

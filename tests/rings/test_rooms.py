@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 
 from postroom import IllegalMove, Room, Work
-from postroom.model import delivery as moves
+from postroom.core import alerts
+from postroom.model import delivery
+from postroom.model.alert import Rung
 from postroom.model.delivery import Delivery
 from postroom.model.query import Query
-from postroom.model.ring import Rung
-from postroom.service import auditing, lost_rings, ringbook, ringing
 from postroom.settings import Settings
-from postroom.store.base import Move, Write
+from postroom.store.protocol import Move, Write
 from tests.contract.stores import CORE, Kind
 from tests.rings.histories import (
     BRIEF,
@@ -186,44 +186,44 @@ AT_ONCE = f"letters = told(seen.found[id] for id in verdict.ring); {STALE.remove
 BUGS: dict[str, tuple[Any, ...]] = {
     "no sync": (
         "rung for before it was safe", "normal, wait 1, look",
-        ringing, "try_ring", "office.store.sync()", "pass",
+        alerts, "try_ring", "office.store.sync()", "pass",
     ),
     "what came after the sync": (
         "rung for before it was safe", "urgent, look send",
-        ringing, "_ring", "book, moment, until, least)", "book, moment, until + 99, least)",
+        alerts, "_ring", "book, moment, until, least)", "book, moment, until + 99, least)",
     ),
     "no second look": (
-        "rung for what is read", "normal, wait 1, look read", ringing, "try_ring", STALE, AT_ONCE,
+        "rung for what is read", "normal, wait 1, look read", alerts, "try_ring", STALE, AT_ONCE,
     ),
     "two ringers": (
-        "rung for twice", "normal, wait 1, look rival", ringing, "try_ring", STALE, AT_ONCE,
+        "rung for twice", "normal, wait 1, look rival", alerts, "try_ring", STALE, AT_ONCE,
     ),
     "no cold start": (
-        "the backlog was rung for", "wait 1, look", ringing, "begin", "office.store.cursor().number", "0",
+        "the backlog was rung for", "wait 1, look", alerts, "begin", "office.store.cursor().number", "0",
     ),
     "what comes back": (
         "somebody was never told", "normal, claim 2, normal, wait 1, look, release 2",
-        ringbook, "not_new", ", *(_number(f) - 1 for f in office.store.find(held))", ",", ringing,
+        alerts, "not_new", ", *(_number(f) - 1 for f in office.store.find(held))", ",", alerts,
     ),
     "what it rang for already": (
         "rung for twice", "normal, claim 2, normal, wait 1, look",
-        ringbook, "_new", "audit_of(office, mailbox, f.message.id).last(way) is None", "True",
+        alerts, "_new", "audit_of(office, mailbox, f.message.id).last(way) is None", "True",
     ),
     "what somebody holds": (
         "rung for what somebody works on", "urgent, look, claim 2, wait 301, look",
-        ringbook, "look", " if f.delivery.state is State.UNREAD", "", ringing,
+        alerts, "look", " if f.delivery.state is State.UNREAD", "", alerts,
     ),
     "two bells at once": (
         "somebody is told too late", "urgent, look exec other, urgent, look exec other, urgent, look exec",
-        ringing, "_ring", "decide(seen.waiting, book, before, ", "decide(seen.waiting, book, type(before)(), ",
+        alerts, "_ring", "decide(seen.waiting, book, before, ", "decide(seen.waiting, book, type(before)(), ",
     ),
     "a broken bell is counted": (
         "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
-        lost_rings, "ring_failed", "[last.telling for last in lost.values()]", "[]",
+        alerts, "ring_failed", "[last.telling for last in lost.values()]", "[]",
     ),
     "what was not told counts as told": (
         "somebody was never told", "normal, wait 1, look exec, normal, wait 1, look hook",
-        ringing, "_ring", "min(telling.up_to, not_new(", "max(telling.up_to, not_new(",
+        alerts, "_ring", "min(telling.up_to, not_new(", "max(telling.up_to, not_new(",
     ),
 }  # fmt: skip
 
@@ -240,14 +240,14 @@ def test_what_goes_wrong_in_a_room_is_found_out(name: str, kind: Kind, monkeypat
 
 def test_a_ring_that_reads_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is told of a letter has not seen it."""
-    rightly: Callable[..., list[Write]] = auditing.audit_writes
+    rightly: Callable[..., list[Write]] = alerts.audit_writes
 
     def wrongly(office: Any, mailbox: str, ids: Sequence[str], change: Any) -> list[Write]:
         found = office.store.find(Query(mailbox=mailbox, message_ids=tuple(ids)))
-        read = [Move(f.delivery, moves.read(f.delivery, office.now().wall), "read") for f in found]
+        read = [Move(f.delivery, delivery.read(f.delivery, office.now().wall), "read") for f in found]
         return [*rightly(office, mailbox, ids, change), *read]
 
     run(CORE[0], history("normal, wait 1, look"))
-    monkeypatch.setattr(ringing, "audit_writes", wrongly)
+    monkeypatch.setattr(alerts, "audit_writes", wrongly)
     with pytest.raises(AssertionError, match="a ring moved a letter"):
         run(CORE[0], history("normal, wait 1, look"))

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+from postroom.model.alert import Book, Told
 from postroom.model.message import Priority
 from postroom.model.query import Moment
-from postroom.model.ring import Book
-from postroom.model.telling import Told
-from postroom.policy import ringing, telling
-from postroom.policy.ringing import Waiting
+from postroom.policy import alerts
+from postroom.policy.alerts import Waiting
 from tests.rings.histories import EXAMPLES, HISTORIES, SEVERAL, WAYS, History, Ringer, history, plant, play
 from tests.rings.witness import LIMITS
 
@@ -50,8 +49,8 @@ class Rules(Ringer):
         way = way or self.ways[0]
         lost = self.witness.bells[way].last
         for id in lost:
-            self._books[way] = ringing.failed(self._books[way], id, "exit 1", self.clock.moment, LIMITS)
-        self._told = telling.failed(self._told, [self._books[way].telling] * len(lost))
+            self._books[way] = alerts.failed(self._books[way], id, "exit 1", self.clock.moment, LIMITS)
+        self._told = alerts.recipient_failed(self._told, [self._books[way].telling] * len(lost))
         self.witness.failed(way)
 
     def look_by(self, way: str, _: str | None) -> float | None:
@@ -60,15 +59,15 @@ class Rules(Ringer):
         waiting = [
             self._seen(way, id) for id, seen in self.witness.letters.items() if not (seen.is_over or seen.is_held)
         ]
-        verdict = ringing.decide(waiting, book, self._told, now, LIMITS)
+        verdict = alerts.decide(waiting, book, self._told, now, LIMITS)
         if not verdict.ring:
             self.witness.later(way, verdict.look_again, now)
             return verdict.look_again
-        self._told = telling.rang(
+        self._told = alerts.recipient_notified(
             self._told, len(verdict.ring), len(self._waiting), now, LIMITS, joins=verdict.joins
         )
         rung = [letter for letter in waiting if letter.id in verdict.ring]
-        self._books[way] = ringing.rang(book, rung, 0, self._told.tellings[-1].number, now, LIMITS)
+        self._books[way] = alerts.rang(book, rung, 0, self._told.tellings[-1].number, now, LIMITS)
         self.witness.rang(way, verdict.ring, now, set())
         return 0.0
 
@@ -148,7 +147,7 @@ BUGS = {
 def test_a_rule_that_is_broken_is_found_out(complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words, name, right, wrong = BUGS[complaint]
     run(history(words))
-    plant(monkeypatch, ringing, name, right, wrong)
+    plant(monkeypatch, alerts, name, right, wrong)
     with pytest.raises(AssertionError, match=complaint):
         run(history(words))
 
@@ -158,44 +157,44 @@ HELD = "urgent, urgent, urgent, urgent, urgent, claim 0, claim 1, claim 2, claim
 BUGS_OF_SEVERAL: dict[str, tuple[Any, ...]] = {
     "each bell pauses by itself": (
         "no pause between two tellings", "normal, wait 1, look exec, normal, wait 1, look hook",
-        ringing, "decide", "0.0 if w.id in joining else there.seconds(w)", "0.0",
+        alerts, "decide", "0.0 if w.id in joining else there.seconds(w)", "0.0",
     ),
     "each bell has a limit of its own": (
         "told more often in an hour than one may be",
         "urgent, look exec, urgent, look hook, urgent, look note, urgent, look exec, urgent, look hook",
-        ringing, "decide", "_hold(told.times, ", "_hold(told.times[-1:], ",
+        alerts, "decide", "_hold(told.times, ", "_hold(told.times[-1:], ",
     ),
     "no bell joins another": (
         "somebody is told too late", "normal, wait 1, look exec, look hook",
-        ringing, "_joins", "letter.number > told.last.up_to", "letter",
+        alerts, "_joins", "letter.number > told.last.up_to", "letter",
     ),
     "what came later joins": (
         "no pause between two tellings", "normal, wait 1, look exec, normal, wait 1, look hook",
-        ringing, "_joins", "letter.number > told.last.up_to", "False",
+        alerts, "_joins", "letter.number > told.last.up_to", "False",
     ),
     "who joins is counted": (
         "somebody is told too late",
         "urgent, look exec, look hook, look note, urgent, look exec, urgent, look exec",
-        ringing, "decide", "joins=not begins", "joins=False",
+        alerts, "decide", "joins=not begins", "joins=False",
     ),
     "a bell joins again and again": (
         "told more often in an hour than one may be",
         f"{HELD}, look exec, release 0, look exec, release 1, look exec, release 2, look exec, look hook,"
         " release 3, look hook",
-        ringing, "_joins", "book.telling != told.last.number", "True",
+        alerts, "_joins", "book.telling != told.last.number", "True",
     ),
     "a broken bell silences the others": (
         "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
-        telling, "failed", "one.rung > 0", "True",
+        alerts, "failed", "one.rung > 0", "True",
     ),
     "one broken bell undoes what others told": (
         "no pause between two tellings",
         "normal, wait 1, look exec, look hook, fail hook, normal, wait 1, look note",
-        telling, "failed", "one.rung > 0", "one.number not in numbers",
+        alerts, "failed", "one.rung > 0", "one.number not in numbers",
     ),
     "a broken bell has no pause": (
         "no pause between two rings", "normal, wait 1, look exec, fail exec, normal, wait 1, look exec",
-        ringing, "decide", "_hold(book.recent, ", "_hold((), ",
+        alerts, "decide", "_hold(book.recent, ", "_hold((), ",
     ),
 }  # fmt: skip
 
@@ -212,7 +211,7 @@ def test_what_is_wrong_with_several_bells_is_found_out(name: str, monkeypatch: p
 def test_uptimes_of_an_earlier_boot_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "urgent, look, reboot, normal"
     run(history(words))
-    monkeypatch.setattr(ringing, "of_this_boot", lambda book, _: book)
+    monkeypatch.setattr(alerts, "of_this_boot", lambda book, _: book)
     with pytest.raises(AssertionError, match="somebody is told too late"):
         run(history(words))
 
@@ -237,6 +236,6 @@ def test_pauses_by_the_wall_clock_are_found_out(
 
     run(history(words))
     for name in ("decide", "rang", "failed"):
-        monkeypatch.setattr(ringing, name, by_the_wall(getattr(ringing, name)))
+        monkeypatch.setattr(alerts, name, by_the_wall(getattr(alerts, name)))
     with pytest.raises(AssertionError, match=complaint):
         run(history(words))

@@ -7,7 +7,7 @@ from postroom.model.codec import to_plain
 from postroom.model.names import fold
 from postroom.model.peer import Peer
 from postroom.model.record import PEER, Record
-from postroom.store.base import Put
+from postroom.store.protocol import Put
 
 
 def know_peer(room: Room, peer: Peer) -> Peer:

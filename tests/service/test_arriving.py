@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from postroom import Room, service
+from postroom import Room
+from postroom.core import outbox, peers
+from postroom.core.arrivals import Arrival, accept, accept_together
 from postroom.errors import (
     DeadlinePassed,
     HopsSpent,
@@ -22,13 +24,11 @@ from postroom.errors import (
     TooLarge,
     UnknownAgent,
 )
-from postroom.model import parts
-from postroom.model.address import parse_address
+from postroom.model import message as model_message
 from postroom.model.delivery import State
 from postroom.model.message import BOUNCE, Message, Recipient, TaskNote
+from postroom.model.names import parse_address
 from postroom.model.peer import Peer
-from postroom.service import outbox
-from postroom.service.arriving import Arrival, accept, accept_together
 from tests.letters import NOW
 from tests.rooms import FakeClock, House, addresses
 from tests.service.peering import know_peer
@@ -47,7 +47,7 @@ def room(house: House) -> Room:
 
 def letter(text: str = "hello", *, id: str = "far-1", sender: str = "ann@far", **fields: Any) -> Message:
     said: dict[str, Any] = {"recipients": (Recipient("bob@here"),), "created_at": NOW, "trace": ("ann",)}
-    return Message(id=id, sender=sender, parts=(parts.text(text),), **(said | fields))
+    return Message(id=id, sender=sender, parts=(model_message.text(text),), **(said | fields))
 
 
 def arrival(message: Message, *to: str, **fields: Any) -> Arrival:
@@ -345,7 +345,7 @@ def test_what_no_letter_may_say_is_refused(room: Room) -> None:
 
 def test_a_path_in_a_letter_from_outside_is_never_followed(room: Room, house: House) -> None:
     (house.folder / "files" / "secret.txt").write_text("secret")
-    named = parts.Part("file", path="secret.txt", bytes=None)
+    named = model_message.Part("file", path="secret.txt", bytes=None)
     assert bring(room, replace(letter(), parts=(named,))) == [None]
     (found,) = room.mailbox("bob").check()
 
@@ -485,7 +485,7 @@ def test_a_name_that_nobody_here_has_stays_elsewheres_and_an_answer_to_all_makes
 def test_a_letter_is_known_again_whichever_way_it_comes(room: Room) -> None:
     """Its own system brought it, and nobody told that system so; then a hub brings it, in words of its own."""
     know_peer(room, Peer(system="hub", exposure="all", relays_for=("FAR",)))
-    hub = service.peers.known_peer(room._office, "hub")
+    hub = peers.known_peer(room._office, "hub")
     direct = letter(key="k", hops=3, thread_tag="t", thread_id="root", conversation_id="c")
     passed_on = letter(hops=1, trace=("ann@far", "zoe@far"), thread_id="other")
     assert [None] == bring(room, direct)

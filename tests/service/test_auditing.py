@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import postroom
 from postroom import Mailbox, Room
+from postroom.core import alerts
 from postroom.model.query import Found, Query
 from postroom.model.record import AUDIT, AUDITED, BELL, TOLD
-from postroom.service import rates
 from tests.rooms import FakeClock, House
 from tests.service.test_ringing import post, rung
 
@@ -166,7 +166,7 @@ def test_rates_look_at_a_bounded_sample(
         id = room.mailbox("ann").send(names, "x").id
         for name in names:
             room.mailbox(name).mark_shown(id, "claude")
-    monkeypatch.setattr(rates, "SAMPLE", 12)
+    monkeypatch.setattr(alerts, "SAMPLE", 12)
     store = room._office.store
     looked: list[int] = []
     find = store.find

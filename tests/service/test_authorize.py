@@ -10,15 +10,14 @@ import pytest
 
 import postroom
 from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskState
+from postroom.core import authorize, conversations, peers, tokens, webhooks
+from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_principal
+from postroom.core.authorize import authorize as authorize_authorize
+from postroom.core.tasks import admit, move, session
 from postroom.model.peer import Peer
-from postroom.service import authorize as rules
-from postroom.service import conversing, peers, talks, tokens, webhooks
-from postroom.service.authorize import NEEDS, OWNER, RULES, Principal, agent_principal, authorize
-from postroom.service.task_moves import admit, move
-from postroom.service.tasks import session
 from tests.rooms import House
 
-SERVICE = Path(rules.__file__).parent
+SERVICE = Path(authorize.__file__).parent
 BOB = agent_principal("bob")
 
 # action -> every way to ask for it at a mailbox, by the public door
@@ -74,8 +73,8 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: session(box._office, box._caller, box.name, "known"),
     ],
     "join": [
-        lambda box: conversing.join(box._office, box._caller, "c", box.name),
-        lambda box: conversing.leave(box._office, box._caller, "c", box.name),
+        lambda box: conversations.join(box._office, box._caller, "c", box.name),
+        lambda box: conversations.leave(box._office, box._caller, "c", box.name),
     ],
     "search": [lambda box: box.search("x"), lambda box: box.search("x", ranked=True)],
     "register": [lambda box: box.register()],
@@ -84,15 +83,15 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
 # What an agent does as itself: there is no mailbox to name.
 AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
     "talks": [
-        lambda room: list(talks.conversations(room._office, room.principal, None, None)),
-        lambda room: talks.recent(room._office, room.principal, None, 10),
-        lambda room: talks.look(room._office, room.principal, "c"),
+        lambda room: list(conversations.conversations(room._office, room.principal, None, None)),
+        lambda room: conversations.recent(room._office, room.principal, None, 10),
+        lambda room: conversations.look(room._office, room.principal, "c"),
     ],
     "converse": [
-        lambda room: conversing.close(room._office, room.principal, "c"),
-        lambda room: conversing.reopen(room._office, room.principal, "c"),
-        lambda room: conversing.invite(room._office, room.principal, "c", conversing.Guest(agent="dan")),
-        lambda room: conversing.start_thread(room._office, room.principal, "c", "known"),
+        lambda room: conversations.close(room._office, room.principal, "c"),
+        lambda room: conversations.reopen(room._office, room.principal, "c"),
+        lambda room: conversations.invite(room._office, room.principal, "c", conversations.Guest(agent="dan")),
+        lambda room: conversations.start_thread(room._office, room.principal, "c", "known"),
     ],
 }
 IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
@@ -220,19 +219,19 @@ def test_nobody_waits_at_a_mailbox_that_is_not_theirs_beside_their_own(filled: H
 
 def test_a_verb_without_a_row_is_refused() -> None:
     with pytest.raises(KeyError):
-        authorize(OWNER, "burn", "bob")
+        authorize_authorize(OWNER, "burn", "bob")
 
 
 def test_a_refusal_names_who_and_what() -> None:
     with pytest.raises(NotAllowed, match="agent:bob may not read in the mailbox 'carol'"):
-        authorize(BOB, "read", "carol")
+        authorize_authorize(BOB, "read", "carol")
     with pytest.raises(NotAllowed, match="agent:bob may not export in the room"):
-        authorize(BOB, "export")
+        authorize_authorize(BOB, "export")
     with pytest.raises(NotAllowed, match="agent:bob may not look at conversations in the room"):
-        authorize(BOB, "talks")
+        authorize_authorize(BOB, "talks")
     sender = Principal("agent:bob", agent="bob", scopes=frozenset({"send"}))
     with pytest.raises(NotAllowed, match="the token of agent:bob does not let it wait for mail"):
-        authorize(sender, "wait", "bob")
+        authorize_authorize(sender, "wait", "bob")
 
 
 def functions() -> dict[str, ast.FunctionDef]:

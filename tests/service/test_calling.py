@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from postroom import Room
+from postroom.core import alerts, webhooks
+from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.webhooks import DueCall
 from postroom.errors import NotAllowed
+from postroom.model.alert import MOST_KEPT, Audit
 from postroom.model.message import Priority
 from postroom.model.record import BELL, CALLS
-from postroom.model.ring import MOST_KEPT, Audit
 from postroom.model.webhook import Webhook
-from postroom.service import calling, lost_rings, webhooks
-from postroom.service.authorize import OWNER, agent_principal
-from postroom.service.calling import DueCall
 from tests.rooms import FakeClock, House
 
 URL = "https://hooks.example.com/postroom"
@@ -44,7 +44,7 @@ def post(room: Room, subject: str, priority: str = "normal") -> str:
 
 
 def calls(room: Room, webhook: Webhook) -> list[DueCall]:
-    return list(calling.due(room._office, OWNER, webhook).calls)
+    return list(webhooks.due(room._office, OWNER, webhook).calls)
 
 
 def subjects(found: list[DueCall]) -> list[list[str]]:
@@ -52,15 +52,15 @@ def subjects(found: list[DueCall]) -> list[list[str]]:
 
 
 def fail(room: Room, webhook: Webhook, call: DueCall, asked: float = 0, chance: float = 1) -> int:
-    return calling.failed(room._office, OWNER, webhook, call, "it answered 500", asked=asked, chance=chance)
+    return webhooks.failed(room._office, OWNER, webhook, call, "it answered 500", asked=asked, chance=chance)
 
 
 def answer(room: Room, webhook: Webhook, call: DueCall) -> None:
-    calling.answered(room._office, OWNER, webhook, call.id)
+    webhooks.answered(room._office, OWNER, webhook, call.id)
 
 
 def resume(room: Room, webhook: Webhook) -> None:
-    calling.resume(room._office, OWNER, webhook)
+    webhooks.resume(room._office, OWNER, webhook)
 
 
 def test_what_came_together_is_one_call_and_what_waited_before_is_none(room: Room) -> None:
@@ -200,9 +200,9 @@ def test_after_several_tries_it_is_given_up_and_listed_and_can_be_tried_again(
     assert 1 == fail(room, webhook, call)
     clock.advance(3600)
     assert [] == calls(room, webhook)
-    [lost] = lost_rings.dead_rings(room._office, OWNER, None)
+    [lost] = alerts.dead_rings(room._office, OWNER, None)
     assert (webhook.way, 3, "it answered 500") == (lost.way, lost.tries, lost.why)
-    assert 1 == lost_rings.retry_rings(room._office, OWNER, None, way=webhook.way)
+    assert 1 == alerts.retry_rings(room._office, OWNER, None, way=webhook.way)
     assert [call.id] == [again.id for again in calls(room, webhook)]
 
 
@@ -238,10 +238,10 @@ def test_nobody_else_says_that_a_call_was_answered(room: Room) -> None:
     post(room, "first")
     [call] = calls(room, webhook)
     for wrong in (
-        lambda: calling.due(room._office, stranger, webhook),
-        lambda: calling.answered(room._office, stranger, webhook, call.id),
-        lambda: calling.failed(room._office, stranger, webhook, call, "x", asked=0, chance=1),
-        lambda: calling.resume(room._office, stranger, webhook),
+        lambda: webhooks.due(room._office, stranger, webhook),
+        lambda: webhooks.answered(room._office, stranger, webhook, call.id),
+        lambda: webhooks.failed(room._office, stranger, webhook, call, "x", asked=0, chance=1),
+        lambda: webhooks.resume(room._office, stranger, webhook),
     ):
         with pytest.raises(NotAllowed):
             wrong()
@@ -279,14 +279,14 @@ def tries_left_after_being_put_off(room: Room, clock: FakeClock, *, was_tried: b
     post(room, "first")
     for _ in range(PLAIN["ring_tries"]):
         for call in calls(room, webhook):
-            calling.failed(room._office, OWNER, webhook, call, "wait", asked=0, chance=1, was_tried=was_tried)
+            webhooks.failed(room._office, OWNER, webhook, call, "wait", asked=0, chance=1, was_tried=was_tried)
         clock.advance(100)
     return bool(calls(room, webhook))
 
 
 def test_a_call_that_was_never_made_loses_no_try(room: Room, clock: FakeClock) -> None:
     assert tries_left_after_being_put_off(room, clock, was_tried=False)
-    assert [] == lost_rings.dead_rings(room._office, OWNER, "human")
+    assert [] == alerts.dead_rings(room._office, OWNER, "human")
 
 
 def test_to_count_it_as_a_try_would_be_found_out(room: Room, clock: FakeClock) -> None:

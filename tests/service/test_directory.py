@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from postroom import NameTaken, Room, UnknownAgent
+from postroom.core.authorize import agent_principal
 from postroom.errors import TooLarge
-from postroom.model.card import MAP_STATES, WORDS, Status, Warmth
-from postroom.service.authorize import agent_principal
+from postroom.model.agent import MAP_STATES, WORDS, Status, Warmth
 from tests.rooms import FakeClock, House, texts
 
 CARD: dict[str, Any] = {

@@ -9,10 +9,10 @@ import pytest
 
 import postroom
 from postroom import Diagnosis, Finding, Level, Room, StoreFailing
+from postroom.core import doctor
 from postroom.model.record import Record
-from postroom.service import doctor as checks
 from postroom.settings import misspelt
-from postroom.store.base import Put
+from postroom.store.protocol import Put
 from tests.rooms import FakeClock, House, texts
 
 
@@ -46,17 +46,17 @@ def test_an_intact_room_is_healthy_and_every_check_says_so(room: Room) -> None:
 def test_a_doctor_changes_nothing_that_anybody_sees(house: House) -> None:
     room = house.room()
     room.mailbox("ann").send("bob", "x")
-    before = (room.stats(), room.mailboxes(), house.store.records(checks.PROBE))
+    before = (room.stats(), room.mailboxes(), house.store.records(doctor.PROBE))
     room.doctor()
     room.doctor(repair=True)
-    assert (room.stats(), room.mailboxes(), house.store.records(checks.PROBE)) == before
+    assert (room.stats(), room.mailboxes(), house.store.records(doctor.PROBE)) == before
     assert texts(room.mailbox("bob").check()) == ["x"]
 
 
 def test_what_a_killed_doctor_left_behind_is_removed(house: House) -> None:
-    house.store.commit([Put(record=Record(kind=checks.PROBE, key="old", value="x"))])
+    house.store.commit([Put(record=Record(kind=doctor.PROBE, key="old", value="x"))])
     house.room().doctor()
-    assert house.store.records(checks.PROBE) == []
+    assert house.store.records(doctor.PROBE) == []
 
 
 def test_a_room_that_takes_no_writes_is_found(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_a_room_that_forgets_what_was_written_is_found(house: House, monkeypatch
 
 
 def test_a_slow_disk_is_noticed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "SLOW", 0.0)
+    monkeypatch.setattr(doctor, "SLOW", 0.0)
     assert one(room.doctor(), "write and read").level is Level.WARNING
 
 

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from postroom import Room, draft
+from postroom.core import outbox, peers
+from postroom.core.authorize import OWNER
+from postroom.core.compose import Draft
+from postroom.core.messages import prepare_all
 from postroom.errors import IdTaken, Invalid, Missing, NotAllowed, QuotaFull
-from postroom.model.address import Address
 from postroom.model.codec import to_plain
 from postroom.model.delivery import State
 from postroom.model.message import Recipient
+from postroom.model.names import Address
 from postroom.model.peer import Peer, Route
 from postroom.model.query import Query
 from postroom.model.record import ROUTE, Record
-from postroom.service import elsewhere, outbox, peers
-from postroom.service.authorize import OWNER
-from postroom.service.compose import Draft
-from postroom.service.sending import prepare_all
-from postroom.store.base import Put
-from postroom.store.sqlite import parcels
-from postroom.wire.methods import for_action, named
+from postroom.server.protocol import for_action, named
+from postroom.store.protocol import Put
+from postroom.store.sqlite import tray
 from tests.letters import NOW
 from tests.rooms import FakeClock, House, addresses
 from tests.service.peering import know_peer
@@ -60,7 +60,7 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
 def test_whoever_is_in_the_room_may_take_it_along(room: Room) -> None:
     """What must be asked of it was asked before."""
     (post,) = prepare_all(room._office, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
-    assert parcels.pack([post], durable=True) is not None
+    assert tray.pack([post], durable=True) is not None
 
 
 @pytest.mark.parametrize(
@@ -259,12 +259,12 @@ def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: R
 def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> None:
     ann = room.mailbox("ann")
     sent = [ann.send("bob", f"{n}") for n in range(3)]
-    assert ["bob"] == list(elsewhere.strangers(room._office))
-    assert "Bob@far" == elsewhere.send_on(room._office, "bob", "Bob", "far")
+    assert ["bob"] == list(outbox.strangers(room._office))
+    assert "Bob@far" == outbox.send_on(room._office, "bob", "Bob", "far")
     assert [{"Bob@far": State.QUEUED}] * 3 == [places(room, one.id) for one in sent]
-    assert {} == elsewhere.strangers(room._office) and not room.mailbox("bob").check()
+    assert {} == outbox.strangers(room._office) and not room.mailbox("bob").check()
     assert ("Bob@far",) == ann.send("bob", "at once, as it was found").routed
-    assert [] == elsewhere.told_of(room._office, OWNER)  # who was only asked for is not listed
+    assert [] == outbox.told_of(room._office, OWNER)  # who was only asked for is not listed
 
 
 def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock: FakeClock) -> None:
@@ -277,20 +277,20 @@ def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock:
     clock.advance(101)
     young = ann.send("bob", "young", scope="open")
     ann.send("human", "for the person")
-    assert {"bob", "eve"} == set(elsewhere.strangers(office))
-    assert None is elsewhere.send_on(office, "eve", "eve", "far")
-    assert "bob@far" == elsewhere.send_on(office, "bob", "bob", "far")
+    assert {"bob", "eve"} == set(outbox.strangers(office))
+    assert None is outbox.send_on(office, "eve", "eve", "far")
+    assert "bob@far" == outbox.send_on(office, "bob", "bob", "far")
     assert [{"bob": State.UNREAD}, {"bob@far": State.QUEUED}] == [places(room, one.id) for one in (old, young)]
     ann.send("zoe", "unread, and she came while peers were asked", scope="open")
     room.mailbox("zoe").register()
-    assert None is elsewhere.send_on(office, "zoe", "zoe", "far")
+    assert None is outbox.send_on(office, "zoe", "zoe", "far")
 
 
 def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
     room = house.room(system="here", outbox_max_letters=2)
     know_peer(room, Peer(system="far"))
     sent = [room.mailbox("ann").send("bob", f"{n}") for n in range(3)]
-    elsewhere.send_on(room._office, "bob", "bob", "far")
+    outbox.send_on(room._office, "bob", "bob", "far")
     assert ["bob@far", "bob@far", "bob"] == [next(iter(places(room, one.id))) for one in sent]
 
 
@@ -298,8 +298,8 @@ def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
 def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
     house: House, settings: dict[str, Any]
 ) -> None:
-    assert elsewhere.refreshes(house.room()._office)
-    assert not elsewhere.refreshes(house.room(**settings)._office)
+    assert outbox.refreshes(house.room()._office)
+    assert not outbox.refreshes(house.room(**settings)._office)
 
 
 # -- nobody here is somebody elsewhere
@@ -337,7 +337,7 @@ def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: 
     for said in ("zoe", "ZOE@far", "zoe@FAR/dev"):
         sent = ann.send(said, "one")
         assert f"Zoe@far{'/dev' if '/' in said else ''}" == next(iter(places(room, sent.id)))
-    assert ["Zoe"] == [name for name, _ in elsewhere.told_of(room._office, OWNER)]
+    assert ["Zoe"] == [name for name, _ in outbox.told_of(room._office, OWNER)]
 
 
 def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import Escalation, Invalid, Missing, NotAllowed, Priority, Room, UnknownMessage
-from postroom.policy.ladder import REASONS, after_climb, rungs_above, urgency
+from postroom.policy.routing import REASONS, after_climb, rungs_above, urgency
 from tests.rooms import FakeClock, House, addresses, spoken, texts
 
 HOUR = 3600

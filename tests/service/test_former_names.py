@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from postroom import IdTaken, Room, UnknownAgent
-from postroom.store.sqlite import searching
+from postroom.store.sqlite import search
 from tests.letters import everything
 from tests.rooms import FakeClock, House, addresses, spoken
 
@@ -90,7 +90,7 @@ def renamed(request: pytest.FixtureRequest, room: Room, monkeypatch: pytest.Monk
     room.mailbox("bert").send("ann", "four")
     ann.send("bert", "five")
     if request.param == "in the index":
-        monkeypatch.setattr(searching, "FEW", 0)
+        monkeypatch.setattr(search, "FEW", 0)
         room.sweep()
     return room
 

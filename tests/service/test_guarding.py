@@ -10,9 +10,9 @@ import pytest
 
 import postroom
 from postroom import Invalid, NotAllowed, Room, TooLarge
+from postroom.core import agents
 from postroom.model.record import GUARD, Record
-from postroom.service import guarding
-from postroom.store.base import Put
+from postroom.store.protocol import Put
 from tests.rooms import House, texts
 
 
@@ -132,7 +132,7 @@ def test_a_name_that_cannot_be_blocked_is_refused(room: Room, name: Any) -> None
 
 
 def test_there_is_an_end_to_blocking(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarding, "MOST", 2)
+    monkeypatch.setattr(agents, "MOST", 2)
     bob = room.mailbox("bob")
     bob.block("a")
     bob.block("b")

@@ -25,7 +25,7 @@ from postroom import (
 )
 from postroom.model.query import Query
 from postroom.settings import Settings
-from postroom.store.base import Move, Plan, Post, Posted, Write
+from postroom.store.protocol import Move, Plan, Post, Posted, Write
 from tests.rooms import FakeClock, House, texts
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from postroom import Invalid, NotAllowed, UnknownAgent
-from postroom.service import webhooks
-from postroom.service.authorize import OWNER
+from postroom.core import webhooks
+from postroom.core.authorize import OWNER
 from postroom.settings import load_settings
 from tests.rooms import House, addresses, texts
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from postroom import IdTaken, PostroomError, Room, State, draft
+from postroom.core.retention import Sweep
 from postroom.model.record import FORGOTTEN, Record
-from postroom.service.janitor import Sweep
 from tests.rooms import FakeClock, House, texts
 
 HOUR = 3600.0

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 import postroom
 from postroom import Handoff, Room, Task, TaskState
+from postroom.core import portable
 from postroom.model import record
 from postroom.model.delivery import Delivery, State
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CLOSED_ESCALATION, DUE, FORMER, MEMBER, OPEN_ESCALATION, SESSION, TASKS, TEMPLATE
-from postroom.service import portable
-from postroom.store.base import Store
+from postroom.store.protocol import Store
 from tests.contract.stores import STORES
 from tests.rooms import FakeClock, House
 

@@ -12,7 +12,7 @@ import pytest
 
 from postroom import Invalid, LoopDetected, NameTaken, NotAllowed, Room, State, UnknownAgent
 from postroom.model.record import BEAT, CARD, FORMER, GUARD, MEMBER, Record
-from postroom.store.base import Put
+from postroom.store.protocol import Put
 from tests.rooms import FakeClock, House, addresses, spoken, texts
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import postroom
 from postroom import Invalid, Room
-from postroom.service import tokens
-from postroom.service.authorize import Principal, agent_principal
+from postroom.core import tokens
+from postroom.core.authorize import Principal, agent_principal
 from postroom.store.files.layouts import layout_named
 
 FOLDERS = ("nanobot", "chipset", "swarm")

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from postroom import Draft, Room
+from postroom.core import outbox, peers
+from postroom.core.authorize import OWNER
+from postroom.core.transfer import copy_room
 from postroom.errors import IllegalMove, UnknownMessage
 from postroom.model.delivery import State
 from postroom.model.message import BOUNCE
 from postroom.model.peer import Peer
 from postroom.model.query import Found, Query
-from postroom.service import elsewhere, outbox, peers
-from postroom.service.authorize import OWNER
-from postroom.service.transfer import copy_room
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.letters import NOW
@@ -250,10 +250,10 @@ def test_where_there_is_no_way_any_more_the_trace_and_the_doctor_say_so(room: Ro
     assert room.mailbox("ann").trace(id).stops[0].reason is None
     outbox.delayed(room._office, found_one(room, id), "far: the disk is full", clock.wall + later(60))
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: far: the disk is full"
-    assert ({"far": 1}, {}) == elsewhere.waiting_by_way(room._office)
+    assert ({"far": 1}, {}) == outbox.waiting_by_way(room._office)
 
     peers.remove(room._office, OWNER, "far")
-    assert ({}, {"far": 1}) == elsewhere.waiting_by_way(room._office)
+    assert ({}, {"far": 1}) == outbox.waiting_by_way(room._office)
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: there is no way to a system 'far'"
     told = [found for found in room.doctor().findings if found.check == "peers"]
     assert ["a letter waits for far, to which there is no way"] == [found.what for found in told]

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from postroom import Letter, Mailbox, Room, TooFast, draft
-from postroom.service import outbox, pace
-from postroom.service.arriving import accept_together
-from postroom.service.authorize import OWNER
-from postroom.service.conversing import Guest, Opening, create
-from postroom.service.turning import Saying, turn
+from postroom.core import messages, outbox
+from postroom.core.arrivals import accept_together
+from postroom.core.authorize import OWNER
+from postroom.core.conversations import Guest, Opening, Saying, create, turn
 from postroom.settings import Settings
 from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
@@ -106,7 +105,7 @@ def test_thirty_agents_that_answer_everything_to_everyone_come_to_rest(
 def test_the_storm_finds_senders_that_share_no_pace(
     team: Room, clock: FakeClock, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "_check_crowd", lambda *_: None)
+    monkeypatch.setattr(messages, "_check_crowd", lambda *_: None)
     answer, fields = ANSWERS[kind]
     team.mailbox("agent-0").broadcast(TEAM, "What do you think?", **fields)
     assert storm(team, clock, answer) >= MOST

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, Missing, NotAllowed, Room
+from postroom.core import peers
+from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.portable import checked_record
 from postroom.model.peer import Peer, shown
 from postroom.model.record import PEER, Record
-from postroom.service import peers
-from postroom.service.authorize import OWNER, agent_principal
-from postroom.service.portable_records import checked_record
 from tests.rooms import FakeClock, House
 
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64

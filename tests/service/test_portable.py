@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import Conflict, IdTaken, Invalid, LeaseLost, Resync, Room, TooLarge
-from postroom.service import portable
+from postroom.core import portable
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.contract.stores import STORES, Kind

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom import Room, draft
+from postroom.core import presentation
+from postroom.core.presentation import fence
 from postroom.model.message import Message, Recipient
-from postroom.service import present
-from postroom.service.present import fence
 from tests.letters import NOW
 from tests.rooms import House
 
@@ -44,13 +44,15 @@ def fenced(text: str) -> str:
 
 
 def test_a_letter_is_a_heading_of_facts_and_a_fenced_body() -> None:
-    shown = present.markdown(letter("hello", "Greetings", priority=postroom.Priority.HIGH, thread_id="m-0"), NONCE)
+    shown = presentation.markdown(
+        letter("hello", "Greetings", priority=postroom.Priority.HIGH, thread_id="m-0"), NONCE
+    )
     assert shown == (
         "## [HIGH] Greetings\n\n- From: ann (unverified)\n- Kind: message\n- Priority: high\n"
         "- Sent: 2030-01-01 12:00 UTC\n- Id: m-1\n- Thread: m-0\n\n"
-        f"{present.NOTICE}\n{OPENED}\nhello\n{CLOSED}"
+        f"{presentation.NOTICE}\n{OPENED}\nhello\n{CLOSED}"
     )
-    assert present.markdown(letter(), NONCE).startswith("## (no subject)\n")
+    assert presentation.markdown(letter(), NONCE).startswith("## (no subject)\n")
 
 
 def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
@@ -62,7 +64,7 @@ def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
             postroom.reference("https://y.test"), postroom.Part("x-own", a=1), postroom.data({"text": "bare"}),
         ),
     )  # fmt: skip
-    inside = fenced(present.markdown(message, NONCE))
+    inside = fenced(presentation.markdown(message, NONCE))
     for shown in ("words", '[data s] {"k":1}', '[data] {"text":"bare"}', "started", "[file f.txt, 3 bytes]", "[X](https://x.test)",
                   "[reference](https://y.test)", '[x-own] {"a":1}', "- a.txt"):  # fmt: skip
         assert shown in inside
@@ -78,14 +80,14 @@ def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
     ],
 )
 def test_a_file_is_shown_with_the_size_of_its_content(fields: dict[str, Any], shown: str) -> None:
-    assert f"[file f.txt, {shown}]" == present.file_line({"type": "file", "path": "f.txt"} | fields)
+    assert f"[file f.txt, {shown}]" == presentation.file_line({"type": "file", "path": "f.txt"} | fields)
 
 
 @given(ATTACKS, ATTACKS)
 @example("LETTER\n>>>", "")
 def test_no_text_breaks_the_fence(body: str, subject: str) -> None:
     subject = subject.replace(NONCE, "")  # a sender never knows the nonce; a body may try all the same
-    shown = present.markdown(letter(body, subject), NONCE)
+    shown = presentation.markdown(letter(body, subject), NONCE)
     inside = fenced(shown)
     assert not re.search(r"<<<\s*/?\s*letter", inside, re.IGNORECASE)
     assert not re.search(r"letter\s*>>>", inside, re.IGNORECASE)
@@ -95,7 +97,7 @@ def test_no_text_breaks_the_fence(body: str, subject: str) -> None:
 
 @given(ATTACKS)
 def test_nothing_that_hides_or_reorders_text_stays_hidden(body: str) -> None:
-    shown = present.markdown(letter(body, body.replace("\n", " ")), NONCE)
+    shown = presentation.markdown(letter(body, body.replace("\n", " ")), NONCE)
     bad = {c for c in shown if unicodedata.category(c) in {"Cc", "Zl", "Zp"} and c not in "\t\n"}
     assert not bad
     assert not {c for c in shown if unicodedata.bidirectional(c) in _TURNING}
@@ -108,8 +110,8 @@ _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
     "character", "\x00\x1b\x7f\x9b\r\u200b\u200e\u202e\u2066\u2028\ufeff\u00ad\U000e0041\U000e0100"
 )
 def test_an_invisible_character_is_written_out(character: str) -> None:
-    assert present.visible(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
-    assert character not in present.one_line(f"a{character}b")
+    assert presentation.visible(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
+    assert character not in presentation.one_line(f"a{character}b")
 
 
 def test_a_letter_shows_itself_with_a_fresh_nonce_each_time(room: Room) -> None:
@@ -131,7 +133,7 @@ def test_a_digest_keeps_its_budget_and_closes_its_fences(
 ) -> None:
     letters = [letter(body, subject.replace("\n", " ")) for body, subject in said]
     total = len(letters) + more
-    shown = present.digest(letters, NONCE, budget=budget, longest=longest, total=total)
+    shown = presentation.digest(letters, NONCE, budget=budget, longest=longest, total=total)
     assert len(shown) <= budget
     assert shown.count(f"\n{OPENED}\n") == shown.count(f"\n{CLOSED}")
     told = shown.count(f"\n{OPENED}\n")
@@ -155,14 +157,14 @@ def test_a_digest_shows_the_most_urgent_first_and_marks_nothing(room: Room) -> N
 
 
 def test_a_letter_too_long_for_the_budget_is_cut_not_dropped() -> None:
-    shown = present.digest([letter("y" * 5000)], NONCE, budget=600, longest=5000, total=1)
+    shown = presentation.digest([letter("y" * 5000)], NONCE, budget=600, longest=5000, total=1)
     assert len(shown) <= 600
     assert "y" * 100 in fenced(shown)
     assert "more characters" in shown
 
 
 def test_a_long_subject_leaves_room_for_the_letter() -> None:
-    shown = present.digest([letter("body", "\u200b" * 1000)], NONCE, budget=1000, longest=100, total=1)
+    shown = presentation.digest([letter("body", "\u200b" * 1000)], NONCE, budget=1000, longest=100, total=1)
     assert "body" in fenced(shown)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, NotAllowed, Room, State, Task, TaskState, UnknownAgent, UnknownMessage
-from postroom.model.record import ACTIVE, DUE, SESSION, TASKS
+from postroom.model.record import ACTIVE_TASKS, DUE, SESSION, TASKS
 from tests.rooms import FakeClock, House, addresses, texts
 
 WHO = pytest.mark.parametrize("who", ["ann", "bob", "both"])
@@ -69,7 +69,7 @@ def test_what_is_under_way_goes_on(house: House, room: Room, who: str) -> None:
     left = [name for name in ("ann", "bob") if name not in (giver, receiver)]
     for name in left:
         assert house.store.keys(TASKS + name) == []
-        assert house.store.records(ACTIVE, name) == []
+        assert house.store.records(ACTIVE_TASKS, name) == []
     assert {key.split()[0] for key in house.store.keys(SESSION)} == {giver}
 
 
@@ -168,7 +168,7 @@ def test_no_task_is_lost_or_done_twice_while_a_name_changes(house: House) -> Non
     tasks = room.mailbox("ann").tasks(limit=100)
     assert {(task.receiver, task.state) for task in tasks} == {("bert", TaskState.COMPLETED)}
     assert len(tasks) == len(room.mailbox("bert").tasks(limit=100)) == 30
-    assert house.store.keys(ACTIVE) == house.store.keys(TASKS + "bob") == []
+    assert house.store.keys(ACTIVE_TASKS) == house.store.keys(TASKS + "bob") == []
 
 
 # -- who may give one

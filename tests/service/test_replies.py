@@ -75,8 +75,8 @@ def test_a_reply_with_a_key_is_sent_once_though_it_inherits(room: Room, *, delet
 
 def test_a_store_that_forgot_what_was_inherited_would_refuse_the_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug."""
-    monkeypatch.setattr("postroom.service.sending.INHERITED", ())
-    monkeypatch.setattr("postroom.service.dead.way_of", _without_what_is_inherited)
+    monkeypatch.setattr("postroom.core.messages.INHERITED", ())
+    monkeypatch.setattr("postroom.core.work.way_of", _without_what_is_inherited)
     with postroom.open("memory:") as room, pytest.raises(IdTaken):
         test_a_reply_with_a_key_is_sent_once_though_it_inherits(room, deleted=False)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, LookAlike, Mailbox, Room, UnknownAgent
+from postroom.core.alerts import audit_of
+from postroom.model.alert import Audit, Later, Rung
 from postroom.model.record import AUDIT, BELL
-from postroom.model.ring import Audit, Later, Rung
-from postroom.service.auditing import audit_of
 from tests.rooms import FakeClock, House
 
 HOUR = 3600.0

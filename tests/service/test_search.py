@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import postroom
-from postroom import Invalid, LookAlike, Room, State
+from postroom import Invalid, LookAlike, Room, State, aio
 from tests.rooms import FakeClock, House, spoken
 
 
@@ -116,7 +116,7 @@ def test_sweeping_and_reopening_change_no_answer(house: House, room: Room) -> No
 
 def test_the_async_face_finds_the_same(tmp_path: Path) -> None:
     async def ask() -> list[list[str]]:
-        async with postroom.aio.open(str(tmp_path / "room.db")) as room:
+        async with aio.open(str(tmp_path / "room.db")) as room:
             await room.mailbox("ann").send("bob", "a word")
             return [
                 spoken(await room.mailbox("bob").search("word", limit=5, ranked=True)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom import NotAllowed, Room
-from postroom.service.authorize import agent_principal
-from postroom.store.sqlite import searching
+from postroom.core.authorize import agent_principal
+from postroom.store.sqlite import search as sqlite_search
 from tests.rooms import House, addresses, spoken
 
 
@@ -15,7 +15,7 @@ def secret(request: pytest.FixtureRequest, room: Room, monkeypatch: pytest.Monke
     """From ann to bob, cc carol, bcc dave and eve."""
     sent = room.mailbox("ann").send("bob", "psst", cc="carol", bcc=["dave", "eve"], metadata={"m": "private"})
     if request.param == "in the index":
-        monkeypatch.setattr(searching, "FEW", 0)
+        monkeypatch.setattr(sqlite_search, "FEW", 0)
         room.sweep()
     return sent.id
 

@@ -10,9 +10,9 @@ import pytest
 
 import postroom
 from postroom import Mailbox, QuotaFull, Room, TooFast, TooLarge, draft
-from postroom.service import conversing, turning
-from postroom.service.authorize import OWNER, agent_principal
-from postroom.service.office import MANY_SENDERS, SenderRates
+from postroom.core import conversations
+from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.core import MANY_SENDERS, SenderRates
 from postroom.settings import SERVICE_DEFAULTS, load_settings
 from tests.rooms import FakeClock, House
 
@@ -98,13 +98,13 @@ def _ack_and_reply(room: Room) -> object:
 
 
 def _turn(room: Room) -> object:
-    saying = turning.Saying(body=["x"])
-    return turning.turn(room._office, OWNER, "talk", "ann", saying)
+    saying = conversations.Saying(body=["x"])
+    return conversations.turn(room._office, OWNER, "talk", "ann", saying)
 
 
 def _open_talk(room: Room) -> object:
-    opening = conversing.Opening(id="second", creator="ann", guests=())
-    return conversing.create(room._office, OWNER, opening, turning.Saying(body=["x"]))
+    opening = conversations.Opening(id="second", creator="ann", guests=())
+    return conversations.create(room._office, OWNER, opening, conversations.Saying(body=["x"]))
 
 
 VERBS: dict[str, Callable[[Room], object]] = {
@@ -129,8 +129,10 @@ def test_every_verb_that_writes_a_letter_is_counted(house: House, verb: Callable
     free = house.room()
     free.mailbox("bob").register(scopes=["team"])
     free.mailbox("bob").give_task("ann", "a task that ann was given")
-    conversing.create(
-        free._office, OWNER, conversing.Opening(id="talk", creator="ann", guests=(conversing.Guest(agent="bob"),))
+    conversations.create(
+        free._office,
+        OWNER,
+        conversations.Opening(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
     )
     paced = house.room(sender_rate=1, sender_burst=1)
     paced.mailbox("ann").send("sink", "this was all")

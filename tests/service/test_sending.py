@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom import IdTaken, Invalid, NotAllowed, Room, StoreFailing, UnknownAgent, draft
-from postroom.store.base import Plan, Posted, Store, Write
+from postroom.store.protocol import Plan, Posted, Store, Write
 from tests.rooms import FakeClock, House, addresses, texts
 
 

@@ -27,8 +27,8 @@ from postroom import (
     UnknownMessage,
     draft,
 )
+from postroom.core.authorize import agent_principal
 from postroom.model.task import MOVES, fold_task
-from postroom.service.authorize import agent_principal
 from tests.letters import everything
 from tests.rooms import FakeClock, House, texts
 

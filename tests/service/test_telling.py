@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from postroom import Mailbox, Room
+from postroom.core import alerts
+from postroom.core.authorize import OWNER
+from postroom.core.core import find_record, put_record
+from postroom.model.alert import Book, Later, Rung
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
 from postroom.model.record import BELL, TOLD, bell_key
-from postroom.model.ring import Book, Later, Rung
-from postroom.service import ringing
-from postroom.service.authorize import OWNER
-from postroom.service.records import find_record, put_record
 from tests.rings.histories import plant
 from tests.rooms import FakeClock, House
 
@@ -147,7 +147,7 @@ def test_a_bell_for_important_mail_alone_joins_the_others(house: House, clock: F
     bob = with_bells(room)
     plain, high = post(room), post(room, priority="high")
     clock.advance(1)
-    found = ringing.try_ring(room._office, OWNER, "bob", "webhook:1", least=Priority.HIGH)
+    found = alerts.try_ring(room._office, OWNER, "bob", "webhook:1", least=Priority.HIGH)
     assert isinstance(found, Rung) and (high,) == found.ids
     assert (high, plain) == rung(bob, "exec")
 
@@ -199,7 +199,7 @@ def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
     house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = "decide(seen.waiting, book, before, "
-    plant(monkeypatch, ringing, "_ring", right, right.replace("before", "type(before)()"))
+    plant(monkeypatch, alerts, "_ring", right, right.replace("before", "type(before)()"))
     with pytest.raises(AssertionError, match="both tell"):
         check_that_two_bells_count_as_one(house, clock)
 

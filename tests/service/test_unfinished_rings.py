@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from postroom import Mailbox, Room
+from postroom.core.alerts import CUT_OFF, audit_of, find_book
+from postroom.model.alert import Book, Later, Rung
 from postroom.model.query import Moment
-from postroom.model.ring import Book, Later, Rung
-from postroom.policy import ringing as rules
-from postroom.service.auditing import audit_of
-from postroom.service.ringbook import find_book
-from postroom.service.ringing import CUT_OFF
+from postroom.policy import alerts
 from tests.rings.histories import plant
 from tests.rooms import FakeClock, House
 
@@ -69,7 +67,7 @@ def test_a_ring_that_nobody_hears_of_is_made_again(room: Room, clock: FakeClock)
 def test_who_forgets_what_it_began_is_found_out(
     room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, rules, "rang", "_newest(book.open | promised)", "book.open")
+    plant(monkeypatch, alerts, "rang", "_newest(book.open | promised)", "book.open")
     with pytest.raises(AssertionError, match="leaves it alone"):
         check_that_no_ring_is_lost(room, clock)
 
@@ -94,7 +92,7 @@ def test_what_is_said_to_be_done_is_told_once(room: Room, clock: FakeClock) -> N
 def test_who_does_not_hear_that_it_is_done_is_found_out(
     room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, rules, "done", "if id not in over", "if id")
+    plant(monkeypatch, alerts, "done", "if id not in over", "if id")
     with pytest.raises(AssertionError, match="it is told again"):
         check_that_it_is_told_once(room, clock)
 
@@ -159,5 +157,5 @@ def test_what_was_read_meanwhile_is_not_rung_for_again(room: Room, bob: Mailbox,
 def test_a_promise_about_a_letter_that_is_gone_holds_up_nobody() -> None:
     now = Moment(wall=FakeClock().wall, steady=1000.0, boot="b")
     book = Book(up_to=0, boot="b", open={"m-1": 900.0, "m-2": 1100.0})
-    assert (["m-1"], -100.0) == rules.unheard_of(book, now)
-    assert {"m-2": 1100.0} == rules.without(book, ["m-1"]).open
+    assert (["m-1"], -100.0) == alerts.unheard_of(book, now)
+    assert {"m-2": 1100.0} == alerts.without(book, ["m-1"]).open

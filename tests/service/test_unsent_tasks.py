@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom import IllegalMove, Room, State, TaskState, UnknownMessage
-from postroom.model.record import ACTIVE, DUE, TASKS
-from postroom.store.sqlite import searching
+from postroom.model.record import ACTIVE_TASKS, DUE, TASKS
+from postroom.store.sqlite import search
 from tests.letters import everything
 from tests.rooms import FakeClock, House, spoken
 
@@ -28,7 +28,7 @@ def test_the_task_of_an_unsent_letter_is_canceled_and_its_receiver_never_knows(
     clock.advance(61)
     assert room.sweep().overdue == 0
     assert ann.check() == []
-    assert house.store.keys(TASKS + "bob") == house.store.keys(DUE) == house.store.keys(ACTIVE) == []
+    assert house.store.keys(TASKS + "bob") == house.store.keys(DUE) == house.store.keys(ACTIVE_TASKS) == []
 
 
 def test_who_had_read_it_sees_that_the_task_is_canceled(room: Room) -> None:
@@ -118,7 +118,7 @@ def test_an_unsent_letter_is_found_by_its_sender_and_by_who_had_read_it(
     ann = room.mailbox("ann")
     id = ann.send(["bob", "carol"], "psst").id
     if indexed:
-        monkeypatch.setattr(searching, "FEW", 0)
+        monkeypatch.setattr(search, "FEW", 0)
         room.sweep()
     room.mailbox("carol").read(id)
     ann.unsend(id)

@@ -13,8 +13,8 @@ from typing import TypeVar
 import pytest
 
 from postroom import Cursor, LookAlike, Mailbox, Resync, Room
+from postroom.core.authorize import agent_principal
 from postroom.model.query import Found, Query
-from postroom.service.authorize import agent_principal
 from postroom.settings import Settings
 from tests.contract.stores import Kind
 from tests.rooms import FakeClock, House, texts

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom import NameTaken, Room
+from postroom.core.authorize import agent_principal
 from postroom.errors import IllegalMove, Invalid
-from postroom.model.card import Beat, Status, Warmth
+from postroom.model.agent import Beat, Status, Warmth
 from postroom.policy.limits import Limits
-from postroom.policy.presence import is_routable, presence
-from postroom.service.authorize import agent_principal
+from postroom.policy.routing import is_routable, presence
 from postroom.settings import load_settings
 from tests.rooms import FakeClock, House, texts
 

@@ -8,13 +8,13 @@ import pytest
 from msgspec import Struct
 
 from postroom import Room
+from postroom.core import transfer, webhooks
+from postroom.core.authorize import OWNER, agent_principal
 from postroom.errors import Invalid, Missing, NotAllowed
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
 from postroom.model.record import WEBHOOK
 from postroom.model.webhook import shown
-from postroom.service import transfer, webhooks
-from postroom.service.authorize import OWNER, agent_principal
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.rooms import FakeClock, House

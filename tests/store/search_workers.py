@@ -6,9 +6,9 @@ import os
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from postroom.model.search import SearchQuery, read_query
-from postroom.store.base import Letter
-from postroom.store.sqlite import index, lookout, searching
+from postroom.model.query import SearchQuery, read_query
+from postroom.store.protocol import Letter
+from postroom.store.sqlite import search
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, letter, post
 from tests.store.workers import Ledger, enter, promises
@@ -18,7 +18,7 @@ ROUNDS = 120
 
 def send_and_search(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Send a letter, write it down; then look for some that were written down. Fill the index all the time."""
-    searching.LONG, searching.FEW, lookout.RARELY, index.SLICE = 20, 5, 4, 16
+    search.LONG, search.FEW, search.RARELY, search.SLICE = 20, 5, 4, 16
     ledger, store = Ledger(folder, name), enter(folder, line, kind)
     missing = Ledger(folder, f"{name}-missing")
     for number in range(ROUNDS):
@@ -35,7 +35,7 @@ def send_and_search(folder: Path, name: str, line: Barrier, kind: type[SqliteSto
 
 def fill_for_ever(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Make the index again and again, until killed. One line per slice."""
-    searching.FEW, index.SLICE = 0, 5
+    search.FEW, search.SLICE = 0, 5
     ledger, store = Ledger(folder, f"{name}-{os.getpid()}"), enter(folder, line, kind)
     while True:
         if not store._here().index.fill():
@@ -49,5 +49,5 @@ class Boastful(SqliteStore):
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         held = self._here().index
         held.fill()
-        held.upto = lambda **_: searching.NEWEST  # type: ignore[method-assign]
+        held.upto = lambda **_: search.NEWEST  # type: ignore[method-assign]
         return super().search(query, reader, limit)

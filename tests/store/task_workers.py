@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from postroom import PostroomError, Room
 from postroom.settings import Settings
-from postroom.store.base import Put, Write
+from postroom.store.protocol import Put, Write
 from postroom.store.sqlite.store import SqliteStore
 from tests.store.workers import Forgetful, Ledger, enter
 

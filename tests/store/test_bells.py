@@ -12,21 +12,26 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store import bells, ears
-from postroom.store.bells import DoorBells
-from postroom.store.ears import DeafWatch, InotifyWatch, PollWatch, open_inotify
-from postroom.store.house_bells import HouseBells
+from postroom.store import notification
+from postroom.store.notification import (
+    DeafWatch,
+    InotifyWatch,
+    LocalNotifier,
+    PollWatch,
+    ProcessNotifier,
+    open_inotify,
+)
 from tests.store.helpers import descriptors
 
 SOON = 60.0  # seconds; only a broken bell waits this long
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> DoorBells:
-    return DoorBells(tmp_path / "bells")
+def doors(tmp_path: Path) -> ProcessNotifier:
+    return ProcessNotifier(tmp_path / "bells")
 
 
-def ring(doors: DoorBells, *mailboxes: str) -> None:
+def ring(doors: ProcessNotifier, *mailboxes: str) -> None:
     grasped = doors.grasp(mailboxes)
     doors.ring(grasped)
     doors.let_go(grasped)
@@ -44,20 +49,20 @@ class NoInotify:
 
 
 def without_inotify(monkeypatch: pytest.MonkeyPatch, error: int = errno.EMFILE) -> None:
-    monkeypatch.setattr(ears, "libc", lambda: NoInotify(error))
+    monkeypatch.setattr(notification, "libc", lambda: NoInotify(error))
 
 
-def test_a_bell_nobody_waited_at_is_not_made(doors: DoorBells, tmp_path: Path) -> None:
+def test_a_bell_nobody_waited_at_is_not_made(doors: ProcessNotifier, tmp_path: Path) -> None:
     ring(doors, "bob")
 
     assert not (tmp_path / "bells").exists()
 
 
-def test_names_become_safe_file_names(doors: DoorBells) -> None:
+def test_names_become_safe_file_names(doors: ProcessNotifier) -> None:
     assert Path(doors.path("Swarm/Bob")).name == "swarm+bob.bell"
 
 
-def test_a_system_without_inotify_polls(doors: DoorBells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_inotify_polls(doors: ProcessNotifier, monkeypatch: pytest.MonkeyPatch) -> None:
     without_inotify(monkeypatch)
     with closing(doors.watch(["bob", "cleo"])) as watch:
         assert isinstance(watch, PollWatch)
@@ -66,11 +71,11 @@ def test_a_system_without_inotify_polls(doors: DoorBells, monkeypatch: pytest.Mo
         ring(doors, "bob")
         assert watch.rung() == {"bob"}
         assert watch.rung() == set()
-        ring(doors, bells.EVERYONE)
+        ring(doors, notification.EVERYONE)
         assert watch.rung() == {"bob", "cleo"}
 
 
-def test_a_polling_ear_wakes_while_it_waits(doors: DoorBells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_polling_ear_wakes_while_it_waits(doors: ProcessNotifier, monkeypatch: pytest.MonkeyPatch) -> None:
     without_inotify(monkeypatch)
     with closing(doors.watch(["bob"])) as watch:
         ringer = threading.Timer(0.05, ring, [doors, "bob"])
@@ -80,7 +85,7 @@ def test_a_polling_ear_wakes_while_it_waits(doors: DoorBells, monkeypatch: pytes
         assert not watch.wait(0.03)
 
 
-def test_another_system_than_linux_polls(doors: DoorBells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_system_than_linux_polls(doors: ProcessNotifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert open_inotify() is None
 
@@ -91,7 +96,7 @@ def test_an_unexpected_failure_of_inotify_is_told(monkeypatch: pytest.MonkeyPatc
         open_inotify()
 
 
-def test_an_overflowing_ear_hears_everyone(doors: DoorBells) -> None:
+def test_an_overflowing_ear_hears_everyone(doors: ProcessNotifier) -> None:
     """When too many bells rang at once the system says so; then it may have been any of them."""
     with closing(doors.watch(["bob", "cleo"])) as watch:
         assert isinstance(watch, InotifyWatch)
@@ -101,7 +106,7 @@ def test_an_overflowing_ear_hears_everyone(doors: DoorBells) -> None:
         assert watch.rung() == {"bob", "cleo"}
 
 
-def test_an_ear_at_a_bell_that_cannot_be_watched_says_so(doors: DoorBells) -> None:
+def test_an_ear_at_a_bell_that_cannot_be_watched_says_so(doors: ProcessNotifier) -> None:
     watch = doors.watch([])
     watch.close()
     with pytest.raises(OSError, match="cannot watch"):
@@ -109,28 +114,28 @@ def test_an_ear_at_a_bell_that_cannot_be_watched_says_so(doors: DoorBells) -> No
 
 
 def test_a_full_pipe_still_rings() -> None:
-    house = HouseBells()
+    house = LocalNotifier()
     with closing(house.watch(["bob"])) as watch:
         for _ in range(70_000):
             house.ring(["bob"])
         assert watch.rung() == {"bob"}
 
 
-def test_ears_leave_no_descriptors_behind(doors: DoorBells) -> None:
-    house, before = HouseBells(), descriptors()
+def test_ears_leave_no_descriptors_behind(doors: ProcessNotifier) -> None:
+    house, before = LocalNotifier(), descriptors()
     for _ in range(20):
         house.watch(["bob"]).close()
     assert descriptors() == before
-    several = [doors.watch(["bob"]) for _ in range(2 * bells.KEPT_EARS)]
+    several = [doors.watch(["bob"]) for _ in range(2 * notification.KEPT_EARS)]
     for watch in several:
         watch.close()
         watch.close()
-    assert descriptors() == before + bells.KEPT_EARS
+    assert descriptors() == before + notification.KEPT_EARS
     doors.close()
     assert descriptors() == before
 
 
-def test_an_ear_that_was_used_before_hears_its_own_mailbox_only(doors: DoorBells) -> None:
+def test_an_ear_that_was_used_before_hears_its_own_mailbox_only(doors: ProcessNotifier) -> None:
     with closing(doors.watch(["bob"])):
         ring(doors, "bob")
     with closing(doors.watch(["cleo"])) as watch:
@@ -142,7 +147,7 @@ def test_an_ear_that_was_used_before_hears_its_own_mailbox_only(doors: DoorBells
         assert watch.rung() == {"cleo"}
 
 
-def test_a_forked_child_takes_no_ear_of_its_parent(doors: DoorBells) -> None:
+def test_a_forked_child_takes_no_ear_of_its_parent(doors: ProcessNotifier) -> None:
     doors.watch(["bob"]).close()
     kept = doors._take_ear()
     assert kept is not None
@@ -158,12 +163,12 @@ def test_a_forked_child_takes_no_ear_of_its_parent(doors: DoorBells) -> None:
 
 
 def test_where_no_bell_can_be_hung_whoever_waits_looks_often(
-    doors: DoorBells, monkeypatch: pytest.MonkeyPatch
+    doors: ProcessNotifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_doors: DoorBells, _mailbox: str) -> Path:
+    def fail(_doors: ProcessNotifier, _mailbox: str) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(DoorBells, "hang", fail)
+    monkeypatch.setattr(ProcessNotifier, "hang", fail)
     with closing(doors.watch(["bob"])) as watch:
         assert isinstance(watch, DeafWatch)
         watch.add("cleo")

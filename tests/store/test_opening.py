@@ -9,9 +9,9 @@ import pytest
 
 from postroom.errors import BadStore
 from postroom.model.query import Query
-from postroom.store.base import Store
+from postroom.store.address import open_store
 from postroom.store.memory import MemoryStore
-from postroom.store.opening import open_store
+from postroom.store.protocol import Store
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import BOOT, ids, send
 

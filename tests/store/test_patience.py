@@ -18,7 +18,7 @@ COUNT = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT 
 SCRIPT = f"""
 import apsw
 from contextlib import nullcontext
-from postroom.store.sqlite.patience import interruptible
+from postroom.store.sqlite.connection import interruptible
 
 database = apsw.Connection(":memory:")
 with GUARD:

@@ -10,10 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from postroom.model import parts
-from postroom.model.query import LetterQuery
-from postroom.model.search import read_query
-from postroom.store.sqlite import index, lookout, searching
+from postroom.model import message
+from postroom.model.query import LetterQuery, read_query
+from postroom.store.sqlite import search
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, ack, after, forget, held, letter, names, post
@@ -24,7 +23,7 @@ MANY = 1300  # more than may wait
 
 def say(store: SqliteStore, first: int, last: int, text: str = "word") -> None:
     """Letters m<first> to m<last - 1>, in one commit; each has a word of its own."""
-    store.commit([post(letter(f"m{n}", parts=(parts.text(f"{text} w{n}"),))) for n in range(first, last)])
+    store.commit([post(letter(f"m{n}", parts=(message.text(f"{text} w{n}"),))) for n in range(first, last)])
 
 
 def found(store: SqliteStore, query: str, reader: str | None = "bob", limit: int = 10_000) -> list[str]:
@@ -54,9 +53,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """An index that is filled by tens, and at once."""
-    monkeypatch.setattr(index, "SLICE", 10)
-    monkeypatch.setattr(searching, "LONG", 10)
-    monkeypatch.setattr(searching, "FEW", 0)
+    monkeypatch.setattr(search, "SLICE", 10)
+    monkeypatch.setattr(search, "LONG", 10)
+    monkeypatch.setattr(search, "FEW", 0)
 
 
 # -- who fills it, and when
@@ -88,7 +87,7 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
     with opened(path, durable=False) as store:
         say(store, 0, 6000)
         assert found(store, "w1") == ["m1"]
-        assert in_index(path) == searching.FILLS * index.SLICE == 4096
+        assert in_index(path) == search.FILLS * search.SLICE == 4096
         assert all_found(store, 6000)
         assert in_index(path) == 5120  # the rest may wait
         assert store.keep_index() == 6000 - 5120
@@ -96,8 +95,8 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
 
 
 def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "RARELY", 80)
-    monkeypatch.setattr(index, "SLICE", 10)
+    monkeypatch.setattr(search, "RARELY", 80)
+    monkeypatch.setattr(search, "SLICE", 10)
     with opened(path, durable=False) as one, opened(path, durable=False) as two:
         say(one, 0, 1000)
         say(two, 1000, 1001)
@@ -108,7 +107,7 @@ def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypat
 
 
 def test_nobody_adds_letters_while_only_few_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "RARELY", 8)
+    monkeypatch.setattr(search, "RARELY", 8)
     with opened(path, durable=False) as store:
         for n in range(1000):
             say(store, n, n + 1)
@@ -121,13 +120,13 @@ def test_a_search_that_found_enough_among_the_newest_adds_nothing(path: Path) ->
         assert found(store, "word", limit=3) == ["m2999", "m2998", "m2997"]
         assert in_index(path) == 0
         assert found(store, "w2000", limit=3) == ["m2000"]
-        assert in_index(path) == 4 * index.SLICE
+        assert in_index(path) == 4 * search.SLICE
 
 
 def test_a_search_that_looked_at_very_many_letters_adds_an_eighth_of_them(
     path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SLICE", 10)
+    monkeypatch.setattr(search, "SLICE", 10)
     with opened(path, durable=False) as store:
         say(store, 0, 4000)
         assert found(store, "w1") == ["m1"]
@@ -136,7 +135,7 @@ def test_a_search_that_looked_at_very_many_letters_adds_an_eighth_of_them(
         assert in_index(path) == 500 + 430
         say(store, 4000, 8000)
         assert found(store, "w1") == ["m1"]
-        assert in_index(path) == 500 + 430 + searching.MOST_FILLS * 10  # no search takes for ever
+        assert in_index(path) == 500 + 430 + search.MOST_FILLS * 10  # no search takes for ever
 
 
 @pytest.mark.parametrize("others", ["plain", "with \u00e9"])
@@ -152,11 +151,11 @@ def test_a_word_is_found_on_every_page_of_letters_that_are_not_in_it(path: Path,
 
 def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
     with opened(path, durable=False) as store:
-        say(store, 0, 2 * lookout.OFTEN + 1000)
-    for n in range(1512, 1512 + lookout.OFTEN):
+        say(store, 0, 2 * search.OFTEN + 1000)
+    for n in range(1512, 1512 + search.OFTEN):
         with opened(path, durable=False) as store:
             say(store, n, n + 1)
-    assert in_index(path) == index.SLICE
+    assert in_index(path) == search.SLICE
 
 
 def test_who_finds_somebody_filling_does_without(path: Path) -> None:
@@ -175,8 +174,8 @@ def test_who_finds_somebody_filling_does_without(path: Path) -> None:
 
 
 def test_large_letters_are_added_few_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "SLICE_BYTES", 1000)
-    monkeypatch.setattr(searching, "FEW", 0)
+    monkeypatch.setattr(search, "SLICE_BYTES", 1000)
+    monkeypatch.setattr(search, "FEW", 0)
     with opened(path, durable=False) as store:
         say(store, 0, 5, text="word " * 500)
         assert store._here().index.fill() == 1
@@ -292,7 +291,7 @@ def test_a_disk_that_takes_no_index_stops_neither_search_nor_send(
         raise apsw.FullError("no space")
 
     with opened(path, durable=False) as store:
-        monkeypatch.setattr(index.Index, "_add", full)
+        monkeypatch.setattr(search.Index, "_add", full)
         for n in range(MANY):
             say(store, n, n + 1)
         assert store.keep_index() == 0
@@ -307,12 +306,12 @@ def test_an_index_that_fails_in_the_middle_of_a_search_hides_nothing(
         say(store, 0, 150)
         store.keep_index()
         before = found(store, "word -w149", limit=limit)
-        asked = index.Index.candidates
+        asked = search.Index.candidates
 
-        def fail_at_last(self: index.Index, expression: str, upto: int, most: int) -> list[int] | None:
+        def fail_at_last(self: search.Index, expression: str, upto: int, most: int) -> list[int] | None:
             return asked(self, expression, upto, most) if upto > 140 and limit > 1 else None
 
-        monkeypatch.setattr(index.Index, "candidates", fail_at_last)
+        monkeypatch.setattr(search.Index, "candidates", fail_at_last)
         assert found(store, "word -w149", limit=limit) == before == [f"m{n}" for n in range(148, -1, -1)][:limit]
 
 
@@ -396,7 +395,7 @@ def test_an_index_outlives_the_deletion_of_the_letter_it_ends_with(path: Path, s
 def test_an_index_that_is_mostly_about_the_past_is_made_anew(
     path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SPARE", 5)
+    monkeypatch.setattr(search, "SPARE", 5)
     with opened(path, durable=False) as store:
         say(store, 0, 40)
         store.keep_index()

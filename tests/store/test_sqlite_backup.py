@@ -10,7 +10,7 @@ import pytest
 import postroom
 from postroom import BadStore, Conflict, Invalid, StoreFailing
 from postroom.model.query import LetterQuery
-from postroom.store.sqlite import backup as copying
+from postroom.store.sqlite import backup
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import letter, post
 from tests.store.helpers import database, mode, opened
@@ -40,7 +40,7 @@ def test_a_copy_holds_all_letters_in_one_file(tmp_path: Path) -> None:
 def test_a_copy_is_of_one_moment_though_letters_come_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PAGES", 1)
+    monkeypatch.setattr(backup, "PAGES", 1)
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("ann").send_many([postroom.draft("bob", "x" * 3000) for _ in range(50)])
         sent: list[postroom.Receipt] = []
@@ -142,7 +142,7 @@ def test_a_copy_gets_its_name_when_it_is_on_stable_storage(
         synced.append((path.name.rpartition(".")[2] if path != tmp_path else "folder", copy.exists()))
 
     with postroom.open(tmp_path / "room.db") as room:
-        monkeypatch.setattr(copying, "sync_path", sync)
+        monkeypatch.setattr(backup, "sync_path", sync)
         room.backup(copy)
     assert synced == [("part", False), ("folder", True)]
 
@@ -188,7 +188,7 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     with postroom.open(tmp_path / "room.db") as room:
-        monkeypatch.setattr(copying, "sync_path", fail)
+        monkeypatch.setattr(backup, "sync_path", fail)
         with pytest.raises(StoreFailing, match="No space"):
             room.backup(tmp_path / "copy.db")
     assert not os.path.lexists(tmp_path / "copy.db")

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 import postroom
 from postroom import Level
 from postroom.errors import QuotaFull
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.query import Query
-from postroom.store.base import Move, Post, Posted, Store, Write
 from postroom.store.files.layouts import layout_named
 from postroom.store.files.store import FileStore
-from postroom.store.sqlite import waiting, writing
+from postroom.store.protocol import Move, Post, Posted, Store, Write
+from postroom.store.sqlite import writes as sqlite_writes
 from postroom.store.sqlite.store import SqliteStore
-from postroom.store.sqlite.waiting import WRONG
+from postroom.store.sqlite.writes import WRONG
 from tests.letters import BOOT, NOW, ack, bury, forget, held, ids, letter, post, read, send
 from tests.store.helpers import database, opened
 
@@ -65,10 +65,12 @@ def flood(store: Store, to: str, limit: str) -> None:
     assert len(first) == 40, "one takes more than half"
     others = [id for name in ("ann", "cleo", "dora") for id in sent(name, 1)]
     assert len(others) == 3, "the others are kept out"
-    assert ids(store, Query(mailbox=to, order="age", states=moves.OPEN)) == first + others, "mail is dropped"
+    assert ids(store, Query(mailbox=to, order="age", states=delivery.OPEN)) == first + others, "mail is dropped"
     for id in first[:10]:
         before = held(store, id, to)
-        store.commit([Move(before, moves.bury(before, moves.Attempt(at=NOW, holder="b", reason="x")), "bury")])
+        store.commit(
+            [Move(before, delivery.bury(before, delivery.Attempt(at=NOW, holder="b", reason="x")), "bury")]
+        )
     assert len(sent("flooder", 100)) == 8, (
         "what gets free is not used"
     )  # 30 of its letters are left, and half of what the others leave is 38
@@ -86,7 +88,7 @@ def _only_the_total(_sender: str, mailbox: str, waiting: tuple[int, int], limit:
 
 
 BUGS: dict[str, tuple[str, Any]] = {
-    "what was read is never counted out": ("COUNT_ONE", waiting.COUNT_ONE.replace("?3", "max(0, ?3)")),
+    "what was read is never counted out": ("COUNT_ONE", sqlite_writes.COUNT_ONE.replace("?3", "max(0, ?3)")),
     "new letters are not counted": ("COUNT_ONE", "SELECT ?1, ?2, ?3"),
     "the first to come may take everything": ("check_space", _only_the_total),
 }
@@ -97,7 +99,7 @@ BUGS: dict[str, tuple[str, Any]] = {
 def test_a_planted_bug_in_the_counts_is_found(
     store: Store, to: str, limit: str, bug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, *BUGS[bug])
+    monkeypatch.setattr(sqlite_writes, *BUGS[bug])
     with pytest.raises(AssertionError, match=r"one takes more than half|what gets free is not used"):
         flood(store, to, limit)
 
@@ -109,8 +111,10 @@ class Dropping(SqliteStore):
         try:
             return super().commit(writes)
         except QuotaFull:
-            oldest = self.find(Query(mailbox=writes[0].deliveries[0].mailbox, order="age", states=moves.OPEN))[0]
-            gone = moves.bury(oldest.delivery, moves.Attempt(at=NOW, holder="b", reason="full"))
+            oldest = self.find(Query(mailbox=writes[0].deliveries[0].mailbox, order="age", states=delivery.OPEN))[
+                0
+            ]
+            gone = delivery.bury(oldest.delivery, delivery.Attempt(at=NOW, holder="b", reason="full"))
             super().commit([Move(oldest.delivery, gone, "bury")])
             return super().commit(writes)
 
@@ -132,11 +136,11 @@ def test_the_counts_stay_right_whatever_is_done(store: Store) -> None:
     store.commit([replace(post(letter("wide", ["n"])), copies=tuple(f"n{n}" for n in range(150)))])
     read(store, held(store, "s0"))
     found = [held(store, f"s{n}") for n in range(1, 6)]
-    store.commit([Move(one, moves.read(one, NOW), "read") for one in found])  # together
+    store.commit([Move(one, delivery.read(one, NOW), "read") for one in found])  # together
     dead = bury(store, held(store, "s6", "cleo"))
-    store.commit([Move(dead, moves.revive(dead), "revive")])
+    store.commit([Move(dead, delivery.revive(dead), "revive")])
     dead = bury(store, held(store, "s6", "x@far"))
-    store.commit([Move(dead, moves.requeue(dead, NOW), "requeue")])
+    store.commit([Move(dead, delivery.requeue(dead, NOW), "requeue")])
     for to in ("bob", "cleo"):
         ack(store, held(store, "s7", to))
     bury(store, held(store, "s7", "x@far"))
@@ -144,7 +148,7 @@ def test_the_counts_stay_right_whatever_is_done(store: Store) -> None:
     with pytest.raises(Exception, match="r"):  # a commit that fails changes nothing
         store.commit([post(letter("never")), *forget(letter("nobody"))])
     assert look(store) is Level.OK
-    found_all = store.find(Query(states=moves.OPEN))
+    found_all = store.find(Query(states=delivery.OPEN))
     for place in ("bob", "cleo", "x@far", "n", "n149"):
         waits = [one for one in found_all if one.delivery.mailbox == place and one.delivery.waits]
         assert store.waiting(place, "ann") == (len(waits), len(waits))
@@ -165,9 +169,9 @@ def test_a_delivery_without_a_letter_counts_nowhere(tmp_path: Path) -> None:
         send(store, "m1")
         lost = held(store, "m1")
         with database(tmp_path / "room.db") as room:
-            waiting.count_deliveries(room.execute, lost.number, 0, -1)
+            sqlite_writes.count_deliveries(room.execute, lost.number, 0, -1)
             room.execute("DELETE FROM letters")
-        store.commit([Move(lost, moves.read(lost, NOW), "read")])
+        store.commit([Move(lost, delivery.read(lost, NOW), "read")])
         assert (store.waiting("bob", "ann"), look(store)) == ((0, 0), Level.OK)
 
 
@@ -220,13 +224,13 @@ def test_a_send_looks_at_no_more_rows_in_a_full_inbox_than_in_an_empty_one(
         few = _steps(store, "few", to, limit)
         store.commit([post(letter(f"m{n}", [to], sender=f"s{n % 9}")) for n in range(3000)])
         done = [held(store, f"m{n}", to) for n in range(1000)]
-        store.commit([Move(one, moves.expire(one, NOW), "expire") for one in done])
+        store.commit([Move(one, delivery.expire(one, NOW), "expire") for one in done])
         assert _steps(store, "many", to, limit) < few + 2000, "it looks at more rows"
 
 
 def test_a_store_that_counts_for_each_send_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = "SELECT count(*) FROM deliveries WHERE mailbox = ? AND state = 1 AND seen = 0"
-    monkeypatch.setattr(writing, "waiting_at", lambda execute, place, _: (execute(count, (place,)).get, 0))
+    monkeypatch.setattr(sqlite_writes, "waiting_at", lambda execute, place, _: (execute(count, (place,)).get, 0))
     with pytest.raises(AssertionError, match="it looks at more rows"):
         test_a_send_looks_at_no_more_rows_in_a_full_inbox_than_in_an_empty_one(tmp_path, "bob", "quota")
 

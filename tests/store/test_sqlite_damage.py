@@ -10,7 +10,7 @@ import pytest
 
 import postroom
 from postroom.model.query import LetterQuery
-from postroom.store.base import Write
+from postroom.store.protocol import Write
 
 
 def damage(path: Path, sql: str) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 import postroom
 from postroom import Diagnosis, Finding, Level, Room
-from postroom.store.sqlite import examining, ground, holders, place
+from postroom.store.sqlite import examine, ground
+from postroom.store.sqlite import place as sqlite_place
 from tests.rooms import texts
 from tests.store.helpers import database, empty_log, mode
 
@@ -67,8 +68,8 @@ def damage(path: Path, *statements: str) -> None:
 def test_every_check_of_an_intact_file_says_ok(path: Path) -> None:
     diagnosis = postroom.doctor(path, full=True)
     assert {finding.level for finding in diagnosis.findings} == {Level.OK}
-    assert [*examining.CHECKS] == list(
-        dict.fromkeys(f.check for f in diagnosis.findings if f.check in examining.CHECKS)
+    assert [*examine.CHECKS] == list(
+        dict.fromkeys(f.check for f in diagnosis.findings if f.check in examine.CHECKS)
     )
     assert "200 letters" in worst(diagnosis, "letters").what
 
@@ -258,9 +259,9 @@ def test_the_file_system_is_judged(room: Room, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_little_space_is_noticed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "LITTLE_SPACE", 2**62)
+    monkeypatch.setattr(sqlite_place, "LITTLE_SPACE", 2**62)
     assert worst(room.doctor(), "space").level is Level.WARNING
-    monkeypatch.setattr(place, "NO_SPACE", 2**62)
+    monkeypatch.setattr(sqlite_place, "NO_SPACE", 2**62)
     assert worst(room.doctor(), "space").level is Level.ERROR
 
 
@@ -268,7 +269,7 @@ def test_bells_are_looked_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with postroom.open(path) as room:
         room.mailbox("bob").wait(0.001, sender="nobody")
     assert "2 bells" in worst(postroom.doctor(path), "bells").what
-    monkeypatch.setattr(place, "MANY_BELLS", 1)
+    monkeypatch.setattr(sqlite_place, "MANY_BELLS", 1)
     assert worst(postroom.doctor(path), "bells").level is Level.NOTE
     bells = Path(f"{path}.bells")
     for bell in bells.iterdir():
@@ -305,7 +306,7 @@ def test_what_durability_means_is_said(path: Path) -> None:
 def test_a_reader_that_holds_the_log_back_is_named(
     room: Room, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "PATIENCE", 0.2)
+    monkeypatch.setattr(examine, "PATIENCE", 0.2)
     room.mailbox("ann").send("bob", "before")
     with subprocess.Popen(
         [sys.executable, "-c", READER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -321,8 +322,8 @@ def test_a_reader_that_holds_the_log_back_is_named(
 
 
 def test_a_reader_without_a_name_is_noticed_too(room: Room, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examining, "PATIENCE", 0.0)
-    monkeypatch.setattr(holders, "_PROC", Path("/nowhere"))
+    monkeypatch.setattr(examine, "PATIENCE", 0.0)
+    monkeypatch.setattr(sqlite_place, "_PROC", Path("/nowhere"))
     with database(path) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM letters").fetchall()
@@ -335,7 +336,7 @@ def test_a_log_that_once_grew_is_noted_and_made_small(
     room: Room, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.mailbox("ann").send("bob", "x")
-    monkeypatch.setattr(examining, "LARGE", 0)
+    monkeypatch.setattr(examine, "LARGE", 0)
     found = worst(room.doctor(), "log")
     assert (found.level, found.repaired) == (Level.NOTE, False)
     with postroom.open(path) as other:
@@ -362,8 +363,8 @@ def test_a_check_that_fails_is_a_finding_and_the_others_go_on(room: Room, monkey
     def gone(_visit: object) -> Iterator[Finding]:
         raise FileNotFoundError(2, "no such file")
 
-    monkeypatch.setitem(examining.CHECKS, "letters", busy)
-    monkeypatch.setitem(examining.CHECKS, "log", gone)
+    monkeypatch.setitem(examine.CHECKS, "letters", busy)
+    monkeypatch.setitem(examine.CHECKS, "log", gone)
     diagnosis = room.doctor()
     assert {worst(diagnosis, "letters").level, worst(diagnosis, "log").level} == {Level.ERROR}
     assert worst(diagnosis, "backlog").level is Level.OK

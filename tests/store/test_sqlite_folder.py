@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import StoreFailing
-from postroom.store.sqlite.folder import Folder
-from postroom.store.sqlite.identity import FileAt
+from postroom.store.sqlite.connection import Folder
+from postroom.store.sqlite.ground import FileAt
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import send
 from tests.store.helpers import opened

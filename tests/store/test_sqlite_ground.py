@@ -15,7 +15,7 @@ import pytest
 
 from postroom.errors import BadStore, PostroomError, SchemaTooNew, StoreFailing
 from postroom.model.query import Query
-from postroom.store.sqlite import ground, identity
+from postroom.store.sqlite import ground
 from postroom.store.sqlite.connection import check_library
 from postroom.store.sqlite.schema import STEPS
 from postroom.store.sqlite.store import SqliteStore
@@ -221,11 +221,11 @@ def test_a_file_is_known_by_its_inode_on_every_system(tmp_path: Path, monkeypatc
     (tmp_path / "file").touch()
     inode = (tmp_path / "file").stat().st_ino
 
-    assert identity.FileAt(tmp_path / "file").inode() == inode
+    assert ground.FileAt(tmp_path / "file").inode() == inode
     with pytest.raises(OSError, match="cannot be reached"):
-        identity.FileAt(tmp_path / "nothing").inode()
-    monkeypatch.setattr(identity, "_statx", None)
-    assert identity.FileAt(tmp_path / "file").inode() == inode
+        ground.FileAt(tmp_path / "nothing").inode()
+    monkeypatch.setattr(ground, "_statx", None)
+    assert ground.FileAt(tmp_path / "file").inode() == inode
 
 
 def test_the_kind_of_file_system_is_known(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from postroom.errors import StaleRevision, StoreFailing
 from postroom.model.query import LetterQuery
-from postroom.store.base import Undone, Write
-from postroom.store.sqlite.joining import MOST, Joint
+from postroom.store.protocol import Undone, Write
+from postroom.store.sqlite.commit import MOST, Joint
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import letter, note, post, send
 

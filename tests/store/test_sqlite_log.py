@@ -16,8 +16,8 @@ import pytest
 from postroom.errors import StoreFailing
 from postroom.model.query import Query
 from postroom.model.record import Record
-from postroom.store.base import Put
-from postroom.store.sqlite import headstart, wal
+from postroom.store.protocol import Put
+from postroom.store.sqlite import wal
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import ack, claim, held, ids, letter, note, post, read, send
@@ -35,9 +35,9 @@ class Disk:
         self.failures = 0
         self.told: list[str] = []  # what it was asked to do, in order
         self._sync = os.fdatasync
-        self._begin = headstart.begin_to_write
+        self._begin = wal.begin_to_write
         monkeypatch.setattr(os, "fdatasync", self.fdatasync)
-        monkeypatch.setattr(headstart, "begin_to_write", self.begin_to_write)
+        monkeypatch.setattr(wal, "begin_to_write", self.begin_to_write)
 
     def begin_to_write(self, descriptor: int) -> None:
         self.told.append("begin")

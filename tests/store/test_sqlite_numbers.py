@@ -6,7 +6,7 @@ import pytest
 
 from postroom.errors import IdTaken, QuotaFull, StaleRevision
 from postroom.model.record import GUARD, ROUTE, Record
-from postroom.store.base import Introduce, Post, Put, Write
+from postroom.store.protocol import Introduce, Post, Put, Write
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import ack, claim, forget, held, letter, note, post, send
 from tests.store.helpers import database

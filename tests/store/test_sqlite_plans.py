@@ -9,8 +9,8 @@ import pytest
 from postroom.model.delivery import State
 from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query
-from postroom.store.sqlite import asking, counting
-from postroom.store.sqlite.asking import Statement
+from postroom.store.sqlite import queries
+from postroom.store.sqlite.queries import Statement
 from postroom.store.sqlite.rows import Row
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, ids, moment, read, send
@@ -42,28 +42,30 @@ NARROW = Query(
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        pytest.param(asking.find(CHECK), "deliveries_unread", id="check"),
-        pytest.param(asking.find(INBOX), "deliveries_unread", id="inbox"),
-        pytest.param(asking.find_apart(CLAIM)[0], "deliveries_unread", id="claim unread"),
-        pytest.param(asking.find_apart(CLAIM)[1], "deliveries_unread", id="claim read"),
-        pytest.param(asking.find_apart(NARROW)[0], "deliveries_unread", id="narrow claim"),
-        pytest.param(asking.count(CHECK), "deliveries_unread", id="count"),
-        pytest.param(asking.find(Query(mailbox="bob", states=(State.DEAD,))), "deliveries_dead", id="dead"),
+        pytest.param(queries.find(CHECK), "deliveries_unread", id="check"),
+        pytest.param(queries.find(INBOX), "deliveries_unread", id="inbox"),
+        pytest.param(queries.find_apart(CLAIM)[0], "deliveries_unread", id="claim unread"),
+        pytest.param(queries.find_apart(CLAIM)[1], "deliveries_unread", id="claim read"),
+        pytest.param(queries.find_apart(NARROW)[0], "deliveries_unread", id="narrow claim"),
+        pytest.param(queries.count(CHECK), "deliveries_unread", id="count"),
+        pytest.param(queries.find(Query(mailbox="bob", states=(State.DEAD,))), "deliveries_dead", id="dead"),
         pytest.param(
-            asking.find(Query(states=(State.DONE,), unarchived_before=NOW)), "deliveries_unarchived", id="archive"
+            queries.find(Query(states=(State.DONE,), unarchived_before=NOW)), "deliveries_unarchived", id="archive"
         ),
-        pytest.param(asking.letters(LetterQuery(thread="t")), "letters_by_thread", id="thread"),
-        pytest.param(asking.letters(LetterQuery(replies_in="t")), "letters_by_thread", id="replies"),
-        pytest.param(asking.find(Query(mailbox="bob", thread="t")), "letters_by_thread", id="thread at a mailbox"),
-        pytest.param(asking.threads(None, 9), "letters_by_thread", id="threads"),
-        pytest.param(asking.letters(LetterQuery(conversation="c")), "letters_by_conversation", id="conversation"),
-        pytest.param(asking.letters(LetterQuery(thread_tag="t")), "letters_by_tag", id="tag"),
+        pytest.param(queries.letters(LetterQuery(thread="t")), "letters_by_thread", id="thread"),
+        pytest.param(queries.letters(LetterQuery(replies_in="t")), "letters_by_thread", id="replies"),
         pytest.param(
-            asking.ids("01J", "bob", 9), "sqlite_autoindex_letters_1 (id>? AND id<?)", id="beginning of an id"
+            queries.find(Query(mailbox="bob", thread="t")), "letters_by_thread", id="thread at a mailbox"
         ),
-        pytest.param(asking.overdue(moment(), [1, 2], 9), "deliveries_held", id="overdue"),
-        pytest.param(asking.overdue(moment(), None, 9), "deliveries_queued", id="overdue anywhere"),
-        pytest.param(asking.next_timer(moment(), [1]), "deliveries_later", id="next timer"),
+        pytest.param(queries.threads(None, 9), "letters_by_thread", id="threads"),
+        pytest.param(queries.letters(LetterQuery(conversation="c")), "letters_by_conversation", id="conversation"),
+        pytest.param(queries.letters(LetterQuery(thread_tag="t")), "letters_by_tag", id="tag"),
+        pytest.param(
+            queries.ids("01J", "bob", 9), "sqlite_autoindex_letters_1 (id>? AND id<?)", id="beginning of an id"
+        ),
+        pytest.param(queries.overdue(moment(), [1, 2], 9), "deliveries_held", id="overdue"),
+        pytest.param(queries.overdue(moment(), None, 9), "deliveries_queued", id="overdue anywhere"),
+        pytest.param(queries.next_timer(moment(), [1]), "deliveries_later", id="next timer"),
     ],
 )
 def test_a_frequent_question_is_answered_from_its_index(
@@ -77,7 +79,7 @@ def test_a_frequent_question_is_answered_from_its_index(
 
 @pytest.mark.parametrize(
     "statement",
-    [asking.find(CHECK), asking.find(INBOX), asking.find_apart(CLAIM)[0], asking.find_apart(CLAIM)[1]],
+    [queries.find(CHECK), queries.find(INBOX), queries.find_apart(CLAIM)[0], queries.find_apart(CLAIM)[1]],
     ids=["check", "inbox", "claim unread", "claim read"],
 )
 def test_an_inbox_is_read_in_the_order_of_its_index(store: SqliteStore, statement: Statement) -> None:
@@ -101,14 +103,14 @@ def test_a_letter_read_between_two_halves_of_an_answer_is_found_once(
 
 
 def test_unread_mail_is_counted_without_touching_it(store: SqliteStore) -> None:
-    steps = plan(store, asking.count(Query(mailbox="bob", states=UNREAD, unread_only=True)))
+    steps = plan(store, queries.count(Query(mailbox="bob", states=UNREAD, unread_only=True)))
 
     assert any("COVERING INDEX deliveries_unread" in step for step in steps)
 
 
 @pytest.mark.parametrize("mailbox", [None, "bob"])
 def test_open_and_dead_mail_is_tallied_without_touching_it(store: SqliteStore, mailbox: str | None) -> None:
-    steps = plan(store, counting.tally(mailbox))
+    steps = plan(store, queries.tally(mailbox))
 
     for index in ("deliveries_unread", "deliveries_held", "deliveries_queued", "deliveries_dead"):
         assert any(f"COVERING INDEX {index}" in step for step in steps), steps
@@ -116,11 +118,11 @@ def test_open_and_dead_mail_is_tallied_without_touching_it(store: SqliteStore, m
 
 
 def test_all_letters_are_counted_without_reading_them(store: SqliteStore) -> None:
-    (step,) = plan(store, asking.count_letters(LetterQuery()))
+    (step,) = plan(store, queries.count_letters(LetterQuery()))
 
     assert "COVERING INDEX" in step
 
 
 def test_traffic_reads_only_what_is_new(store: SqliteStore) -> None:
-    for question in counting.traffic(store.cursor(), store.cursor(), NOW):
+    for question in queries.traffic(store.cursor(), store.cursor(), NOW):
         assert scans(plan(store, question)) == []

@@ -11,14 +11,14 @@ import apsw
 import pytest
 
 from postroom.errors import StoreFailing
-from postroom.model import delivery as moves
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import State
 from postroom.model.message import BOUNCE
 from postroom.model.query import Query
-from postroom.store.base import Posted, Write
-from postroom.store.sqlite import connection, reserve, wal
+from postroom.store.protocol import Posted, Write
+from postroom.store.sqlite import connection, wal
 from postroom.store.sqlite.store import SqliteStore
-from postroom.store.sqlite.writing import Writing
+from postroom.store.sqlite.writes import Writing
 from tests.letters import ack, bury, claim, held, ids, letter, move, post, send
 from tests.store.helpers import mode, opened
 
@@ -29,7 +29,7 @@ class Full:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failures = 0
         self.is_full = False
-        apply, keep = Writing.apply, reserve.Reserve.keep
+        apply, keep = Writing.apply, wal.Reserve.keep
 
         def apply_or_fail(writing: Writing, writes: Sequence[Write]) -> tuple[Posted, ...]:
             posted = apply(writing, writes)
@@ -38,13 +38,13 @@ class Full:
                 raise apsw.FullError
             return posted
 
-        def keep_or_fail(kept: reserve.Reserve, size: int) -> None:
+        def keep_or_fail(kept: wal.Reserve, size: int) -> None:
             if self.is_full:
                 raise OSError(errno.ENOSPC, "no space")
             keep(kept, size)
 
         monkeypatch.setattr(Writing, "apply", apply_or_fail)
-        monkeypatch.setattr(reserve.Reserve, "keep", keep_or_fail)
+        monkeypatch.setattr(wal.Reserve, "keep", keep_or_fail)
 
 
 @pytest.fixture
@@ -64,33 +64,33 @@ def test_as_much_is_set_aside_as_the_log_holds_and_more(tmp_path: Path) -> None:
     with opened(tmp_path / "room.db", durable=False) as store:
         for number in range(40):
             send(store, f"m{number}", subject="x" * 50_000)
-            assert set_aside(store) >= log_size(store) + reserve.MARGIN
+            assert set_aside(store) >= log_size(store) + wal.MARGIN
         assert mode(Path(f"{store.path}.reserve")) == 0o600
 
 
 def test_blocks_are_set_aside_and_not_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for allocate in (reserve._allocate, None):
-        monkeypatch.setattr(reserve, "_allocate", allocate)
+    for allocate in (wal._allocate, None):
+        monkeypatch.setattr(wal, "_allocate", allocate)
         folder = tmp_path / str(allocate is None)
         folder.mkdir()
-        reserve.Reserve(str(folder / "room.db")).keep(100_000)
+        wal.Reserve(str(folder / "room.db")).keep(100_000)
         kept = (folder / "room.db.reserve").stat()
-        assert kept.st_size == 100_000 + reserve.MARGIN
+        assert kept.st_size == 100_000 + wal.MARGIN
         assert kept.st_blocks * 512 >= kept.st_size
 
 
 def test_a_reserve_that_cannot_grow_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = reserve.Reserve(str(tmp_path / "room.db"))
+    kept = wal.Reserve(str(tmp_path / "room.db"))
     kept.keep(100_000)
 
     def refuse(descriptor: int, _offset: int, length: int) -> None:
         os.ftruncate(descriptor, length // 2)
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(reserve, "_allocate", refuse)
+    monkeypatch.setattr(wal, "_allocate", refuse)
     with pytest.raises(OSError, match="no space"):
         kept.keep(5_000_000)
-    assert (tmp_path / "room.db.reserve").stat().st_size == 100_000 + reserve.MARGIN
+    assert (tmp_path / "room.db.reserve").stat().st_size == 100_000 + wal.MARGIN
 
 
 def test_on_a_full_disk_an_ack_uses_what_was_set_aside(tmp_path: Path, disk: Full) -> None:
@@ -118,7 +118,7 @@ def test_a_letter_does_not_and_waits_until_it_is_there_again(tmp_path: Path, dis
                 send(sender, "m2")
         disk.is_full = False
         send(other, "m2")
-        assert set_aside(store) >= log_size(store) + reserve.MARGIN
+        assert set_aside(store) >= log_size(store) + wal.MARGIN
         send(store, "m3")
         assert ids(store, Query(order="age")) == ["m1", "m2", "m3"]
 
@@ -160,7 +160,7 @@ def test_while_space_is_short_the_log_does_not_grow(tmp_path: Path, disk: Full) 
         delivery = claim(store, delivery)
         before = log_size(store)
         for _ in range(300):
-            delivery = claim(store, move(store, delivery, moves.release(delivery), "release"))
+            delivery = claim(store, move(store, delivery, model_delivery.release(delivery), "release"))
         assert log_size(store) == before
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import postroom
 from postroom import BadStore, Conflict, Damaged, Invalid, Resync, SchemaTooNew, StoreBusy, StoreFailing
-from postroom.store.sqlite import ground, holders, restoring, searching
+from postroom.store.sqlite import backup as sqlite_backup
+from postroom.store.sqlite import ground, place, search
 from tests.contract.stores import STORES
 from tests.rooms import FakeClock, House, spoken, texts
 from tests.service.test_lossless import everything, fill
@@ -92,7 +93,7 @@ def test_tasks_names_and_words_come_back_and_what_came_later_is_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index of words lies beside the room and is in no backup: it may know letters of the other life."""
-    monkeypatch.setattr(searching, "FEW", 0)
+    monkeypatch.setattr(search, "FEW", 0)
     house = House(STORES[1], tmp_path, FakeClock())
     room = fill(house)
     room.sweep()
@@ -134,7 +135,7 @@ def test_a_room_that_another_process_has_open_is_left_alone(room: Path) -> None:
 
 def test_who_cannot_be_named_is_noticed_all_the_same(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another container, or a system that tells nothing: SQLite's own locks tell."""
-    monkeypatch.setattr(holders, "_PROC", Path("/nowhere"))
+    monkeypatch.setattr(place, "_PROC", Path("/nowhere"))
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(room)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
@@ -213,9 +214,9 @@ def test_at_every_sync_the_old_room_or_the_new_one_is_whole(room: Path, monkeypa
 
 def test_a_log_left_beside_the_new_room_would_be_noticed(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same without emptying the log: the old log lies over the new room."""
-    monkeypatch.setattr(restoring, "_empty_log", lambda _path: True)
-    monkeypatch.setattr(restoring, "_is_empty", lambda _path: False)
-    monkeypatch.setattr(restoring, "_drop_log", lambda _log: None)
+    monkeypatch.setattr(sqlite_backup, "_empty_log", lambda _path: True)
+    monkeypatch.setattr(sqlite_backup, "_is_empty", lambda _path: False)
+    monkeypatch.setattr(sqlite_backup, "_drop_log", lambda _log: None)
     postroom.restore(room.parent / "copy.db", room, overwrite=True)
     assert read(room) == ["first", "second"]
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import Delivery, open_delivery
 from postroom.store.sqlite.rows import CHANGED, COLUMNS, delivery_row
 from tests.letters import NOW, after, lease, letter
 
 UNREAD = open_delivery(letter("m1"), "bob", "to", NOW)
-LATER = moves.retry(moves.claim(UNREAD, lease()), moves.Attempt(at=NOW, holder="bob", reason="no"), after(9))
-CLAIMED = moves.claim(LATER, lease())
+LATER = delivery.retry(
+    delivery.claim(UNREAD, lease()), delivery.Attempt(at=NOW, holder="bob", reason="no"), after(9)
+)
+CLAIMED = delivery.claim(LATER, lease())
 STEPS = [
-    ("read", UNREAD, moves.read(UNREAD, NOW)),
-    ("read", CLAIMED, moves.read(CLAIMED, NOW)),
-    ("claim", UNREAD, moves.claim(UNREAD, lease())),
+    ("read", UNREAD, delivery.read(UNREAD, NOW)),
+    ("read", CLAIMED, delivery.read(CLAIMED, NOW)),
+    ("claim", UNREAD, delivery.claim(UNREAD, lease())),
     ("claim", LATER, CLAIMED),
-    ("ack", UNREAD, moves.ack(UNREAD, NOW, archive=True)),
-    ("ack", LATER, moves.ack(LATER, NOW, archive=False)),
-    ("ack", CLAIMED, moves.ack(CLAIMED, NOW, archive=True)),
+    ("ack", UNREAD, delivery.ack(UNREAD, NOW, archive=True)),
+    ("ack", LATER, delivery.ack(LATER, NOW, archive=False)),
+    ("ack", CLAIMED, delivery.ack(CLAIMED, NOW, archive=True)),
 ]
 
 

@@ -14,8 +14,8 @@ import postroom
 from postroom import Level
 from postroom.model.query import Found, Query
 from postroom.model.record import CARD
-from postroom.store.sqlite import pages
-from postroom.store.sqlite.salvaging import Remains, salvage
+from postroom.store.sqlite import examine
+from postroom.store.sqlite.salvage import Remains, salvage
 from tests.rooms import texts
 from tests.store.helpers import database, empty_log
 
@@ -217,7 +217,7 @@ def test_nobody_may_be_inside(path: Path) -> None:
 @pytest.mark.mechanism
 def test_rows_that_make_no_sense_are_passed_over() -> None:
     leaf = bytes([0x0D, 0, 0, 0, 2, 0, 0, 0]) + (4000).to_bytes(2, "big") + (60_000).to_bytes(2, "big")
-    assert list(pages.rows_of(leaf.ljust(4096, b"\xff"), {})) == []
+    assert list(examine.rows_of(leaf.ljust(4096, b"\xff"), {})) == []
     remains = Remains()
     remains.take(("a", "row", "of", "no", "table"), newest=True, whole=True)
     assert remains.letters == {} and remains.records == {}

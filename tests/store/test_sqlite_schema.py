@@ -11,10 +11,10 @@ from postroom.errors import Damaged, SchemaTooNew
 from postroom.model.codec import decode_message
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Rename
+from postroom.store.protocol import Rename
 from postroom.store.sqlite import schema
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
-from postroom.store.sqlite.waiting import WRONG
+from postroom.store.sqlite.writes import WRONG
 from tests.letters import ack, after, bury, claim, held, ids, lease, letter, moment, post, read, send
 from tests.store.helpers import database, mode, opened
 

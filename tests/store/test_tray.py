@@ -13,12 +13,13 @@ import pytest
 
 import postroom
 from postroom.errors import PostroomError, QuotaFull, StaleRevision, StoreFailing
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Move, Post, Posted, Write
-from postroom.store.sqlite import committing, ground, laid, lock, parcels, tray
-from postroom.store.sqlite.committing import Committed, make_safe
+from postroom.store.protocol import Move, Post, Posted, Write
+from postroom.store.sqlite import commit, ground, lock
+from postroom.store.sqlite import tray as sqlite_tray
+from postroom.store.sqlite.commit import Committed, make_safe
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import SIZE, TAKEN, WAITING, NoTray, Tray
 from tests.daemons import until
@@ -33,7 +34,7 @@ SOON = 60.0  # seconds; only a letter that is never carried waits this long
 @pytest.fixture
 def carrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """One who lives, however long it takes: a busy machine must not look like its death."""
-    monkeypatch.setattr(laid, "SLOW", SOON)
+    monkeypatch.setattr(sqlite_tray, "SLOW", SOON)
     with opened(tmp_path / "room.db") as store:
         yield store
 
@@ -84,13 +85,13 @@ def _tell_of_sleep(tray: Tray, sleeps: threading.Event) -> None:
 
 
 def packed(write: Write) -> bytes:
-    made = parcels.pack([write], durable=True)
+    made = sqlite_tray.pack([write], durable=True)
     assert made is not None
     return made[0]
 
 
 def open_one(descriptor: int) -> Tray:
-    opened = tray.open_tray(descriptor)
+    opened = sqlite_tray.open_tray(descriptor)
     assert isinstance(opened, Tray)
     return opened
 
@@ -113,7 +114,7 @@ def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Commi
         assert sender.sleeps.wait(SOON)  # else it may get in just behind us, with what we have written for it
         here.lock.is_laid = True  # as it is for one who gets in now
         here.mend()
-        return sender, committing._write(here, ours, durable=True)
+        return sender, commit._write(here, ours, durable=True)
 
 
 def get_in_late(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
@@ -153,7 +154,7 @@ def test_one_who_only_looks_takes_letters_along_too(carrier: SqliteStore) -> Non
 
 def acknowledged(store: SqliteStore) -> Move:
     before = claim(store, send(store, "m1"))
-    return Move(before, moves.ack(before, NOW, archive=False), "ack")
+    return Move(before, delivery.ack(before, NOW, archive=False), "ack")
 
 
 def test_an_acknowledgement_is_carried_too(carrier: SqliteStore) -> None:
@@ -178,7 +179,7 @@ def test_an_acknowledgement_that_comes_too_late_is_refused_to_its_own_writer(car
 def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laid, "SLOW", 0.05)
+    monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("ann").send("bob", "x")
         work = room.mailbox("bob").claim()
@@ -200,7 +201,7 @@ def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
             may_ack.set()
             wait_until_laid(store)
             store._here().lock.is_laid = True
-            committing._write(store._here(), [], durable=True)  # and no answer
+            commit._write(store._here(), [], durable=True)  # and no answer
         acking.join(SOON)
         assert not acking.is_alive()
         assert room.mailbox("bob").claim() is None
@@ -210,16 +211,16 @@ def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
 @pytest.mark.parametrize("action", ["claim", "retry", "release", "renew", "bury"])
 def test_what_must_not_be_said_twice_is_not_carried(carrier: SqliteStore, action: str) -> None:
     before = send(carrier, "m1")
-    assert parcels.pack([Move(before, before, action)], durable=True) is None
+    assert sqlite_tray.pack([Move(before, before, action)], durable=True) is None
 
 
 def test_a_long_batch_is_not_carried() -> None:
-    assert parcels.pack([post(letter(f"m{number}")) for number in range(4)], durable=True) is not None
-    assert parcels.pack([post(letter(f"m{number}")) for number in range(5)], durable=True) is None
+    assert sqlite_tray.pack([post(letter(f"m{number}")) for number in range(4)], durable=True) is not None
+    assert sqlite_tray.pack([post(letter(f"m{number}")) for number in range(5)], durable=True) is None
 
 
 def test_a_letter_whose_recipient_must_be_chosen_is_not_carried() -> None:
-    assert parcels.pack([post(letter("m1"), routes=True)], durable=True) is None
+    assert sqlite_tray.pack([post(letter("m1"), routes=True)], durable=True) is None
 
 
 def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
@@ -231,7 +232,7 @@ def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
 def test_a_letter_whose_carrier_was_killed_is_there_once(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laid, "SLOW", 0.05)
+    monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
     sender, _never_answered = carry(carrier, post(letter("theirs")))
     (posted,) = sender.finish()
     assert (posted.message_id, posted.repeated) == ("theirs", False)
@@ -241,7 +242,7 @@ def test_a_letter_whose_carrier_was_killed_is_there_once(
 def test_a_letter_whose_carrier_was_killed_before_it_wrote_is_there_once(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laid, "SLOW", 0.05)
+    monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
     sender = Sender(Path(carrier.path), post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
@@ -255,8 +256,8 @@ def test_a_letter_whose_carrier_was_killed_before_it_wrote_is_there_once(
 def test_a_late_answer_to_an_earlier_letter_is_not_believed(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laid, "SLOW", 0.05)
-    late = parcels.unpack(packed(post(letter("other")))).answer([Posted(message_id="other", number=9)])
+    monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
+    late = sqlite_tray.unpack(packed(post(letter("other")))).answer([Posted(message_id="other", number=9)])
     sender = Sender(Path(carrier.path), post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
@@ -299,7 +300,7 @@ def test_when_the_carrier_is_refused_the_others_come_in_person(carrier: SqliteSt
         wait_until_laid(carrier)
         here.lock.is_laid = True
         with pytest.raises(QuotaFull):
-            committing._write(here, [post(letter("ours"), quota=1)], durable=True)
+            commit._write(here, [post(letter("ours"), quota=1)], durable=True)
     assert sender.finish()[0].message_id == "theirs"
     assert inbox(carrier) == ["first", "theirs"]
 
@@ -361,7 +362,7 @@ def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(
     def carry_and_die() -> None:
         here = carrier._here()
         with here.lock:
-            committing._write(here, [], durable=True)  # and is killed before it answers
+            commit._write(here, [], durable=True)  # and is killed before it answers
 
     with opened(Path(carrier.path)) as other:
         get_in_late(other, monkeypatch, carry_and_die)
@@ -372,7 +373,7 @@ def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(
 def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laid, "SLOW", 0.05)
+    monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
     carrier.commit([post(letter("first", key="k"))])
     sender, _never_answered = carry(carrier, post(letter("again", key="k")))
     (posted,) = sender.finish()
@@ -381,7 +382,7 @@ def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
 
 def test_a_letter_that_was_written_and_turned_back_is_no_repeat(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, post(letter("theirs")))
-    committing.turn_back(carrier._here(), done.carried)  # as after a sync that failed
+    commit.turn_back(carrier._here(), done.carried)  # as after a sync that failed
     (posted,) = sender.finish()
     assert (posted.message_id, posted.repeated) == ("theirs", False)
 
@@ -391,7 +392,7 @@ def test_what_another_version_laid_out_is_turned_back(carrier: SqliteStore) -> N
     other = open_one(descriptor)
     assert other.lay(b"\x91\x02")
     carrier.commit([post(letter("ours"))])
-    assert other.look()[0] == tray.TURNED_BACK
+    assert other.look()[0] == sqlite_tray.TURNED_BACK
     assert inbox(carrier) == ["ours"]
     other.close()
     os.close(descriptor)
@@ -401,7 +402,7 @@ def test_half_a_parcel_is_left_where_it_is(carrier: SqliteStore) -> None:
     descriptor = os.open(f"{carrier.path}.lock", os.O_RDWR)
     other = open_one(descriptor)
     assert other.lay(b"whole")
-    other._memory[tray._SLOTS_AT + 8] = 0
+    other._memory[sqlite_tray._SLOTS_AT + 8] = 0
     carrier.commit([post(letter("ours"))])
     assert other.look()[0] == WAITING
     other.close()
@@ -421,7 +422,7 @@ def test_large_and_small_letters_arrive(carrier: SqliteStore, body: str) -> None
 def test_one_who_finds_no_place_in_the_tray_waits_its_turn(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tray, "SLOTS", 0)
+    monkeypatch.setattr(sqlite_tray, "SLOTS", 0)
     sender = Sender(Path(carrier.path), post(letter("theirs")))
     with carrier._here().lock:
         sender.send()
@@ -430,10 +431,10 @@ def test_one_who_finds_no_place_in_the_tray_waits_its_turn(
 
 
 def test_each_owns_another_slot(carrier: SqliteStore) -> None:
-    descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(tray.SLOTS + 1)]
+    descriptors = [os.open(f"{carrier.path}.lock", os.O_RDWR) for _ in range(sqlite_tray.SLOTS + 1)]
     trays = [open_one(descriptor) for descriptor in descriptors]
-    assert [one.lay(b"x") for one in trays] == [True] * tray.SLOTS + [False]
-    assert sorted(one._slot for one in trays) == [-1, *range(tray.SLOTS)]
+    assert [one.lay(b"x") for one in trays] == [True] * sqlite_tray.SLOTS + [False]
+    assert sorted(one._slot for one in trays) == [-1, *range(sqlite_tray.SLOTS)]
     for one, descriptor in zip(trays, descriptors, strict=True):
         one.close()
         os.close(descriptor)
@@ -467,7 +468,7 @@ def test_on_a_disk_that_takes_nothing_there_is_no_tray(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.touch()
     readable = os.open(path, os.O_RDONLY)
-    assert isinstance(tray.open_tray(readable), NoTray)
+    assert isinstance(sqlite_tray.open_tray(readable), NoTray)
     os.close(readable)
 
 
@@ -478,7 +479,7 @@ def test_an_interrupted_sender_takes_its_letter_back(
         raise KeyboardInterrupt
 
     with opened(carrier.path) as other, carrier._here().lock:
-        monkeypatch.setattr(tray.Tray, "wait", interrupt)
+        monkeypatch.setattr(sqlite_tray.Tray, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             other.commit([post(letter("theirs"))])
         assert tray_of(carrier).take() == []
@@ -512,10 +513,10 @@ def test_a_carrier_that_answers_before_it_is_safe_would_be_seen(
 def test_a_carrier_that_only_says_it_wrote_is_found_out(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def boast(_writing: object, parcels: Sequence[tuple[int, parcels.Parcel]]) -> list[tuple[int, bytes]]:
+    def boast(_writing: object, parcels: Sequence[tuple[int, sqlite_tray.Parcel]]) -> list[tuple[int, bytes]]:
         return [(slot, parcel.answer([Posted(message_id="theirs", number=1)])) for slot, parcel in parcels]
 
-    monkeypatch.setattr(committing, "_carry", boast)
+    monkeypatch.setattr(commit, "_carry", boast)
     sender, done = carry(carrier, post(letter("theirs")))
     make_safe(carrier._here(), done)
     assert sender.finish()

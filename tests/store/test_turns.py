@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from postroom.store.sqlite import turns
+from postroom.store.sqlite import tray
 from postroom.store.sqlite.lock import WriterLock
-from postroom.store.sqlite.turns import Pauses, Turns, open_turns
+from postroom.store.sqlite.tray import Pauses, Turns, open_turns
 
 pytestmark = pytest.mark.mechanism  # of futex turns
 
@@ -70,7 +70,7 @@ def test_a_tap_between_reading_and_sleeping_is_not_slept_through(file: int) -> N
 def test_a_sleeper_whose_tapper_was_killed_wakes_by_itself(file: int) -> None:
     mine = open_real_turns(file)
     began = time.monotonic()
-    mine.wait(mine.read(), turns.NAP)
+    mine.wait(mine.read(), tray.NAP)
     assert time.monotonic() - began < SOON / 2
     mine.close()
 

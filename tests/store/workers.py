@@ -16,11 +16,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from postroom.model import delivery as moves
+from postroom.model import delivery
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.base import Move, Plan, Post, Posted, Write
-from postroom.store.sqlite import futex, turns
+from postroom.store.protocol import Move, Plan, Post, Posted, Write
+from postroom.store.sqlite import tray
 from postroom.store.sqlite.store import SqliteStore
 from tests.coverage import nothing_counted
 from tests.letters import BOOT, held, lease, letter, post
@@ -115,7 +115,7 @@ def claim_all(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -
         taken[:] = []
         found = store.find(waiting)
         taken.extend(f.message.id for f in found)
-        return [Move(f.delivery, moves.claim(f.delivery, lease(token=name)), "claim") for f in found]
+        return [Move(f.delivery, delivery.claim(f.delivery, lease(token=name)), "claim") for f in found]
 
     while True:
         store.commit(take)
@@ -138,8 +138,8 @@ def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteSt
 def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """The same, but only one of them asks again at once: the others are polite beyond reason."""
     if name != "worker0":
-        turns.SHORTEST = turns.LONGEST = turns.NAP = turns.LONG_NAP = 0.2
-        futex.SYSCALL.clear()  # nobody is tapped
+        tray.SHORTEST = tray.LONGEST = tray.NAP = tray.LONG_NAP = 0.2
+        tray.SYSCALL.clear()  # nobody is tapped
     send_for_a_while(folder, name, line, kind)
 
 

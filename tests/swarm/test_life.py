@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from postroom.room import chosen_settings, open_with
-from postroom.store.files import paper, steps
-from postroom.swarm import MailboxManager, Message, MessageStatus, looking
+from postroom.store.files import durable as files_durable
+from postroom.store.files import transaction
+from postroom.swarm import MailboxManager, Message, MessageStatus, mail
 from tests.rooms import FakeClock
 from tests.swarm.project import Project, told
 
@@ -89,11 +90,11 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-def unlink_then_write(self: steps.Rewrite, *, durable: bool, spare: str = "") -> paper.Stamp:
+def unlink_then_write(self: transaction.Rewrite, *, durable: bool, spare: str = "") -> files_durable.Stamp:
     """The design's own archive step: the inbox copy goes before the archive copy is written."""
     Path(self.former, self.name).unlink()
-    paper.make_folder(self.folder)
-    return paper.write_new(self.folder, self.name, self.content, durable=durable)
+    files_durable.make_folder(self.folder)
+    return files_durable.write_new(self.folder, self.name, self.content, durable=durable)
 
 
 @pytest.mark.parametrize("first", [None, "completed"])
@@ -104,7 +105,7 @@ def test_there_is_a_whole_copy_at_every_step_of_archiving(
     if first:
         manager.mark_completed(letter, archive=False)
     if bug:
-        monkeypatch.setattr(steps.Rewrite, "do", bug)
+        monkeypatch.setattr(transaction.Rewrite, "do", bug)
     places = [project.mail / "b" / place / f"{letter}.json" for place in ("inbox", "archive")]
     lost = lost_at(places, lambda: manager.mark_completed(letter))
     assert bool(bug) == bool(lost), lost
@@ -147,19 +148,19 @@ def test_one_of_many_gets_a_letter(project: Project, manager: MailboxManager, le
 def test_who_looks_before_another_moves_looks_again(
     project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = looking.find(manager.room, letter)
+    before = mail.find(manager.room, letter)
     project.manager().mark_completed(letter)
-    seen = [before, looking.find(manager.room, letter)]
-    monkeypatch.setattr(looking, "find", lambda *_: seen.pop(0))
+    seen = [before, mail.find(manager.room, letter)]
+    monkeypatch.setattr(mail, "find", lambda *_: seen.pop(0))
     assert "archived" == status(manager.read_message(letter)) and [] == seen
 
 
 def test_who_always_comes_second_gives_up(
     project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = looking.find(manager.room, letter)
+    before = mail.find(manager.room, letter)
     project.manager().mark_processing(letter)
-    monkeypatch.setattr(looking, "find", lambda *_: before)
+    monkeypatch.setattr(mail, "find", lambda *_: before)
     assert manager.mark_processing(letter) is None
 
 

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 import postroom
-from postroom.service.authorize import agent_principal
+from postroom.core.authorize import agent_principal
 from postroom.swarm import HandoffContext, MailboxManager, MessagePriority, MessageStatus, MessageType
 from tests.swarm.project import Project
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.swarm import MailboxManager, MessagePriority, MessageType, members, posting
+from postroom.swarm import MailboxManager, MessagePriority, MessageType, mail
 from tests.swarm.project import Project
 
 
@@ -67,8 +67,8 @@ def test_a_broadcast_is_one_commit(project: Project) -> None:
 
 
 def test_a_broadcast_in_several_commits_would_be_seen(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = posting._commit
-    monkeypatch.setattr(posting, "_commit", lambda room, posts: [whole(room, [post])[0] for post in posts])
+    whole = mail._commit
+    monkeypatch.setattr(mail, "_commit", lambda room, posts: [whole(room, [post])[0] for post in posts])
     assert ["architect", "critic"] == letters_after_a_broadcast_that_fails(project)
 
 
@@ -92,7 +92,7 @@ def test_a_broadcast_misses_nobody(project: Project) -> None:
 def test_a_broadcast_that_misses_members_would_be_seen(
     project: Project, monkeypatch: pytest.MonkeyPatch, source: str, missed: set[str]
 ) -> None:
-    monkeypatch.setattr(members, source, lambda *_: [])
+    monkeypatch.setattr(mail, source, lambda *_: [])
     assert missed == missed_by_a_broadcast(project)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.swarm import MailboxManager, MessagePriority, MessageStatus
-from postroom.swarm.installing import CONTENT, export, install
+from postroom.swarm.install import CONTENT, export, install
 from tests.swarm.project import Project, told, told_by
 
 # The four programs of the design's examples, with the same imports and calls, in our words.

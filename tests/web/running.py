@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import postroom
-from postroom import service
-from postroom.desk import Desk
-from postroom.hub import Hub
-from postroom.map_server.reception import Reception
+from postroom.core import tokens
+from postroom.core.authorize import OWNER
+from postroom.map.server import MapServer
 from postroom.room import Room
-from postroom.service.authorize import OWNER
-from postroom.web.mounted import Mounted
-from postroom.web.server import Place, Server
+from postroom.server.broker import Broker
+from postroom.server.executor import Executor
+from postroom.server.http_app import Mounted
+from postroom.server.http_server import HttpServer, Place
 from tests import daemons
 from tests.cli.shell import SOURCE
 from tests.coverage import uncounted
@@ -70,7 +70,7 @@ class Daemon:
 
     def revoke(self, token: str) -> None:
         with postroom.open(self.room) as room:
-            service.tokens.revoke(room._office, OWNER, token.split("_")[1])
+            tokens.revoke(room._office, OWNER, token.split("_")[1])
 
     def stop(self) -> tuple[float, int, str]:
         """How long it took, its exit code, its log."""
@@ -102,7 +102,7 @@ def daemon(folder: Path, *words: str, counted: bool = False) -> Iterator[Daemon]
 
 
 def make_token(room: Room, agent: str | None = None, *scopes: str) -> str:
-    text, _ = service.tokens.create(room._office, OWNER, agent, list(scopes) or None)
+    text, _ = tokens.create(room._office, OWNER, agent, list(scopes) or None)
     return text
 
 
@@ -180,13 +180,13 @@ async def open_house(
     with_map: bool = False,
     settings: Mapping[str, Any] | None = None,
     **place: Any,
-) -> AsyncIterator[tuple[Server, Room, Desk, Hub]]:
+) -> AsyncIterator[tuple[HttpServer, Room, Executor, Broker]]:
     """The same, inside this process."""
     with postroom.open(folder / "room.db", durability="process", **settings or {}) as room:
-        desk = Desk(room)
-        hub = Hub(desk)
-        reception = Reception(desk, hub) if with_map else None
-        server = Server(desk, hub, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception)
+        desk = Executor(room)
+        hub = Broker(desk)
+        reception = MapServer(desk, hub) if with_map else None
+        server = HttpServer(desk, hub, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception)
         await server.start()
         try:
             yield server, room, desk, hub
@@ -198,7 +198,7 @@ async def open_house(
             await desk.close()
 
 
-def port_of(server: Server) -> int:
+def port_of(server: HttpServer) -> int:
     return int(server.url.rpartition(":")[2])
 
 

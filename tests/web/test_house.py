@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from postroom.counters import Counters
-from postroom.service.pulse import PULSE
-from postroom.web import metrics
-from postroom.web.health import Pulse
-from postroom.web.mounted import Mounted, NotHere
+from postroom.core.core import PULSE
+from postroom.server import metrics
+from postroom.server.counters import Counters
+from postroom.server.http_app import Mounted, NotHere, Pulse
 from tests.docs.pages import HOME, section
 from tests.web.running import PATIENCE, Client, Daemon, aside, make_token, open_house, port_of, until_end
 

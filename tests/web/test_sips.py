@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.web import sips
-from postroom.web.protocol import Frames
+from postroom.server import uvicorn_protocol
+from postroom.server.uvicorn_protocol import Frames
 from tests.web.running import (
     Client,
     Daemon,
@@ -95,12 +95,12 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.mark.mechanism
 def test_few_frames_of_one_caller_are_heard_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert most_in_one_turn(tmp_path, monkeypatch) <= sips.SIP // len(PING) + 1
+    assert most_in_one_turn(tmp_path, monkeypatch) <= uvicorn_protocol.SIP // len(PING) + 1
 
 
 @pytest.mark.mechanism
 def test_twin_all_that_was_read_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sips, "SIP", 1 << 30)
+    monkeypatch.setattr(uvicorn_protocol, "SIP", 1 << 30)
     assert most_in_one_turn(tmp_path, monkeypatch) > 1024 // len(PING) + 1
 
 

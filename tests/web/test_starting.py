@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.daemon.options import options
+from postroom.app.options import options
 from tests.cli.shell import Desk
 from tests.web.running import Client, Daemon, aside, daemon, make_token, open_house, port_of
 

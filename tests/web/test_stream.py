@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from postroom.web import house
-from postroom.web.outbox import MOST, Outbox
-from postroom.web.stream import event_of, wishes
+from postroom.server import http_app
+from postroom.server.sse import event_of, wishes
+from postroom.server.websocket import MOST, Outbox
 from tests.web.running import (
     PATIENCE,
     Client,
@@ -106,7 +106,7 @@ def test_others_go_on_when_one_is_revoked(agent: Agent, running: Daemon) -> None
 
 
 def test_a_stream_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(house, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(http_app, "KEEP_ALIVE", 0.05)
 
     async def scenario() -> None:
         async with open_house(tmp_path) as (server, room, desk, _):

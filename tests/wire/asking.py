@@ -9,9 +9,9 @@ import pytest
 from hypothesis import strategies as st
 
 from postroom import PostroomError, Room
-from postroom.wire.mail_problems import Problem, mail_problem
-from postroom.wire.mail_table import MAIL
-from postroom.wire.table import taken
+from postroom.formats.errors import Problem, mail_problem
+from postroom.server.mail import MAIL
+from postroom.server.table import taken
 
 METHODS = {method.name: method for method in MAIL}
 

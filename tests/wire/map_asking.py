@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from postroom import Room
-from postroom.wire.map_table import MAP
-from postroom.wire.table import taken
+from postroom.map.table import MAP
+from postroom.server.table import taken
 
 
 def ask(room: Room, name: str, /, **said: Any) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, Room
-from postroom.service.authorize import Principal, agent_principal
-from postroom.wire.event_filter import EventFilter, check_filter, wanted
-from postroom.wire.events import TYPES, Event, Past, events, map_event
+from postroom.core.authorize import Principal, agent_principal
+from postroom.server.events import TYPES, Event, EventFilter, Past, check_filter, events, map_event, wanted
 from tests.rooms import FakeClock, House
 from tests.wire.asking import ask
 

@@ -24,14 +24,19 @@ from postroom.errors import (
     TooFast,
     UnknownAgent,
 )
-from postroom.model.address import Address, parse_address
+from postroom.formats.federation import (
+    MOST_HOPS,
+    POSTROOM,
+    envelope_of,
+    federation_error,
+    read_refusal,
+    read_route,
+    refusals,
+    routed,
+)
 from postroom.model.codec import encode
-from postroom.model.content import CARRIED
-from postroom.model.message import CAME, Message, Priority, Recipient, TaskNote
-from postroom.model.parts import Part
-from postroom.wire.federation import MOST_HOPS, POSTROOM, envelope_of
-from postroom.wire.federation_problems import federation_error, read_refusal, refusals, routed
-from postroom.wire.federation_reading import read_route
+from postroom.model.message import CAME, CARRIED, Message, Part, Priority, Recipient, TaskNote
+from postroom.model.names import Address, parse_address
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 names = st.sampled_from(["ann", "bob", "swarm/carl", "d-4"])

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid
-from postroom.model.address import Address
-from postroom.model.message import CAME, Message, Recipient
-from postroom.model.parts import text
-from postroom.wire.federation_inbox import envelope_said, messages_of
-from postroom.wire.federation_reading import read_route
+from postroom.formats.federation import envelope_said, messages_of, read_route
+from postroom.model.message import CAME, Message, Recipient, text
+from postroom.model.names import Address
 from tests.wire.test_federation import NOW, letters, sent, values
 
 META = {"messageId": "m-1", "senderId": "bob", "sourceSystem": "Inbox", "targetAgent": "ann", "importance": "low"}

@@ -9,14 +9,13 @@ import msgspec
 from hypothesis import given
 
 from postroom import Room, data, text
+from postroom.formats.inbox import agent_record, message_record, milliseconds, stamp
 from postroom.model.codec import encode
-from postroom.model.content import content_of, content_type
 from postroom.model.delivery import Delivery
-from postroom.model.message import Message
+from postroom.model.message import Message, content_of, content_type, payload_to_parts
 from postroom.model.query import Query
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
-from postroom.wire.inbox_records import agent_record, message_record, milliseconds, payload_to_parts, stamp
 from tests.letters import NOW, letter
 from tests.rooms import FakeClock, House
 from tests.wire.asking import PAYLOADS

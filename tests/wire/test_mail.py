@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom import Invalid, Missing, PostroomError, Room, StoreBusy, UnknownAgent
+from postroom.core.authorize import RULES, Principal, agent_principal
+from postroom.formats.errors import mail_problem
 from postroom.model.values import check_label
-from postroom.service.authorize import RULES, Principal, agent_principal
+from postroom.server.mail import MAIL
+from postroom.server.table import Method
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
-from postroom.wire.mail_problems import mail_problem
-from postroom.wire.mail_table import MAIL
-from postroom.wire.table import Method
 from tests.conftest import LONG
 from tests.rooms import FakeClock, House
 from tests.wire.asking import ANYTHING, METHODS, PAYLOADS, ask, refused

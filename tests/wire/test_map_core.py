@@ -12,13 +12,24 @@ from hypothesis import strategies as st
 import postroom
 from postroom import PostroomError, errors
 from postroom.errors import IllegalMove, Invalid
-from postroom.wire.map_addresses import Address, Kin, Remote, Role, read_address
-from postroom.wire.map_messages import letter_fields, map_letter, request
-from postroom.wire.map_names import CONNECT, dotted, spellings
-from postroom.wire.map_problems import map_error, number_of
-from postroom.wire.map_session import BEFORE, STEPS, Answer, Session, State, Step
-from postroom.wire.map_table import MAP, ROWS, for_map
-from postroom.wire.problems import NoSuchMethod
+from postroom.formats.errors import NoSuchMethod
+from postroom.formats.map import (
+    CONNECT,
+    Address,
+    Kin,
+    Remote,
+    Role,
+    dotted,
+    letter_fields,
+    map_error,
+    map_letter,
+    number_of,
+    read_address,
+    request,
+    spellings,
+)
+from postroom.map.session import BEFORE, STEPS, Answer, Session, State, Step
+from postroom.map.table import MAP, ROWS, for_map
 from tests.wire.asking import JSON, TEXT
 
 CORE = """connect disconnect auth/refresh send subscribe unsubscribe agents/list agents/get agents/register

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from postroom import Room
+from postroom.core.authorize import Principal
 from postroom.errors import NameTaken
-from postroom.service.authorize import Principal
-from postroom.wire.map_names import GUEST
+from postroom.formats.map import GUEST
 from tests.rooms import FakeClock
 from tests.wire.map_asking import ask, crew
 

@@ -8,12 +8,12 @@ import pytest
 
 import postroom
 from postroom import Room
+from postroom.core import outbox
+from postroom.core.authorize import agent_principal
 from postroom.errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
-from postroom.model.card import Warmth
+from postroom.map.agents import BEAT_EVERY
+from postroom.model.agent import Warmth
 from postroom.model.peer import Peer
-from postroom.service import outbox
-from postroom.service.authorize import agent_principal
-from postroom.wire.map_agents import BEAT_EVERY
 from tests.rooms import FakeClock, House
 from tests.service.peering import know_peer
 from tests.wire.map_asking import ask, crew

@@ -23,15 +23,12 @@ only reading it by file looks at the files. Hooks, nudges and notes are files of
 
 from __future__ import annotations
 
-from .chipset import STATE, Chipset
-from .hooks import Hook, WorkItem
+from .chipset import STATE, Chipset, archive_old_mail, check_mail, mark_read, send_mail, unread
+from .folder import Patience
+from .hooks import Hook, Status, WorkItem
 from .mail import Mail
 from .mayor import Mayor
-from .moves import Status
-from .notes import Note
-from .nudges import Nudge
-from .patience import Patience
-from .verbs import archive_old_mail, check_mail, mark_read, send_mail, unread
+from .notes import Note, Nudge
 from .witness import Round, Witness
 
 __all__ = [

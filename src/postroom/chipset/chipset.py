@@ -7,34 +7,33 @@ chipset.hooks.activate("polecat-alpha")
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Self
+import os
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 from ..clock import SystemClock
 from ..errors import Refused
 from ..model.values import check_text
 from ..room import chosen_settings, open_with
-from . import reports
-from .folder import StateFolder
-from .hooks import Hooks
-from .items import Items
-from .mail import Mailboxes
+from . import witness
+from .folder import Patience, StateFolder
+from .hooks import AT_WORK, Hooks, Items, Roles, Status
+from .mail import A_DAY, Mailboxes
 from .mayor import Mayor
-from .moves import AT_WORK, Roles, Status
-from .notes import Notes
-from .nudges import RESPONSE, Nudges
-from .patience import Patience
-from .watches import Watches
+from .notes import RESPONSE, Notes, Nudges
+from .witness import Watches
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
+    from datetime import timedelta
     from types import TracebackType
 
     from ..clock import Clock
     from ..room import Room
     from .hooks import Hook
-    from .nudges import Nudge
+    from .mail import Mail
+    from .notes import Nudge
+
 
 STATE = ".chipset/state"
 
@@ -90,7 +89,7 @@ class Chipset:
             hook = self.hooks.get(agent)
             if hook.status is not Status.COMPLETED:
                 hook = self.hooks.complete(agent)
-        reports.complete(self.room, hook, to, body)
+        witness.complete(self.room, hook, to, body)
         return hook
 
     def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
@@ -124,3 +123,38 @@ class Chipset:
 def _open_room(state: str, clock: Clock, *, durable: bool) -> Room:
     said = {} if durable else {"durability": "process"}
     return open_with(chosen_settings(f"files:{state}?layout=chipset", said), clock)
+
+
+# The design's own verbs for mail, over the state folder they are given. `Mailboxes` says what each one does.
+
+
+def send_mail(message: Mapping[str, Any], *, state: str | os.PathLike[str] = STATE) -> Mail:
+    return _at(state).send_mail(message)
+
+
+def check_mail(agent: str, *, state: str | os.PathLike[str] = STATE) -> list[Mail]:
+    return _at(state).check_mail(agent)
+
+
+def unread(agent: str, *, state: str | os.PathLike[str] = STATE) -> list[Mail]:
+    return _at(state).unread(agent)
+
+
+def mark_read(agent: str, filename: str, *, state: str | os.PathLike[str] = STATE) -> None:
+    _at(state).mark_read(agent, filename)
+
+
+def archive_old_mail(
+    agent: str, older_than: float | timedelta = A_DAY, *, state: str | os.PathLike[str] = STATE
+) -> int:
+    return _at(state).archive_old_mail(agent, older_than)
+
+
+def _at(state: str | os.PathLike[str]) -> Mailboxes:
+    return _open(os.path.realpath(state)).mail
+
+
+@cache
+def _open(state: str) -> Chipset:
+    """Opened once in a process."""
+    return Chipset(state)

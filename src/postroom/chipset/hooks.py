@@ -1,28 +1,165 @@
-"""Hooks: `hooks/<agent>.json`, exactly one work item for each agent.
+"""The life of a hook: every legal move, and who may make it. Code, messages and docs are read off this one table.
 
-A move is decided under the folder's lock: the hook is read, compared with what the caller saw, held against the
-table and written, all before anybody else of us can look. So of two mayors that set one hook, exactly one does.
+    empty → pending      only the mayor (or a dispatcher)
+    pending → active     only the owner
+    active → completed   only the owner
+    completed → empty    the mayor, after checking the work
+    active → empty       the mayor, to reassign
+    pending → empty      the mayor, to reassign
+
+No move is skipped, and there are never two items on one hook. Does no I/O and knows no hook.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import IllegalMove, Invalid, StaleRevision, Unreadable
+from ..errors import IllegalMove, Invalid, NotAllowed, StaleRevision, Unreadable
+from ..model.codec import blake2b
 from ..model.names import check_agent, fold
 from ..model.values import check_label, check_line
-from .folder import ENDING, folder_of
-from .moves import AT_WORK, Status, check_move
-from .stamps import after, text_of, time_in
+from .folder import ENDING, OWN, after, folder_of, text_of, time_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..clock import Clock
     from .folder import Fields, StateFolder
-    from .moves import Roles
+
+
+class Status(StrEnum):
+    EMPTY = "empty"
+    PENDING = "pending"  # a work item was put on it; nobody has begun
+    ACTIVE = "active"  # its owner is at work
+    COMPLETED = "completed"  # done, says its owner; the mayor checks
+
+
+AT_WORK = frozenset({Status.PENDING, Status.ACTIVE})  # there is something to do
+
+
+class Move(NamedTuple):
+    before: Status
+    after: Status
+    roles: frozenset[str]
+    words: str
+
+
+OWNER, MAYOR, DISPATCHER = "owner", "mayor", "dispatcher"
+_MAYORS, _OWNER = frozenset({MAYOR}), frozenset({OWNER})
+MOVES = (
+    Move(Status.EMPTY, Status.PENDING, frozenset({MAYOR, DISPATCHER}), "only the mayor (or a dispatcher)"),
+    Move(Status.PENDING, Status.ACTIVE, _OWNER, "only the owner"),
+    Move(Status.ACTIVE, Status.COMPLETED, _OWNER, "only the owner"),
+    Move(Status.COMPLETED, Status.EMPTY, _MAYORS, "the mayor, after checking the work"),
+    Move(Status.ACTIVE, Status.EMPTY, _MAYORS, "the mayor, to reassign"),
+    Move(Status.PENDING, Status.EMPTY, _MAYORS, "the mayor, to reassign"),
+)
+TABLE = {(move.before, move.after): move for move in MOVES}
+
+
+class Roles:
+    """Who is what. `mayor-a1b2c` is a mayor by its name; a name that tells nothing may be given a role."""
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        self._given = {fold(name): role for name, role in (given or {}).items()}
+
+    def of(self, name: str, owner: str) -> set[str]:
+        """All that somebody is with regard to one agent's hook."""
+        role = self._given.get(fold(name)) or fold(name).partition("-")[0]
+        return {role, OWNER} if fold(name) == fold(owner) else {role}
+
+
+def check_move(before: Status, after: Status, *, by: str, owner: str, roles: Roles) -> None:
+    """IllegalMove or NotAllowed, in the words of the table, unless this may be done."""
+    move = TABLE.get((before, after))
+    if move is None:
+        legal = ", ".join(f"{one.before} → {one.after} ({one.words})" for one in MOVES if one.before is before)
+        raise IllegalMove(f"the hook of {owner!r} is {before}: {before} → {after} is no move", hint=legal)
+    if not move.roles & roles.of(by, owner):
+        raise NotAllowed(f"{before} → {after} on the hook of {owner!r}: {move.words}, not {by!r}", field="by")
+
+
+# How often a work item was started: one record for each item that is under way, in `.postroom/`.
+#
+# A start is an agent and the moment of the assignment, so that whoever notices it (the mayor who made it, a
+# witness)
+# notes the same one, and it counts once.
+
+_ITEMS = (OWN, "witness", "items")
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """What is known of one work item."""
+
+    bead: str
+    starts: tuple[str, ...] = ()  # each as `time agent`
+    human_told: int = -1  # at how many restarts a human was told last
+
+    @property
+    def restarts(self) -> int:
+        return max(0, len(self.starts) - 1)
+
+    def seconds_since_start(self, now: datetime) -> float:
+        """Since it was last given to somebody. What lies ahead is somebody's wrong clock."""
+        times = [time for start in self.starts if (time := time_in(start.partition(" ")[0])) is not None]
+        return min(((now - time).total_seconds() for time in times if time <= now), default=math.inf)
+
+
+class Items:
+    """The items under way in a state folder. Call under its lock."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+
+    def get(self, bead: str) -> Item:
+        try:
+            fields = self._folder.read(*_ITEMS, _file(bead)) or {}
+        except Unreadable:  # counted anew
+            fields = {}
+        told = fields.get("human_told")
+        return Item(
+            bead=bead, starts=_texts(fields.get("starts")), human_told=told if isinstance(told, int) else -1
+        )
+
+    def note(self, hook: Hook) -> Item:
+        """What lies on this hook was put there at that time."""
+        item, at = self.get(hook.item.bead_id), hook.item.assigned_at
+        start = f"{'' if at is None else text_of(at)} {hook.agent_id}"
+        return item if start in item.starts else self._write(replace(item, starts=(*item.starts, start)))
+
+    def told(self, item: Item) -> Item:
+        """A human knows, as of so many restarts."""
+        return self._write(replace(item, human_told=item.restarts))
+
+    def close(self, bead: str) -> None:
+        """It is done; whoever takes it up again begins anew."""
+        self._folder.remove(*_ITEMS, _file(bead))
+
+    def _write(self, item: Item) -> Item:
+        fields = {"bead": item.bead, "starts": list(item.starts), "human_told": item.human_told}
+        self._folder.write(fields, *_ITEMS, _file(item.bead))
+        return item
+
+
+def _file(bead: str) -> str:
+    """A bead may be called anything; a file may not."""
+    return blake2b(bead.encode(), digest_size=16).hexdigest() + ENDING
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+
+
+# Hooks: `hooks/<agent>.json`, exactly one work item for each agent.
+#
+# A move is decided under the folder's lock: the hook is read, compared with what the caller saw, held against the
+# table and written, all before anybody else of us can look. So of two mayors that set one hook, exactly one does.
 
 HOOKS = "hooks"
 LONGEST_BEAD, LONGEST_TITLE = 200, 1000

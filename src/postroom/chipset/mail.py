@@ -17,33 +17,33 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import service
+from ..core import messages
+from ..core.compose import Draft, seal
+from ..core.deliveries import SLICE, move_found
+from ..core.retention import EVER
+from ..core.validation import check_seconds
 from ..errors import IdTaken, Invalid, Missing, Unreadable
-from ..model import delivery as deliveries
+from ..model import delivery as model_delivery
 from ..model.delivery import OPEN, State
 from ..model.names import check_agent, check_party
 from ..model.query import Query
-from ..service.compose import Draft, seal
-from ..service.given import check_seconds
-from ..service.janitor import EVER
-from ..service.moving import SLICE, move_found
-from ..store.files import letters, paper
+from ..store.files import durable, letter_files
 from ..store.files.layouts.base import Where, line_in
 from ..store.files.layouts.chipset import LAYOUT
 from ..store.sqlite.rows import micros
-from .folder import LARGEST
-from .stamps import text_of, time_in
+from .folder import LARGEST, text_of, time_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..clock import Clock
+    from ..core.messages import Receipt
     from ..letter import Letter
     from ..mailbox import Mailbox
     from ..room import Room
-    from ..service.sending import Receipt
-    from ..store.files.letters import Sheet
+    from ..store.files.letter_files import ParsedFile
     from .folder import Fields, StateFolder
+
 
 MAIL, ARCHIVE = LAYOUT.home, "archive"
 TYPES = tuple(LAYOUT.kinds)
@@ -159,12 +159,12 @@ class Mailboxes:
         for last in range(_TRIES, 0, -1):
             named = draft.but(id=_id_at(draft.sender, time))
             now = office.now().wall
-            post = service.sending.prepare(office, principal, named, now)
+            post = messages.prepare(office, principal, named, now)
             letter = replace(post.message, created_at=time)
             sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # its age counts from now
             post = replace(post, message=letter, deliveries=sent, encoded=seal(letter, office.limits))
             try:
-                (receipt,) = service.sending.commit_posts(office, [post], [post])
+                (receipt,) = messages.commit_posts(office, [post], [post])
             except IdTaken as taken:
                 if taken.field != "id" or last == 1:
                     raise
@@ -177,7 +177,7 @@ class Mailboxes:
     def _put_away(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
         """Each of them is asked about again in the commit: somebody may be quicker."""
         query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
-        moved = move_found(box._office, query, "archive", lambda delivery: deliveries.archive(delivery, now))
+        moved = move_found(box._office, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
         return len(moved)
 
     def _settle(self, agent: str, id: str) -> None:
@@ -193,7 +193,7 @@ class Mailboxes:
         found = box._office.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
         return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
 
-    def _sheets(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, Sheet]]:
+    def _sheets(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:
         """What lies in the mailbox; and in its archive, what nobody has read: a stranger put it there."""
         home = self._home(agent)
         for place in places:
@@ -202,14 +202,14 @@ class Mailboxes:
                 if sheet is not None and (not place or sheet.told.state is State.UNREAD):
                     yield name, sheet
 
-    def _sheet(self, agent: str, home: str, place: str, name: str) -> Sheet | None:
+    def _sheet(self, agent: str, home: str, place: str, name: str) -> ParsedFile | None:
         """None if it is gone, or is no letter: the room sets that aside, and says so, once it is sure."""
         try:
             self._folder.check_folders(*_at(home, place))
-            raw, stamp = paper.read("/".join((self._folder.path, *_at(home, place), name)), _LARGEST)
+            raw, stamp = durable.read("/".join((self._folder.path, *_at(home, place), name)), _LARGEST)
             written = datetime.fromtimestamp(stamp.written // 1000 / 1e6, UTC)
             where = Where(check_agent(agent, "agent"), place, name, written)
-            return letters.read_sheet(LAYOUT, raw, where, _LARGEST)
+            return letter_files.parse_file(LAYOUT, raw, where, _LARGEST)
         except (FileNotFoundError, Unreadable):
             return None
 
@@ -228,7 +228,7 @@ def _at(home: str, place: str) -> tuple[str, ...]:
     return (MAIL, home, place) if place else (MAIL, home)
 
 
-def _mail(sheet: Sheet, name: str, agent: str) -> Mail:
+def _mail(sheet: ParsedFile, name: str, agent: str) -> Mail:
     fields, message = sheet.fields, sheet.message
     to, type, body, timestamp = (fields.get(name) for name in ("to", "type", "body", "timestamp"))
     priority = fields.get("priority")
@@ -264,7 +264,7 @@ def _checked(message: Any) -> Fields:
 
 def _time(value: Any) -> datetime:
     time = time_in(value)
-    if time is None or time.year < 1970 or micros(time) >= letters.LATEST:
+    if time is None or time.year < 1970 or micros(time) >= letter_files.LATEST:
         raise Invalid(f"{value!a} is no time", field="timestamp", hint="in ISO form, such as 2026-03-05T10:30:00Z")
     return time
 

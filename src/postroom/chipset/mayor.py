@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from ..errors import Busy, IllegalMove, Refused
 from ..model.names import check_agent, fold
 from ..model.values import check_text
-from . import reports
-from .moves import AT_WORK, Status
+from . import witness
+from .hooks import AT_WORK, Status
 
 if TYPE_CHECKING:
     from .chipset import Chipset
-    from .hooks import Hook
-    from .items import Item
+    from .hooks import Hook, Item
 
 
 class Mayor:
@@ -34,7 +33,7 @@ class Mayor:
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.set(agent, bead_id, title, by=self._name)
             self._chipset.items.note(hook)
-        reports.assign(self._chipset.room, self._name, hook, body)
+        witness.assign(self._chipset.room, self._name, hook, body)
         return hook
 
     def remind(self, agent: str, body: str = "") -> Hook:
@@ -42,7 +41,7 @@ class Mayor:
         hook = self._chipset.hooks.get(agent)
         if hook.status is not Status.PENDING:
             raise IllegalMove(str(hook), field="agent", hint="only a pending item is assigned")
-        reports.assign(self._chipset.room, self._name, hook, body)
+        witness.assign(self._chipset.room, self._name, hook, body)
         return hook
 
     def accept(self, agent: str) -> Hook:
@@ -69,7 +68,7 @@ class Mayor:
                 raise IllegalMove(str(hook), field="agent", hint="only unfinished work is reassigned")
             given = self._hand_over(hook, self._chipset.items.note(hook), to)
             self._chipset.items.note(given)
-        reports.assign(self._chipset.room, self._name, given, body)
+        witness.assign(self._chipset.room, self._name, given, body)
         return given
 
     def _hand_over(self, hook: Hook, item: Item, to: str) -> Hook:
@@ -93,7 +92,7 @@ class Mayor:
         patience = self._chipset.patience
         if item.restarts >= patience.most_restarts:
             if item.human_told < item.restarts:
-                reports.tell_human(self._chipset.room, self._name, self._human, hook, item)
+                witness.tell_human(self._chipset.room, self._name, self._human, hook, item)
                 self._chipset.items.told(item)
             raise Refused(f"{item.bead!r} was restarted {item.restarts} times", hint="a human is told")
         left = patience.pause - item.seconds_since_start(self._chipset.clock.now().wall)

@@ -1,36 +1,168 @@
-"""The witness: sees who stalled, nudges, waits for an answer, and tells the mayor; after too many starts, a human.
+"""What a witness must not forget of a stalled agent: one file for each, in `.postroom/`, shared by all witnesses.
 
-It never touches a hook: what is on it is the owner's and the mayor's. All it must remember lies in files, each
-agent is looked at under the folder's lock, and its letters have keys; so it may be killed at any moment, started
-again, and run twice, and still asks once and tells once.
+It says what was asked, when, and whether it was told on. It is about one stall of one assignment: when the agent
+moves again, or holds something else, it is about nothing and goes.
 """
 
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import PostroomError
+from ..errors import IdTaken, PostroomError, Unreadable
+from ..model.codec import blake2b
 from ..model.names import check_agent, fold
 from ..store.files.layouts.base import line_in
-from . import reports
-from .hooks import HOOKS
-from .moves import AT_WORK, Status
-from .nudges import HEALTH_CHECK, RESPONSE, STALL_WARNING
-from .stamps import text_of
-from .watches import Watch, about
+from .folder import ENDING, OWN, text_of
+from .hooks import AT_WORK, HOOKS, Status
+from .notes import HEALTH_CHECK, RESPONSE, STALL_WARNING
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
+    from ..room import Room
     from .chipset import Chipset
-    from .hooks import Hook
-    from .items import Item
-    from .patience import Patience
+    from .folder import Patience, StateFolder
+    from .hooks import Hook, Item
+
+
+_WATCHES = (OWN, "witness", "agents")
+
+
+class Watch(Struct, frozen=True, kw_only=True):
+    """A stall, as far as it has gone."""
+
+    agent: str
+    about: str  # which stall: see `about`
+    seen_at: datetime  # when a witness first saw the hook like this
+    asked_at: datetime | None = None  # the first nudge since the last answer
+    nudged_at: datetime | None = None  # the last nudge
+    by: str = ""  # whose nudge: there the answer comes
+    escalated: bool = False
+
+
+class Watches:
+    """All watches of a state folder. Call under its lock."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+
+    def get(self, hook: Hook) -> Watch | None:
+        """What is known of this very stall. A file that cannot be read is forgotten: mail has keys, too."""
+        try:
+            fields = self._folder.read(*_WATCHES, self._file(hook.agent_id))
+            watch = None if fields is None else msgspec.convert(fields, Watch)
+        except (Unreadable, msgspec.ValidationError):
+            return None
+        return watch if watch is not None and watch.about == about(hook) else None
+
+    def keep(self, watch: Watch) -> Watch:
+        fields = msgspec.to_builtins(watch)
+        self._folder.write(fields, *_WATCHES, self._file(watch.agent))
+        return watch
+
+    def forget(self, agent: str) -> None:
+        if self._folder.exists(*_WATCHES, self._file(agent)):
+            self._folder.remove(*_WATCHES, self._file(agent))
+
+    def _file(self, agent: str) -> str:
+        return self._folder.spelling(agent, *_WATCHES, ending=ENDING)
+
+
+def about(hook: Hook) -> str:
+    """Which item, since which assignment and which activity."""
+    item = hook.work_item
+    times = (None if item is None else item.assigned_at, hook.last_activity)
+    return " ".join(["" if item is None else item.bead_id, *("-" if t is None else text_of(t) for t in times)])
+
+
+# The letters of the flows: assignment, completion, and of a stalled agent, to the mayor and at last to a human.
+#
+# Each has a key made from what it is about, and says nothing that changes from one look to the next: sent again
+# after a crash, it is the same letter and comes once.
+
+ASSIGNMENT, COMPLETION, ESCALATION = "work_assignment", "completion_report", "health_escalation"
+_REASSIGN = "It did not answer. Reassign the item."
+_SPENT = "It did not answer, and the item was started as often as it may be. A human is told."
+_DECIDE = "It will not be started again until somebody decides."
+
+
+def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
+    """What lies on a hook, for whoever it was put there."""
+    title = f": {hook.item.title}" if hook.item.title else ""
+    room.mailbox(sender).send(
+        hook.agent_id,
+        body,
+        subject=line_in(f"{hook.item.bead_id} is on your hook{title}"),
+        kind=ASSIGNMENT,
+        key=_key(ASSIGNMENT, hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+    )
+
+
+def complete(room: Room, hook: Hook, mayor: str, body: str) -> None:
+    """What its owner did is done."""
+    room.mailbox(hook.agent_id).send(
+        mayor,
+        body,
+        subject=line_in(f"{hook.item.bead_id} is done"),
+        kind=COMPLETION,
+        key=_key(COMPLETION, hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+    )
+
+
+def tell_mayor(
+    room: Room, sender: str, mayor: str, hook: Hook, item: Item, *, asked_at: str, is_spent: bool
+) -> None:
+    lines = [*_facts(hook, item), f"nudged_at: {asked_at}", "", _SPENT if is_spent else _REASSIGN]
+    subject = f"{hook.agent_id} is silent on {line_in(item.bead)}"
+    _send(room, sender, mayor, subject, lines, key=_key(mayor, hook.agent_id, about(hook)))
+
+
+def tell_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> None:
+    lines = [*_facts(hook, item), "", _DECIDE]
+    subject = f"{line_in(item.bead)} was started {item.restarts + 1} times and is stuck"
+    _send(room, sender, human, subject, lines, key=_key(human, item.bead, *item.starts))
+
+
+def _facts(hook: Hook, item: Item) -> list[str]:
+    """One to a line. What a stranger wrote onto a hook stays on its own."""
+    last = "never" if hook.last_activity is None else text_of(hook.last_activity)
+    return [
+        f"agent: {hook.agent_id}",
+        f"bead: {line_in(item.bead)}",
+        f"title: {line_in(hook.item.title)}",
+        f"status: {hook.status}",
+        f"last_activity: {last}",
+        f"restarts: {item.restarts}",
+    ]
+
+
+def _send(room: Room, sender: str, to: str, subject: str, lines: list[str], *, key: str) -> None:
+    with suppress(IdTaken):  # it was told before, in other words
+        room.mailbox(sender).send(
+            to,
+            "\n".join(lines),
+            subject=line_in(subject),
+            kind=ESCALATION,
+            priority="urgent",
+            key=key,
+        )
+
+
+def _key(*about: str) -> str:
+    return f"chipset-{blake2b(' '.join(about).encode(), digest_size=16).hexdigest()}"
+
+
+# The witness: sees who stalled, nudges, waits for an answer, and tells the mayor; after too many starts, a human.
+#
+# It never touches a hook: what is on it is the owner's and the mayor's. All it must remember lies in files, each
+# agent is looked at under the folder's lock, and its letters have keys; so it may be killed at any moment,
+# started
+# again, and run twice, and still asks once and tells once.
 
 _log = logging.getLogger("postroom")
 
@@ -165,10 +297,10 @@ class Witness:
     def _escalate(self, hook: Hook, item: Item, watch: Watch, done: dict[str, list[str]]) -> None:
         room, asked = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
         is_spent = item.restarts >= self._patience.most_restarts
-        reports.tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked, is_spent=is_spent)
+        tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked, is_spent=is_spent)
         done["escalated"].append(hook.agent_id)
         if is_spent and item.human_told < item.restarts:
-            reports.tell_human(room, watch.by, self._human, hook, item)
+            tell_human(room, watch.by, self._human, hook, item)
             self._chipset.items.told(item)
             done["human"].append(item.bead)
 

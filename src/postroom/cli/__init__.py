@@ -1,13 +1,13 @@
-"""The command line: every verb of the library as `postroom VERB`, for people, scripts and agents.
+"""The command line: every verb as `postroom VERB`, for people, scripts and agents.
 
-    table       what commands there are: the one source of parsing, help, completion and docs/commands.md
-    parse       from words to a command and its values
-    glance      the quick answers: nothing unread, without loading the library
-    context     what a command works with: who calls, in which room
-    ids         beginnings of ids, for the whole
-    notes       a word beside the answer, on standard error
-    answers     what a command gives back; rendered once, as JSON, as Markdown or as a table
-    exits       which error ends with which code
+    main      the entry point
+    quick     answers an empty check and the hooks without loading the rest
+    table     the commands and their options: parsing, help, completion and docs/commands.md come from it
+    parse     from words to a command and its values
+    run       runs the command
+    context   what a command works with: caller, room, texts
+    output    answers as JSON, Markdown or tables
+    errors    errors and exit codes
 
-Each other module holds the commands of one group. A command is loaded only when it is called.
+Each other module holds the commands of one group, and is loaded only when one of them is called.
 """

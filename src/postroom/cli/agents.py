@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ..errors import PostroomError
+from ..formats.plain import plain_agent
 from ..model.codec import to_plain
 from ..model.task import ACTIVE
-from ..wire.plain import plain_agent
 from . import views
-from .answers import Answer
-from .exits import Usage
-from .notes import note
+from .context import note
+from .errors import Usage
+from .output import Answer
 
 if TYPE_CHECKING:
-    from ..model.card import Agent
+    from ..model.agent import Agent
     from .context import Context
+
 
 _CARD = {
     "display_name": "name", "capabilities": "capability", "scopes": "scope", "allow_from": "allow_from",

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ..chipset import STATE, Chipset, Witness
-from ..chipset.nudges import HEALTH_CHECK, RESPONSE
-from ..chipset.patience import chosen
+from ..chipset.folder import chosen
+from ..chipset.notes import HEALTH_CHECK, RESPONSE
 from ..errors import Invalid, PostroomError
 from ..model.codec import to_plain
-from .answers import Answer, sayable
-from .chipset_quick import state_of
-from .convert import seconds
-from .escape import one_line
-from .exits import NOTHING, NoInput
+from .context import text_of
+from .errors import NOTHING, NoInput
+from .output import Answer, one_line, sayable
+from .parse import seconds
+from .quick import state_of
 from .table.chipset import ANSWER_OF
 from .table.shape import EVERYWHERE
-from .text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
     from ..chipset import Hook, Nudge, Patience, Round
     from ..chipset.folder import Fields
     from ..errors import Unreadable
-    from .answers import Screen
     from .context import Context
+    from .output import Screen
+
 
 # What the library calls by another name than the command line.
 _TYPED_AS = {

@@ -1,33 +1,288 @@
-"""What a command works with: what was said, who is calling, the room, where the answer goes."""
+"""The text of a letter: from an option, from standard input, or from an editor. Bounded, and UTF-8 or refused."""
 
 from __future__ import annotations
 
 import os
 import sys
 from functools import cached_property, partial
+from shlex import quote
+from shutil import which
+from typing import TYPE_CHECKING, BinaryIO
 
-from ..errors import BadStore, Invalid
-from ..whereabouts import environment, own_room, project_room, sessions_folder, variable
-from .answers import Screen
-from .exits import CannotCreate, Misconfigured, NoInput, Usage
-from .ids import short
-from .light import Uninterrupted
-from .notes import note_passed_by, note_unknown
+from ..app.unit import absolute
+from ..environment import environment, own_room, project_room, sessions_folder, variable
+from ..errors import BadStore, Invalid, PostroomError, TooLarge
+from ..store.address import file_of, place_of
+from .errors import Abandoned, CannotCreate, Misconfigured, NoInput, Usage
+from .output import Screen, Uninterrupted
 from .parse import meant
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any, TypeVar
 
-    from ..errors import PostroomError
     from ..hosts.sessions import Session
     from ..mailbox import Mailbox
     from ..room import Room
     from ..settings import Settings
     from .parse import Call
 
+
+STDIN = "-"
+
+
+def text_of(context: Context, *, optional: bool = False) -> str | None:
+    """What was said with --body, else what is piped in, else what is written in the editor. When there is other
+    content (`optional`), only what was asked for: a pipe that nobody closes must not hold up a letter.
+    """
+    said: str | None = context.get("body")
+    if said is not None and context.get("edit"):
+        raise Usage("is either given or edited", field="--body")
+    if said == STDIN:
+        return read_stdin(context, "body")
+    if said is not None:
+        return said
+    if context.get("edit"):
+        return _edited(context)
+    if optional:
+        return None
+    if sys.stdin is not None and not sys.stdin.isatty():
+        text = read_stdin(context, "body")
+        if not text and not context.get("subject"):
+            raise Invalid(
+                "is empty", field="body", hint="say it with --body or pipe it in; bare words are recipients"
+            )
+        return text or None
+    return _edited(context)
+
+
+def read_stdin(context: Context, field: str) -> str:
+    if sys.stdin is None:
+        raise NoInput("standard input is closed", field=field)
+    return _decoded(_bounded(sys.stdin.buffer, context, field), field)
+
+
+def read_source(context: Context, source: str, field: str) -> str:
+    """The text of a file, or of standard input for `-`."""
+    if source == STDIN:
+        return read_stdin(context, field)
+    try:
+        with open(source, "rb") as file:
+            return _decoded(_bounded(file, context, field, most=64), field)
+    except OSError as broken:
+        raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field=field) from None
+
+
+def _bounded(file: BinaryIO, context: Context, field: str, most: int = 1) -> bytes:
+    """At most `most` times the size of a letter: nobody fills our memory."""
+    largest = context.settings.max_message_bytes * most
+    raw = file.read(largest + 1)
+    if len(raw) > largest:
+        raise TooLarge(
+            f"is over {largest} bytes",
+            field=field,
+            hint="send a --reference to it, or raise the setting max_message_bytes",
+        )
+    return raw
+
+
+def _decoded(raw: bytes, field: str) -> str:
+    """One line end at the very end belongs to the pipe or the editor, not to the text."""
+    try:
+        return raw.decode().removesuffix("\n")
+    except UnicodeDecodeError as broken:
+        raise Invalid(
+            f"is not UTF-8 text (byte {broken.start})", field=field, hint="enclose it with --file"
+        ) from None
+
+
+def _edited(context: Context) -> str:
+    import tempfile  # noqa: PLC0415 - people write few letters, programs many
+    from pathlib import Path  # noqa: PLC0415
+
+    if not editor() or sys.stdin is None or not sys.stdin.isatty():
+        raise Usage("there is no text", field="--body", hint="say it with --body, pipe it in, or set EDITOR")
+    context.draft = Path(tempfile.mkdtemp(prefix="postroom-")) / "letter.md"
+    context.draft.touch(mode=0o600)
+    run_editor(context.draft)
+    with context.draft.open("rb") as file:
+        text = _decoded(_bounded(file, context, "body"), "body")
+    if not text.strip():
+        context.drop_draft()
+        raise Abandoned
+    return text
+
+
+def editor() -> str:
+    """The user's own, as they start it; empty when they have none."""
+    return variable("VISUAL") or variable("EDITOR")
+
+
+def run_editor(draft: Path) -> None:
+    """The user's editor, at this file, until it ends."""
+    import shlex  # noqa: PLC0415 - likewise
+    import subprocess  # noqa: PLC0415
+
+    try:
+        done = subprocess.run([*shlex.split(editor()), str(draft)], check=False)  # noqa: S603 - the user's own
+    except (OSError, ValueError) as broken:
+        raise Usage(f"the editor cannot be started: {broken}", field="EDITOR") from None
+    if done.returncode != 0:
+        raise Abandoned(f"the editor ended with {done.returncode}, so nothing was sent")
+
+
+# A word beside the answer, on standard error, for people. Programs that ask for JSON hear none: there, standard
+# error is empty or one error.
+
+
+def note(call: Call, text: str) -> None:
+    """Say this, on one line, whatever it quotes."""
+    if "json" in call.values:
+        return
+    line = text if text.isprintable() else ascii(text)[1:-1]
+    sys.stderr.write(f"postroom: {line}\n")
+    sys.stderr.flush()
+
+
+def note_passed_by(call: Call, passed_by: Sequence[tuple[str, str]]) -> None:
+    """The nearest that looks like the project's room and is not used."""
+    for path, why in passed_by[:1]:
+        what_to_do = "postroom init makes a room of your own, --room names another"
+        note(call, f"{path} {why}, so it is not used: {what_to_do}")
+
+
+def note_unknown(call: Call, name: str, others: Sequence[str]) -> None:
+    """Nobody is called so: was one of these meant?"""
+    close = [other for other in others if _could_be(name.lower(), other.lower())]
+    if not close:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
+
+    for similar in get_close_matches(name, close, 1):
+        note(call, f"nobody here is called {name!r}; did you mean {similar!r}?")
+
+
+def _could_be(word: str, other: str) -> bool:
+    """At most two letters are wrong. Names that differ in their numbers alone are a row of agents, no mistake."""
+    if _without_digits(word) == _without_digits(other):
+        return False
+    left, wrong = list(other), 0
+    for letter in word:
+        if letter in left:
+            left.remove(letter)
+        else:
+            wrong += 1
+    return max(wrong, len(left)) <= (1 if len(word) < 4 else 2)
+
+
+def _without_digits(word: str) -> str:
+    return "".join(letter for letter in word if not letter.isdigit())
+
+
+# This program and a room, named so that they mean the same from anywhere: for lines that are typed or pasted.
+
+
+def program() -> list[str]:
+    """How it is started, by whole paths: a host may have another PATH than the shell."""
+    started = os.path.abspath(sys.argv[0])
+    is_script = os.path.basename(started) == "postroom" and os.access(started, os.X_OK)
+    return [started] if is_script else [sys.executable, "-P", "-m", "postroom"]  # never one of the working folder
+
+
+def typed_program() -> str:
+    """The same as one types it in a shell."""
+    found = which("postroom")  # another one may be on the path, with other extras
+    is_ours = found is not None and [os.path.realpath(found)] == [os.path.realpath(word) for word in program()]
+    return "postroom" if is_ours else " ".join(map(quote, program()))
+
+
+def whole_address(store: str) -> str:
+    """A room's address; a plain path where that does. A room in memory has no other."""
+    if place_of(store) is None:
+        return store
+    path = absolute(store).removeprefix("sqlite:")
+    return path if ":" not in path or file_of(store) is None else absolute(store)
+
+
+def whole_path(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def is_own(store: str) -> bool:
+    """Is it the room that is opened where none is named, nor a project's is around?"""
+    path = file_of(store)
+    return path is not None and os.path.abspath(path) == os.path.abspath(own_room(environment()))
+
+
+# Ids that the house made, shortened: a beginning that only one of them has is shown and understood for the whole.
+#
+# An id that somebody chose is always said whole: `job-1` must never mean `job-10` because the one is gone.
+
+WHOLE = 26  # characters of such an id
+LEAST = 4  # of a beginning that is understood
+_SHOWN = (10, 12, 14)  # of one that is shown: the first that is enough
+_MOST = 20  # candidates that are looked at
+_TOLD = 5  # and told
+_DIGITS = frozenset("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+_LETTERS = frozenset({"letters", "sent", "dead", "tasks"})  # what options that take a letter's id complete
+
+
+def complete_ids(context: Context) -> None:
+    """Put whole ids in the place of their beginnings, wherever the command takes a letter's id."""
+    for option in context.call.command.options if context.call.command else ():
+        said: Any = context.get(option.name)
+        if option.complete in _LETTERS and said is not None:
+            whole = [_whole(context, word) for word in said] if option.many else _whole(context, said)
+            context.values[option.name] = whole
+
+
+def short(context: Context, id: str) -> str:
+    """As much of an id as the next command needs."""
+    if len(id) != WHOLE or not _DIGITS.issuperset(id) or not _caller(context) or _is_operator(context):
+        return id
+    return next((id[:length] for length in _SHOWN if _beginning(context, id[:length]) == [id]), id)
+
+
+def _whole(context: Context, word: str) -> str:
+    """The id that is meant. What nothing begins with is left for the command to refuse."""
+    if not LEAST <= len(word) < WHOLE or not _DIGITS.issuperset(word) or context.is_new_room:
+        return word
+    if not _caller(context) and not _is_operator(context):
+        return word
+    found = _beginning(context, word)
+    if word in found or not found:
+        return word
+    made = [id for id in found if len(id) == WHOLE and _DIGITS.issuperset(id)]
+    if len(made) > 1:
+        more = ", …" if len(made) > _TOLD else ""
+        raise Invalid(f"{word!r} begins several ids", field="ID", hint=", ".join(made[:_TOLD]) + more)
+    return made[0] if made else word
+
+
+def _beginning(context: Context, word: str) -> list[str]:
+    from ..core.search import ids_beginning  # noqa: PLC0415 - only for what is shortened
+
+    room = context.room
+    mailbox = None if _is_operator(context) else context.mailbox.name
+    try:
+        return ids_beginning(room._office, room._principal, mailbox, word, _MOST)
+    except PostroomError:  # the command itself tells what is wrong
+        return []
+
+
+def _caller(context: Context) -> str:
+    return context.get("as") or variable("POSTROOM_AGENT")
+
+
+def _is_operator(context: Context) -> bool:
+    """Does the command show the whole room's mail?"""
+    return bool(context.get("everyone")) or (context.name == "trace" and not _caller(context))
+
+
+# What a command works with: what was said, who is calling, the room, where the answer goes.
+
+if TYPE_CHECKING:
     T = TypeVar("T")
 
 _NUMBERS = (
@@ -59,9 +314,9 @@ class Context:
     @cached_property
     def session(self) -> Session | None:
         """The session of the agent host that started us, where nobody says who is calling."""
-        if self.get("as") or variable("POSTROOM_AGENT") or not os.path.isdir(sessions_folder()):  # noqa: PTH112
+        if self.get("as") or variable("POSTROOM_AGENT") or not os.path.isdir(sessions_folder()):
             return None
-        from ..hosts.whose import session_around_us  # noqa: PLC0415 - only where there are sessions
+        from ..hosts.sessions import session_around_us  # noqa: PLC0415 - only where there are sessions
 
         return session_around_us()
 
@@ -138,7 +393,7 @@ class Context:
     @cached_property
     def is_new_room(self) -> bool:
         """Is there no room at this address yet? Anything else that is wrong with it is told when it is opened."""
-        from ..store.opening import is_there  # noqa: PLC0415
+        from ..store.address import is_there  # noqa: PLC0415
 
         return is_there(self.settings.store) is False
 
@@ -178,10 +433,10 @@ class Context:
         """A room that was named by hand is made in a folder that is there: else that was a typing error, too."""
         if "room" not in self.values or not self.is_new_room:
             return
-        from ..store.opening import place_of  # noqa: PLC0415
+        from ..store.address import place_of  # noqa: PLC0415
 
         file = place_of(self.settings.store) or ""
-        folder = os.path.dirname(os.path.realpath(file))  # noqa: PTH120 - light
+        folder = os.path.dirname(os.path.realpath(file))
         if not os.path.lexists(folder) and os.path.realpath(file) != os.path.realpath(own_room(environment())):
             from shlex import quote  # noqa: PLC0415 - only for mistakes
 
@@ -224,13 +479,13 @@ class Context:
         if self.draft is not None:
             self.draft.unlink(missing_ok=True)
             try:  # noqa: SIM105 - light
-                os.rmdir(self.draft.parent)  # noqa: PTH106 - ours
+                os.rmdir(self.draft.parent)
             except OSError:  # the editor left something beside it
                 pass
 
 
 def _columns() -> int:
-    from .width import columns  # noqa: PLC0415 - only for people
+    from .output import columns  # noqa: PLC0415 - only for people
 
     return columns(sys.stdout)
 

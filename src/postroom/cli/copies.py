@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import asdict
 
-from ..care import copy_room, follow_room, restore
+from ..core.portable import check_head
 from ..errors import BadStore, Conflict, Invalid, Missing, PostroomError, StoreFailing, TooLarge
 from ..model.codec import to_plain
-from ..service.portable import check_head
-from ..store.opening import file_of, folder_of, place_of
+from ..room import copy_room, follow_room, restore
+from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
-from .answers import Answer, sayable
-from .care_views import backed_up, copied, restored
-from .exits import CannotCreate, NoInput, Usage, exit_code
-from .progress import Progress
-from .text import STDIN
+from .context import STDIN
+from .errors import CannotCreate, NoInput, Usage, exit_code
+from .health import backed_up, copied, restored
+from .output import Answer, Progress, sayable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..model.health import BackupReport
-    from ..service.portable import Imported
-    from ..service.transfer import Copied
+    from ..core.portable import Imported
+    from ..core.transfer import Copied
+    from ..model.report import BackupReport
     from .context import Context
+
 
 FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
 

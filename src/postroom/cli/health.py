@@ -1,28 +1,431 @@
-"""The commands that ask how a room is: its doctor, its numbers, its flow, the life of one letter."""
+"""What people read of a room's health, its numbers and its copies. Views see the answer's data alone."""
 
 from __future__ import annotations
 
+import math
+import sys
+import time
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from ..care import doctor
+from msgspec.structs import asdict
+
+from ..environment import variable
 from ..errors import BadStore, Invalid
+from ..formats.plain import plain_stats, plain_tally, plain_trace
+from ..model.codec import to_plain
 from ..model.delivery import State
-from ..model.health import Level
 from ..model.names import AT
-from ..room import chosen_settings
-from ..whereabouts import variable
-from ..wire.plain import plain_stats, plain_tally, plain_trace
-from . import care_views as views
-from .answers import Answer, sayable
-from .exits import Misconfigured
-from .progress import Progress
+from ..model.report import Level
+from ..room import chosen_settings, doctor
+from .errors import Misconfigured
+from .output import (
+    Answer,
+    Progress,
+    ago,
+    cut,
+    facts,
+    hint,
+    moment,
+    one_line,
+    painted,
+    sayable,
+    state_word,
+    table,
+    wrapped,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import os
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ..model.health import Diagnosis, Finding
+    from ..model.report import AgentFlow, Diagnosis, Finding, Flow
     from .context import Context
+    from .output import Screen
+
+
+Data = Mapping[str, Any]
+_MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan"), "ok": ("✓", "green")}
+_GROUPS = (
+    ("ok", "Fine"),
+    ("note", "Worth knowing"),
+    ("repaired", "Mended"),
+    ("warning", "Warnings"),
+    ("error", "Errors"),
+)
+_IN_STATE = {"unread": "in inboxes"}  # read or not: to count them as unread would be another number
+_STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
+_RINGS = {"rung": "rung", "failed": "ring failed", "dead": "ring given up"}
+_OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown in yellow, in red
+
+# -- the doctor
+
+
+def diagnosis(
+    screen: Screen, data: Data, *, healthy: str = "The room is healthy.", command: str = "postroom doctor"
+) -> str:
+    """The worst comes last: that is where one looks."""
+    groups: dict[str, list[Data]] = {}
+    for found in data["findings"]:
+        groups.setdefault("repaired" if found["repaired"] else found["level"], []).append(found)
+    lines = []
+    for level, title in _GROUPS:
+        if level in groups:
+            lines += [painted(screen, title, "bold") if screen.tables else f"## {title}", ""]
+            lines += [line for found in groups[level] for line in _finding(screen, found)]
+            lines.append("")
+    return "\n".join([*lines, _verdict(screen, data, groups, healthy, command)]) + "\n"
+
+
+def _finding(screen: Screen, found: Data) -> Iterator[str]:
+    mark, colour = ("+", "green") if found["repaired"] else _MARKS[found["level"]]
+    said = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
+    if not screen.tables:
+        yield f"- {mark} {found['check']}: {one_line('; '.join(said))}"
+        return
+    indent = " " * 4
+    first = f"{found['check']}: {one_line(said[0])}"
+    for number, line in enumerate(wrapped(first, screen.width - len(indent))):
+        yield f"{indent}{line}" if number else f"  {painted(screen, mark, colour)} {line}"
+    for line in wrapped(one_line(said[1]), screen.width - len(indent)) if len(said) > 1 else ():
+        yield painted(screen, f"{indent}{line}", "dim")
+
+
+def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]], healthy: str, command: str) -> str:
+    if data["healthy"]:
+        if [found["check"] for found in data["findings"]] == ["room"]:  # there is none yet
+            healthy = "There is nothing to examine."
+        return painted(screen, healthy, "green")
+    counts = [f"{len(groups[level])} {level}{'s' * (len(groups[level]) > 1)}"
+              for level in ("error", "warning") if level in groups]  # fmt: skip
+    mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
+    advice = f"{command} --repair mends what is safe." if mendable else "Each says what to do."
+    if any(found["check"] == "salvage" for found in groups.get("note", ())):
+        advice = "Nothing more can be mended in its place; salvage says what could be read, and what to do."
+    left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")
+    return "\n".join([left, *wrapped(advice, screen.width)])
+
+
+# -- numbers
+
+
+def stats(screen: Screen, data: Data) -> str:
+    if data["mailbox"] is not None:
+        return _tally(screen, data["mailbox"])
+    room = data["room"]
+    states = ", ".join(
+        f"{count:,} {_IN_STATE.get(state, state)}" for state, count in room["states"].items() if count
+    )
+    seen = room["states"].get("unread", 0) - sum(room["unread"].values())
+    pairs = [
+        ("Letters", f"{room['letters']:,}"),
+        ("Deliveries", f"{room['deliveries']:,}" + (f": {states}" if states else "")),
+        ("Never read", _by_priority(room["unread"])),
+        ("Oldest never read", ago(room["oldest_unread_at"], screen.now)),
+        ("Read, not settled", f"{seen:,}"),
+        ("Agents", f"{room['agents']:,}"),
+        ("Damaged letters", f"{room['quarantined']:,}" if room["quarantined"] else ""),
+    ]
+    rows = [
+        (t["mailbox"], str(t["backlog"]), str(t["total_unread"]), str(t["claimed"]), str(t["dead"]),
+         ago(_first(t["oldest_unread_at"], t["oldest_seen_at"]), screen.now))
+        for t in sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])
+    ]  # fmt: skip
+    titles = ("MAILBOX", "BACKLOG", "NEVER READ", "CLAIMED", "DEAD", "OLDEST")
+    return (
+        facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "") + _rates(screen, room["rates"])
+    )
+
+
+def _rates(screen: Screen, rates: Sequence[Data]) -> str:
+    """What came of telling somebody of mail."""
+    rows = [
+        (
+            rate["name"],
+            *(f"{rate[name]:,}" for name in ("letters", "rung", "shown", "acknowledged")),
+            _seconds(rate["median_to_shown"]),
+            _seconds(rate["median_to_acknowledged"]),
+        )
+        for rate in rates
+    ]
+    titles = ("TOLD BY", "LETTERS", "RUNG", "SHOWN", "ACKED", "RUNG TO SHOWN", "SHOWN TO ACKED")
+    return "\n" + table(screen, titles, rows, drop=("SHOWN TO ACKED", "RUNG TO SHOWN", "LETTERS")) if rows else ""
+
+
+def _first(*times: str | None) -> str | None:
+    """Of times that may not be there. As text they are all of one shape."""
+    return min((time for time in times if time), default=None)
+
+
+def _tally(screen: Screen, tally: Data) -> str:
+    return facts(
+        screen,
+        [
+            ("Mailbox", tally["mailbox"]),
+            ("Backlog", f"{tally['backlog']:,}"),
+            ("Never read", _by_priority(tally["unread"])),
+            ("Read, not settled", f"{tally['seen']:,}"),
+            ("Claimed", f"{tally['claimed']:,}"),
+            ("Not due yet", f"{tally['queued']:,}"),
+            ("Dead", f"{tally['dead']:,}"),
+            ("Oldest never read", ago(tally["oldest_unread_at"], screen.now)),
+            ("Oldest read, not settled", ago(tally["oldest_seen_at"], screen.now)),
+            ("Oldest claimed", ago(tally["oldest_claimed_at"], screen.now)),
+        ],
+    )
+
+
+def _by_priority(unread: Mapping[str, int]) -> str:
+    said = ", ".join(
+        f"{unread.get(name, 0):,} {name}" for name in ("urgent", "high", "normal", "low") if unread.get(name)
+    )
+    total = f"{sum(unread.values()):,}"
+    return f"{total}: {said}" if said else total
+
+
+# -- flow
+
+
+def stats_title(screen: Screen, store: str, pause: float) -> str:
+    said = f"every {pause:g} s, q ends it  {one_line(store)}"
+    return painted(screen, cut(said, screen.width), "bold")
+
+
+def flow(screen: Screen, data: Data) -> str:
+    """One look of a live view."""
+    known = bool(data["seconds"])
+    head = [
+        ("Sent", f"{data['sent_per_second']:,.1f} per second" if known else ""),
+        ("Done", f"{data['settled_per_second']:,.1f} per second" if known else ""),
+        ("Died", f"{data['died']:,}" if data["died"] else ""),
+        ("Backlog", f"{data['backlog']:,}"),
+        ("Time to done", _seconds(data["median_to_done"])),
+    ]
+    if not data["agents"]:
+        return facts(screen, head) + "No mail is open.\n"
+    rows = [_agent(agent) for agent in data["agents"]]
+    paint = {_seconds(age): _age_colour(age) for agent in data["agents"] for age in _ages(agent)}
+    titles = ("MAILBOX", "BACKLOG", "NEVER READ", "CLAIMED", "DEAD", "DONE", "OLDEST", "HELD FOR", "TO DONE")
+    drop = ("DEAD", "CLAIMED", "DONE", "NEVER READ", "HELD FOR", "TO DONE")
+    shown = table(screen, titles, rows, paint, drop=drop)
+    return facts(screen, head) + "\n" + shown
+
+
+def _agent(agent: Data) -> list[str]:
+    numbers = [f"{agent[name]:,}" for name in ("backlog", "unread", "claimed", "dead", "settled")]
+    return [agent["mailbox"], *numbers, *(_seconds(age) for age in _ages(agent))]
+
+
+def _ages(agent: Data) -> tuple[float | None, ...]:
+    waits = [age for age in (agent["oldest_unread"], agent["oldest_seen"]) if age is not None]
+    return max(waits, default=None), agent["oldest_claimed"], agent["median_to_done"]
+
+
+def _age_colour(age: float | None) -> str:
+    return "" if age is None or age < _OLD else "yellow" if age < _VERY_OLD else "red"
+
+
+def _seconds(span: float | None) -> str:
+    """A span of time in few letters."""
+    if span is None:
+        return ""
+    for unit, size, most in (("ms", 0.001, 1000), ("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
+        if span < size * most:
+            return f"{span / size:.{int(unit == 's' and span < 10)}f} {unit}"
+    return f"{span / 86400:,.0f} d"
+
+
+# -- one letter
+
+
+def trace(screen: Screen, data: Data) -> str:
+    letter, due = data["letter"], [stop["due_at"] for stop in data["stops"]]
+    head = [
+        ("Id", letter["id"]),
+        ("From", letter["sender"]),
+        ("Sent", _when(screen, letter["created_at"])),
+        ("Expires", _when(screen, letter["expires_at"])),
+        ("Due", ", ".join(dict.fromkeys(_when(screen, time) for time in due if time))),
+        ("Subject", letter["subject"]),
+        ("Number", str(data["number"])),
+    ]
+    stops = [
+        (
+            stop["mailbox"],
+            state_word(stop),
+            str(stop["attempts"]),
+            ago(stop["delivered_at"], screen.now),
+            ago(stop["read_at"], screen.now),
+            ago(stop["acked_at"] or stop["dead_at"], screen.now),
+            stop["holder"] or "",
+            stop["reason"] or "",
+        )
+        for stop in data["stops"]
+    ]
+    titles = ("MAILBOX", "STATE", "TRIES", "CAME", "READ", "SETTLED", "HOLDER", "REASON")
+    shown = (
+        table(screen, titles, stops, _STATES, drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED")) if stops else ""
+    )
+    return (
+        facts(screen, head) + "\n" + shown + _told(screen, data) + _tries(screen, data) + _about_it(screen, data)
+    )
+
+
+def _when(screen: Screen, time: str | None) -> str:
+    return f"{ago(time, screen.now)} ({moment(time)})" if time else ""
+
+
+def _told(screen: Screen, data: Data) -> str:
+    """Who was told of it, and what followed; nothing where nobody was."""
+    rows = [
+        (stop["mailbox"], ago(at, screen.now), what, how)
+        for stop in data["stops"]
+        if stop["rings"] or stop["sights"] or stop["done_at"]
+        for at, what, how in sorted(_facts_of(stop, data["letter"]["created_at"]), key=_by_time)
+    ]
+    paint = {_RINGS["failed"]: "yellow", _RINGS["dead"]: "red", "done": "green"}
+    return "\n" + table(screen, ("MAILBOX", "WHEN", "WHAT", "HOW"), rows, paint) if rows else ""
+
+
+def _by_time(fact: tuple[str, str, str]) -> datetime:
+    return datetime.fromisoformat(fact[0])
+
+
+def _facts_of(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
+    yield stored, "stored", ""
+    for ring in stop["rings"]:
+        yield ring["at"], _RINGS[ring["outcome"]], f"{ring['way']}: {ring['why']}" if ring["why"] else ring["way"]
+    for sight in stop["sights"]:
+        yield sight["at"], "shown", f"{sight['host']}, {sight['where']}" if sight["where"] else sight["host"]
+    if stop["acked_at"]:
+        yield stop["acked_at"], "acknowledged", ""
+    if stop["done_at"]:
+        yield stop["done_at"], "done", stop["task"]
+
+
+def _tries(screen: Screen, data: Data) -> str:
+    tries = [
+        (stop["mailbox"], ago(attempt["at"], screen.now), attempt["holder"], attempt["reason"])
+        for stop in data["stops"]
+        for attempt in stop["history"]
+    ]
+    return "\n" + table(screen, ("MAILBOX", "WHEN", "HOLDER", "REASON"), tries, drop=("HOLDER",)) if tries else ""
+
+
+def _about_it(screen: Screen, data: Data) -> str:
+    rows = [
+        (message["id"], what, message["sender"], message["subject"] or message["text"].strip().partition("\n")[0])
+        for what, kind in (("answer", "replies"), ("passed on", "relays"), ("bounce", "bounces"))
+        for message in data[kind]
+    ]
+    titles = ("ID", "WHAT", "FROM", "ABOUT")
+    return "\n" + table(screen, titles, rows, {"bounce": "red"}) if rows else ""
+
+
+# -- copies
+
+
+def copied(_screen: Screen, data: Data) -> str:
+    """In one sentence, and a line for each thing that could not come."""
+    words = (
+        ("letters", "{:,} new letters"),
+        ("states", "{:,} states brought up to date"),
+        ("names", "{:,} names"),
+        ("records", "{:,} records"),
+        ("moved", "{:,} moved"),
+        ("held", "{:,} left to whoever works on them"),
+    )
+    said = ", ".join(text.format(data[name]) for name, text in words if data[name])
+    lines = [f"Copied: {said}." if said else "Nothing is new."]
+    lines += [f"Refused {one_line(each['what'])}: {one_line(each['why'])}" for each in data["refused"]]
+    return "\n".join(lines) + "\n"
+
+
+def backed_up(screen: Screen, data: Data) -> str:
+    return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
+        screen, f"restore {quote(data['path'])}", "puts it back"
+    )
+
+
+def restored(_screen: Screen, data: Data) -> str:
+    kept = f"The room that was there is kept as {one_line(data['kept'])}\n" if data["kept"] else ""
+    return f"Restored {_amount(data)} to {one_line(data['path'])}\n{kept}"
+
+
+def _amount(data: Data) -> str:
+    return f"{data['letters']:,} letters ({data['bytes']:,} bytes, {data['seconds']:.1f} s)"
+
+
+# The live view: one look after the other, on a screen of its own, or as JSON lines.
+
+FASTEST, SLOWEST = 0.1, 3600.0  # seconds between two looks
+
+_ORDER: dict[str, Callable[[AgentFlow], float]] = {
+    "backlog": lambda agent: agent.backlog,
+    "oldest": lambda agent: max(agent.oldest_unread or 0.0, agent.oldest_seen or 0.0, agent.oldest_claimed or 0.0),
+    "slow": lambda agent: max(agent.median_to_done or 0.0, agent.oldest_claimed or 0.0),
+}
+
+
+def watch(context: Context) -> Iterator[Answer]:
+    """Look, and look again."""
+    pause = _pause(context)
+    room = context.room
+    live = not context.get("once") and not context.screen.json and sys.stdout.isatty()
+    look = room.flow()
+    if live:
+        from .screen import LiveScreen  # noqa: PLC0415 - for terminals alone
+
+        with LiveScreen() as screen:
+            while True:
+                screen.draw(partial(_frame, context, look, pause))
+                if not screen.sleep(pause):
+                    return
+                look = room.flow(look)
+    yield _answer(context, look)
+    while context.screen.json and not context.get("once"):
+        time.sleep(pause)
+        look = room.flow(look)
+        yield _answer(context, look)
+
+
+def _pause(context: Context) -> float:
+    pause: float = context.get("every", 1.0)
+    if not FASTEST <= pause <= SLOWEST or not math.isfinite(pause):
+        hint = f"between {FASTEST:g} and {SLOWEST:g} seconds"
+        raise Invalid(f"{pause:g} seconds is out of range", field="--every", hint=hint)
+    return pause
+
+
+def _answer(context: Context, look: Flow) -> Answer:
+    return Answer(context.name, _plain(look, context.get("sort", "backlog")), flow)
+
+
+def _plain(look: Flow, order: str) -> dict[str, Any]:
+    agents = sorted(look.agents, key=lambda agent: (-_ORDER[order](agent), agent.mailbox))
+    told = ("seconds", "sent", "settled", "died", "backlog", "median_to_done")
+    return {
+        "at": to_plain(look.at),
+        **{name: getattr(look, name) for name in told},
+        "sent_per_second": look.sent_per_second,
+        "settled_per_second": look.settled_per_second,
+        "agents": [to_plain(asdict(agent)) for agent in agents],
+    }
+
+
+def _frame(context: Context, look: Flow, pause: float, size: os.terminal_size) -> list[str]:
+    """The lines of one picture; no more than fit."""
+    screen = context.screen
+    screen.width, screen.now = size.columns, look.at
+    title = stats_title(screen, sayable(context.room.settings.store), pause)
+    return [title, *flow(screen, _plain(look, context.get("sort", "backlog"))).splitlines()][: size.lines]
+
+
+# The commands that ask how a room is: its doctor, its numbers, its flow, the life of one letter.
 
 _ENDS = {Level.WARNING: 1, Level.ERROR: 70}
 
@@ -63,7 +466,7 @@ def run_doctor(context: Context) -> Answer:
         "durability": _durability(said),
         "findings": [plain_finding(finding) for finding in found.findings],
     }
-    return Answer(context.name, data, views.diagnosis, code=end_of(found))
+    return Answer(context.name, data, diagnosis, code=end_of(found))
 
 
 def end_of(found: Diagnosis) -> int:
@@ -100,11 +503,10 @@ def run_stats(context: Context) -> Answer:
         data = {"room": plain_stats(context.room.stats()), "mailbox": None}
     else:
         data = {"room": None, "mailbox": plain_tally(context.mailbox.stats())}
-    return Answer(context.name, data, views.stats)
+    return Answer(context.name, data, stats)
 
 
 def run_top(context: Context) -> Iterator[Answer]:
-    from .top import watch  # noqa: PLC0415 - loaded when it is called
 
     return watch(context)
 
@@ -125,4 +527,4 @@ def run_trace(context: Context) -> Answer:
             from .peers import why_it_waits  # noqa: PLC0415 - few letters go to other systems
 
             stop["reason"] = why_it_waits(context, stop["mailbox"])
-    return Answer(context.name, life, views.trace)
+    return Answer(context.name, life, trace)

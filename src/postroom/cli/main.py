@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,8 +52,8 @@ def _run(words: Sequence[str]) -> int:
     from ..errors import PostroomError  # noqa: PLC0415 - from here on Ctrl-C is caught
 
     try:
-        from .glance import quick_answer  # noqa: PLC0415
         from .parse import parse  # noqa: PLC0415
+        from .quick import quick_answer  # noqa: PLC0415
 
         call = parse(words)
         answer = quick_answer(call)
@@ -61,7 +61,7 @@ def _run(words: Sequence[str]) -> int:
             sys.stdout.write(answer)
             sys.stdout.flush()
             return 0
-        from .light import Uninterrupted  # noqa: PLC0415
+        from .output import Uninterrupted  # noqa: PLC0415
 
         with Uninterrupted():
             gc.set_threshold(100_000)  # loading makes much and leaves no litter; a short command never collects
@@ -69,7 +69,7 @@ def _run(words: Sequence[str]) -> int:
 
         return run(call)
     except PostroomError as error:
-        from .complain import complain  # noqa: PLC0415 - only for mistakes
+        from .errors import complain  # noqa: PLC0415 - only for mistakes
 
         return complain(error, words)
 

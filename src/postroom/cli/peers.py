@@ -1,4 +1,4 @@
-"""The commands about other systems: who is a peer, what each may, and proof of who they are."""
+"""How other systems are shown to people: a list, one of them whole, what became of one."""
 
 from __future__ import annotations
 
@@ -10,26 +10,228 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from .. import service
-from ..daemon.holding import served_at
+from ..app.app import served_at
+from ..app.unit import absolute
+from ..core import authorize, outbox
+from ..core import peers as core_peers
+from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, Invalid, PostroomError
-from ..ipc.client import SocketDesk
-from ..model.address import system_of
+from ..federation.mounts import forget
 from ..model.codec import to_plain
+from ..model.names import system_of
 from ..model.peer import shown
 from ..policy.trust import speaks_for
-from ..tls import certificate_at, fingerprint_of_pem, first_certificate
-from ..whereabouts import AUTH_TOKEN, variable
-from . import peer_views as views
-from .answers import Answer
-from .exits import NOT_NOW, Usage
-from .notes import note
-from .text import STDIN, read_source
+from ..server.client import SocketDesk
+from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
+from .context import STDIN, note, read_source
+from .errors import NOT_NOW, Usage
+from .output import Answer, facts, hint, one_line, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..model.peer import Peer
     from ..room import Room
     from .context import Context
+    from .output import Screen
+
+
+_EXPOSURES = {
+    "none": "nobody",
+    "gateway": "whom it knows by name; it is told of nobody",
+    "all": "everybody",
+}
+WHERE = " --url wss://THIS-MACHINE:4650/map"  # what we do not know of ourselves
+_PAINT = {
+    "ALERT": "red",
+    "not trusted": "yellow",
+    "trusted": "green",
+    "connected": "green",
+    "disconnected": "yellow",
+}
+
+
+def added(ours: str, screen: Screen, data: Mapping[str, Any]) -> str:
+    system = one_line(data["peer"]["system"])
+    if not data["token"]:
+        return (_became(data) or f"{system} is a peer now.\n") + _next(screen, data["peer"])
+    if not screen.tables:  # a file or a pipe: of the token alone
+        return f"{data['token']}\n"
+    told = f"{system} shows this when it calls. It is not shown again; over there it is given on standard input:\n"
+    return f"{data['token']}\n\n{told}  {_there(ours, WHERE)}\n"
+
+
+def _became(data: Mapping[str, Any]) -> str:
+    """What is new about one that was a peer before."""
+    peer, changed = data["peer"], data["changed"]
+    if changed is None:
+        return ""
+    lines = [f"  {name.replace('_', '-')}: {_value(peer, name)}{_was(data, name)}\n" for name in changed]
+    system = one_line(peer["system"])
+    return (
+        f"{system} was a peer already. New is:\n{''.join(lines)}" if lines else f"{system} is a peer, as before.\n"
+    )
+
+
+def _was(data: Mapping[str, Any], name: str) -> str:
+    """What a list replaced: whoever meant to add to it would not see that the rest is gone."""
+    is_gone = name in {"tags", "scopes", "relays_for"} and data["former"][name]
+    return f" (it was: {_value(data['former'], name)})" if is_gone else ""
+
+
+def _value(peer: Mapping[str, Any], name: str) -> str:
+    if name == "token":
+        return "another one, which we show there" if peer["shows_token"] else "none"
+    if name == "scopes":
+        return _scopes(peer) or "all"
+    value = peer[name]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return one_line(value if isinstance(value, str) else ", ".join(value)) or "none"
+
+
+def _scopes(peer: Mapping[str, Any]) -> str:
+    return "; ".join(f"{ours} with {', '.join(theirs)}" for ours, theirs in peer["scopes"].items())
+
+
+def how_to_bring(ours: str, system: str, where: str = "") -> str:
+    """Beside a token that went into a file or a pipe."""
+    return f"{one_line(system)} shows this when it calls; over there: {_there(ours, where)}"
+
+
+def _there(ours: str, where: str = "") -> str:
+    return f"postroom peers add {one_line(ours)}{where} --token-file -"
+
+
+def _next(screen: Screen, peer: Mapping[str, Any]) -> str:
+    if peer["url"].startswith("wss:") and not peer["pin"]:
+        return hint(screen, f"peers trust {peer['system']}", "look at its certificate, and insist on it")
+    return ""
+
+
+def listed(screen: Screen, data: Mapping[str, Any]) -> str:
+    stranded = "".join(
+        f"There is no way to {one_line(system)}: {_letters(many)} for it {'waits' if many == 1 else 'wait'}.\n"
+        for system, many in data["stranded"].items()
+    )
+    if not data["peers"]:
+        none = "No peers: mail goes to no other system, and none is taken.\n"
+        return none + stranded + hint(screen, "peers add SYSTEM")
+    rows = [
+        (p["system"], state(p), link(p), str(p["waiting"]), p["exposure"], p["auth"], _where(p))
+        for p in data["peers"]
+    ]
+    told = table(screen, ("SYSTEM", "STATE", "LINK", "WAITING", "EXPOSURE", "PROOF", "WHERE"), rows, _PAINT)
+    return told + "".join(_alert(peer) for peer in data["peers"] if peer["alert"]) + stranded
+
+
+def _where(peer: Mapping[str, Any]) -> str:
+    return str(peer["url"] or peer["place"] or "calls us")
+
+
+def link(peer: Mapping[str, Any]) -> str:
+    """Where nobody serves the room, nobody knows."""
+    return str(peer["link"]["state"]) if peer.get("link") else "-"
+
+
+def _link_whole(peer: Mapping[str, Any]) -> str:
+    if not peer["link"]:
+        return "nobody serves this room" if peer["trusted"] else "none"
+    problem = peer["link"]["problem"]
+    return f"{link(peer)}: {problem}" if problem else link(peer)
+
+
+def _letters(many: int) -> str:
+    return "1 letter" if many == 1 else f"{many} letters"
+
+
+def pinged(_screen: Screen, data: Mapping[str, Any]) -> str:
+    system = one_line(data["system"])
+    if data["answers"] and data["seconds"] is not None:
+        return f"{system} answers in {data['seconds'] * 1000:.1f} ms.\n"
+    told = f"{system} is {one_line(data['state'])}: {one_line(data['problem'] or '')}\n"
+    return told + (f"What to do: {one_line(data['hint'])}\n" if data["hint"] else "")
+
+
+def all_pinged(screen: Screen, data: Mapping[str, Any]) -> str:
+    none = "No peers: there is nobody to ask.\n" + hint(screen, "peers add SYSTEM")
+    return "".join(pinged(screen, told) for told in data["peers"]) or none
+
+
+def state(peer: Mapping[str, Any]) -> str:
+    if peer["alert"]:
+        return "ALERT"
+    return "trusted" if peer["trusted"] else "not trusted"
+
+
+def whole(screen: Screen, data: Mapping[str, Any]) -> str:
+    peer = data["peer"]
+    sees = f"who has one of {', '.join(peer['tags'])}" if peer["exposure"] == "tagged" else ""
+    pairs = [
+        ("System", peer["system"]),
+        ("State", state(peer)),
+        ("Link", _link_whole(peer)),
+        ("Waiting", _letters(peer["waiting"])),
+        ("Where", peer["url"] or peer["place"] or "it calls us"),
+        ("Proof", _proof(peer)),
+        ("Certificate", peer["pin"] or ("as the machine's authorities say" if peer["url"][:4] == "wss:" else "")),
+        ("Reaches of ours", sees or _EXPOSURES[peer["exposure"]]),
+        ("Scopes", _scopes(peer) or "all"),
+        ("Speaks for", ", ".join([peer["system"], *peer["relays_for"]])),
+        ("Through us", "reaches further systems" if peer["relays_to"] else "reaches nobody else"),
+        ("From", "the file of peers" if peer["of_file"] else ""),
+    ]
+    return facts(screen, pairs) + (_alert(peer) if peer["alert"] else "")
+
+
+def _proof(peer: Mapping[str, Any]) -> str:
+    if peer["auth"] in {"mtls", "none"}:
+        return str(peer["auth"])
+    said = [
+        *(["we show a token"] if peer["shows_token"] else []),
+        *(["it shows one"] if peer["knows_token"] else []),
+        *([f"the one before is good until {peer['former_until']}"] if peer["former_until"] else []),
+    ]
+    return f"{peer['auth']}: {', '.join(said)}"
+
+
+def trusted(screen: Screen, data: Mapping[str, Any]) -> str:
+    peer = data["peer"]
+    if data["token"] and not screen.tables:  # a file or a pipe: of the token alone
+        return f"{data['token']}\n"
+    if data["token"]:
+        told = "It is not shown again. The one before is good until this one was shown, or for a day.\n"
+        return f"{data['token']}\n\nThe new token of {one_line(peer['system'])}. {told}"
+    if not peer["trusted"]:
+        return f"{one_line(peer['system'])} is not trusted any more.\n"
+    was = f"It was {data['former_pin']}.\n" if data["former_pin"] else ""
+    if not peer["pin"]:
+        return f"{one_line(peer['system'])} is trusted.\n"
+    told = f"{one_line(peer['system'])} is trusted, with this certificate alone:\n  {peer['pin']}\n"
+    asked = f"Compare it with what its operator says. openssl writes it so:\n  {_as_openssl(peer['pin'])}\n"
+    return told + was + asked * (not peer["of_file"])
+
+
+def _as_openssl(pin: str) -> str:
+    digits = pin.removeprefix("sha256:").upper()
+    return ":".join(digits[place : place + 2] for place in range(0, len(digits), 2))
+
+
+def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = f"{one_line(data['removed'])} is no peer any more.\n"
+    for system, many in data["waiting"].items():
+        told += f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added"
+        told += " before outbox_max_age has passed, they are dead, and their senders are told.\n"
+    return told
+
+
+def _alert(peer: Mapping[str, Any]) -> str:
+    system = one_line(peer["system"])
+    told = f"\nALERT: {system} came with another certificate, {peer['alert']}, and was refused.\n"
+    return f"{told}If its operator changed it: postroom peers trust {system}. Else somebody stands in between.\n"
+
+
+# The commands about other systems: who is a peer, what each may, and proof of who they are.
 
 
 def run_peers_add(context: Context) -> Answer:
@@ -37,18 +239,18 @@ def run_peers_add(context: Context) -> Answer:
     lists = {name: word for name, word in _LISTS.items() if word in context.values}
     said |= {name: tuple(one for one in context.get(word) if one) for name, word in lists.items()}
     if "scope" in context.values:
-        said["scopes"] = _scopes(context.get("scope"))
+        said["scopes"] = _scope_rules(context.get("scope"))
     if "relays_to" in context.values:
         said["relays_to"] = context.get("relays_to") == "yes"
     if "token_file" in context.values:
         said["token"] = _token(context)
     before, token, peer = context.act_in_room(partial(_add, context.get("system"), said))
     if token and not context.screen.tables:
-        note(context.call, views.how_to_bring(context.room.system, peer.system, views.WHERE))
+        note(context.call, how_to_bring(context.room.system, peer.system, WHERE))
     changed = None if before is None else _changed(before, peer)
     former = {name: _plain(before)[name] for name in changed or () if before is not None and name != "token"}
     data = {"peer": _plain(peer), "token": token or None, "changed": changed, "former": former}
-    return Answer(context.name, data, partial(views.added, context.room.system))
+    return Answer(context.name, data, partial(added, context.room.system))
 
 
 _LISTS = {"tags": "tag", "relays_for": "relays_for"}
@@ -74,15 +276,15 @@ def _typed(system: str) -> str:
 
 
 def _add(system: str, said: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
-    before = service.peers.peer(room._office, system)
-    return before, *service.peers.add(room._office, room.principal, system, said, ours=room.system)
+    before = core_peers.peer(room._office, system)
+    return before, *core_peers.add(room._office, room.principal, system, said, ours=room.system)
 
 
 def _changed(before: Peer, after: Peer) -> list[str]:
     return [name for name in _SAID if getattr(before, name) != getattr(after, name)]
 
 
-def _scopes(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ...]]:
+def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for ours, theirs in filter(None, rules):
         found[ours] = (*found.get(ours, ()), theirs)
@@ -90,12 +292,12 @@ def _scopes(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ...]]:
 
 
 def run_peers_list(context: Context) -> Answer:
-    found = service.peers.everyone(context.room._office, context.room.principal)
+    found = core_peers.everyone(context.room._office, context.room.principal)
     links = _links(context) if found else {}
-    waiting, stranded = service.elsewhere.waiting_by_way(context.room._office)
+    waiting, stranded = outbox.waiting_by_way(context.room._office)
     peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
     told = {"system": context.room.system, "peers": peers, "stranded": stranded}
-    return Answer(context.name, told, views.listed)
+    return Answer(context.name, told, listed)
 
 
 def _now(peer: Peer, links: dict[str, Any], waiting: dict[str, int]) -> dict[str, Any]:
@@ -114,7 +316,7 @@ def why_it_waits(context: Context, mailbox: str) -> str | None:
     office = context.room._office
     if served_at(context.room.settings.store) is None:
         return "waits: nobody serves this room"
-    peer = service.elsewhere.peer_towards(office, service.peers.all_peers(office), system_of(mailbox))
+    peer = outbox.peer_towards(office, core_peers.all_peers(office), system_of(mailbox))
     link = None if peer is None else _links(context).get(peer.system)
     if peer is None or link is None or link["state"] == "connected":
         return None
@@ -124,11 +326,11 @@ def why_it_waits(context: Context, mailbox: str) -> str | None:
 def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         told = _ask(context, "ping_peer", system=_known(context).system)
-        return Answer(context.name, told, views.pinged, code=0 if told["answers"] else NOT_NOW)
-    found = service.peers.everyone(context.room._office, context.room.principal)
+        return Answer(context.name, told, pinged, code=0 if told["answers"] else NOT_NOW)
+    found = core_peers.everyone(context.room._office, context.room.principal)
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
     is_well = all(told["answers"] for told in every)
-    return Answer(context.name, {"peers": every}, views.all_pinged, code=0 if is_well else NOT_NOW)
+    return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
 
 
 def _ask(context: Context, action: str, **said: Any) -> Any:
@@ -141,9 +343,9 @@ def _ask(context: Context, action: str, **said: Any) -> Any:
 
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
-    waiting, _ = service.elsewhere.waiting_by_way(context.room._office)
+    waiting, _ = outbox.waiting_by_way(context.room._office)
     told = _plain(peer) | _now(peer, _links(context), waiting)
-    return Answer(context.name, {"peer": told}, views.whole)
+    return Answer(context.name, {"peer": told}, whole)
 
 
 def run_peers_trust(context: Context) -> Answer:
@@ -153,20 +355,20 @@ def run_peers_trust(context: Context) -> Answer:
     before = _known(context)
     office, caller = context.room._office, context.room.principal
     said = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
-    after = service.peers.change(office, caller, before.system, lambda held: replace(held or before, **said))
+    after = core_peers.change(office, caller, before.system, lambda held: replace(held or before, **said))
     token = None
     if context.get("rotate"):
-        token, after = service.peers.rotate(office, caller, before.system)
+        token, after = core_peers.rotate(office, caller, before.system)
         if not context.screen.tables:
-            note(context.call, views.how_to_bring(context.room.system, after.system))
+            note(context.call, how_to_bring(context.room.system, after.system))
     former = before.pin if before.pin and before.pin != after.pin else None
-    return Answer(context.name, {"peer": _plain(after), "token": token, "former_pin": former}, views.trusted)
+    return Answer(context.name, {"peer": _plain(after), "token": token, "former_pin": former}, trusted)
 
 
 def _trusted(context: Context, before: Peer) -> dict[str, Any]:
     """What is trusted from now on: the certificate that is named, else the one that is shown where we call."""
     if "pin" in context.values:
-        pin = service.peer_rules.check_pin(context.get("pin"), "--pin")
+        pin = core_peers.check_pin(context.get("pin"), "--pin")
         kept = before.certificate if pin == before.pin else ""
         return {"trusted": True, "pin": pin, "certificate": kept, "alert": ""}
     if "certificate" in context.values:
@@ -188,17 +390,65 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 
 def run_peers_remove(context: Context) -> Answer:
     office = context.room._office
-    gone = service.peers.remove(office, context.room.principal, context.get("system"))
-    _, stranded = service.elsewhere.waiting_by_way(office)
+    gone = core_peers.remove(office, context.room.principal, context.get("system"))
+    _, stranded = outbox.waiting_by_way(office)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
-    return Answer(context.name, {"removed": gone.system, "waiting": lost}, views.removed)
+    return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
 
 
 def _known(context: Context) -> Peer:
-    service.authorize.authorize(context.room.principal, "peers")
-    return service.peers.known_peer(context.room._office, context.get("system"))
+    authorize.authorize(context.room.principal, "peers")
+    return core_peers.known_peer(context.room._office, context.get("system"))
 
 
 def _plain(peer: Peer) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(shown(peer))
     return plain
+
+
+# The commands that mount mail folders as systems.
+
+
+def run_mount(context: Context) -> Answer:
+    place = absolute(context.get("place"))
+    peer = context.act_in_room(partial(_mount, context, place))
+    data = {
+        "peer": to_plain(shown(peer)),
+        "system": context.room.system,
+        "socket": served_at(context.settings.store),
+    }
+    return Answer(context.name, data, _mounted)
+
+
+def _mount(context: Context, place: str, room: Room) -> Peer:
+    return core_peers.mount(
+        room._office,
+        room.principal,
+        context.get("as"),
+        place,
+        context.get("exposure", "all"),
+        ours=room.system,
+        room=context.settings.store,
+    )
+
+
+def run_unmount(context: Context) -> Answer:
+    office, system = context.room._office, context.get("name")
+    authorize.authorize(context.room.principal, "peers")
+    peer = core_peers.mounted(office, system)
+    core_peers.remove(office, context.room.principal, system)
+    told = forget(peer, context.room.system)
+    return Answer(context.name, {"removed": peer.system, "told": told}, _unmounted)
+
+
+def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:
+    name, ours = one_line(data["peer"]["system"]), one_line(data["system"])
+    told = f"Agents there are AGENT@{name} here, and ours are AGENT@{ours} there.\n"
+    if data["socket"]:
+        return told
+    return f"{told}Mail waits: nobody serves this room.\n" + hint(screen, "serve", "carries it")
+
+
+def _unmounted(_screen: Screen, data: Mapping[str, Any]) -> str:
+    left = "" if data["told"] else "The folder could not be told: it still names us.\n"
+    return f"{one_line(data['removed'])} is no system any more.\n{left}"

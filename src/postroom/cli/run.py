@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from ..errors import PostroomError
-from .answers import Answer
-from .context import Context
-from .ids import complete_ids
-from .light import Uninterrupted, load_msgspec
+from .context import Context, complete_ids
 from .main import end
+from .output import Answer, Uninterrupted, load_msgspec
 from .table import FILE_OF
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .answers import Screen
+    from .output import Screen
     from .parse import Call
 
 
@@ -24,12 +22,12 @@ def run(call: Call) -> int:
     """The command's exit code; what it answered is on standard output."""
     context = Context(call)
     if call.command is None or "help" in call.values:
-        from .meta import explain  # noqa: PLC0415 - rare
+        from .help import explain  # noqa: PLC0415 - rare
 
         return _print(explain(call, context.screen), context.screen)
     file = FILE_OF[call.name]
     with Uninterrupted():
-        if file != "meta":  # the commands about the program itself need no library
+        if file != "help":  # the commands about the program itself need no library
             load_msgspec()
         module = __import__(f"{__package__}.{file}", fromlist=["COMMANDS"])
     function = getattr(module, f"run_{call.command.function}")

@@ -1,4 +1,4 @@
-"""The commands about tasks: give one, see how it stands, move it by one step."""
+"""What people read of tasks: a list, one of them whole, and what a step made of it."""
 
 from __future__ import annotations
 
@@ -8,24 +8,92 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from ..environment import variable
 from ..errors import IllegalMove, LeaseLost
+from ..formats.plain import plain_message, plain_receipt, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
-from ..whereabouts import variable
-from ..wire.plain import plain_message, plain_receipt, plain_task
-from . import task_views as views
-from .answers import Answer
-from .exits import Usage
-from .sending import content_of, fields_of
+from .errors import Usage
+from .output import Answer, ago, due, facts, hint, table
+from .send import content_of, fields_of
+from .views import receipt, thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from ..model.card import Card
+    from ..core.messages import Receipt
+    from ..model.agent import Card
     from ..model.message import Message
-    from ..service.sending import Receipt
     from ..task import Task
     from .context import Context
+    from .output import Screen
+    from .views import Data
+
+
+_STATES = {
+    "pending": "yellow", "input_required": "yellow", "accepted": "cyan", "working": "cyan", "completed": "green",
+    "failed": "red", "rejected": "red", "canceled": "dim",
+}  # fmt: skip
+
+
+def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
+    """The texts stand for subjects where there are none."""
+    if not data["tasks"]:
+        return "No tasks.\n"
+    rows = [
+        (
+            screen.short(task["id"]),
+            task["state"],
+            task["giver"],
+            task["receiver"],
+            ago(task["moved_at"], screen.now),
+            _due(screen, task),
+            task["subject"] or texts[task["id"]] or task["reason"] or "",
+        )
+        for task in data["tasks"]
+    ]
+    shown = table(screen, ("ID", "STATE", "FROM", "FOR", "MOVED", "DUE", "ABOUT"), rows, _STATES)
+    return shown + hint(screen, "tasks show ID", "tells all about one")
+
+
+def task_view(screen: Screen, data: Data) -> str:
+    return _facts(screen, data["task"]) + "\n" + thread(screen, data)
+
+
+def given(screen: Screen, data: Data) -> str:
+    if data["repeated"]:
+        return receipt(screen, data)
+    return receipt(screen, data) + hint(screen, f"tasks show {data['id']}", "tells how it stands")
+
+
+def moved(screen: Screen, data: Data) -> str:
+    """What became of it, and that the other party was told."""
+    told = data.get("receipt")
+    return _facts(screen, data["task"]) + (f"Sent {told['id']}.\n" if told and not told["repeated"] else "")
+
+
+def _due(screen: Screen, task: Data) -> str:
+    """What is over cannot be overdue."""
+    return (ago if task["is_final"] else due)(task["deadline"], screen.now)
+
+
+def _facts(screen: Screen, task: Data) -> str:
+    return facts(
+        screen,
+        [
+            ("Task", task["id"]),
+            ("State", task["state"]),
+            ("Reason", task["reason"] or ""),
+            ("From", task["giver"]),
+            ("For", task["receiver"]),
+            ("About", task["subject"]),
+            ("Given", ago(task["opened_at"], screen.now)),
+            ("Due", _due(screen, task)),
+        ],
+    )
+
+
+# The commands about tasks: give one, see how it stands, move it by one step.
 
 _STEPS = {
     TaskState.ACCEPTED: "accept", TaskState.WORKING: "start", TaskState.INPUT_REQUIRED: "ask",
@@ -42,7 +110,7 @@ def run_tasks(context: Context) -> Answer:
         states = [str(state) for state, after in MOVES.items() if after]
     found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.given("limit"))
     texts = {} if context.screen.json else {task.id: _text(context, task) for task in found if not task.subject}
-    return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(views.tasks, texts))
+    return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(tasks, texts))
 
 
 def _text(context: Context, task: Task) -> str:
@@ -55,14 +123,14 @@ def run_tasks_show(context: Context) -> Answer:
     task = context.mailbox.task(context.get("id"))
     letters = task.letters()
     data = {"task": plain_task(task), "letters": [plain_message(message) for message in letters]}
-    return Answer(context.name, data, views.task, letters=tuple(letters))
+    return Answer(context.name, data, task_view, letters=tuple(letters))
 
 
 def run_tasks_give(context: Context) -> Answer:
     to, body, fields = context.get("to"), content_of(context), fields_of(context)
     asked = context.given("deadline", "session")
     receipt = context.act(lambda box: box.give_task(to, body, **asked, **fields))
-    return Answer(context.name, plain_receipt(receipt), views.given)
+    return Answer(context.name, plain_receipt(receipt), given)
 
 
 # -- steps
@@ -78,7 +146,7 @@ def run_tasks_admit(context: Context) -> Answer:
     judge = _judge(context.get("judge")) if "judge" in context.values else None
     with _as_typed(context, task):
         accepted = task.admit(judge, ack=not context.get("no_ack"))
-    return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, views.moved)
+    return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, moved)
 
 
 def run_tasks_reject(context: Context) -> Answer:
@@ -121,7 +189,7 @@ def _step(context: Context, step: Callable[[Task], Receipt]) -> Answer:
     with _as_typed(context, task):
         receipt = step(task)
     data = {"task": plain_task(task), "receipt": plain_receipt(receipt)}
-    return Answer(context.name, data, views.moved)
+    return Answer(context.name, data, moved)
 
 
 @contextmanager
@@ -134,7 +202,7 @@ def _as_typed(context: Context, task: Task) -> Iterator[None]:
             refused.hint = _way_out(context, task) or refused.hint
         raise
     except LeaseLost as held:
-        from .working import HOLDERS_ALONE  # noqa: PLC0415 - only for mistakes
+        from .work import HOLDERS_ALONE  # noqa: PLC0415 - only for mistakes
 
         held.hint = held.hint if _token(context) else HOLDERS_ALONE
         raise

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..core.presentation import NOTICE, OWN_NOTICE, data_line, file_line
+from ..core.presentation import markdown as fenced
 from ..model.names import fold
-from ..service.present import NOTICE, OWN_NOTICE, data_line, file_line
-from ..service.present import markdown as fenced
-from .escape import ago, body_lines, due, moment, one_line
-from .glance import NO_DIGEST, NO_MAIL
-from .tables import facts, hint, state_word, table
+from .output import ago, body_lines, due, facts, hint, moment, one_line, state_word, table
+from .quick import NO_DIGEST, NO_MAIL
 
 if TYPE_CHECKING:
-    from .answers import Screen
+    from .output import Screen
+
 
 Data = Mapping[str, Any]
 _URGENT = {"urgent": "red", "high": "yellow", "low": "dim"}

@@ -1,4 +1,4 @@
-"""The commands about webhooks: whom to call when mail waits."""
+"""How webhooks are shown to people: a list, a secret once, what came of a test."""
 
 from __future__ import annotations
 
@@ -7,20 +7,71 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from .. import service
+from ..core import webhooks
 from ..model.codec import to_plain
 from ..model.message import Priority
 from ..model.webhook import shown
-from . import webhook_views as views
-from .answers import Answer
-from .exits import NOT_NOW
-from .notes import note, note_unknown
+from .context import note, note_unknown
+from .errors import NOT_NOW
+from .output import Answer, hint, one_line, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..hosts.webhooks import Outcome
     from ..model.webhook import Webhook
-    from ..push.answers import Outcome
     from ..room import Room
     from .context import Context
+    from .output import Screen
+
+
+_PAINT = {"on": "green", "off": "red"}
+
+
+def added(screen: Screen, data: Mapping[str, Any]) -> str:
+    if not screen.tables:  # a file or a pipe: of the secret alone
+        return f"{data['secret']}\n"
+    webhook = data["webhook"]
+    whose = f"The secret of {webhook['id']}, which is called for {one_line(webhook['mailbox'])}."
+    next_one = hint(screen, f"webhook test {webhook['id']}", "does anybody answer?")
+    calls = hint(screen, "serve", "calls it when mail waits")
+    return f"{data['secret']}\n\n{whose} It is not shown again.\n{next_one}{calls}"
+
+
+def rotated(screen: Screen, data: Mapping[str, Any]) -> str:
+    if not screen.tables:
+        return f"{data['secret']}\n"
+    told = "It is not shown again. The one before signs beside it for a day."
+    return f"{data['secret']}\n\nThe new secret of {data['webhook']['id']}. {told}\n"
+
+
+def listed(screen: Screen, data: Mapping[str, Any]) -> str:
+    if not data["webhooks"]:
+        return "No webhooks: nothing is called.\n" + hint(screen, "webhook add URL --for NAME")
+    rows = [
+        (w["id"], w["mailbox"], "off" if w["off_at"] else "on", w["min_priority"], _note(w), w["url"])
+        for w in data["webhooks"]
+    ]
+    return table(screen, ("ID", "FOR", "STATE", "AT LEAST", "NOTE", "URL"), rows, _PAINT)
+
+
+def _note(webhook: Mapping[str, Any]) -> str:
+    words = ["private"] if webhook["allow_private"] else []
+    return ", ".join([*words, *([webhook["note"]] if webhook["note"] else [])])
+
+
+def tried(_screen: Screen, data: Mapping[str, Any]) -> str:
+    webhook, seconds = data["webhook"]["id"], data["seconds"]
+    if data["rung"]:
+        return f"{webhook} answered {data['status']} in {seconds * 1000:.0f} ms.\n"
+    return f"{webhook} was not rung: {one_line(data['problem'])}.\n"
+
+
+def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{data['removed']} is called no more.\n"
+
+
+# The commands about webhooks: whom to call when mail waits.
 
 
 def run_webhook_add(context: Context) -> Answer:
@@ -30,11 +81,11 @@ def run_webhook_add(context: Context) -> Answer:
     _say_beside(
         context, f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"
     )
-    return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, views.added)
+    return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, added)
 
 
 def _add(context: Context, room: Room) -> tuple[str, Webhook]:
-    return service.webhooks.add(
+    return webhooks.add(
         room._office,
         room.principal,
         context.get("url"),
@@ -51,18 +102,18 @@ def _say_beside(context: Context, text: str) -> None:
 
 
 def run_webhook_list(context: Context) -> Answer:
-    found = service.webhooks.everyone(context.room._office, context.room.principal)
-    return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, views.listed)
+    found = webhooks.everyone(context.room._office, context.room.principal)
+    return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, listed)
 
 
 def run_webhook_test(context: Context) -> Answer:
     office, caller = context.room._office, context.room.principal
-    webhook = service.webhooks.webhook(office, caller, context.get("id"))
+    webhook = webhooks.webhook(office, caller, context.get("id"))
     began = perf_counter()
     outcome = asyncio.run(_tried(context.room, webhook))
     seconds = perf_counter() - began
     if outcome.is_rung and not webhook.is_on:
-        webhook = service.webhooks.switch_on(office, caller, webhook.id)
+        webhook = webhooks.switch_on(office, caller, webhook.id)
     data = {
         "webhook": _plain(webhook),
         "rung": outcome.is_rung,
@@ -70,16 +121,16 @@ def run_webhook_test(context: Context) -> Answer:
         "problem": outcome.problem or None,
         "seconds": round(seconds, 3),
     }
-    return Answer(context.name, data, views.tried, code=0 if outcome.is_rung else NOT_NOW)
+    return Answer(context.name, data, tried, code=0 if outcome.is_rung else NOT_NOW)
 
 
 async def _tried(room: Room, webhook: Webhook) -> Outcome:
-    from ..push import notice  # noqa: PLC0415 - only who calls needs what calls
-    from ..push.calling import Telephone  # noqa: PLC0415
+    from ..hosts import webhooks  # noqa: PLC0415 - only who calls needs what calls
+    from ..hosts.webhooks import Telephone  # noqa: PLC0415
 
     office, telephone = room._office, Telephone()
     try:
-        body = notice.trial(webhook.mailbox, office.now().wall)
+        body = webhooks.trial(webhook.mailbox, office.now().wall)
         return await telephone.call(webhook, office.ids.token(), body, lambda: office.now().wall)
     finally:
         telephone.close()
@@ -87,14 +138,14 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
 
 def run_webhook_rotate(context: Context) -> Answer:
     room = context.room
-    secret, webhook = service.webhooks.rotate(room._office, room.principal, context.get("id"))
+    secret, webhook = webhooks.rotate(room._office, room.principal, context.get("id"))
     _say_beside(context, f"the new secret of {webhook.id}; it is not shown again")
-    return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, views.rotated)
+    return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, rotated)
 
 
 def run_webhook_remove(context: Context) -> Answer:
-    gone = service.webhooks.remove(context.room._office, context.room.principal, context.get("id"))
-    return Answer(context.name, {"removed": gone.id}, views.removed)
+    gone = webhooks.remove(context.room._office, context.room.principal, context.get("id"))
+    return Answer(context.name, {"removed": gone.id}, removed)
 
 
 def _plain(webhook: Webhook) -> dict[str, Any]:

@@ -1,47 +1,268 @@
-"""What waits for a peer is sent: many letters at once, each pair's in order, and what became of each is written
-down in batches.
-
-After a cut nobody knows which letter was its cause, if any. So the next connection begins with one letter at a
-time, and one during which it is cut again and again waits as if it had been refused.
-"""
+"""Trouble with our own room, while mail for others waits: what passes by itself is no news, what lasts is."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from .. import service
-from ..errors import PostroomError, TooLarge
-from ..lines.line import LineLost, MapRefusal
-from ..model.address import ANYWHERE, agent_of, at_system
+from ..core import outbox
+from ..errors import PostroomError, StoreBusy, TooLarge
+from ..formats.federation import Refusal, each_of, envelope_of, read_refusal, refusals, way_of
+from ..formats.map import ROUTE
+from ..model.codec import encode
 from ..model.delivery import GIVEN
-from ..model.message import same_name
-from ..policy.outgoing import is_spent, next_try
+from ..model.message import Message, same_name
+from ..model.names import ANYWHERE, Address, agent_of, at_system, parse_address, system_of
+from ..model.query import Found
+from ..policy.retry import is_spent, next_try
 from ..policy.trust import check_outgoing
-from ..wire.federation import way_of
-from ..wire.federation_problems import Refusal, each_of, read_refusal, refusals
-from ..wire.map_names import ROUTE
-from .parcels import AROUND, FEW, Way, bundled, next_parcels
-from .trip import Trip
-from .trouble import Trouble
+from .connection import LineLost, MapRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
-    from ..desk import Desk
+    from ..core.core import Core
     from ..model.delivery import Delivery
-    from ..model.query import Found
+    from ..server.executor import Executor
     from .link import End, Link
-    from .parcels import Parcel
 
-    Letter = tuple[Parcel, dict[str, str]]  # and, by recipient, behind which one it goes
 
 log = logging.getLogger("postroom")
+LASTS = 30.0  # seconds for which somebody else may be in the room
+
+
+class Trouble:
+    """Of one who tries again."""
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        self._since: float | None = None
+        self._is_told = False
+
+    def met(self, wrong: PostroomError) -> None:
+        """Once more. The log says it once, until it is over."""
+        now = monotonic()
+        self._since = now if self._since is None else self._since
+        is_news = not isinstance(wrong, StoreBusy) or now - self._since >= LASTS
+        if is_news and not self._is_told:
+            self._is_told = True
+            log.warning("%s waits a moment: %s", self._whose, wrong)
+        else:
+            log.debug("%s waits a moment: %s", self._whose, wrong)
+
+    def over(self) -> None:
+        self._since, self._is_told = None, False
+
+
+# One letter to all that it is for at one system, as it is put on a line. On the desk's threads.
+
+FEW = 16  # letters looked up in a moment
+MOST = 512  # letters looked up at once
+AROUND = 1024  # bytes that stand around an envelope, and those that say behind which letter each goes
+LARGEST = 8 * 1024 * 1024  # bytes of letters that wait to be put on a line, and one letter more
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """By whom letters go."""
+
+    system: str
+    bars: Callable[[Found], bool]  # did it refuse this one, which may go elsewhere?
+    is_ours: bool  # is it a post room, too?
+
+    def takes(self, found: Found) -> bool:
+        """Not what another one may have by now, and not what it refused."""
+        holder = found.delivery.given_to
+        return (not holder or same_name(holder, self.system)) and not self.bars(found)
+
+
+class Parcel(Struct, frozen=True, kw_only=True):
+    """A letter, and its deliveries that go there together."""
+
+    id: str  # of the letter, as it is known where it was written
+    letter: Message
+    system: str
+    found: tuple[Found, ...]
+    targets: tuple[Address, ...]  # of each delivery: who it is for
+    envelope: Raw
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """No other parcel is for the first of them, too."""
+        return self.letter.id, self.found[0].delivery.mailbox
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Between whom the order is kept."""
+        return [(self.letter.sender, found.delivery.mailbox) for found in self.found]
+
+    @property
+    def size(self) -> int:
+        return memoryview(self.envelope).nbytes
+
+    @property
+    def is_free(self) -> bool:
+        """Could it as well go to another system, and was not given to any?"""
+        return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
+
+    def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
+        return {target.agent: refusal for target in self.targets}
+
+
+def next_parcels(office: Core, here: str, waiting: Mapping[str, str], most: int, way: Way) -> list[Parcel]:
+    """What goes next to these mailboxes, each at a system, in order of acceptance; so many letters at most."""
+    together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
+    for found in outbox.next_letters(office, list(waiting), most, way.takes):
+        system = waiting[found.delivery.mailbox]
+        together.setdefault((found.message.id, system, _company(found)), []).append(found)
+    parcels: list[Parcel] = []
+    size, now = 0, office.now().wall
+    for (_, system, _), some in together.items():
+        parcels.append(_parcel(office, here, system, some, way, now))
+        size += parcels[-1].size
+        if size > LARGEST:
+            break
+    return parcels
+
+
+def bundled(parcels: Iterable[Parcel], most: int, largest: int) -> Iterator[list[Parcel]]:
+    """In their order, those that go in one call: so many, of so many bytes, but one at least."""
+    bundle: list[Parcel] = []
+    size = 0
+    for parcel in parcels:
+        own = parcel.size + AROUND * len(parcel.targets)
+        size += own
+        if bundle and (len(bundle) == most or size > largest):
+            yield bundle
+            bundle, size = [], own
+        bundle.append(parcel)
+    if bundle:
+        yield bundle
+
+
+def _company(found: Found) -> tuple[bool, str]:
+    """Who travels together: everybody at a system with nobody else, and nobody with itself in another scope, for
+    what becomes of it is told by name.
+    """
+    address = parse_address(found.delivery.mailbox, "to")
+    return bool(address.agent), address.scope
+
+
+def _parcel(office: Core, here: str, system: str, found: list[Found], way: Way, now: datetime) -> Parcel:
+    letter, most = found[0].message, office.limits.federation_hops
+    targets = [_target(one.delivery.mailbox, system) for one in found]
+    envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=way.is_ours)
+    return Parcel(
+        id=envelope["payload"]["id"],
+        letter=letter,
+        system=system,
+        found=tuple(found),
+        targets=tuple(targets),
+        envelope=Raw(encode(envelope)),
+    )
+
+
+def _is_sought(found: Found) -> bool:
+    return system_of(found.delivery.mailbox) == ANYWHERE
+
+
+def _target(mailbox: str, system: str) -> Address:
+    """Who was to be found has been: at that system."""
+    address = parse_address(mailbox, "to")
+    return Address(agent=address.agent, system=system) if address.system == ANYWHERE else address
+
+
+# One round of letters on one connection: which are on their way, and behind which others.
+
+
+class Trip:
+    def __init__(self, end: End) -> None:
+        self.end = end
+        self.held: set[tuple[str, str]] = set()  # pairs, one of whose letters was not taken
+        self.moved = 0  # deliveries that are no longer what they were
+        self._last: dict[tuple[str, str], Parcel] = {}  # of each pair, what went last and is not answered
+        self._under_way: dict[tuple[str, str], Parcel] = {}
+        self._tasks: dict[tuple[str, str], asyncio.Future[None]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return self.end.line.lost.is_set()
+
+    @property
+    def unanswered(self) -> list[Parcel]:
+        return list(self._under_way.values())
+
+    async def may_go(self, parcel: Parcel) -> bool:
+        """Not past one of the same pair that waits. Where the peer does not know our word for that, each pair's
+        letters go one after the other.
+        """
+        while not self.end.in_order and (ahead := self._ahead(parcel)) and not self.is_over:
+            await asyncio.wait([self._tasks[one.key] for one in ahead.values()])
+        if self.held.isdisjoint(parcel.pairs):
+            return True
+        self.held.update(parcel.pairs)  # it waits, for all that it is for
+        return False
+
+    def begin(self, parcel: Parcel) -> dict[str, str]:
+        """It goes next; behind which others."""
+        behind = self._behind(parcel)
+        self._under_way[parcel.key] = parcel
+        self._last |= dict.fromkeys(parcel.pairs, parcel)
+        return behind
+
+    def carried(self, parcels: list[Parcel], task: asyncio.Future[None]) -> None:
+        """What was begun is asked and settled by this task."""
+        self._tasks |= dict.fromkeys([parcel.key for parcel in parcels], task)
+        task.add_done_callback(partial(self._over, parcels))
+
+    def answered(self, parcel: Parcel) -> None:
+        del self._under_way[parcel.key]
+        for pair in parcel.pairs:
+            if self._last.get(pair) is parcel:
+                del self._last[pair]
+
+    def _over(self, parcels: list[Parcel], task: asyncio.Future[None]) -> None:
+        """What could not be written down is sent once more, and is known there."""
+        for parcel in parcels:
+            del self._tasks[parcel.key]
+        fault = None if task.cancelled() else task.exception()
+        if isinstance(fault, PostroomError):
+            log.warning("what became of a letter could not be written down: %s", fault)
+        elif fault is not None:
+            log.error("a letter was not sent by a fault of ours", exc_info=fault)
+
+    async def finish(self) -> None:
+        """Until all are answered, or can be no more, and what they answered is written down."""
+        while self._tasks:
+            await asyncio.wait({*self._tasks.values()})
+
+    def _behind(self, parcel: Parcel) -> dict[str, str]:
+        """The letters that went before it and are not answered, by their recipients."""
+        ahead = self._ahead(parcel)
+        found = zip(parcel.pairs, parcel.targets, strict=True)
+        return {target.agent: ahead[pair].id for pair, target in found if pair in ahead}
+
+    def _ahead(self, parcel: Parcel) -> dict[tuple[str, str], Parcel]:
+        return {pair: self._last[pair] for pair in parcel.pairs if pair in self._last}
+
+
+# What waits for a peer is sent: many letters at once, each pair's in order, and what became of each is written
+# down in batches.
+#
+# After a cut nobody knows which letter was its cause, if any. So the next connection begins with one letter at a
+# time, and one during which it is cut again and again waits as if it had been refused.
+
+if TYPE_CHECKING:
+    Letter = tuple[Parcel, dict[str, str]]  # and, by recipient, behind which one it goes
+
 WINDOW = 64  # letters that are on their way at once
 CALLS = 2  # at least so many calls, where a peer takes several letters in one: it answers one and has the next
 MOST_BYTES = 256 * 1024  # of letters in one call
@@ -57,7 +278,7 @@ _NOBODY_KNOWS = (_CUTS, _UNTOLD)  # whether it has the letter
 class Courier:
     """Of one link."""
 
-    def __init__(self, desk: Desk, link: Link, here: str, later: Callable[[float], object]) -> None:
+    def __init__(self, desk: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
         self._desk = desk
         self._office = desk.room._office
         self._link = link
@@ -125,7 +346,7 @@ class Courier:
     async def _given(self, waiting: dict[str, str], way: Way, parcels: list[Parcel]) -> list[Parcel]:
         """What could go by another link, too, goes by ours alone, whatever becomes of the line and of us."""
         free = [found for parcel in parcels if parcel.is_free for found in parcel.found]
-        await self._desk.submit(partial(service.outbox.give, self._office, free, self._link.system), self)
+        await self._desk.submit(partial(outbox.give, self._office, free, self._link.system), self)
         self._new.update(_mark(found) for found in free if not found.delivery.given_to)
         return [parcel for parcel in await self._next(waiting, way) if not parcel.is_free]
 
@@ -262,16 +483,16 @@ class Courier:
             due = next_try(delivery, now, limits, random.random())
         if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
             reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays with us
-            await self._desk.submit(partial(service.outbox.delayed, self._office, found, reason, due))
+            await self._desk.submit(partial(outbox.delayed, self._office, found, reason, due))
             self._later((due - now).total_seconds())
         elif refusal.waits or refusal.is_ours or not await self._left_to_others(found, reason):
-            await self._desk.submit(partial(service.outbox.refused, self._office, found, reason))
+            await self._desk.submit(partial(outbox.refused, self._office, found, reason))
 
     async def _left_to_others(self, found: Found, reason: str) -> bool:
         """May another have it, as peers were asked for the name? Then it is sought anew, but not here."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
         self._link.bar(replace(found, delivery=sought))
-        is_left: bool = await self._desk.submit(partial(service.elsewhere.seek_anew, self._office, found, reason))
+        is_left: bool = await self._desk.submit(partial(outbox.seek_anew, self._office, found, reason))
         if is_left:
             self._later(0)
         return is_left
@@ -295,7 +516,7 @@ class Courier:
         try:
             while self._safe:
                 safe, self._safe = self._safe, []
-                await self._desk.submit(partial(service.outbox.departed, self._office, safe, self._link.system))
+                await self._desk.submit(partial(outbox.departed, self._office, safe, self._link.system))
         except PostroomError as busy:  # they are sent once more, and are known there
             log.warning("what the system %s keeps could not be written down: %s", self._link.system, busy)
         finally:

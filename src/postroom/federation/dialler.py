@@ -1,4 +1,9 @@
-"""The connection that we open to a peer: dial, greet, serve; after a cut dial again, later and later."""
+"""The connection of agent-inbox, as a line to a peer: letters go as messages to an agent do.
+
+It knows no receipt. So behind a letter goes a question, and its answer, also that there is no such method, comes
+after the letter was handled. One goes before the first letter, too: agent-inbox hangs up its handler behind the
+answer to its registration, and would lose what it reads before that.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +15,78 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 
-from .. import service
-from ..errors import NotAllowed, PostroomError
-from ..lines.dialling import CUT, WrongCertificate, dial, pause, read, sender, why
-from ..lines.line import Line, LineLost, MapRefusal
-from . import exposing
-from .greeting import greet, knows_order, largest_of, reads, takes
+from ..core import peers
+from ..errors import Invalid, NotAllowed, PostroomError
+from ..formats.federation import federation_error, messages_of
+from ..formats.map import FIND, MESSAGE, PING, ROUTE
+from . import exposure
+from .connection import CUT, Line, LineLost, MapRefusal, WrongCertificate, dial, pause, read, sender, why
+from .incoming import Serving, greet, knows_order, largest_of, reads, takes
 from .link import End
-from .serving import Serving
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from websockets.asyncio.client import ClientConnection
 
-    from ..desk import Desk
+    from ..server.executor import Executor
     from .link import Link
+
+
+READY = 0.25  # seconds, after which the answer to its registration is on its way
+
+
+class InboxLine(Line):
+    def __init__(
+        self,
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+        heard: Callable[[str, Mapping[str, Any]], None],
+        patience: float,
+    ) -> None:
+        super().__init__(send, heard, patience)
+        self._ready_at = asyncio.get_running_loop().time() + READY
+        self._is_ready = False
+        self._beginning = asyncio.Lock()
+
+    async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
+        await self._begin()
+        if method == FIND:  # it cannot be asked
+            return {"has": False}
+        if method != ROUTE:
+            return await super().ask(method, **params)
+        try:
+            messages = messages_of(msgspec.json.decode(params["envelope"]))
+        except Invalid as wrong:
+            raise MapRefusal(federation_error(wrong)) from None
+        for message in messages:
+            await self.tell(MESSAGE, message=message)
+        await self._has_read()
+        return {"routed": True}
+
+    async def _begin(self) -> None:
+        async with self._beginning:
+            if not self._is_ready:
+                await asyncio.sleep(self._ready_at - asyncio.get_running_loop().time())
+                await self._has_read()
+                self._is_ready = True
+
+    async def _has_read(self) -> None:
+        """Until it has handled all that it was told so far."""
+        with suppress(MapRefusal):
+            await super().ask(PING)
+
+    async def tell(self, method: str, /, **params: Any) -> None:
+        """Of what systems tell each other it understands letters, and nothing else."""
+        if self.lost.is_set():
+            raise LineLost("the connection was cut")
+        if method == MESSAGE:
+            await super().tell(method, **params)
+
+
+# The connection that we open to a peer: dial, greet, serve; after a cut dial again, later and later.
 
 log = logging.getLogger("postroom")
 ANSWER = 30.0  # seconds for one answer
@@ -48,7 +109,7 @@ class Own(Struct, frozen=True, kw_only=True):
 class Dialler:
     """Of one link."""
 
-    def __init__(self, desk: Desk, link: Link, own: Own) -> None:
+    def __init__(self, desk: Executor, link: Link, own: Own) -> None:
         self._desk = desk
         self._link = link
         self._own = own
@@ -117,15 +178,15 @@ class Dialler:
 
     async def _meet(self, line: Line) -> dict[str, Any]:
         peer, room = self._link.peer, self._desk.room
-        shown = await self._desk.run_slow(partial(exposing.exposure, room, peer))
+        shown = await self._desk.run_slow(partial(exposure.exposure, room, peer))
         told = await greet(line, peer, self._own.system, shown, room.settings)
-        await self._desk.submit(partial(exposing.note, room._office, peer.system, told.get("exposure")))
+        await self._desk.submit(partial(exposure.note, room._office, peer.system, told.get("exposure")))
         return told
 
     async def _alert(self, wrong: WrongCertificate) -> None:
         """Kept, so that people are told of it."""
         office, peer = self._desk.room._office, self._link.peer
         try:
-            await self._desk.run_slow(partial(service.peers.check_certificate, office, peer, wrong.found))
+            await self._desk.run_slow(partial(peers.check_certificate, office, peer, wrong.found))
         except NotAllowed as told:
             self._link.complain(str(told))

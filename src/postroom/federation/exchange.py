@@ -13,31 +13,31 @@ from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from .. import service
+from ..core import outbox
+from ..core import peers as core_peers
+from ..core.authorize import OWNER
 from ..errors import PostroomError, Resync
-from ..lines.line import Line, LineLost
-from ..model.address import ANYWHERE, system_of
-from ..model.names import fold
+from ..formats.map import ANNOUNCE
+from ..model.names import ANYWHERE, fold, system_of
 from ..model.record import CARD
 from ..policy.trust import routes_to, strategy_of
-from ..service.authorize import OWNER
-from ..store.bells import ROOM
-from ..wire.map_names import ANNOUNCE
-from . import exposing, pinging
-from .courier import Courier
+from ..store.notification import ROOM
+from . import exposure
+from . import link as federation_link
+from .connection import Line, LineLost
+from .courier import Courier, Trouble
 from .dialler import ANSWER, Dialler, Own
-from .greeting import knows_order, reads, takes
+from .incoming import Serving, knows_order, met, reads, takes
 from .link import End, Link
-from .seeking import Seeking
-from .serving import Serving, met
-from .trouble import Trouble
+from .lookup import Seeking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..desk import Desk
     from ..model.peer import Peer
-    from ..store.base import Watch
+    from ..server.executor import Executor
+    from ..store.protocol import Watch
+
 
 log = logging.getLogger("postroom")
 LOOK = 5.0  # seconds between two looks where no bell rings: what is due again, what was not heard
@@ -71,7 +71,7 @@ class Visit:
 class Exchange:
     """Made inside an event loop; used on its thread."""
 
-    def __init__(self, desk: Desk, certificate: str = "", key: str = "") -> None:
+    def __init__(self, desk: Executor, certificate: str = "", key: str = "") -> None:
         self._desk = desk
         self._office = desk.room._office
         self._shown = {"certificate": certificate, "key": key}
@@ -93,7 +93,7 @@ class Exchange:
     @cached_property
     def own(self) -> Own:
         """Asked for when the first peer is there: from then on we are called so."""
-        system = service.identity.announced(self._office, OWNER, self._desk.room.settings.system)
+        system = core_peers.announced(self._office, OWNER, self._desk.room.settings.system)
         return Own(system=system, **self._shown)
 
     @property
@@ -129,12 +129,12 @@ class Exchange:
 
     async def ping(self, system: str) -> dict[str, Any]:
         """How long a question takes there and back; else what is wrong, and what to do."""
-        self._sync(await self._desk.run_slow(partial(service.peers.all_peers, self._office)))
+        self._sync(await self._desk.run_slow(partial(core_peers.all_peers, self._office)))
         link = self._links.get(fold(system))
         if link is None:
-            peer = await self._desk.run_slow(partial(service.peers.known_peer, self._office, system))
-            return pinging.not_trusted(peer)
-        return await pinging.ping(link, self.own.system)
+            peer = await self._desk.run_slow(partial(core_peers.known_peer, self._office, system))
+            return federation_link.not_trusted(peer)
+        return await federation_link.ping(link, self.own.system)
 
     # -- for ever
 
@@ -214,10 +214,10 @@ class Exchange:
             await self._announce(anew=is_time)
 
     def _found(self) -> tuple[dict[str, Peer], list[str], bool]:
-        peers = service.peers.all_peers(self._office)
+        peers = core_peers.all_peers(self._office)
         if not peers:
             return {}, [], False
-        return peers, service.outbox.waiting(self._office, MOST), self._has_new_cards()
+        return peers, outbox.waiting(self._office, MOST), self._has_new_cards()
 
     def _has_new_cards(self) -> bool:
         try:
@@ -312,7 +312,7 @@ class Exchange:
 
     async def _seek_strangers(self) -> None:
         """Ask peers, at most every SELDOM seconds, for names that are not known here and have mail here."""
-        if not service.elsewhere.refreshes(self._office) or not any(link.end for link in self._links.values()):
+        if not outbox.refreshes(self._office) or not any(link.end for link in self._links.values()):
             return
         loop = asyncio.get_running_loop()
         soon = self._sought + SELDOM - loop.time()
@@ -320,7 +320,7 @@ class Exchange:
             self._look_later(soon)
             return
         self._sought = loop.time()
-        strangers = await self._desk.run_slow(partial(service.elsewhere.strangers, self._office))
+        strangers = await self._desk.run_slow(partial(outbox.strangers, self._office))
         for name, newest in strangers.items():
             self._seeking.seek_stranger(name, newest)
 
@@ -338,7 +338,7 @@ class Exchange:
             end = link.end
             if end is None:
                 continue
-            shown = await self._desk.run_slow(partial(exposing.exposure, self._desk.room, link.peer))
+            shown = await self._desk.run_slow(partial(exposure.exposure, self._desk.room, link.peer))
             if anew or shown != self._told.get(key):
                 self._told[key] = shown
                 with suppress(LineLost):

@@ -1,4 +1,4 @@
-"""One peer: its connections, whoever opened them, and what is known of it while there is none."""
+"""What to do about a link that is down: one remedy for each cause, in words for people. Decides nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,109 @@ import asyncio
 import logging
 from contextlib import suppress
 from enum import StrEnum
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from ..formats.map import PING
+from .connection import LineLost, MapRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..lines.line import Line
     from ..model.peer import Peer
     from ..model.query import Found
+    from .connection import Line
+
+
+_BRING = "shows a token for us; bring it here: postroom peers add"
+_RENEWED = f"over there postroom peers trust {{here}} --rotate {_BRING} {{system}} --token-file -"
+_SHOW_OURS = (
+    "here: postroom serve with --tls-cert and --tls-key; over there: postroom peers trust {here} --certificate"
+    " FILE, with that certificate"
+)
+_CUT = "the line was cut; it is called again by itself, within a minute. postroom peers ping {system} calls it now"
+_NOT_UP = "is postroom serve running there, and is {url} its address?"
+_SILENT = "nothing answers at {url}: is that machine on, its network up and its port open?"
+
+
+class Remedy(Struct, frozen=True):
+    """What helps where the problem holds this word; `auth`: only where each proves itself so."""
+
+    word: str
+    what: str
+    auth: str = ""
+
+
+# The first that fits counts.
+REMEDIES = (
+    Remedy(
+        "has changed",
+        "if its operator changed it: postroom peers trust {system}; else somebody stands in between",
+    ),
+    Remedy(
+        "CERTIFICATE_VERIFY_FAILED",
+        "no certificate of it is pinned, and nobody whom this machine trusts vouches for it: postroom peers trust"
+        " {system} looks at the one that it shows, and insists on it",
+    ),
+    Remedy(
+        "WRONG_VERSION_NUMBER",
+        "there is no TLS at {url}; over there: postroom serve with --tls-cert and --tls-key",
+    ),
+    Remedy(
+        "it is called",
+        "add it by that name, and remove {system} here: over there postroom peers trust {here} --rotate"
+        f" {_BRING} ITS-NAME --url {{url}} --token-file -",
+    ),
+    Remedy(
+        "this connection is",
+        "our token was made for another name than ours, {here}: over there postroom peers add {here}"
+        f" {_BRING} {{system}} --token-file -",
+    ),
+    Remedy("does not know us", _SHOW_OURS, auth="mtls"),
+    Remedy("valid HTTP response", _SHOW_OURS, auth="mtls"),
+    Remedy("alert", _SHOW_OURS, auth="mtls"),
+    Remedy("valid HTTP response", "does it speak TLS? Then its url begins with wss://, not with ws://"),
+    Remedy("(invalid_credentials)", "our token is not good there, or not any more: " + _RENEWED),
+    Remedy("(5002)", "it does not trust us: " + _RENEWED),
+    Remedy("(1006)", "it does not trust us: " + _RENEWED),
+    Remedy(
+        "HTTP 403",
+        "it does not know the name by which {url} calls it (the Host header); over there: postroom serve"
+        " --http-name {host}, or {host}:PORT for a port that is forwarded to another number",
+    ),
+    Remedy("HTTP", "is {url} a post room, with --map on?"),
+    Remedy("close frame", _CUT),
+    Remedy("closed the connection", _CUT),
+    Remedy("received 1", _CUT),
+    Remedy("refused", _NOT_UP),
+    Remedy("Connect call failed", _NOT_UP),
+    Remedy("Name or service", "is {url} its address? No machine of that name is known"),
+    Remedy("timed out", _SILENT),
+    Remedy("no answer", _SILENT),
+    Remedy("unreachable", _SILENT),
+    Remedy("No route", _SILENT),
+    Remedy("", "postroom peers show {system}; and the log of postroom serve, on both sides"),
+)
+
+
+def remedy(peer: Peer, here: str, problem: str) -> str:
+    """`here`: what we are called."""
+    if peer.is_dialled:
+        what = next(one.what for one in REMEDIES if one.word in problem and one.auth in {"", peer.auth})
+    elif peer.place:
+        what = "is the folder there, and is it ours to use? postroom peers show {system}"
+    elif "no answer" in problem:
+        what = "is that machine on, and its network up? It calls again by itself"
+    else:
+        what = "over there: postroom peers ping {here}, which calls us; does it know our address, and its token?"
+    host = urlsplit(peer.url).hostname
+    return what.format(system=peer.system, url=peer.url, host=host, here=here)
+
+
+# One peer: its connections, whoever opened them, and what is known of it while there is none.
 
 log = logging.getLogger("postroom")
 MOST_BARRED = 10_000
@@ -179,3 +274,60 @@ class Link:
             "sent": self.sent,
             "taken": self.taken,
         }
+
+
+# Is a peer there? How long a question takes, or what is wrong and what to do about it, in words for people.
+
+PATIENCE = 5.0  # seconds for a connection, and for an answer
+
+
+async def ping(link: Link, here: str) -> dict[str, Any]:
+    """One that is not connected is dialled at once. `here`: what we are called."""
+    if link.end is None and (link.peer.is_dialled or link.peer.place):
+        await _dialled(link)
+    end = link.end
+    if end is None:
+        return _down(link, here, link.problem or _absent(link))
+    began = perf_counter()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await end.line.ask(PING)
+    except MapRefusal as refused:  # that it does not know the word is an answer
+        if link.peer.place:
+            link.give_up(end)
+            return _down(link, here, str(refused))
+    except LineLost:
+        return _down(link, here, link.problem or "the line was cut while it was asked, without a close frame")
+    except TimeoutError:
+        return _down(link, here, f"no answer in {PATIENCE:g} s")
+    return _told(link) | {"answers": True, "seconds": perf_counter() - began, "problem": None, "hint": None}
+
+
+def not_trusted(peer: Peer) -> dict[str, Any]:
+    hint = f"postroom peers trust {peer.system}"
+    told: dict[str, Any] = {"system": peer.system, "state": "disconnected", "url": peer.url}
+    return told | {"answers": False, "seconds": None, "problem": "it is not trusted", "hint": hint}
+
+
+async def _dialled(link: Link) -> None:
+    before = link.tries
+    link.hurry()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            while link.end is None and link.tries == before:
+                await link.news()
+
+
+def _told(link: Link) -> dict[str, Any]:
+    return {"system": link.system, "state": str(link.state), "url": link.peer.url}
+
+
+def _absent(link: Link) -> str:
+    if link.peer.is_dialled or link.peer.place:
+        return "no answer"
+    return "the line was cut, and it has not called again" if link.was_up else "it has not called us"
+
+
+def _down(link: Link, here: str, problem: str) -> dict[str, Any]:
+    hint = remedy(link.peer, here, problem)
+    return _told(link) | {"answers": False, "seconds": None, "problem": problem, "hint": hint}

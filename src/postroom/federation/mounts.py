@@ -1,39 +1,150 @@
-"""A foreign mail folder as a system: the far end of its link is a second post room, opened in this process.
-
-What goes there and what comes from there is asked, answered and written down as over any connection. So a process
-that dies between the two rooms loses nothing and doubles nothing: each letter has its id on both sides. Programs
-that use the folder without Postroom put files into folders such as `ann@home`; the store hears of them at once.
-
-A folder that is not there, or cannot be opened, is a link that is down: mail waits, and it is looked for again.
-"""
+"""The room in a mounted folder: opened, told who mounted it, and watched for being there. On a desk's threads."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..desk import Desk
-from ..errors import PostroomError
-from ..lines.line import LineLost
-from ..lines.pair import paired
-from ..wire.federation_problems import federation_error
-from ..wire.map_names import PING
-from . import exposing, guests, mounted
+from ..clock import SystemClock
+from ..core import peers as core_peers
+from ..core.authorize import OWNER
+from ..errors import Conflict, LookAlike, Missing, NameTaken, PostroomError, StoreFailing
+from ..formats.federation import federation_error
+from ..formats.map import PING
+from ..model.message import same_name
+from ..model.peer import EVERYWHERE, Peer
+from ..policy.trust import route_to, strategy_of
+from ..room import chosen_settings, open_with
+from ..room import open as open_room
+from ..server.executor import Executor
+from ..store.address import place_of
+from ..store.files.store import FileStore
+from ..store.protocol import Introduce
+from . import exposure
+from .connection import LineLost, paired
 from .dialler import ANSWER
 from .exchange import Exchange
+from .incoming import Serving
 from .link import End
-from .serving import Serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ..model.peer import Peer
-    from ..service.arriving import Arrival, Verdict
+    from ..core.arrivals import Arrival, Verdict
+    from ..room import Room
+    from ..settings import Settings
     from .link import Link
-    from .mounted import Folder
+
+
+_ITS_OWN = frozenset({"store", "system", "file_root"})  # settings that each room has for itself
+
+
+class Folder:
+    """One that is open, as a system."""
+
+    def __init__(self, room: Room, system: str, host: str, place: str) -> None:
+        self.room = room
+        self.system = system
+        self._host = host
+        self._place = place
+        self._was = _identity(place)
+
+    def check(self) -> None:
+        """Refuse to go on where it was taken away, or another stands in its place."""
+        if _identity(self._place) != self._was:
+            raise StoreFailing(f"{self._place} is gone, or was replaced", field="place")
+
+    def host(self) -> Peer:
+        """Who mounted it, as its own programs know it."""
+        return core_peers.known_peer(self.room._office, self._host)
+
+    def is_host(self, peer: Peer) -> bool:
+        return same_name(peer.system, self._host) and _mounts_us(peer)
+
+    def leads_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
+        """Is it ours to carry? A room may have peers of its own, or be mounted by two: one of them carries it."""
+        first = route_to(peers, system, strategy_of(self.room._office.limits))
+        return first is not None and self.is_host(first)
+
+    def acquaint(self, names: Sequence[str]) -> None:
+        """Whoever has a folder there is somebody, though nobody ever saw it do anything."""
+        store = self.room._office.store
+        if not isinstance(store, FileStore):
+            return
+        new = [name for name in names if name and store.has_folder(name) and not store.is_known(name)]
+        with suppress(NameTaken, LookAlike):  # it reads like another's: that is told when the letter comes
+            if new:
+                store.commit([Introduce(name, known=True) for name in new])
+
+
+def opened(peer: Peer, here: str, settings: Settings) -> Folder:
+    """The room of a mount, which must be there: mounting makes no folder."""
+    place = os.path.realpath(place_of(peer.place) or "")
+    if _identity(place) is None:
+        raise Missing(f"{place} is not there", field="place", hint="it is used as soon as it is back")
+    same = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in _ITS_OWN}
+    room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
+    try:
+        introduce(room, peer.system, here)
+        return Folder(room, peer.system, here, place)
+    except BaseException:
+        room.close()
+        raise
+
+
+def introduce(room: Room, system: str, here: str) -> None:
+    """Tell the programs that use this room what it is called, and by whom all others are reached."""
+    office = room._office
+    held = core_peers.peer(office, here)
+    if held is not None and not _mounts_us(held):
+        told = f"the room has a peer {here!r} of its own"
+        raise Conflict(told, field="place", hint=f"there: postroom peers remove {here}")
+    core_peers.adopt(office, OWNER, system)
+    host = Peer(system=here, is_mount=True, exposure="all", relays_for=(EVERYWHERE,))
+    if held != host:
+        core_peers.put(office, OWNER, host, ours=system)
+
+
+def forget(peer: Peer, here: str) -> bool:
+    """Nobody mounts it any more. Could it be told?"""
+    try:
+        if _identity(place_of(peer.place) or "") is None:
+            return False
+        with open_room(peer.place) as room:
+            held = core_peers.peer(room._office, here)
+            if held is not None and _mounts_us(held):
+                core_peers.remove(room._office, OWNER, here)  # first: a daemon may be showing some just now
+            exposure.show(room, here, [])
+    except (PostroomError, OSError):
+        return False
+    return True
+
+
+def _mounts_us(peer: Peer) -> bool:
+    return peer.is_mount and not peer.place
+
+
+def _identity(place: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+# A foreign mail folder as a system: the far end of its link is a second post room, opened in this process.
+#
+# What goes there and what comes from there is asked, answered and written down as over any connection. So a
+# process
+# that dies between the two rooms loses nothing and doubles nothing: each letter has its id on both sides.
+# Programs
+# that use the folder without Postroom put files into folders such as `ann@home`; the store hears of them at once.
+#
+# A folder that is not there, or cannot be opened, is a link that is down: mail waits, and it is looked for again.
 
 log = logging.getLogger("postroom")
 AGAIN = 1.0  # seconds between two looks for a folder that is not there
@@ -43,7 +154,7 @@ LOOK = 5.0  # seconds between two looks at how our own agents are
 class FarServing(Serving):
     """What is asked of the folder: nothing, once it is gone. Else it would be made anew, and be empty."""
 
-    def __init__(self, desk: Desk, link: Link, folder: Folder, heard_of: Callable[[], object]) -> None:
+    def __init__(self, desk: Executor, link: Link, folder: Folder, heard_of: Callable[[], object]) -> None:
         super().__init__(desk, link, folder.system)
         self._folder = folder
         self._heard_of = heard_of
@@ -74,7 +185,7 @@ class FarServing(Serving):
 class FarExchange(Exchange):
     """Of the folder: with the room that mounted it, and with nobody else."""
 
-    def __init__(self, desk: Desk, folder: Folder) -> None:
+    def __init__(self, desk: Executor, folder: Folder) -> None:
         super().__init__(desk)
         self._folder = folder
 
@@ -95,7 +206,7 @@ class FarExchange(Exchange):
 class Mounter:
     """Of one link."""
 
-    def __init__(self, desk: Desk, link: Link, here: str) -> None:
+    def __init__(self, desk: Executor, link: Link, here: str) -> None:
         self._desk = desk
         self._link = link
         self._here = here
@@ -117,13 +228,13 @@ class Mounter:
         """Until the folder is gone, or the link is cut."""
         settings = self._desk.room.settings
         async with AsyncExitStack() as stack:
-            folder = await self._desk.run_slow(partial(mounted.opened, self._link.peer, self._here, settings))
+            folder = await self._desk.run_slow(partial(opened, self._link.peer, self._here, settings))
             stack.push_async_callback(_close, folder)
-            desk = Desk(folder.room)
+            desk = Executor(folder.room)
             stack.push_async_callback(desk.close)
             await self._talk(folder, desk)
 
-    async def _talk(self, folder: Folder, desk: Desk) -> None:
+    async def _talk(self, folder: Folder, desk: Executor) -> None:
         exchange, changed = FarExchange(desk, folder), asyncio.Event()
         far = exchange.link_to(await desk.run_slow(folder.host))
         announced = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
@@ -147,21 +258,21 @@ class Mounter:
             await _end(tasks)
         _raise_of(tasks)
 
-    async def _tell_each_other(self, desk: Desk, host: Peer) -> None:
+    async def _tell_each_other(self, desk: Executor, host: Peer) -> None:
         """Who is where, as two systems do when they meet."""
         ours, theirs = self._desk.room, desk.room
-        shown = await self._desk.run_slow(partial(exposing.exposure, ours, self._link.peer))
-        await desk.run_slow(partial(exposing.note, theirs._office, host.system, shown))
-        there = await desk.run_slow(partial(exposing.exposure, theirs, host))
-        await self._desk.run_slow(partial(exposing.note, ours._office, self._link.system, there))
+        shown = await self._desk.run_slow(partial(exposure.exposure, ours, self._link.peer))
+        await desk.run_slow(partial(exposure.note, theirs._office, host.system, shown))
+        there = await desk.run_slow(partial(exposure.exposure, theirs, host))
+        await self._desk.run_slow(partial(exposure.note, ours._office, self._link.system, there))
 
-    async def _show_ours(self, folder: Folder, desk: Desk, changed: asyncio.Event) -> None:
+    async def _show_ours(self, folder: Folder, desk: Executor, changed: asyncio.Event) -> None:
         """Where the programs of a design look for agents, ours stand too, as long as they are there."""
         while True:
             changed.clear()
-            shown = await self._desk.run_slow(partial(exposing.shown, self._desk.room, self._link.peer))
+            shown = await self._desk.run_slow(partial(exposure.shown, self._desk.room, self._link.peer))
             folder.check()
-            await desk.run_slow(partial(guests.show, desk.room, self._here, shown))
+            await desk.run_slow(partial(exposure.show, desk.room, self._here, shown))
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await changed.wait()

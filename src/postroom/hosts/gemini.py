@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from .moments import BETWEEN, END, MARK, PROMPT, START, STOP
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
+from .events import BETWEEN, END, MARK, PROMPT, START, STOP
+
 if TYPE_CHECKING:
     from typing import Any
+
 
 PROGRAM = "gemini-cli"
 EVENTS = {

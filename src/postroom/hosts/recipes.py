@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+
 SECONDS = 10  # for a hook that a host waits for; ours end themselves after two
 LAST_SECONDS = 3  # at the end of a session; Codex grants no more
 # A week. The waiter is armed when a session starts and when a turn ends: who stays idle for longer is not woken.

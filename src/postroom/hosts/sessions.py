@@ -1,25 +1,190 @@
-"""The sessions of hosts: a small file for each, by which its hooks, its waiter and its tools find one another.
+"""Who started us, and whether they still live. A process is known by its number and by when it began: numbers are
+used again.
 
-    $XDG_STATE_HOME/postroom/sessions/claude-0b5c….json     mode 0600, in a folder of mode 0700
-    {"turn":"idle","holds":0,"host":"claude","id":"0b5c…","agent":"coder","room":"/…/room.db", …}
-
-The first two fields have a fixed width and are written over in place at every hook; the rest is written when a
-session starts. When a hook was last heard is the time of the file. A file stays when its session ends, for a
-month: a session that is resumed keeps its name.
-
-Reading and marking weigh next to nothing. It refuses to know what a host says, and what is in the mail.
+It weighs little: a command that is typed in a host's shell looks here for who it is.
 """
 
 from __future__ import annotations
 
 import os
+import unicodedata
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
+from itertools import chain, count
+from typing import TYPE_CHECKING
 
-from ..whereabouts import sessions_folder
-from .heard import read_object
+from ..environment import first_variable, sessions_folder
+from ..model.names import HUMAN, ONE_MAILBOX, POSTMASTER, fold
+from .input import read_object
+from .text import MOST_HELD_STOPS
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
+
+
+_SHELLS = frozenset({"sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "tcsh", "zsh"})
+_NO_MORE = ("Z", "X")  # it has ended, and whoever started it has not asked how
+_MOST = 64  # generations
+
+
+class Process:
+    """One of the living."""
+
+    __slots__ = ("began", "name", "parent", "pid")
+
+    def __init__(self, pid: int, began: str, parent: int, name: str) -> None:
+        self.pid = pid
+        self.began = began  # in the system's own words; only compared
+        self.parent = parent
+        self.name = name  # of its program: of a script, that which runs it
+
+
+def look(pid: int) -> Process | None:
+    """A process; None when it has ended."""
+    if pid <= 0:
+        return None
+    return _in_proc(pid) if os.path.exists("/proc/self/stat") else _by_ps(pid)
+
+
+def is_alive(pid: int, began: str) -> bool:
+    found = look(pid)
+    return found is not None and found.began == began
+
+
+def ancestors() -> Iterator[Process]:
+    """Who started us, who started them, and so on."""
+    pid = os.getppid()
+    for _ in range(_MOST):
+        found = look(pid)
+        if found is None:
+            return
+        yield found
+        pid = found.parent
+
+
+def host() -> Process | None:
+    """The host that runs us as a hook: the nearest ancestor that is no shell, as some hosts start a hook by one.
+    Who plays host is it with their shell alone: what is above that has other windows, too.
+    """
+    if is_played():
+        return next(ancestors(), None)
+    return next((one for one in ancestors() if one.name.lstrip("-") not in _SHELLS), None)
+
+
+def is_played() -> bool:
+    """Is a person the host? Hosts hear what a hook says on standard error; a person reads it on a terminal."""
+    return os.isatty(2)
+
+
+def _in_proc(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    before, _, after = stat.rpartition(b")")
+    words = after.decode("ascii").split()
+    if words[0] in _NO_MORE:
+        return None
+    try:
+        name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:  # another user's
+        name = before.partition(b"(")[2].decode("utf-8", "replace")
+    return Process(pid, words[19], int(words[1]), name)
+
+
+def _by_ps(pid: int) -> Process | None:
+    """Where there is no /proc."""
+    import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
+
+    asked = ["/bin/ps", "-o", "lstart=,stat=,ppid=,comm=", "-p", str(pid)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})  # noqa: S603
+    words = done.stdout.split()  # such as: Sun Nov 15 22:10:01 2026 S 1 /bin/zsh
+    if len(words) < 8 or words[5].startswith(_NO_MORE):
+        return None
+    return Process(pid, " ".join(words[:5]), int(words[6]), words[7].rpartition("/")[2])
+
+
+# What a session's agent is called: as somebody said, as it was before, or after the folder of its project.
+
+LONGEST = 60  # characters of a folder's name that are taken
+_NOT_OURS = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
+
+
+def settle(
+    session: Session,
+    project: str,
+    *,
+    alone: bool,
+    cleared: bool,
+    human: str = HUMAN,
+    others: Collection[str] = (),
+) -> None:
+    """Name a session's agent, unless somebody did, and note the session down. `alone`: a process of its host runs
+    one session at a time, so those before it there are over. `cleared`: it goes on where the last one before it
+    was. `human`: what the person's mailbox is called, which is nobody else's. `others`: names, folded, that are
+    somebody else's, too.
+    """
+    with _one_at_a_time():
+        beside = [one for one in all_sessions() if not one.is_same(session)]
+        before = [one for one in beside if (one.pid, one.began) == (session.pid, session.began)]
+        if not session.agent:
+            taken = {fold(one.agent) for one in beside if one.is_live and not (alone and one in before)}
+            taken.update(others)
+            session.agent = _free(_earlier(session, before if cleared else ()), plain(project, human), taken)
+        keep(session)
+        for one in before:
+            if alone and one.turn != OVER:
+                one.mark(OVER)
+
+
+def plain(folder: str, human: str = HUMAN) -> str:
+    """A folder's name as an agent may be called; `agent` where nothing of it can be said. Many a person's home is
+    called as they are.
+    """
+    letters = (
+        unicodedata.normalize("NFKD", os.path.basename(folder.rstrip("/"))).encode("ascii", "ignore").decode()
+    )
+    words = "".join(letter if letter.isalnum() else " " for letter in letters.lower()).split()
+    name = "-".join(words)[:LONGEST].rstrip("-")
+    return name if name and name not in {*_NOT_OURS, fold(human)} else f"{name}-agent".lstrip("-")
+
+
+def _earlier(session: Session, before: Sequence[Session]) -> list[str]:
+    """What it was called when it ran before, and what the one was called that it goes on for."""
+    own = find(session.host, session.id)
+    last = max(before, key=lambda one: one.heard_at, default=None)
+    return [one.agent for one in (own, last) if one is not None and one.agent]
+
+
+def _free(earlier: Sequence[str], name: str, taken: set[str]) -> str:
+    """The first name that no live session has."""
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain(earlier, [name], numbered) if fold(one) not in taken)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Of two sessions that start at once, the second sees the first."""
+    os.makedirs(sessions_folder(), mode=0o700, exist_ok=True)
+    file = os.open(os.path.join(sessions_folder(), ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        flock(file, LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+# The sessions of hosts: a small file for each, by which its hooks, its waiter and its tools find one another.
+#
+#     $XDG_STATE_HOME/postroom/sessions/claude-0b5c….json     mode 0600, in a folder of mode 0700
+#     {"turn":"idle","holds":0,"host":"claude","id":"0b5c…","agent":"coder","room":"/…/room.db", …}
+#
+# The first two fields have a fixed width and are written over in place at every hook; the rest is written when a
+# session starts. When a hook was last heard is the time of the file. A file stays when its session ends, for a
+# month: a session that is resumed keeps its name.
+#
+# Reading and marking weigh next to nothing. It refuses to know what a host says, and what is in the mail.
 
 BUSY, IDLE, OVER = "busy", "idle", "over"  # of one length
 MOST_HOLDS = 9  # there is room for one digit
@@ -96,8 +261,6 @@ class Session:
     @property
     def is_live(self) -> bool:
         """Does its host still run it, as far as anybody knows?"""
-        from .processes import is_alive  # noqa: PLC0415 - most hooks need not ask
-
         return self.turn != OVER and is_alive(self.pid, self.began)
 
     def is_same(self, other: Session) -> bool:
@@ -205,3 +368,63 @@ def _read(path: str) -> Session | None:
     if len(texts) + 1 < len(_TEXTS) or turn not in {BUSY, IDLE, OVER} or not isinstance(holds, int):
         return None
     return Session(**texts, pid=int(pid) if pid.isdecimal() else 0, turn=turn, holds=holds, heard_at=heard_at)
+
+
+# A session that cannot be noted down: there is no folder for it, or the disk is full or read-only.
+#
+# Its mail is shown all the same, where it is known whose it is; two hooks at once may both show it. What only the
+# note could tell is done without: no turn is held up, since nobody would count how often, and nobody wakes it.
+
+
+class Unkept(Session):
+    """Known for one hook."""
+
+    __slots__ = ()
+
+    def mark(self, turn: str, holds: int | None = None) -> None:
+        """There is nowhere to mark it."""
+
+    def in_turn(self) -> InTurn:
+        return _Beside(self.path)
+
+
+class _Beside(InTurn):
+    """Nobody is waited for."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *how: object) -> None: ...
+
+
+def unkept(session: Session, agent: str) -> Unkept:
+    """The same, of this agent, as if its turns had been held up often enough."""
+    known = {name: getattr(session, name) for name in Session.__slots__}
+    return Unkept(**known | {"agent": agent, "holds": MOST_HELD_STOPS})
+
+
+# Whose session started us: for commands that are typed in a host's shell, and for the MCP server a host starts.
+#
+# It weighs little where no host has a session: then there is no folder of sessions.
+
+# Where hosts tell what they start in which session that is. Only among those of one process: it may be inherited.
+_TOLD = ("CODEX_THREAD_ID", "CLAUDE_CODE_SESSION_ID", "GEMINI_SESSION_ID")
+
+
+def session_around_us() -> Session | None:
+    """The session of the nearest host that started us; None where there is none, or several of different agents
+    are meant.
+    """
+    running = [one for one in all_sessions() if one.turn != OVER]
+    if not running:
+        return None
+    for process in ancestors():
+        if found := [one for one in running if (one.pid, one.began) == (process.pid, process.began)]:
+            return _one_of(found)
+    return None
+
+
+def _one_of(found: list[Session]) -> Session | None:
+    """A server of Codex runs many sessions in one process."""
+    told = first_variable(*_TOLD)
+    named = next((one for one in found if one.id == told), None)
+    return named or (found[0] if len({(one.agent, one.room) for one in found}) == 1 else None)

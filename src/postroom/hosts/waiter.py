@@ -1,31 +1,88 @@
-"""The one process of a session that waits for mail, and rings.
+"""Codex takes messages for a session from outside: `codex queue` puts one into the queue of a thread, and it is
+taken up after the turn that is under way, or at once.
 
-A host starts it when a session starts and when a turn ends, Claude Code with each prompt, too, and does not wait
-for it. There is one at a time: who finds the session's lock taken ends. It rings while the session is idle.
-When a turn is under way, the hooks between tools show what comes, so it rings only if none of them was heard for
-two minutes: a turn that was interrupted ends without a word. It ends in time, with the session, and with its host.
-
-Decides nothing about mail: whether there is something to ring for is the service's to say.
+It says that all is well even where no Codex is there to take it. So whether the host lives is looked at first.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from shutil import which
 from typing import TYPE_CHECKING, Protocol
 
+from ..environment import environment, without_host
 from ..errors import Busy, Missing
-from . import processes
-from .sessions import BEAT, BUSY, find
+from . import sessions
+from .sessions import BEAT, BUSY, find, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..model.ring import Rung
+    from ..model.alert import Rung
     from .sessions import Session
+
+
+SECONDS = 30.0
+_LONGEST_COMPLAINT = 300
+
+
+def queue(session: Session, text: str) -> str:
+    """Put a text into the session's queue: one that every user of the machine may see, for it takes it as an
+    argument. Gives why it did not get there; empty when it did.
+    """
+    if not is_alive(session.pid, session.began):
+        return "the host of the session has ended"
+    program = _program(session.pid)
+    if program is None:
+        return "codex is not on the PATH"
+    words = [program, "queue", "--thread", session.id, "--message", text]
+    try:
+        running = subprocess.Popen(  # noqa: S603 - Codex itself
+            words,
+            env=without_host(environment()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # it ends with all that it started: one from npm starts another
+        )
+    except OSError as broken:
+        return f"codex cannot be started: {broken.strerror}"
+    with running:
+        try:
+            told = running.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            return f"codex queue did not end in {SECONDS:g} s"
+    why = " ".join(told.split())[-_LONGEST_COMPLAINT:]
+    return f"codex queue ended with {running.returncode}: {why}" if running.returncode else ""
+
+
+def _program(host: int) -> str | None:
+    """The program of the host itself, where the system tells: another one on the PATH may be older."""
+    try:
+        running = os.readlink(f"/proc/{host}/exe")
+    except OSError:
+        running = ""
+    is_codex = os.path.basename(running).partition("-")[0] == "codex" and os.access(running, os.X_OK)
+    return running if is_codex else which("codex")
+
+
+# The one process of a session that waits for mail, and rings.
+#
+# A host starts it when a session starts and when a turn ends, Claude Code with each prompt, too, and does not
+# wait
+# for it. There is one at a time: who finds the session's lock taken ends. It rings while the session is idle.
+# When a turn is under way, the hooks between tools show what comes, so it rings only if none of them was heard
+# for
+# two minutes: a turn that was interrupted ends without a word. It ends in time, with the session, and with its
+# host.
+#
+# Decides nothing about mail: whether there is something to ring for is the service's to say.
 
 SILENCE = 120.0  # seconds without a hook, after which a turn may well be over
 ARRIVAL = 10.0  # seconds in which a session that starts is noted down by the hook beside us
@@ -87,7 +144,7 @@ def _still(session: Session) -> Session:
 def arrived(host: str, id: str) -> Session | None:
     """The session for which we are to wait, once the hook beside us has noted it down; None when it does not."""
     end = time.monotonic() + ARRIVAL
-    ours = processes.host()
+    ours = sessions.host()
     while time.monotonic() < end:
         found = find(host, id)
         if found is not None and found.is_live and (ours is None or found.pid == ours.pid):
@@ -105,7 +162,7 @@ def alone(session: Session) -> Iterator[bool]:
     except BlockingIOError:
         yield False
     else:
-        me = processes.look(os.getpid())
+        me = sessions.look(os.getpid())
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()} {me.began if me else ''}\n".encode(), 0)
         yield True
@@ -123,7 +180,7 @@ def end_waiter(session: Session) -> None:
     try:
         while not _is_free(file) and time.monotonic() < end:
             pid, _, began = os.pread(file, 200, 0).decode("utf-8", "replace").strip().partition(" ")
-            if pid.isdecimal() and processes.is_alive(int(pid), began):
+            if pid.isdecimal() and sessions.is_alive(int(pid), began):
                 os.kill(int(pid), signal.SIGTERM)
             time.sleep(PAUSE / 5)
     finally:

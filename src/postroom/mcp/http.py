@@ -1,13 +1,15 @@
-"""Mail over streamable HTTP, as an ASGI app for `/mcp`.
+"""How many sessions one caller may have, in the revision of 2025. The later one has none.
 
-The web rim above knows who calls: it leaves a room that is bound to the caller in the scope of each request, under
-`postroom.room`. Host and Origin are checked here as well.
+Its clients seldom say goodbye. The SDK ends what nobody has used for a while, and bounds all sessions together;
+one caller could have all of those. So whoever opens one too many loses the one that it has not used for longest.
+It refuses to know HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from collections import Counter
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,23 +19,89 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from ..formats.errors import INVALID_REQUEST
 from ..model.codec import encode
-from ..wire.problems import INVALID_REQUEST
-from ..wire.rpc import failure
-from . import sessions
-from .caller import Caller
+from ..server.protocol import failure
 from .server import build
+from .tools import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
     from starlette.types import Message, Receive, Scope, Send
 
+    from ..core.authorize import Principal
     from ..room import Room
-    from ..service.authorize import Principal
-    from .sessions import Sessions
-    from .shelf import Shelf
+    from .mail import Shelf
+
+
+MOST_OF_ONE = 100  # sessions of one caller
+MOST = 1000  # of all together
+IDLE = 15 * 60.0  # seconds that a session may do nothing, not even listen
+
+
+class Sessions:
+    """Who has which. One that the SDK has ended by itself may stand here a while, and is the first to go."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._of: dict[
+            str, dict[str, int]
+        ] = {}  # by caller: each session's requests under way; the last used last
+        self._opening: Counter[str] = Counter()
+
+    def is_full(self, caller: str) -> bool:
+        return len(self._of.get(caller, ())) + self._opening[caller] >= self._most
+
+    def idlest(self, caller: str) -> str | None:
+        """Of those that do nothing just now."""
+        return next((id for id, busy in self._of.get(caller, {}).items() if not busy), None)
+
+    @contextmanager
+    def opening(self, caller: str) -> Iterator[Callable[[str], None]]:
+        """A request is under way that may open one. What is yielded is called with the id of the one it opened:
+        from then on that counts, and the request no more, though it may go on for a while.
+        """
+        with ExitStack() as request:
+            self._opening[caller] += 1
+            request.callback(self._has_opened, caller)
+
+            def began(id: str) -> None:
+                self._of.setdefault(caller, {}).setdefault(id, 0)
+                request.close()
+
+            yield began
+
+    def _has_opened(self, caller: str) -> None:
+        self._opening[caller] -= 1
+        self._opening += Counter()  # without those at nought
+
+    @contextmanager
+    def using(self, caller: str, id: str) -> Iterator[None]:
+        self._count(caller, id, 1)
+        try:
+            yield
+        finally:
+            self._count(caller, id, -1)
+
+    def ended(self, caller: str, id: str) -> None:
+        own = self._of.get(caller, {})
+        own.pop(id, None)
+        if not own:
+            self._of.pop(caller, None)
+
+    def _count(self, caller: str, id: str, more: int) -> None:
+        own = self._of.get(caller, {})
+        if id in own:
+            own[id] = own.pop(id) + more
+
+
+# Mail over streamable HTTP, as an ASGI app for `/mcp`.
+#
+# The web rim above knows who calls: it leaves a room that is bound to the caller in the scope of each request,
+# under
+# `postroom.room`. Host and Origin are checked here as well.
 
 ROOM = "postroom.room"  # where the web rim leaves the caller's room
 GONE = "postroom.gone"  # set when a request is over, however it ends
@@ -70,10 +138,10 @@ def asgi(
     manager = StreamableHTTPSessionManager(
         build(caller_of, version, *shelves),
         security_settings=TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins)),
-        session_idle_timeout=sessions.IDLE,
-        max_sessions=sessions.MOST,
+        session_idle_timeout=IDLE,
+        max_sessions=MOST,
     )
-    return App(manager, sessions.Sessions(sessions.MOST_OF_ONE))
+    return App(manager, Sessions(MOST_OF_ONE))
 
 
 class App:

@@ -1,31 +1,82 @@
-"""The shelf of mail: tools, resources and prompts, as the SDK wants them."""
+"""What a server offers, in one piece: tools, resources, prompts, completions, something to watch.
+
+Mail is one shelf. A server may have several: the fixtures of the conformance suite stand on another, beside the
+mail, on the same server. Each answers for what is its own, and says None to the rest.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from ..core.presentation import harmless_json
 from ..errors import Invalid, Missing, PostroomError, Refused
-from ..service.present import harmless_json
-from ..wire.problems import details
+from ..formats.errors import details
 from .prompts import PROMPTS, letter_prompt
 from .resources import TEMPLATES, follow, look, target
-from .rows import ROWS, TOOLS
-from .shelf import Shelf
-from .table import argument_of, understood
+from .tools import ROWS, TOOLS, argument_of, understood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel.server import Server
 
-    from .caller import Caller
-    from .shelf import Watch
-    from .table import Tool
+    from .tools import Caller, Tool
 
+
+Changed = Callable[[], Awaitable[None]]  # tells whoever watches
+Watch = Callable[[Changed], Awaitable[None]]  # runs until it is cancelled
+
+
+class Shelf:
+    """Offers nothing; a shelf says what it has."""
+
+    def tools(self) -> Sequence[types.Tool]:
+        return ()
+
+    async def call_tool(
+        self, _ctx: ServerRequestContext[Any, Any], _params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult | None:
+        return None
+
+    async def resources(self, _ctx: ServerRequestContext[Any, Any]) -> Sequence[types.Resource]:
+        return ()
+
+    def templates(self) -> Sequence[types.ResourceTemplate]:
+        return ()
+
+    async def read(self, _ctx: ServerRequestContext[Any, Any], _uri: str) -> types.ReadResourceResult | None:
+        return None
+
+    async def watch(self, _ctx: ServerRequestContext[Any, Any], _uri: str) -> Watch | None:
+        """What tells of changes from this moment on."""
+        return None
+
+    def prompts(self) -> Sequence[types.Prompt]:
+        return ()
+
+    async def prompt(
+        self, _ctx: ServerRequestContext[Any, Any], _params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult | None:
+        return None
+
+    async def complete(
+        self, _ctx: ServerRequestContext[Any, Any], _params: types.CompleteRequestParams
+    ) -> Sequence[str] | None:
+        return None
+
+    def join(self, _server: Server[Any]) -> None:
+        """The last word, when the server is made."""
+
+
+# The shelf of mail: tools, resources and prompts, as the SDK wants them.
+
+if TYPE_CHECKING:
     Ctx = ServerRequestContext[Any, Any]
 
 JSON = "application/json"

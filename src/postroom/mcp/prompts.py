@@ -7,16 +7,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.presentation import fence
 from ..errors import Invalid
 from ..model.message import origin_word
-from ..service.present import fence
-from .letters import time
-from .table import Arg
+from .tools import Arg, time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from .caller import Caller
+    from .tools import Caller
+
 
 LONGEST = 4000  # characters of one letter
 BUDGET = 8000  # of a whole inbox

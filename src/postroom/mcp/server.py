@@ -1,28 +1,72 @@
-"""The server: shelves put together on the official SDK, for both revisions and every transport."""
+"""Is the official SDK there, and new enough? Whoever lacks it hears what to install."""
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+import signal
+import sys
+from contextlib import asynccontextmanager, redirect_stdout
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from ..errors import Invalid
+from ..server.executor import Executor
 from .mail import Mail
-from .watching import Watching
+from .resources import Watching
+from .tools import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from anyio.abc import TaskGroup
     from mcp.server.context import ServerRequestContext
 
-    from .caller import Caller
-    from .shelf import Shelf
+    from ..room import Room
+    from .mail import Shelf
+    from .tools import Call
 
+
+INSTALL = 'pip install "postroom[mcp]"'
+APART = (
+    'nanobot is installed in this environment and needs version 1 of the SDK `mcp`, so "postroom[mcp]" conflicts'
+    " with it: use an environment of its own, such as pipx install 'postroom[mcp]'"
+)
+_BESIDE = "where another program needs the old one, use an environment of its own: pipx install 'postroom[mcp]'"
+
+
+class SdkMissing(Invalid):
+    """The MCP server needs the official SDK."""
+
+    code = 1905
+
+
+def need_sdk() -> None:
+    """Pass, or SdkMissing. It looks and loads nothing: the SDK takes a second to load."""
+    if find_spec("mcp_types") is not None:  # came with version 2
+        return
+    if find_spec("mcp") is None:
+        raise SdkMissing("the MCP server needs the official SDK, which is not installed", hint=INSTALL)
+    raise SdkMissing("the MCP server needs version 2.3 of the SDK `mcp`, an older one is installed",
+                     hint=APART if is_beside_nanobot() else f"{INSTALL}; {_BESIDE}")  # fmt: skip
+
+
+def is_beside_nanobot() -> bool:
+    """Whether nanobot is installed here, which excludes the version of the SDK that the MCP server needs."""
+    spec = find_spec("nanobot")
+    return spec is not None and spec.origin is not None  # without nanobot, only our folder in it may be there
+
+
+# The server: shelves put together on the official SDK, for both revisions and every transport.
+
+if TYPE_CHECKING:
     Ctx = ServerRequestContext[TaskGroup, Any]
 
 NAME = "postroom"
@@ -135,3 +179,42 @@ class Offers:
 
 
 MOST_COMPLETIONS = 100  # the protocol allows no more
+
+
+# Mail over standard input and output. On standard output there is nothing but JSON-RPC: the SDK moves the wire to
+# a descriptor of its own, and what anybody prints goes to standard error.
+
+if TYPE_CHECKING:
+    Who = Callable[[], str | None]
+
+
+def run(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve until the client hangs up, be it that it says no more or that it does not listen any more."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads cannot be asked to stop; nothing is lost
+    try:
+        asyncio.run(serving)
+    except* BrokenPipeError:
+        pass
+
+
+async def serve_room(room: Room, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
+    """Serve an open room."""
+    desk = Executor(room)
+    try:
+        await serve(partial(desk.call, room.principal), version, agent=agent, scope=scope)
+    finally:
+        await desk.close()
+
+
+async def serve(call: Call, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
+    """Serve whatever `call` reaches. Who is meant where nobody is named is asked at each call: a host may start us
+    before it says in which session.
+    """
+
+    def always(_ctx: Any) -> Caller:
+        return Caller(call, usual=agent() if agent else None, scope=scope)
+
+    server = build(always, version)
+    async with stdio_server() as (incoming, outgoing):
+        with redirect_stdout(sys.stderr):
+            await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,87 +1,17 @@
-"""What mail is: letters, deliveries, cards, records, and the tables that say how they may move.
+"""Values and tables of the mail itself: messages, deliveries, agents, tasks. Pure: no I/O, no clock, no store.
 
-Pure values. This room refuses to know files, clocks, randomness or policy: what a rule says is decided
-above it in `policy`, where things are kept is decided beside it in `store`. Below it is only `errors`.
-Values hold no cycles, so the frequent ones are kept from the garbage collector (`gc=False`).
-
-Reading order: `message` (what is written), `delivery` (what moves), `task`, `thread`, `talk`, `card`, `record`,
-`address` and `peer` (other systems), `webhook`, `target` and `signing` (who is called when mail waits), `query`,
-`search` and `change` (how stores are asked), `words` (what text is made of), `names` and `values` (what may
-enter), `codec` and `content` (JSON).
+names      names, ids and addresses, and the one validator of each
+values     text and JSON that may enter a message
+codec      values as JSON bytes, and back
+message    the message and its parts; handoffs and templates
+delivery   one message at one mailbox, and the table of its transitions
+agent      agent cards, presence, guards, scopes
+task       tasks, their transition table, and escalations
+thread     threads, conversations and turns, computed from messages
+query      what a store can be asked, and the search language
+record     small named records with a revision; changes and cursors
+alert      alerts: that an agent was notified of mail, or that mail was shown
+peer       another system, and what was agreed with it
+webhook    webhooks, their targets and signatures
+report     statistics, traces and health findings
 """
-
-from __future__ import annotations
-
-from ..loading import on_demand
-
-TYPE_CHECKING = False  # what `typing` says too, without its weight
-if TYPE_CHECKING:
-    from . import (
-        address,
-        book,
-        card,
-        change,
-        codec,
-        content,
-        delivery,
-        escalation,
-        guard,
-        handoff,
-        hashing,
-        health,
-        message,
-        names,
-        parts,
-        peer,
-        query,
-        record,
-        ring,
-        search,
-        signing,
-        stats,
-        talk,
-        target,
-        task,
-        template,
-        thread,
-        trace,
-        values,
-        webhook,
-        words,
-    )
-
-__all__ = [
-    "address",
-    "book",
-    "card",
-    "change",
-    "codec",
-    "content",
-    "delivery",
-    "escalation",
-    "guard",
-    "handoff",
-    "hashing",
-    "health",
-    "message",
-    "names",
-    "parts",
-    "peer",
-    "query",
-    "record",
-    "ring",
-    "search",
-    "signing",
-    "stats",
-    "talk",
-    "target",
-    "task",
-    "template",
-    "thread",
-    "trace",
-    "values",
-    "webhook",
-    "words",
-]
-
-__getattr__ = on_demand(__name__, __all__)

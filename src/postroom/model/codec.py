@@ -1,4 +1,4 @@
-"""Letters and other values as JSON bytes, and back without loss."""
+"""The one hash of the house. From its own module, because `hashlib` loads all of OpenSSL, which no send needs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import Unreadable
-from .hashing import blake2b
-from .message import Message, TaskNote
-from .parts import Part, made
+from .message import Message, Part, TaskNote, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+try:
+    from _blake2 import blake2b
+except ImportError:  # another Python
+    from hashlib import blake2b
+
+__all__ = ["blake2b"]
+
+
+# Letters and other values as JSON bytes, and back without loss.
 
 T = TypeVar("T")
 _DEFAULTS = {

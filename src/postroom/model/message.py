@@ -1,19 +1,149 @@
-"""The letter: written once, never changed.
+"""The pieces of a letter's content.
 
-Everything that happens to a letter happens to its deliveries (`delivery.py`).
+A part is a type and its fields, flat in JSON: `{"type": "text", "text": "..."}`. The five known types have
+required fields; any `x-*` type is kept as it is. Fields a source format added are kept too.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import IntEnum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..errors import Invalid
 from .names import ANY, BROADCAST, POSTMASTER, fold
-from .parts import Part
+from .values import check_json, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+# type -> {field: (is it required?, the JSON types it may have)}; "any" means any JSON.
+FIELDS: dict[str, dict[str, tuple[bool, Any]]] = {
+    "text": {"text": (True, str)},
+    "data": {"data": (True, Any), "schema": (False, str)},
+    "event": {"event": (True, str), "data": (False, Any)},
+    "file": {"path": (True, str), "mime": (False, str)},
+    "reference": {"uri": (True, str), "label": (False, str)},
+}
+Known = Literal["text", "data", "event", "file", "reference"]
+PART_RULE = "text, data, event, file, reference, or a type of your own that starts with 'x-'"
+
+
+class Part:
+    """One piece of content. Equal to another part with the same type and fields; never changes."""
+
+    __slots__ = ("_fields", "type")
+
+    def __init__(self, type: str, **fields: Any) -> None:
+        self.type = type
+        self._fields = fields
+
+    def __getitem__(self, field: str) -> Any:
+        return self._fields[field]
+
+    def get(self, field: str, default: Any = None) -> Any:
+        return self._fields.get(field, default)
+
+    @property
+    def is_bare_text(self) -> bool:
+        """Text, and nothing that a source format added."""
+        return self.type == "text" and len(self._fields) == 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": self.type, **self._fields}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Part) and self.type == other.type and self._fields == other._fields
+
+    def __hash__(self) -> int:
+        return hash((self.type, frozenset(self._fields)))  # the names alone: values may be lists
+
+    def __repr__(self) -> str:
+        inside = "".join(f", {name}={value!r}" for name, value in self._fields.items())
+        return f"Part({self.type!r}{inside})"
+
+
+class LocalFile(Part):
+    """A file on this machine, which is read when the letter is sent.
+
+    Only the sender's own code makes one. Nothing that reads JSON does: a path in a request or in a letter that was
+    received is text, and nobody opens it.
+    """
+
+    __slots__ = ()
+
+
+def text(content: str) -> Part:
+    """Markdown text."""
+    return made("text", {"text": content})
+
+
+def data(content: Any, schema: str | None = None) -> Part:
+    """JSON, optionally with the name of its schema."""
+    return Part("data", data=content) if schema is None else Part("data", data=content, schema=schema)
+
+
+def event(name: str, content: Any = None) -> Part:
+    """Something that happened."""
+    return Part("event", event=name) if content is None else Part("event", event=name, data=content)
+
+
+def file(path: str, mime: str | None = None) -> Part:
+    """A file of the sender, by its path: sending reads it and encloses its bytes."""
+    return LocalFile("file", path=path) if mime is None else LocalFile("file", path=path, mime=mime)
+
+
+def reference(uri: str, label: str | None = None) -> Part:
+    """Something elsewhere, by its URI."""
+    return Part("reference", uri=uri) if label is None else Part("reference", uri=uri, label=label)
+
+
+def check_part(value: Any, field: str, depth: int) -> Part:
+    """A checked, private copy of a part given as text, as a Part or as a JSON object."""
+    if isinstance(value, str):
+        return text(check_text(value, field))
+    if isinstance(value, Part) and value.type == "text" and [*value._fields] == ["text"]:  # most of them
+        return text(check_text(value["text"], f"{field}.text"))
+    fields = value.to_json() if isinstance(value, Part) else value
+    if not isinstance(fields, dict):
+        raise Invalid(f"must be text, a part or an object, not {type(value).__name__}", field=field)
+    checked: dict[str, Any] = check_json(fields, field, depth)
+    kind = checked.pop("type", None)
+    if not isinstance(kind, str) or not (kind in FIELDS or (kind.startswith("x-") and len(kind) > 2)):
+        hint = PART_RULE if kind is not None else f"{PART_RULE}; plain JSON goes into data="
+        raise Invalid(f"has the type {kind!a}", field=f"{field}.type", hint=hint)
+    for name, (required, wanted) in FIELDS.get(kind, {}).items():
+        if required and name not in checked:
+            raise Invalid("is missing", field=f"{field}.{name}", hint=f"a {kind} part needs it")
+        if wanted is str and not isinstance(checked.get(name, ""), str):
+            raise Invalid("must be text", field=f"{field}.{name}")
+    return part_from_json({"type": kind, **checked})
+
+
+def part_from_json(fields: dict[str, Any]) -> Part:
+    """A part as it was stored, made of the fields handed in; already checked when it was accepted."""
+    return made(fields.pop("type"), fields)
+
+
+def made(type: str, fields: dict[str, Any]) -> Part:
+    """Of fields that were checked before. Quicker than to name them: most parts are made here."""
+    part = _new(Part)
+    part.type = type
+    part._fields = fields
+    return part
+
+
+_new = object.__new__
+
+
+# The letter: written once, never changed.
+#
+# Everything that happens to a letter happens to its deliveries (`delivery.py`).
 
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
 DEFAULT_SCOPE = "default"
@@ -129,3 +259,136 @@ def is_any(address: str) -> bool:
 
 def same_name(first: str, second: str) -> bool:
     return fold(first) == fold(second)
+
+
+# Content as the inbox design says it: one object with a `type`. To our parts, and back exactly as it was said.
+#
+# | said | part | comes back as |
+# |---|---|---|
+# | text | text | `{"type": "text", "text": ...}` |
+# | an object of a type that is ours too, and sound | as it is | as it was |
+# | an object of any other type, and every `file` | `{"type": "x-content", "content": the object}` | the object |
+# | anything else | data | `{"type": "data", "data": ...}` |
+#
+# A `file` of theirs names a path on their machine, and ours brings its bytes. So theirs is carried as it is.
+# A letter of several parts has no word in that design: it comes out as its text, with all `parts` beside it.
+
+CARRIED = "x-content"  # the type of the part that carries an object of a stranger's type
+_OURS = frozenset(FIELDS) - {"file"}
+
+
+def payload_to_parts(payload: Any) -> list[dict[str, Any]]:
+    """What a letter's body is made of, for content that was said in that design's words."""
+    if isinstance(payload, str):
+        return [{"type": "text", "text": payload}]
+    if not is_typed(payload):
+        return [{"type": "data", "data": payload}]
+    return [dict(payload) if _is_ours(payload) else {"type": CARRIED, "content": payload}]
+
+
+def is_typed(payload: Any) -> bool:
+    return isinstance(payload, dict) and isinstance(payload.get("type"), str)
+
+
+def content_of(parts: Sequence[Part]) -> dict[str, Any]:
+    """The content of a letter as one object."""
+    if len(parts) == 1:
+        part = parts[0]
+        if part.type == CARRIED and isinstance(carried := part.get("content"), dict):
+            return carried
+        return part.to_json()
+    text = "\n\n".join(part["text"] for part in parts if part.type == "text")
+    if not parts:
+        return {"type": "text", "text": ""}
+    plain = [content_of([part]) for part in parts]
+    if any(part.type == "text" for part in parts):
+        return {"type": "text", "text": text, "parts": plain}
+    return {"type": "parts", "parts": plain}
+
+
+def content_type(message: Message) -> str:
+    kind = content_of(message.parts).get("type")
+    return kind if isinstance(kind, str) else "data"
+
+
+def _is_ours(payload: dict[str, Any]) -> bool:
+    """Would it pass the check of our parts, and is it not what we carry others in?"""
+    kind = payload["type"]
+    if kind not in _OURS:
+        return bool(kind.startswith("x-") and len(kind) > 2 and kind != CARRIED)
+    return all(
+        (name in payload or not required) and (wanted is not str or isinstance(payload.get(name, ""), str))
+        for name, (required, wanted) in FIELDS[kind].items()
+    )
+
+
+# The structured context of a handoff: what was done, where it stands, what comes next.
+
+
+class Handoff(Struct, frozen=True, kw_only=True):
+    """Work that changes hands."""
+
+    work_completed: str
+    files_modified: tuple[str, ...] = ()
+    files_created: tuple[str, ...] = ()
+    current_state: str = ""
+    state_file: str | None = None
+    next_steps: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+    related_escalations: tuple[str, ...] = ()
+    job_id: str | None = None
+    notes: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file it names, once."""
+        named = (*self.files_modified, *self.files_created, *((self.state_file,) if self.state_file else ()))
+        return tuple(dict.fromkeys(named))
+
+
+# Letters written beforehand, with places for values. A tiny format of our own, because templates are data:
+#
+#     {name}     a place: a letter or _, then letters, digits and _
+#     {{ and }}  a brace
+#
+# Nothing else stands in braces: no attributes, no indexes, no formats. What is put into a place is never looked
+# at
+# again, so a value cannot smuggle in another place.
+
+PLACE_RULE = "{name}, with letters, digits and _; a brace itself is written {{ or }}"
+_PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]")
+
+
+class Template(Struct, frozen=True, kw_only=True):
+    """A letter to be filled in. Subject, body and tags may hold places."""
+
+    name: str
+    body: str = ""
+    subject: str = ""
+    kind: str = "message"
+    priority: Priority = Priority.NORMAL
+    tags: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The names of all its places, in the order of appearance."""
+        texts = (self.subject, self.body, *self.tags)
+        return tuple(dict.fromkeys(name for text in texts for name in places_in(text, "body")))
+
+
+def places_in(text: str, field: str) -> list[str]:
+    """The names of the places in a text; a brace that is neither place nor brace is refused."""
+    found = []
+    for piece in _PIECE.finditer(text):
+        if piece[0] in {"{", "}"}:
+            around = text[piece.start() : piece.start() + 20]
+            raise Invalid(f"holds a single brace at {around!a}", field=field, hint=PLACE_RULE)
+        if piece[1]:
+            found.append(piece[1])
+    return found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with a value in each place."""
+    return _PIECE.sub(lambda piece: values[piece[1]] if piece[1] else piece[0][0], text)

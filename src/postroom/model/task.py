@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove, Invalid, NotAllowed
-from .message import is_broadcast
+from .codec import convert, to_plain
+from .message import Priority, is_broadcast
+from .record import ACTIVE_TASKS, DUE, TASKS, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from .message import Message
 
+
+if TYPE_CHECKING:
     Step: TypeAlias = Callable[["Standing", Message], "Standing"]  # `advance`, or `answer`
 
 TASK = "task"  # the kind of a letter that opens a task
@@ -188,3 +192,114 @@ def fold_task(letters: Iterable[Message]) -> Standing | None:
     for letter in letters:
         task = open_task(letter) if task is None else advance(task, letter)
     return task
+
+
+# The book of tasks, page by page: what is written where each time a task moves. Does no I/O of its own.
+#
+# Both parties have their own page, so that whoever is no party finds nothing. What is asked for by agent or by
+# time
+# is kept apart.
+
+
+class Due(Struct, frozen=True):
+    """A deadline that somebody waits for."""
+
+    giver: str
+    at: datetime
+
+
+class Pages:
+    """Records as they will be after this commit: several letters of one commit may change the same one."""
+
+    def __init__(self, records: Callable[[str, str], Sequence[Record]]) -> None:
+        self._records = records
+        self._held: dict[tuple[str, str], Record] = {}
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def read(self, kind: str, key: str) -> Any:
+        """The value; None if there is none."""
+        if (kind, key) not in self._values:
+            found = self._records(kind, key)
+            self._held[kind, key] = found[0] if found else Record(kind=kind, key=key, value=None)
+            self._values[kind, key] = self._held[kind, key].value
+        return self._values[kind, key]
+
+    def write(self, kind: str, key: str, value: Any) -> None:
+        self.read(kind, key)
+        self._values[kind, key] = value
+
+    def changed(self) -> list[Record]:
+        """What is to be written, each over the revision that was read."""
+        return [
+            Record(kind=held.kind, key=held.key, value=self._values[at], revision=held.revision)
+            for at, held in self._held.items()
+            if self._values[at] != held.value
+        ]
+
+
+def task_on(pages: Pages, party: str, letter: str) -> Standing | None:
+    """The task that this letter opened, on the page of one of its parties."""
+    value = pages.read(TASKS + party, letter)
+    return None if value is None else convert(value, Standing)
+
+
+def task_above(pages: Pages, message: Message) -> Standing | None:
+    """The task that a letter is about: its sender's own, by the letter it answers or the root of its thread."""
+    for above in (message.in_reply_to, message.thread_id):
+        task = None if above is None else task_on(pages, message.sender, above)
+        if task is not None:
+            return task
+    return None
+
+
+def write_task(pages: Pages, task: Standing) -> None:
+    for party in (task.giver, task.receiver):
+        pages.write(TASKS + party, task.letter, to_plain(task))
+    note_task(pages, task, active=task.is_active, due=not task.is_final)
+
+
+def note_task(pages: Pages, task: Standing, *, active: bool, due: bool) -> None:
+    """What its receiver is busy with, and what its giver waits for."""
+    busy_with = list(pages.read(ACTIVE_TASKS, task.receiver) or ())
+    if active != (task.letter in busy_with):
+        busy_with = [*busy_with, task.letter] if active else [x for x in busy_with if x != task.letter]
+        pages.write(ACTIVE_TASKS, task.receiver, busy_with or None)
+    if not due:
+        pages.write(DUE, task.letter, None)
+    elif task.deadline is not None and task.last == task.letter:
+        pages.write(DUE, task.letter, to_plain(Due(giver=task.giver, at=task.deadline)))
+
+
+# A question that climbs: who asked, why, which rung it has reached, and whether it is answered.
+
+ESCALATION = "escalation"  # the kind of its letters, and the name of the data part they carry
+
+
+class Escalation(Struct, frozen=True, kw_only=True):
+    """One escalation. Its letters tell it to people; this is what the house needs to let it climb."""
+
+    id: str  # ESC-…
+    asker: str
+    reason: str
+    subject: str
+    priority: Priority
+    rungs: tuple[str, ...]  # above the asker, the lowest first
+    rung: int = 0  # the place in `rungs` that it has reached
+    letters: tuple[str, ...]  # ids, one for each rung that got it
+    thread: str
+    opened_at: datetime
+    since: datetime  # when it came to this rung
+    due_at: datetime | None = None  # when it climbs, or its asker is told that nobody is left
+    status: Literal["open", "answered", "resolved"] = "open"
+    closed_at: datetime | None = None
+    closed_by: str | None = None
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """Everyone it was put to, the lowest first."""
+        return self.rungs[: self.rung + 1]
+
+    @property
+    def waits_for(self) -> str | None:
+        """Whose answer it waits for now."""
+        return self.rungs[self.rung] if self.status == "open" else None

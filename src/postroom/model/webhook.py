@@ -1,13 +1,105 @@
-"""A webhook: whom to call when mail waits, and the secret by which they know that it was us."""
+"""Where a webhook is called: an address, read by one strict grammar. What was checked is what is called.
+
+There is one reader for both, so nothing can be hidden from the check that the call then sees. Whatever could end a
+line, a header or the host's part of the address early is not in the grammar at all.
+"""
 
 from __future__ import annotations
 
+import base64
+import hmac
+import ipaddress
+import re
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from ..errors import Invalid
 from .message import Priority
+from .values import check_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+LONGEST = 2000
+HINT = "such as https://hooks.example.com/postroom"
+_PORTS = {"https": 443, "http": 80}
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+_HOST = rf"\[(?P<six>[0-9A-Fa-f:.]{{2,45}})\]|(?P<name>{_LABEL}(?:\.{_LABEL})*)"
+_REST = r"[A-Za-z0-9._~!$&'()*+,;=:@/%-]*"
+_URL = re.compile(
+    rf"(?P<scheme>(?i:https?))://(?:{_HOST})(?::(?P<port>[0-9]{{1,5}}))?(?P<path>/{_REST})?(?P<query>\?[?{_REST[1:]})?"
+)
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """An address in its parts."""
+
+    scheme: Literal["https", "http"]
+    host: str  # a name in lower case, or an address without brackets
+    port: int
+    path: str  # and the query behind it
+
+    @property
+    def is_address(self) -> bool:
+        """Is the host no name that must be looked up?"""
+        return is_address(self.host)
+
+    @property
+    def header(self) -> str:
+        """As it stands in a Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def read_target(url: Any, field: str = "url") -> Target:
+    """The address in its parts, or an error that says what is wrong with it."""
+    text = check_line(url, field, LONGEST)
+    found = _URL.fullmatch(text)
+    if found is None:
+        told, hint = _complaint(text)
+        raise Invalid(told, field=field, hint=hint)
+    scheme: Literal["https", "http"] = "https" if found["scheme"].lower() == "https" else "http"
+    host = (found["six"] or found["name"]).lower()
+    port = int(found["port"]) if found["port"] else _PORTS[scheme]
+    if len(host) > 253 or not 1 <= port <= 65535 or _is_odd(host, is_six=bool(found["six"])):
+        raise Invalid(f"{text!a} has no host, or no port, that can be called", field=field, hint=HINT)
+    return Target(scheme=scheme, host=host, port=port, path=(found["path"] or "/") + (found["query"] or ""))
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_odd(host: str, *, is_six: bool) -> bool:
+    """Does it look like an address, and is none as people write them? `127.1` and `0x7f000001` would be one."""
+    last = host.rpartition(".")[2]
+    looks = is_six or last.isdecimal() or last.startswith("0x")
+    return looks and not is_address(host)
+
+
+def _complaint(text: str) -> tuple[str, str]:
+    host = text.partition("://")[2].partition("/")[0]
+    if "@" in host:
+        return "holds a name or a password", "leave them out; who calls is proven by the signature"
+    if "#" in text:
+        return "holds a fragment, which is never sent", "leave out what stands after #"
+    if "%" in host:
+        return "names an interface of this machine", HINT
+    if not text.isascii():
+        return f"{text!a} is not plain ASCII", "a host in its xn-- form, a path with % signs"
+    if not text.lower().startswith(("https://", "http://")):
+        return f"{text!a} is no address of a web server", HINT
+    return f"{text!a} is no address that can be called", HINT
+
+
+# A webhook: whom to call when mail waits, and the secret by which they know that it was us.
 
 WAY = "webhook:"  # and its id: the way in which it rings
 # What must never be shown, exported or logged.
@@ -59,3 +151,33 @@ def shown(webhook: Webhook) -> dict[str, Any]:
         name: getattr(webhook, name) for name in webhook.__struct_fields__ if name not in SECRETS
     }
     return plain | {"min_priority": webhook.min_priority.name.lower()}
+
+
+# Signatures of the Standard Webhooks convention: proof of who called, when, and with what.
+#
+# Signed is `id.timestamp.body`, so neither can be changed without the secret: a call that somebody kept cannot be
+# played again later under another time. The secret is base64 behind `whsec_`; a signature is `v1,` and base64.
+
+PREFIX = "whsec_"
+VERSION = "v1"
+
+
+def secret_of(key: bytes) -> str:
+    """A secret as it is told and kept."""
+    return PREFIX + base64.b64encode(key).decode()
+
+
+def sign(secret: str, id: str, timestamp: int, body: bytes) -> str:
+    """One signature."""
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    signed = b"%b.%d.%b" % (id.encode(), timestamp, body)
+    return f"{VERSION},{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
+
+
+def signed_headers(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """What a receiver needs to check a call. While a secret is being changed, there is a signature by each."""
+    return {
+        "webhook-id": id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(sign(secret, id, timestamp, body) for secret in secrets),
+    }

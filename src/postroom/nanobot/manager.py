@@ -1,34 +1,337 @@
-"""`MailboxManager`: the eight methods of the design, with its arguments and results. Decides nothing by itself.
+"""The loop guard of the design, kept by us: `ttl` and `trace` of a mail, whatever its sender wrote there.
 
-Any number of processes and threads may have one over the same folder, ours and strangers'. A mail that `send` took
-is on stable storage; a file that is no mail stops no `poll`.
+A mail that names other agents in its `trace` is passed on, and so is an answer to somebody who does not have the
+letter. Each goes one step further at most, and never back. To answer whoever has the letter is no relay.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from sys import intern
 from typing import TYPE_CHECKING, Any, cast
 
-from .. import room, service
-from ..errors import IllegalMove, Invalid, LeaseLost, UnknownMessage
-from ..model.card import Status
-from ..model.delivery import State
-from ..model.names import check_agent, check_party
+from msgspec.structs import replace
+
+from .. import room
+from ..core import addressing, agents, compose, deliveries, inbox, messages, names, task_index, work
+from ..core.authorize import OWNER
+from ..core.core import find_record, put_record
+from ..core.messages import check_pace
+from ..core.validation import check_count
+from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
+from ..model.agent import Beat, Status
+from ..model.codec import convert, to_plain
+from ..model.delivery import State, open_delivery
+from ..model.message import FIRST_HOPS, Recipient, same_name
+from ..model.names import AT, POSTMASTER, check_agent, check_id, check_kind, check_party, fold
 from ..model.query import Query
-from ..model.task import answer
+from ..model.record import BEAT, CARD
+from ..model.task import TASK_UPDATE, answer
+from ..model.values import check_label, check_object
+from ..policy import admission
 from ..policy.retry import latest_retry
-from ..service.authorize import OWNER
-from ..service.given import check_count
-from . import agents, letters
+from ..store.files import entries, letter_files
+from ..store.files.layouts.base import OWN, Where, text_of, time_or_none
+from ..store.files.layouts.nanobot import LAYOUT
+from ..store.protocol import Post
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
+    from ..core.core import Core
+    from ..model.agent import Agent, Card
+    from ..model.message import Message
+    from ..model.query import Moment
     from ..store.files.store import FileStore
+    from ..store.protocol import Write
+
+
+def counted(office: Core, message: Message, to: str) -> Message:
+    """The mail with the hops and the trace that are true, or a refusal."""
+    came = _came_as(office, message, to)
+    if came is None:
+        return replace(message, hops=min(message.hops, FIRST_HOPS), trace=(message.sender,))
+    targets = names.names_of(office, names.resident(office, to))
+    try:
+        hops, trace = admission.relay(came, message.sender, targets, FIRST_HOPS)
+    except HopsSpent as spent:
+        spent.field = "ttl"
+        raise
+    return replace(message, hops=hops, trace=trace)
+
+
+def letter_above(office: Core, message: Message) -> Message | None:
+    """The letter it answers, if its sender has that one."""
+    if message.in_reply_to is None:
+        return None
+    try:
+        return messages.known_letter(office, message.sender, message.in_reply_to)
+    except UnknownMessage:
+        return None
+
+
+def _came_as(office: Core, message: Message, to: str) -> Message | None:
+    """What is passed on, as its sender got it; None for a first mail or an answer."""
+    parent = letter_above(office, message)
+    if parent is not None:
+        parent = addressing.routed_to(office, parent)
+        return parent if addressing.without_it(office, parent, [to]) else None
+    others = tuple(agent for agent in message.trace if not same_name(agent, message.sender))
+    is_answer = message.kind == TASK_UPDATE and any(same_name(agent, to) for agent in others)
+    if not others or is_answer:
+        return None
+    # Whoever stands in the trace already has counted itself. No ttl is higher than so long a way leaves.
+    hops = message.hops + (len(others) != len(message.trace))
+    return replace(message, hops=min(hops, FIRST_HOPS + 1 - len(others)), trace=others)
+
+
+# A message of the design, as a caller of `send` has it, becomes a letter. What nobody could read is refused.
+#
+# A stranger's file is taken as it is; from our own callers only that is taken which cannot hurt a reader.
+
+_HINT = "as the design has it"
+_LOST = {
+    "task": "id, state, deadline, reason; the rest belongs in metadata",
+    "content": 'parts of type text, data and file; any other type begins with "x-"',
+    "trace": "names of agents",
+}
+_FILENAME = "_filename"  # what `poll` adds; it says where another letter lies
+
+
+def post_message(office: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
+    """The letter, ready to be committed. Fills what is missing of id, from, to and timestamp into `msg`."""
+    for name, field in ((sender, "from_id"), (to, "to_id")):
+        if fold(name) == POSTMASTER:
+            raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
+    now = office.now().wall
+    filled = _filled(office, sender, to, msg, now)
+    message = counted(office, _followed(office, _letter(office, sender, to, filled, now)), to)
+    check_pace(office, message)
+    encoded = compose.seal(message, office.limits)
+    msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
+    return Post(
+        message=message,
+        encoded=encoded,
+        deliveries=(open_delivery(message, to, "to", now),),
+        quota=office.limits.inbox_quota,
+        outbox=office.limits.outbox_max_letters,
+        known_only=office.limits.unknown == "refuse",
+        admit=partial(addressing.addressed, office),
+        routes=AT in to,  # is there a way to that system?
+    )
+
+
+def _filled(office: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[str, Any]:
+    said = check_object(msg, "msg", office.limits.max_depth)
+    filled = {name: value for name, value in said.items() if value is not None and name != _FILENAME}
+    for name, meant in (("from", sender), ("to", to)):
+        if check_party(filled.get(name, meant), name) != meant:
+            raise Invalid(f"is {filled[name]!a}, not {meant!a}", field=name)
+        filled[name] = meant
+    if "id" not in filled:
+        filled["id"] = office.new_id(sender)
+    filled.setdefault("timestamp", text_of(now))
+    for name, check in _CHECKS.items():
+        if name in filled and not check(filled[name]):
+            raise Invalid("cannot be that", field=name, hint=_HINT)
+    check_id(filled["id"], "id")
+    check_kind(filled.get("type", "message"), "type")
+    if isinstance(filled.get("content"), str):  # no reader expects it
+        filled["content"] = {"parts": [{"type": "text", "text": filled["content"]}]}
+    return filled
+
+
+def _letter(office: Core, sender: str, to: str, said: dict[str, Any], now: datetime) -> Message:
+    """What a reader of the file would make of it. What a letter has no place for is refused, not dropped."""
+    metadata = {name: value for name, value in said.get("metadata", {}).items() if name != OWN}
+    fields = said | {"metadata": metadata}
+    where = Where(to, LAYOUT.places[0], "", now)
+    raw = json.dumps(fields, ensure_ascii=False).encode()  # which says what JSON is: a caller hands in anything
+    try:
+        message = letter_files.parse_file(LAYOUT, raw, where, 2 * office.limits.max_message_bytes).message
+    except Unreadable as wrong:
+        raise Invalid(str(wrong), field="msg", hint=_HINT) from None
+    written = LAYOUT.write(message, to)
+    for name in ("task", "content", "trace"):
+        if name in said and not _says(written.get(name), said[name]):
+            raise Invalid("would not arrive as it is", field=name, hint=_LOST[name])
+    message = replace(message, kind=intern(message.kind), sender=sender, recipients=(Recipient(to),))
+    if message.is_automatic:
+        raise Invalid(f"only the house writes a {message.kind!r}", field="type")
+    return message
+
+
+def _followed(office: Core, message: Message) -> Message:
+    """In the thread of the letter it answers, if its sender knows that one."""
+    if message.in_reply_to is None:
+        return _about_its_task(office, message)
+    parent = letter_above(office, message)
+    return message if parent is None else replace(message, thread_id=parent.thread)
+
+
+def _about_its_task(office: Core, message: Message) -> Message:
+    """An update that names only the task answers the letter that opened it, as our own book has it."""
+    if message.kind != TASK_UPDATE or message.task is None:
+        return message
+    called = [task for task in task_index.tasks_of(office, message.sender) if task.id == message.task.id]
+    if len(called) != 1:
+        return message
+    return replace(message, in_reply_to=called[0].letter, thread_id=called[0].thread)
+
+
+def _says(written: Any, said: Any) -> bool:
+    """Is all of this in what is written?"""
+    if isinstance(said, dict) and isinstance(written, dict):
+        return all(name in written and _says(written[name], value) for name, value in said.items())
+    if isinstance(said, list) and isinstance(written, (list, tuple)):
+        return len(said) == len(written) and all(map(_says, written, said))
+    told = time_or_none(said)
+    return bool(written == said) or (told is not None and told == time_or_none(written))
+
+
+def _is_content(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    parts = value.get("parts", []) if isinstance(value, dict) else None
+    return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+
+
+def _is_hops(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "id": lambda value: isinstance(value, str),
+    "timestamp": lambda value: time_or_none(value) is not None,
+    "type": lambda value: isinstance(value, str),
+    "ttl": _is_hops,
+    "trace": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+    "task": lambda value: isinstance(value, dict),
+    "content": _is_content,
+    "callback": lambda value: isinstance(value, dict),
+    "reply_to": lambda value: isinstance(value, str),
+    "metadata": lambda value: isinstance(value, dict),
+}
+
+
+# Cards and signs of life in the design's words: what `register` is given, what `get_agent` gives back.
+#
+# The directory decides who is online; this only translates, and overwrites where the directory would ask.
+
+_SAID = ("description", "capabilities", "allow_from", "max_concurrent_tasks")
+
+
+def register(office: Core, name: str, card: Any) -> None:
+    """Write a card over whatever is there, and a first sign of life."""
+    said = check_object(card, "card", office.limits.max_depth)
+    if said.get("agent_id") not in {None, ""} and check_agent(said["agent_id"], "card.agent_id") != name:
+        raise Invalid(f"is {said['agent_id']!a}, not {name!a}", field="card.agent_id")
+    moment = office.now()
+    written, beat = _card(office, name, said, moment), _beat(said, moment)
+
+    def plan() -> Sequence[Write]:
+        names.check_not_moved(office, name, "agent_id")
+        held = find_record(office, CARD, name)
+        return [
+            put_record(CARD, name, to_plain(written), held),
+            *agents.memberships(office, name, written, held),
+            *agents.allow_only(office, name, written),
+            put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False),
+        ]
+
+    office.store.commit(plan)
+
+
+def is_registered(office: Core, name: str) -> bool:
+    return find_record(office, CARD, name) is not None
+
+
+def heartbeat(office: Core, name: str) -> None:
+    agents.heartbeat(office, OWNER, name)
+
+
+def update_status(office: Core, name: str, status: Any, current_tasks: Any) -> None:
+    """What it says of itself; tasks that are not said stay as they were. A sign of life, unless it leaves."""
+    word = check_label(status, "status")
+    tasks = None if current_tasks is None else agents.check_tasks(current_tasks)
+    moment = office.now()
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, BEAT, name)
+        beat = agents.first_beat(moment) if held is None else convert(held.value, Beat)
+        if word != Status.OFFLINE:
+            beat = replace(beat, at=moment.wall, steady=moment.steady, boot=moment.boot)
+        return [put_record(BEAT, name, to_plain(_saying(beat, word, tasks)), held, durable=False)]
+
+    office.store.commit(plan)
+
+
+def entry(office: Core, name: str) -> dict[str, Any] | None:
+    """An agent as the registry shows it, as of now."""
+    try:
+        agent = agents.agent(office, OWNER, name)
+    except UnknownAgent:
+        return None
+    held = find_record(office, BEAT, name)
+    return _entry(agent, None if held is None else convert(held.value, Beat))
+
+
+def online(office: Core) -> list[dict[str, Any]]:
+    """Everybody who is not offline, by word or by silence."""
+    beats = {record.key: convert(record.value, Beat) for record in office.store.records(BEAT)}
+    everyone = agents.agents(office, OWNER)
+    shown = [_entry(agent, beats.get(agent.card.id)) for agent in everyone]
+    return [one for one in shown if one["status"] != Status.OFFLINE]
+
+
+def _entry(agent: Agent, beat: Beat | None) -> dict[str, Any]:
+    now = agent.presence
+    is_online = now.status is not Status.OFFLINE
+    status = Status.OFFLINE if beat is None else entries.word(beat, now.current_tasks, is_online=is_online)
+    return entries.entry_of(agent.card, str(status), now.current_tasks, now.last_heartbeat)
+
+
+def _card(office: Core, name: str, said: dict[str, Any], moment: Moment) -> Card:
+    fields = {field: said[field] for field in _SAID if said.get(field) is not None}
+    own = said.get(OWN)
+    if isinstance(own, dict):
+        fields |= {field: own[field] for field in entries.OURS if field in own and field != "principal"}
+    unknown = {field: value for field, value in said.items() if field not in entries.FIELDS and field != OWN}
+    card = agents.check_card(office, name, moment, fields | {"extra": unknown})
+    if said.get("registered_at") is None:
+        return card
+    registered = time_or_none(said["registered_at"])
+    if registered is None:
+        raise Invalid(f"{said['registered_at']!a} is no time", field="card.registered_at", hint="in ISO form")
+    return replace(card, registered_at=registered)
+
+
+def _beat(said: dict[str, Any], moment: Moment) -> Beat:
+    tasks = agents.check_tasks(said.get("current_tasks") or ())
+    status = said.get("status")
+    word = Status.IDLE if status in {None, ""} else check_label(status, "card.status")
+    return _saying(agents.first_beat(moment), word, tasks)
+
+
+def _saying(beat: Beat, status: str, tasks: tuple[str, ...] | None) -> Beat:
+    busy_with = beat.current_tasks if tasks is None else tasks
+    left = status == Status.OFFLINE
+    return replace(beat, current_tasks=busy_with, left=left, says=entries.own_word(status, busy_with))
+
+
+# `MailboxManager`: the eight methods of the design, with its arguments and results. Decides nothing by itself.
+#
+# Any number of processes and threads may have one over the same folder, ours and strangers'. A mail that `send`
+# took
+# is on stable storage; a file that is no mail stops no `poll`.
 
 DEFAULT_ROOT = "~/.nanobot/mailboxes"
 _FILE = re.compile(r"[^/\\\0.][^/\\\0]{0,250}\.msg\.json")
@@ -41,7 +344,7 @@ class MailboxManager:
         """`settings` are those of any room (docs/reference.md), such as `durability="process"`."""
         self.root = Path(mailboxes_root).expanduser().absolute()
         self.room = room.open(f"files:{self.root}?layout=nanobot", **settings)
-        self._office = self.room._office  # noqa: SLF001 - verbs that no other design has
+        self._office = self.room._office
         self._cards: dict[str, dict[str, Any]] = {}  # what was registered here, to come back with
 
     # -- agents
@@ -49,33 +352,33 @@ class MailboxManager:
     def register(self, agent_id: str, card: dict[str, Any]) -> None:
         """Write an agent's card, over any other, and make its folders. It is online from now on."""
         name = check_agent(agent_id, "agent_id")
-        agents.register(self._office, name, card)
+        register(self._office, name, card)
         self._cards[name] = {**card}
 
     def heartbeat(self, agent_id: str) -> None:
         """A sign of life. Who is not registered (any more) is put back, with the card it gave here, if it did."""
         name = check_agent(agent_id, "agent_id")
-        if agents.is_registered(self._office, name):
-            agents.heartbeat(self._office, name)
+        if is_registered(self._office, name):
+            heartbeat(self._office, name)
         else:
-            agents.register(self._office, name, self._cards.get(name, {}))
+            register(self._office, name, self._cards.get(name, {}))
 
     def update_status(self, agent_id: str, status: str, current_tasks: list[str] | None = None) -> None:
         """idle, busy, offline, or a word of its own; without `current_tasks`, these stay as they were."""
         name = check_agent(agent_id, "agent_id")
-        if not agents.is_registered(self._office, name):
+        if not is_registered(self._office, name):
             if status == Status.OFFLINE:
                 return
-            agents.register(self._office, name, self._cards.get(name, {}))
-        agents.update_status(self._office, name, status, current_tasks)
+            register(self._office, name, self._cards.get(name, {}))
+        update_status(self._office, name, status, current_tasks)
 
     def list_online_agents(self) -> list[dict[str, Any]]:
         """Everybody who is not offline: neither said so, nor was silent for too long."""
-        return agents.online(self._office)
+        return online(self._office)
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
         """One agent as the registry shows it; None if there is none."""
-        return agents.entry(self._office, check_party(agent_id, "agent_id"))
+        return entry(self._office, check_party(agent_id, "agent_id"))
 
     # -- mail
 
@@ -84,8 +387,8 @@ class MailboxManager:
         filled in, in `msg` too.
         """
         sender, to = check_agent(from_id, "from_id"), check_party(to_id, "to_id")
-        post = letters.post(self._office, sender, to, msg)
-        service.sending.commit_posts(self._office, [post], [post], answer)
+        post = post_message(self._office, sender, to, msg)
+        messages.commit_posts(self._office, [post], [post], answer)
 
     def poll(self, agent_id: str, limit: int | None = None) -> list[dict[str, Any]]:
         """What waits in an inbox, in the order in which it came, each as it stands in its file, with `_filename`.
@@ -94,7 +397,7 @@ class MailboxManager:
         """
         name = check_agent(agent_id, "agent_id")
         moment = self._office.now()
-        service.moving.let_time_pass(self._office, moment, (name,))
+        deliveries.let_time_pass(self._office, moment, (name,))
         query = Query(
             mailbox=name,
             states=(State.UNREAD,),
@@ -116,10 +419,10 @@ class MailboxManager:
         if id is None:
             return
         with suppress(UnknownMessage, IllegalMove):  # somebody was quicker
-            held = service.reading.received(self._office, name, id)
+            held = inbox.received(self._office, name, id)
             if held.delivery.state is State.CLAIMED:
                 raise LeaseLost(f"{filename} is held by another worker", field="filename")
-            service.holding.ack(self._office, OWNER, name, [held])
+            work.ack(self._office, OWNER, name, [held])
 
     # -- care
 

@@ -1,51 +1,9 @@
-"""The rules of the house, as pure verdicts: values in, a value or a refusal out.
+"""The rules as pure functions: values in, a verdict or a refusal out. No I/O, no clock.
 
-Policy knows the model. It refuses to know stores, clocks (time is handed in) and callers.
-The service is the only room that asks it.
+limits      every number the rules depend on; how long things are kept
+admission   allow lists, expiry, rates; hops and loops
+trust       what another system may do, and where a webhook may call
+alerts      when an agent is notified of mail, and how often
+retry       what follows a failed attempt; leases and expiry; mail for other systems
+routing     presence, the least busy agent, the escalation ladder
 """
-
-from __future__ import annotations
-
-from ..loading import on_demand
-
-TYPE_CHECKING = False  # what `typing` says too, without its weight
-if TYPE_CHECKING:
-    from . import (
-        admission,
-        agreeing,
-        hops,
-        ladder,
-        limits,
-        outgoing,
-        presence,
-        ranking,
-        reach,
-        retention,
-        retry,
-        ringing,
-        routing,
-        telling,
-        timers,
-        trust,
-    )
-
-__all__ = [
-    "admission",
-    "agreeing",
-    "hops",
-    "ladder",
-    "limits",
-    "outgoing",
-    "presence",
-    "ranking",
-    "reach",
-    "retention",
-    "retry",
-    "ringing",
-    "routing",
-    "telling",
-    "timers",
-    "trust",
-]
-
-__getattr__ = on_demand(__name__, __all__)

@@ -9,20 +9,20 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from .. import model
-from ..errors import DeadlinePassed, NotAllowed, QuotaFull, TooFast, TooLarge
+from ..errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, QuotaFull, TooFast, TooLarge
+from ..model import agent as model_agent
 from ..model.message import same_name
 from ..model.names import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from ..errors import PostroomError
-    from ..model.card import Card
-    from ..model.guard import Guard
+    from ..model.agent import Card, Guard
     from ..model.message import Message
     from ..model.task import Standing
+
 
 Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # why an agent is not fit for a task; None: it is
 REQUIRED = "required_capabilities"  # where a task's metadata names what it takes
@@ -46,7 +46,7 @@ def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
 
 def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> None:
     """Refuse a sender that is not on the recipient's allow list."""
-    if model.card.EVERYONE in allow_from or same_name(sender, recipient):
+    if model_agent.EVERYONE in allow_from or same_name(sender, recipient):
         return
     if not any(same_name(sender, allowed) for allowed in allow_from):
         raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="ask its owner")
@@ -154,3 +154,30 @@ def lacking(card: Card, letter: Message) -> str | None:
         return f"{REQUIRED} is not a list of words"
     missing = [word for word in required if word not in card.capabilities]
     return f"lacks {', '.join(missing)}" if missing else None
+
+
+# The loop guard: how often a letter may be relayed, and never to an agent it already went through.
+
+
+def relay(letter: Message, relayer: str, targets: Iterable[str], most: int) -> tuple[int, tuple[str, ...]]:
+    """Hops and trace of `letter` when `relayer` passes it on to `targets`, or a refusal. A stranger may have
+    written it: whatever it says, there are at most as many hops as here, and its writer is in its trace.
+    """
+    hops = min(letter.hops, most)
+    if hops <= 1:
+        chain = " → ".join(letter.trace)
+        raise HopsSpent(f"the letter was relayed as often as it may be ({chain})", field="hops")
+    trace = letter.trace
+    for agent in (letter.sender, relayer):
+        trace = trace if agent in trace else (*trace, agent)
+    for target in targets:
+        if any(same_name(target, agent) for agent in trace):
+            chain = " → ".join(trace)
+            raise LoopDetected(f"the letter already went through {target!r} ({chain})", field="to")
+    return hops - 1, trace
+
+
+def without_letter(letter: Message, targets: Iterable[str]) -> list[str]:
+    """Those of `targets` who do not have the letter yet. To answer the others is no relay."""
+    holders = {fold(letter.sender), *(fold(recipient.address) for recipient in letter.recipients)}
+    return [target for target in targets if fold(target) not in holders]

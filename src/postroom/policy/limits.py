@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -78,3 +83,20 @@ class Limits(Struct, frozen=True, kw_only=True):
     ring_again: Seconds = 300.0  # seconds after which urgent mail that nobody acknowledged rings again; 0 = never
     ring_most: Count = 3  # rings for one urgent letter
     ring_tries: Count = 5  # rings for one letter that did not get through, before it is given up
+
+
+# How long things are kept. Only settled mail is ever old enough to go.
+
+
+def archive_cutoff(now: datetime, limits: Limits) -> datetime:
+    return now - timedelta(seconds=limits.archive_after)
+
+
+def purge_cutoff(now: datetime, limits: Limits) -> datetime | None:
+    """Letters settled before this may go; None keeps all."""
+    return None if limits.retain_for == 0 else now - timedelta(seconds=limits.retain_for)
+
+
+def memory_cutoff(now: datetime, limits: Limits) -> datetime:
+    """Ids and keys forgotten before this need not be remembered any more."""
+    return now - timedelta(seconds=limits.remember_for)

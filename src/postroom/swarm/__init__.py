@@ -25,12 +25,23 @@ Refuses to know how mail is kept: any room will do. Below it stands the room; ab
 
 from __future__ import annotations
 
-from .escalations import notify_coo, notify_escalation, notify_human
-from .handoff import HandoffContext
-from .manager import MailboxManager
-from .message import Message, MessagePriority, MessageStatus, MessageType
-from .prompts import format_mailbox_context, mailbox_system_prompt, with_pending_mail
-from .shortcuts import broadcast_to_swarm, check_my_mailbox, get_mailbox_manager, send_handoff, send_message
+from .manager import (
+    MailboxManager,
+    broadcast_to_swarm,
+    check_my_mailbox,
+    get_mailbox_manager,
+    send_handoff,
+    send_message,
+)
+from .message import HandoffContext, Message, MessagePriority, MessageStatus, MessageType
+from .notices import (
+    format_mailbox_context,
+    mailbox_system_prompt,
+    notify_coo,
+    notify_escalation,
+    notify_human,
+    with_pending_mail,
+)
 
 __all__ = [
     "HandoffContext",

@@ -7,15 +7,13 @@ processes, see the same mail at once.
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ..room import open as open_room
-from . import looking, posting
-from .handoff import handoff_body
-from .message import MessagePriority, MessageType
-from .posting import Said
-from .progress import LEASE, Progress
-from .translating import message_of
+from . import mail
+from .mail import LEASE, Progress, Said
+from .message import HandoffContext, MessagePriority, MessageType, handoff_body, message_of
 
 if TYPE_CHECKING:
     import os
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 
     from ..model.query import Found
     from ..room import Room
-    from .handoff import HandoffContext
     from .message import Message
+
 
 DEFAULT_FOLDER = "./workspace/mailboxes"
 
@@ -80,7 +78,7 @@ class MailboxManager:
             attachments,
             tags,
         )
-        return posting.send(self.room, said)
+        return mail.send(self.room, said)
 
     def handoff(
         self,
@@ -119,13 +117,13 @@ class MailboxManager:
     ) -> list[Message]:
         """A letter to each member but the sender, all in one commit. `kwargs`: what else `send` takes."""
         said = Said(from_agent, "", subject, body, message_type, priority, swarm_name=swarm_name, **kwargs)
-        return posting.broadcast(self.room, said, exclude or ())
+        return mail.broadcast(self.room, said, exclude or ())
 
     def reply(
         self, original_message_id: str, from_agent: str, body: str, payload: dict[str, Any] | None = None
     ) -> Message | None:
         """An answer in the letter's thread, with its priority; None if there is no such letter."""
-        return posting.reply(self.room, original_message_id, from_agent, body, payload)
+        return mail.reply(self.room, original_message_id, from_agent, body, payload)
 
     # -- looking
 
@@ -137,7 +135,7 @@ class MailboxManager:
         min_priority: MessagePriority | None = None,
     ) -> list[Message]:
         """An agent's mail, the most urgent first, then the oldest. Marks nothing."""
-        found = looking.waiting(
+        found = mail.waiting(
             self.room,
             agent_name,
             unread_only=unread_only,
@@ -154,7 +152,7 @@ class MailboxManager:
 
     def get_thread(self, thread_id: str) -> list[Message]:
         """All letters of a thread, its first one too, the oldest first."""
-        return [message_of(one) for one in looking.thread(self.room, thread_id)]
+        return [message_of(one) for one in mail.thread(self.room, thread_id)]
 
     # -- working; each gives the letter as it is now, or None
 
@@ -181,3 +179,68 @@ def _message(found: Found | None) -> Message | None:
 
 def _address(folder: Path) -> str:
     return f"files:{folder.absolute()}?layout=swarm"
+
+
+# One manager for the whole program, and the design's functions over it.
+
+_lock = Lock()
+_the_manager: list[MailboxManager] = []
+
+
+def get_mailbox_manager(mailboxes_dir: str | os.PathLike[str] | None = None) -> MailboxManager:
+    """The program's manager. The folder counts at the first call, which makes it."""
+    with _lock:
+        if not _the_manager:
+            _the_manager.append(MailboxManager(mailboxes_dir))
+        return _the_manager[0]
+
+
+def send_message(
+    from_agent: str,
+    to_agent: str,
+    subject: str,
+    body: str,
+    priority: MessagePriority = MessagePriority.NORMAL,
+    **kwargs: Any,
+) -> Message:
+    """A letter. `kwargs`: what else `MailboxManager.send` takes."""
+    return get_mailbox_manager().send(from_agent, to_agent, subject, body, priority=priority, **kwargs)
+
+
+def check_my_mailbox(agent_name: str, unread_only: bool = True) -> list[Message]:
+    """An agent's mail, the most urgent first. Marks nothing."""
+    return get_mailbox_manager().check_mailbox(agent_name, unread_only=unread_only)
+
+
+def send_handoff(
+    from_agent: str,
+    to_agent: str,
+    subject: str,
+    work_completed: str,
+    current_state: str,
+    next_steps: list[str],
+    files_modified: list[str] | None = None,
+    blockers: list[str] | None = None,
+    swarm_name: str | None = None,
+    priority: MessagePriority = MessagePriority.NORMAL,
+) -> Message:
+    """Work changes hands."""
+    context = HandoffContext(
+        work_completed=work_completed,
+        current_state=current_state,
+        next_steps=next_steps,
+        files_modified=files_modified or [],
+        blockers=blockers or [],
+    )
+    return get_mailbox_manager().handoff(from_agent, to_agent, subject, context, priority, swarm_name)
+
+
+def broadcast_to_swarm(
+    from_agent: str,
+    swarm_name: str,
+    subject: str,
+    body: str,
+    priority: MessagePriority = MessagePriority.NORMAL,
+) -> list[Message]:
+    """A letter to each member of a swarm but the sender."""
+    return get_mailbox_manager().broadcast(from_agent, swarm_name, subject, body, priority=priority)

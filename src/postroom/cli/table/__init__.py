@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from types import ModuleType
 
     from .shape import Command, Option
 
+
 # title of a group -> (its file, its commands in the order they are shown). A file of rows has a twin of the same
 # name beside this folder, with one function per command.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "Sending": ("sending", ("send", "reply", "forward", "broadcast", "handoff")),
-    "Reading": ("reading", ("check", "read", "wait", "counts", "digest", "sent")),
-    "Working": ("working", ("claim", "ack", "fail", "reject", "release", "renew", "work")),
-    "Threads": ("threads", ("thread", "threads", "tagged", "conversations", "conversation", "turns")),
-    "Finding": ("finding", ("search",)),
+    "Sending": ("send", ("send", "reply", "forward", "broadcast", "handoff")),
+    "Reading": ("read", ("check", "read", "wait", "counts", "digest", "sent")),
+    "Working": ("work", ("claim", "ack", "fail", "reject", "release", "renew", "work")),
+    "Threads": ("read", ("thread", "threads", "tagged", "conversations", "conversation", "turns")),
+    "Finding": ("read", ("search",)),
     "Tasks": (
         "tasks",
         (
@@ -23,18 +25,18 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "tasks ask", "tasks answer", "tasks complete", "tasks fail", "tasks cancel",
         ),
     ),
-    "Asking": ("asking", ("escalate", "escalations", "resolve", "waiting", "inbox")),
-    "Templates": ("templates", ("templates", "templates show", "templates save", "templates delete")),
-    "Errands": ("errands", ("unsend", "block", "unblock", "rename")),
-    "Rings": ("ringing", ("watch", "rings", "rings retry")),
-    "Dead letters": ("dead", ("dead", "dead show", "dead revive", "dead purge")),
+    "Asking": ("escalation", ("escalate", "escalations", "resolve", "waiting", "inbox")),
+    "Templates": ("send", ("templates", "templates show", "templates save", "templates delete")),
+    "Errands": ("send", ("unsend", "block", "unblock", "rename")),
+    "Rings": ("alerts", ("watch", "rings", "rings retry")),
+    "Dead letters": ("work", ("dead", "dead show", "dead revive", "dead purge")),
     "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),
     "Health": ("health", ("doctor", "stats", "top", "trace")),
-    "The room": ("care", ("init", "room", "changes", "janitor", "archive", "purge")),
+    "The room": ("room", ("init", "room", "changes", "janitor", "archive", "purge")),
     "Copies": ("copies", ("copy", "export", "import", "backup", "restore")),
-    "For agents": ("mcp", ("mcp",)),
-    "Other designs": ("swarm", ("swarm install",)),
-    "nanobot": ("nanobot", ("nanobot doctor",)),
+    "For agents": ("serve", ("mcp",)),
+    "Other designs": ("edges", ("swarm install",)),
+    "nanobot": ("edges", ("nanobot doctor",)),
     "Chipset": (
         "chipset",
         (
@@ -43,24 +45,24 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "chipset handle", "chipset note", "chipset notes", "witness",
         ),
     ),
-    "Service": ("serving", ("serve", "token create", "token list", "token revoke", "token unseal")),
+    "Service": ("serve", ("serve", "token create", "token list", "token revoke", "token unseal")),
     "Other systems": ("peers", ("peers add", "peers list", "peers show", "peers ping", "peers trust", "peers remove")),
     "Webhooks": ("webhooks", ("webhook add", "webhook list", "webhook test", "webhook rotate", "webhook remove")),
-    "Agent hosts": ("hosts", ("hook claude", "hook codex", "hook gemini")),
-    "Hooks": ("hook", ("hook session-start", "hook prompt")),
+    "Agent hosts": ("hooks", ("hook claude", "hook codex", "hook gemini")),
+    "Hooks": ("hooks", ("hook session-start", "hook prompt")),
     "In your hosts": (
-        "setup",
+        "install",
         (
             "install claude", "install codex", "install gemini",
             "uninstall claude", "uninstall codex", "uninstall gemini",
         ),
     ),
-    "Other hosts": ("installing", ("install agent-inbox-shim", "uninstall agent-inbox-shim")),
-    "Systemd": ("units", ("service install", "service uninstall", "service status")),
-    "Folders as systems": ("mounts", ("mount", "unmount")),
-    "This program": ("meta", ("help", "completion", "version")),
+    "Other hosts": ("install", ("install agent-inbox-shim", "uninstall agent-inbox-shim")),
+    "Systemd": ("unit", ("service install", "service uninstall", "service status")),
+    "Folders as systems": ("peers", ("mount", "unmount")),
+    "This program": ("help", ("help", "completion", "version")),
 }  # fmt: skip
-HIDDEN = {"__complete": "meta"}  # for shells, not for people
+HIDDEN = {"__complete": "help"}  # for shells, not for people
 FILE_OF = {name: file for file, names in GROUPS.values() for name in names} | HIDDEN
 
 

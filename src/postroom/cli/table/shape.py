@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from typing import Any
 

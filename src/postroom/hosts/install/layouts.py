@@ -10,20 +10,19 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...environment import variable
 from ...errors import Refused
-from ...whereabouts import variable
 from .. import recipes
-from . import ground
+from . import files as install_files
 from .json_edit import value_at
-from .pieces import JsonValues, OwnFile, TextBlock, TomlTable
-from .programs import is_our_server
-from .standing import standing
+from .plan import JsonValues, OwnFile, TextBlock, TomlTable, is_our_server, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from .json_edit import IsOurs
-    from .pieces import Piece
+    from .plan import Piece
+
 
 NAME = "postroom"  # of the plugin, and of the MCP server
 SECONDS = 60  # for one call of a tool; waiting for mail ends before
@@ -71,7 +70,7 @@ def layout_of(order: Order) -> Layout:
 
 def _claude(order: Order) -> Layout:
     place, root = _place(order, ".claude", "CLAUDE_CONFIG_DIR")
-    skills = ground.led_to(os.path.join(place, "skills"), order.project)
+    skills = install_files.led_to(os.path.join(place, "skills"), order.project)
     own, root = os.path.join(skills, NAME), _root(skills, root)
     files = _packaged("claude")
     hooks = {"hooks": recipes.hooks("claude", order.program, order.options)}
@@ -164,7 +163,7 @@ def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
 
 
 def _file(order: Order, place: str, name: str) -> str:
-    return ground.led_to(os.path.join(place, name), order.project)
+    return install_files.led_to(os.path.join(place, name), order.project)
 
 
 def _root(folder: str, root: str) -> str:

@@ -37,37 +37,3 @@ COMMIT (not synced) → leave the line → sync the folder → ring the bells �
 
 Below stands `store.sqlite`, whose room is the index; above, nobody knows that there are files.
 """
-
-from __future__ import annotations
-
-from ...loading import on_demand
-
-TYPE_CHECKING = False  # what `typing` says too, without its weight
-if TYPE_CHECKING:
-    from . import (
-        compacting,
-        examining,
-        listening,
-        noticing,
-        rebuilding,
-        reconciling,
-        recovering,
-        registry,
-        showing,
-        surroundings,
-    )
-
-__all__ = [
-    "compacting",
-    "examining",
-    "listening",
-    "noticing",
-    "rebuilding",
-    "reconciling",
-    "recovering",
-    "registry",
-    "showing",
-    "surroundings",
-]
-
-__getattr__ = on_demand(__name__, __all__)

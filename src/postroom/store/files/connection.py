@@ -14,26 +14,27 @@ from msgspec.structs import replace
 from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.names import check_party, fold
 from ...model.record import Record
-from .. import files
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
-from .handles import keep_spare_file
+from . import recovery, registry
+from .durable import keep_spare_file
+from .folders import APPLICATION, OWN_FOLDER
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
-from .paperwork import Paperwork
-from .roll import NAMES as ROLL_NAMES
-from .roll import TABLES as ROLL
-from .tree import APPLICATION, OWN_FOLDER
+from .registry import NAMES as ROLL_NAMES
+from .registry import TABLES as ROLL
+from .transaction import FileTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...model.delivery import Delivery
     from ...model.message import Message
-    from ..base import Put
-    from .eyes import Eyes
-    from .places import Places
+    from ..protocol import Put
+    from .folders import Places
+    from .watch import DirWatcher
+
 
 SHAPE = 0x01492646  # CRC-32 of the definitions in an index, as SQLite keeps them
 _MAILBOX = """
@@ -56,7 +57,7 @@ class FileConnection(Connection):
     is_derived = True
 
     def __init__(
-        self, path: str, *, boot: str, busy_timeout: float, places: Places, eyes: Eyes, durable: bool
+        self, path: str, *, boot: str, busy_timeout: float, places: Places, eyes: DirWatcher, durable: bool
     ) -> None:
         self.places = places
         self.eyes = eyes
@@ -66,14 +67,14 @@ class FileConnection(Connection):
         self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
         keep_spare_file(f"{own}/spare")
-        self.beside = Paperwork(self, durable=durable)
+        self.beside = FileTransaction(self, durable=durable)
 
     def _enter(self, boot: str) -> None:
         """Under the lock, when it is opened. What was not synced may be missing here after a boot."""
         self._check_lock()
         self.ledger = Ledger(self.database, self.places.layout)
         name = self.places.layout.registry
-        self.registry = files.registry.Registry(self, name, durable=self._durable) if name else None
+        self.registry = registry.Registry(self, name, durable=self._durable) if name else None
         is_first = self.database.execute("SELECT boot FROM room").get != boot
         if is_first:
             self.lock.warn()  # until it is done, whoever comes next has to do it
@@ -81,7 +82,7 @@ class FileConnection(Connection):
         # The warning in the lock file is not synced: a disk that was away without a boot may have forgotten it and
         # a part of the index too, while the journal, which is synced, has it all (G2).
         if is_first or self.lock.warned or not self.journal.is_settled(self.ledger.lines()):
-            files.recovering.recover(self)
+            recovery.recover(self)
             self.lock.clear_warning()
             self.lock.warned = False
 
@@ -90,7 +91,7 @@ class FileConnection(Connection):
             self._check_same()
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")
-            files.recovering.recover(self)
+            recovery.recover(self)
         super().mend()
 
     def _check_same(self) -> None:

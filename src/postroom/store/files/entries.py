@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import PostroomError
-from ...model.card import EVERYONE, Beat, Card, Status
+from ...model.agent import EVERYONE, Beat, Card, Status
 from ...model.codec import convert, to_plain
 from ...model.names import check_party
 from ...model.values import check_label, check_text
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...model.query import Moment
     from .layouts.base import Plain
+
 
 FIELDS = (
     "agent_id",
@@ -64,7 +65,7 @@ def entry_of(card: Card, status: str, tasks: Sequence[str], heartbeat: datetime 
     return entry | card.extra | ({OWN: own} if own else {})
 
 
-def shown(card: Card, beat: Beat | None, active: Sequence[str], moment: Moment) -> Plain:
+def shown_entry(card: Card, beat: Beat | None, active: Sequence[str], moment: Moment) -> Plain:
     """The entry as it stands in the file at this moment."""
     if beat is None:
         return entry_of(card, Status.OFFLINE, active, None)

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import apsw
 import msgspec
 
+from ...errors import StoreFailing
 from ..sqlite.ground import sync_file
-from . import paper
-from .handles import sync_path
+from . import durable as files_durable
+from .durable import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ..sqlite.rows import Row
+    from .connection import FileConnection
+
 
 COMPACT_AT = 4 * 1024 * 1024  # bytes; and twice what it held when it was last written anew
 _APPEND = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -119,7 +126,7 @@ class Journal:
     def write_anew(self, entries: Iterable[dict[str, Any]]) -> None:
         """Only this counts from now on."""
         content = b"".join(_line(entry) for entry in entries)
-        paper.replace(self._folder, "journal", content, durable=True)
+        files_durable.replace(self._folder, "journal", content, durable=True)
         sync_path(self._folder)
 
     def mend(self) -> None:
@@ -179,3 +186,37 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     except msgspec.DecodeError:
         return None
     return entry if isinstance(entry, dict) else None
+
+
+# A long journal is written anew: of all that happened, only what came of it.
+#
+# The index has that, and is synced first: so nobody ever finds one that is older than the journal's beginning.
+
+_ALIASES = "SELECT a.name, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox"
+_NAMES = "SELECT name, known FROM mailboxes ORDER BY id"
+_RECORDS = "SELECT kind, key, revision, value FROM records"
+
+
+def compact_if_long(here: FileConnection) -> None:
+    """Under the lock, between two commits. Where it cannot be done, the journal stays as it is."""
+    if here.journal.is_long():
+        with suppress(OSError, apsw.Error, StoreFailing):
+            compact(here)
+
+
+def compact(here: FileConnection) -> None:
+    here.log.tend(here.lock)
+    here.log.sync(here.lock)
+    here.journal.write_anew([{"n": here.ledger.lines(), "writes": list(_all(here))}])
+
+
+def _all(here: FileConnection) -> Iterator[dict[str, Any]]:
+    """Old names first: where the index is made anew they find nobody in their way."""
+    for old, name in here.database.execute(_ALIASES).fetchall():
+        yield {"rename": [old, name]}
+    for name, known in here.database.execute(_NAMES).fetchall():
+        yield {"introduce": [name, bool(known)]}
+    records: list[Row] = here.database.execute(_RECORDS).fetchall()
+    for kind, key, revision, value in records:
+        record = {"kind": kind, "key": key, "revision": revision, "value": msgspec.json.decode(value)}
+        yield {"put": record}

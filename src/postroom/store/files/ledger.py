@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import Damaged, NameTaken
 from ..sqlite.rows import SALVAGE
-from .paper import Stamp
-from .tree import is_text
+from .durable import Stamp
+from .folders import is_text
 
 if TYPE_CHECKING:
     import apsw
 
     from .layouts.base import Layout
+
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS files (

@@ -1,16 +1,11 @@
-"""The registry of the nanobot layout: one file that shows every agent, published from the cards in the room.
+"""What stands in the registry's file, as far as we know: one row per agent, in the order in which they came.
 
-The room is the truth; the file is for those who read and write it by themselves. It is exchanged whole, under the
-room's lock, and what comes out is looked at: whoever wrote meanwhile is heard, and nobody's entry is lost.
-
-    tell      after a commit that changed an agent: the file shows it before anybody is told
-    take_in   when the file is not as we left it: what strangers changed enters the room (`adopting`)
-
-A plain sign of life does not write the file; the first one after REFRESH seconds brings all of them up to date.
+Tables of the index, beside those of `ledger`. They can be lost: then the file and the cards tell.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
@@ -23,30 +18,150 @@ from msgspec.structs import replace
 
 from ...clock import SystemClock
 from ...errors import PostroomError, Unreadable
-from ...model.card import Beat, Card, Status
-from ...model.codec import convert
-from ...model.record import ACTIVE, BEAT, CARD
+from ...model.agent import Beat, Card, Status
+from ...model.codec import blake2b, convert
+from ...model.record import ACTIVE_TASKS, BEAT, CARD
 from ...model.values import read_json
-from ..base import Put
-from . import entries, paper
-from .adopting import Adopting
-from .aside import ASIDE, note_aside
-from .paper import Stamp
-from .roll import UNKNOWN, Roll, sum_of
+from ..protocol import Put
+from . import durable as files_durable
+from . import entries as files_entries
+from .durable import Stamp
+from .quarantine import ASIDE, note_aside
+from .reconcile import Adopting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...model.query import Moment
-    from ..base import Write
+    from ..protocol import Write
     from .connection import FileConnection
     from .layouts.base import Plain
+
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS entries (
+    agent TEXT UNIQUE NOT NULL,
+    entry TEXT,             -- as it stands in the file; NULL: it is to be there no more
+    older TEXT NOT NULL,    -- short hashes of what stood there before we changed it
+    beat INTEGER NOT NULL,  -- the revision of the sign of life that it shows
+    until REAL              -- the uptime from which it shows too much life; NULL: it shows none
+);
+CREATE TABLE IF NOT EXISTS registry (
+    only_one INTEGER PRIMARY KEY CHECK (only_one = 1),
+    inode INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    written INTEGER NOT NULL,
+    at REAL NOT NULL        -- the uptime when it was last published
+);"""
+NAMES = ("entries", "registry")
+UNKNOWN = Stamp(0, 0, 0)  # of a file that must be looked at, whatever it looks like
+_REMEMBERED = 16  # former versions of an entry by which a stale copy is known
+_KEEP = """
+INSERT INTO entries VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (agent) DO UPDATE SET entry = ?2, older = ?3, beat = ?4, until = ?5"""
+_TEXT = """
+SELECT group_concat('  ' || json_quote(agent) || ': ' || entry, char(44, 10) ORDER BY rowid)
+FROM entries WHERE entry IS NOT NULL"""
+_OUTDATED = """
+SELECT e.agent FROM entries e JOIN records r ON r.kind = ? AND r.key = e.agent
+WHERE e.entry IS NOT NULL AND (r.revision <> e.beat OR e.until < ?)"""
+
+
+class Line(NamedTuple):
+    """One agent's."""
+
+    entry: Any = None  # None: it stands there no more, or never did
+    older: tuple[str, ...] = ()
+
+
+class RegistrySnapshot:
+    """Inside a transaction, or to ask."""
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._database = database
+
+    def _ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._database.execute(sql, values).fetchall()
+
+    def line(self, agent: str) -> Line:
+        sql = "SELECT entry, older FROM entries WHERE agent = ?"
+        for entry, older in self._ask(sql, agent):
+            return Line(None if entry is None else json.loads(entry), tuple(older.split()))
+        return Line()
+
+    def keep(self, agent: str, entry: Any, older: Sequence[str]) -> None:
+        """It was found there."""
+        self._database.execute(_KEEP, (agent, _text(entry), " ".join(older), 0, None))
+
+    def change(self, agent: str, entry: Any, *, beat: int = 0, until: float | None = None) -> None:
+        """We write this instead: whoever puts back what stood there has an old copy."""
+        line = self.line(agent)
+        older = line.older if line.entry is None else (*line.older, sum_of(line.entry))[-_REMEMBERED:]
+        text = None if entry is None else _text(entry)
+        self._database.execute(_KEEP, (agent, text, " ".join(older), beat, until))
+
+    def whole(self) -> dict[str, Any]:
+        sql = "SELECT agent, entry FROM entries WHERE entry IS NOT NULL"
+        return {agent: json.loads(entry) for agent, entry in self._ask(sql)}
+
+    def text(self) -> bytes:
+        """The file, as the design writes it. Put together from its lines: most of them did not change."""
+        text: str | None = self._database.execute(_TEXT).get
+        return b"{}" if text is None else f"{{\n{text}\n}}".encode()
+
+    def everyone(self) -> list[str]:
+        """All agents with a card."""
+        sql = "SELECT key FROM records WHERE kind = ? ORDER BY key"
+        return [agent for (agent,) in self._ask(sql, CARD)]
+
+    def outdated(self, uptime: float) -> list[str]:
+        """Agents that gave a sign of life since, or none for too long."""
+        return [agent for (agent,) in self._ask(_OUTDATED, BEAT, uptime)]
+
+    # -- the file
+
+    def stamp(self) -> Stamp | None:
+        """Of the file as one of us left it or last read it; None where there was none."""
+        for row in self._ask("SELECT inode, size, written FROM registry"):
+            return Stamp(*row)
+        return None
+
+    def published_at(self) -> float | None:
+        at: float | None = self._database.execute("SELECT at FROM registry").get
+        return at
+
+    def note(self, stamp: Stamp | None, uptime: float) -> None:
+        if stamp is None:
+            self._database.execute("DELETE FROM registry")
+        else:
+            self._database.execute("INSERT OR REPLACE INTO registry VALUES (1, ?, ?, ?, ?)", (*stamp, uptime))
+
+
+def sum_of(entry: Any) -> str:
+    return blake2b(json.dumps(entry, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _text(entry: Any) -> str:
+    """As it stands in the file, one step in; a line break inside a text is written otherwise."""
+    return json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n  ")
+
+
+# The registry of the nanobot layout: one file that shows every agent, published from the cards in the room.
+#
+# The room is the truth; the file is for those who read and write it by themselves. It is exchanged whole, under
+# the
+# room's lock, and what comes out is looked at: whoever wrote meanwhile is heard, and nobody's entry is lost.
+#
+#     tell      after a commit that changed an agent: the file shows it before anybody is told
+#     take_in   when the file is not as we left it: what strangers changed enters the room (`adopting`)
+#
+# A plain sign of life does not write the file; the first one after REFRESH seconds brings all of them up to date.
 
 REFRESH = 1.0  # seconds: the file's `last_heartbeat` lags behind no more than this while anybody beats
 SLOW_STRANGER = 1.0  # seconds: somebody may still be writing a file that was changed so lately
 LARGEST = 64 * 1024 * 1024  # bytes
 DEEPEST = 64 + 8
-_ABOUT_AGENTS = {CARD, BEAT, ACTIVE}
+_ABOUT_AGENTS = {CARD, BEAT, ACTIVE_TASKS}
 
 
 class Found(NamedTuple):
@@ -62,7 +177,7 @@ class Registry:
 
     def __init__(self, here: FileConnection, name: str, *, durable: bool) -> None:
         self._here = here
-        self._roll = Roll(here.database)
+        self._roll = RegistrySnapshot(here.database)
         self._name = name
         self._folder = here.places.home
         self._path = f"{self._folder}/{name}"
@@ -153,7 +268,7 @@ class Registry:
     def _read_in(self, path: str, skip: set[str]) -> Found:
         """Take in what stands there, but for those of whom we know better by now."""
         try:
-            raw, stamp = paper.read(path, LARGEST)
+            raw, stamp = files_durable.read(path, LARGEST)
             found = _parsed(raw, self._name)
         except FileNotFoundError:
             return Found({}, None, [])
@@ -174,7 +289,7 @@ class Registry:
     def _is_half_written(self) -> bool:
         """A stranger that does not write aside is given its time."""
         try:
-            _parsed(paper.read(self._path, LARGEST)[0], self._name)
+            _parsed(files_durable.read(self._path, LARGEST)[0], self._name)
         except FileNotFoundError:
             return False
         except PostroomError:
@@ -184,9 +299,9 @@ class Registry:
     def _set_aside(self, path: str, why: str) -> None:
         """Where nobody stumbles over it."""
         aside, name = f"{self._folder}/{ASIDE}", f"{self._name}.{os.urandom(3).hex()}"
-        paper.make_folder(aside)
+        files_durable.make_folder(aside)
         try:
-            paper.rename_new(path, f"{aside}/{name}")
+            files_durable.rename_new(path, f"{aside}/{name}")
         except FileNotFoundError:
             return
         _warn("%s was set aside as %s/%s: %s", self._path, ASIDE, name, why)
@@ -199,7 +314,7 @@ class Registry:
         shown, (wanted, *_) = self._roll.line(agent).entry, self._wanted(agent, moment)
         if wanted is None:
             return False
-        return not isinstance(shown, dict) or _lasting(wanted) != _lasting(entries.normal(agent, shown))
+        return not isinstance(shown, dict) or _lasting(wanted) != _lasting(files_entries.normal(agent, shown))
 
     def _show(self, agents: Iterable[str], moment: Moment, *, only_if_needed: bool = False) -> None:
         for agent in agents:
@@ -209,16 +324,16 @@ class Registry:
 
     def _wanted(self, agent: str, moment: Moment) -> tuple[Plain | None, int, float | None]:
         """The entry that is true now, of which sign of life, and for how long if there comes none."""
-        card, beat, active = (self._here.record(kind, agent) for kind in (CARD, BEAT, ACTIVE))
+        card, beat, active = (self._here.record(kind, agent) for kind in (CARD, BEAT, ACTIVE_TASKS))
         if card is None:
             return None, 0, None
         try:
             sign = None if beat is None else convert(beat.value, Beat)
             tasks = () if active is None else tuple(active.value)
-            shown = entries.shown(convert(card.value, Card), sign, tasks, moment)
+            shown = files_entries.shown_entry(convert(card.value, Card), sign, tasks, moment)
         except (ValidationError, TypeError):  # a store keeps any record; this is none that can be shown
             return None, 0, None
-        until = None if sign is None or shown["status"] == Status.OFFLINE else entries.silent_from(sign)
+        until = None if sign is None or shown["status"] == Status.OFFLINE else files_entries.silent_from(sign)
         return shown, 0 if beat is None else beat.revision, until
 
     # -- the file
@@ -227,15 +342,15 @@ class Registry:
         """Exchange the file, until what comes out is what was taken in."""
         while True:
             text, mode = self._roll.text(), self._mode()
-            aside, stamp = paper.write_aside(self._folder, text, durable=self._durable, mode=mode)
+            aside, stamp = files_durable.write_aside(self._folder, text, durable=self._durable, mode=mode)
             try:
-                if not paper.exchange(aside, self._path) or Stamp.of(os.lstat(aside)) == known:
+                if not files_durable.exchange(aside, self._path) or Stamp.of(os.lstat(aside)) == known:
                     break
                 found = self._read_in(aside, skip)  # a stranger wrote it after we had looked
                 self._show(found.adopted, moment, only_if_needed=True)
                 known = stamp
             finally:
-                paper.remove(aside)
+                files_durable.remove(aside)
         self._roll.note(stamp, moment.steady)
         self._seen = None
 

@@ -1,11 +1,8 @@
-"""The store protocol on folders of files: the files are the truth, a SQLite index beside them answers.
-
-All questions are the index's. Before each, what strangers did to the files is taken in; at each commit, the files
-are written first and the index follows in the same step.
-"""
+"""The files behind letters, for those who want them as they are: by delivery, and back by name."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from _random import Random
@@ -14,32 +11,76 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from ...errors import BadStore, Damaged, StoreFailing
-from .. import files
+from ...errors import BadStore, Damaged, StoreFailing, UnknownMessage, Unreadable
+from ...model.codec import encode
 from ..sqlite import ground
 from ..sqlite.connection import translate, translated
 from ..sqlite.store import SqliteStore
 from ..sqlite.wal import REPLACED
-from . import paper
+from . import durable as files_durable
+from . import examine, reconcile, recovery, watch
 from .connection import FileConnection
-from .eyes import Eyes
-from .places import Places
-from .tree import INDEX, OWN_FOLDER
+from .folders import INDEX, OWN_FOLDER, Places
+from .reconcile import LARGEST
+from .watch import DirWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from ...errors import PostroomError, Unreadable
-    from ...model.health import Finding, Progress
+    from ...errors import PostroomError
     from ...model.query import Found
-    from ..base import Plan, Posted, Watch, Write
-    from ..sqlite.asking import Statement
+    from ...model.report import Finding, Progress
+    from ..protocol import Plan, Posted, Watch, Write
+    from ..sqlite.queries import Statement
     from ..sqlite.rows import Row
-    from .eyes import News
     from .layouts.base import Layout, Plain
     from .registry import Registry
+    from .watch import News
+
+
+_FILES = """
+SELECT f.folder, f.name FROM json_each(?) j CROSS JOIN files f ON f.number = j.value AND f.mailbox = ?
+ORDER BY j.key"""
+_ID = """
+SELECT l.id FROM files f JOIN letters l ON l.number = f.number
+WHERE f.mailbox = ? AND f.folder = ? AND f.name = ?"""
+
+
+def parsed_files(here: FileConnection, found: Sequence[Found]) -> Iterator[tuple[str, Plain]]:
+    """Name and content of each file, in this order. What a stranger took away or broke just now is left out."""
+    if not found:
+        return
+    mailbox, _ = here.mailbox(found[0].delivery.mailbox)
+    numbers = [one.delivery.number for one in found]
+    rows: list[tuple[Any, ...]] = here.database.execute(_FILES, (encode(numbers).decode(), mailbox)).fetchall()
+    for folder, name in rows:
+        try:
+            raw, _ = files_durable.read(f"{here.places.path(folder)}/{name}", LARGEST)
+            fields = json.loads(raw)
+        except (FileNotFoundError, Unreadable, ValueError, RecursionError):
+            continue
+        if isinstance(fields, dict):
+            yield name, fields
+
+
+def id_at(here: FileConnection, mailbox: str, place: str, name: str) -> str | None:
+    """The letter whose file lies there."""
+    try:
+        number, owner = here.mailbox(mailbox)
+    except UnknownMessage:
+        return None
+    folder = here.places.folder(here.ledger.home(number, owner), place)
+    id: str | None = here.database.execute(_ID, (number, folder, name)).get
+    return id
+
+
+# The store protocol on folders of files: the files are the truth, a SQLite index beside them answers.
+#
+# All questions are the index's. Before each, what strangers did to the files is taken in; at each commit, the
+# files
+# are written first and the index follows in the same step.
 
 T = TypeVar("T")
 _PASSING = (OSError, StoreFailing, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)
@@ -77,7 +118,7 @@ class FileStore(SqliteStore):
             self._make_within(places.home)
         self._places = places
         self.archives_by_sending = places.layout.archives_by_sending
-        self._eyes = Eyes(places, self._noted, self._used)
+        self._eyes = DirWatcher(places, self._noted, self._used)
         super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
 
     def fresh_id(self, sender: str) -> str:
@@ -101,7 +142,7 @@ class FileStore(SqliteStore):
 
     def sync(self) -> None:
         with translated(self.root):
-            files.rebuilding.sync_all(self.root)
+            recovery.sync_all(self.root)
 
     # -- asking
 
@@ -137,15 +178,15 @@ class FileStore(SqliteStore):
 
     def _throw_away(self, broken: PostroomError, inode: int | None = None) -> None:
         self.made_anew = str(broken)
-        files.rebuilding.throw_away(self.root, inode)
+        recovery.throw_away(self.root, inode)
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
         self._freshen()
-        index = files.surroundings.examine_index(
+        index = examine.examine_index(
             self._here(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
         )
-        yield from files.examining.examine(self, index, repair=repair, full=full)
-        yield from files.surroundings.examine(self, repair=repair, full=full)
+        yield from examine.examine(self, index, repair=repair, full=full)
+        yield from examine.examine_surroundings(self, repair=repair, full=full)
 
     def _freshen(self) -> None:
         """Take in what strangers did."""
@@ -169,14 +210,14 @@ class FileStore(SqliteStore):
         if here.registry is not None and here.registry.is_news():
             self._hear(here, here.registry)
         news = self._eyes.look()
-        if news and (unknown := files.noticing.unknown(here, news)):
+        if news and (unknown := reconcile.unknown(here, news)):
             self._take_in(here, unknown)
 
     def _take_in(self, here: FileConnection, news: News) -> None:
         try:
             with here.lock:
                 here.mend()
-                rung, later = files.reconciling.reconcile(here, news)
+                rung, later = reconcile.reconcile(here, news)
                 here.log.tend(here.lock)
         except BaseException as failed:
             self._eyes.put_back(news)
@@ -207,12 +248,12 @@ class FileStore(SqliteStore):
 
     def sheets(self, found: Sequence[Found]) -> list[tuple[str, Plain]]:
         """Names and contents of the files of these letters, all of one mailbox; what is gone is left out."""
-        return list(files.showing.sheets(self._here(), found))
+        return list(parsed_files(self._here(), found))
 
     def id_at(self, mailbox: str, place: str, name: str) -> str | None:
         """The letter in this file of a mailbox; None if there is none."""
         self._freshen()
-        return files.showing.id_at(self._here(), mailbox, place, name)
+        return id_at(self._here(), mailbox, place, name)
 
     def has_folder(self, mailbox: str) -> bool:
         """Has somebody made the folder of this mailbox, whether mail lies there or not?"""
@@ -222,7 +263,7 @@ class FileStore(SqliteStore):
         """So that strangers find where its mail is put."""
         folder = self._places.folder(self.layout.folder(mailbox), self.layout.places[0])
         try:
-            paper.make_folder(self._places.path(folder))
+            files_durable.make_folder(self._places.path(folder))
         except FileNotFoundError:
             raise self._gone() from None
         except OSError as refused:
@@ -247,10 +288,10 @@ class FileStore(SqliteStore):
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         with translated(self.path):
-            return files.listening.watch(self._bells, self._places, mailboxes, self._is_news)
+            return watch.watch(self._bells, self._places, mailboxes, self._is_news)
 
     def _is_news(self, folder: str, name: str) -> bool:
-        return bool(files.noticing.unknown(self._here(), {folder: {name}}))
+        return bool(reconcile.unknown(self._here(), {folder: {name}}))
 
     def close(self) -> None:
         super().close()
@@ -271,9 +312,9 @@ class FileStore(SqliteStore):
             try:
                 return self._open_index()
             except (Damaged, BadStore, StoreFailing) as broken:
-                if files.rebuilding.can_help(broken):
+                if recovery.can_help(broken):
                     self._throw_away(broken)
-                elif not files.rebuilding.was_deleted(broken):
+                elif not recovery.was_deleted(broken):
                     raise
         self._make_own_folder()
         return self._open_index()

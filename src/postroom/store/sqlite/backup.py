@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from ...errors import BadStore, Conflict, StoreFailing
+from ...errors import BadStore, Conflict, Damaged, PostroomError, SchemaTooNew, StoreBusy, StoreFailing
+from . import ground, place
+from .connection import NEXT_NUMBER, interruptible, translated
 from .ground import create, sync_path
+from .lock import WriterLock
 from .place import belongs_to
-from .schema import APPLICATION
+from .schema import APPLICATION, STEPS, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...model.health import Progress
+    from ...model.report import Progress
+    from .lock import Note
+
 
 PAGES = 2048  # copied between two words about the progress: 8 MB
 
@@ -118,3 +123,221 @@ def _check_place(room: str, path: Path, *, overwrite: bool) -> None:
 
 def _taken(path: Path) -> Conflict:
     return Conflict(f"{path} exists already", field="path", hint="choose another name, or overwrite=True")
+
+
+# A copy becomes the room again: checked first, then put in place by one rename.
+#
+# Never under somebody's feet: a process that has the old file open would go on reading it. So the writers' lock
+# is
+# held, nobody new gets in, and whoever has the room open is named and the restore refused. Every moment of it
+# leaves a whole room at its place: the old one with its log, or the new one with none.
+
+CHUNK = 16 * 1024 * 1024
+KEPT = ".before-restore"
+
+
+def put_back(
+    backup: Path, path: Path, *, overwrite: bool, busy_timeout: float, progress: Progress
+) -> tuple[int, Path | None]:
+    """Make the room at `path` what `backup` holds. How many letters it has, and where the old room is kept."""
+    if place.is_open_here(Path(os.path.realpath(backup))):  # to look at the file would drop the locks on it
+        raise StoreBusy(
+            f"this process has {backup} open", field="backup", hint="close it first, or copy it with backup()"
+        )
+    letters = check_copy(backup)
+    path = Path(ground.prepare(path))
+    if os.path.realpath(backup) == str(path):
+        raise BadStore("the backup is the room itself", field="backup")
+    if place.is_open_here(path):
+        raise StoreBusy(f"this process has {path} open", hint="close the room first")
+    with translated(path):
+        lock = WriterLock(Path(f"{path}.lock"), busy_timeout)
+    try:
+        with translated(path), lock:
+            check_nobody_inside(path)
+            kept = _set_aside(path, lock.noted, overwrite=overwrite)
+            with made_whole(path, overwrite=True) as growing:
+                _copy(backup, growing, progress)
+                _begin_new_life(growing)
+                lock.forget_note()
+    finally:
+        lock.close()
+    return letters, kept
+
+
+def check_copy(backup: Path) -> int:
+    """How many letters a backup holds; an error if it is none, is damaged, or is too new."""
+    if not backup.is_file():
+        raise BadStore(f"there is no file {backup}", field="backup")
+    with _opened(backup, "backup") as database, interruptible(database):
+        _check_version(database, backup)
+        complaints = [text for (text,) in database.execute("PRAGMA quick_check(3)")]
+        if complaints != ["ok"]:
+            raise Damaged(f"{backup} is damaged: {complaints[0]}", field="backup", hint="use another backup")
+        letters: int = database.execute("SELECT count(*) FROM letters").get
+    return letters
+
+
+def _copy(backup: Path, growing: Path, progress: Progress) -> None:
+    if not _has_log(backup):
+        copy_bytes(backup, growing, progress)
+        return
+    with _opened(backup, "backup") as database, interruptible(database):
+        database.execute("BEGIN")  # one view for the whole copy, whoever else uses it
+        copy_pages(database, growing, progress)
+
+
+def copy_bytes(source: Path, target: Path, progress: Progress) -> None:
+    """Byte by byte, into a file that nobody has open yet."""
+    total, done = source.stat().st_size, 0
+    with source.open("rb") as reading, target.open("r+b") as writing:
+        while piece := reading.read(CHUNK):
+            writing.write(piece)
+            done += len(piece)
+            progress(done, total)
+
+
+@contextmanager
+def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
+    """A backup, only to be looked at: with the log of whoever has used it as a room since."""
+    how = "mode=ro" if _has_log(path) else "immutable=1"
+    try:
+        database = apsw.Connection(f"file:{_quoted(path)}?{how}", flags=_TO_LOOK)
+        try:
+            yield database
+        finally:
+            database.close()
+    except apsw.NotADBError:
+        raise BadStore(f"{path} is not a backup of a room", field=field) from None
+    except apsw.CorruptError as broken:
+        raise Damaged(f"{path} is damaged: {broken}", field=field, hint="use another backup") from None
+    except apsw.Error as broken:
+        raise StoreFailing(f"{path} cannot be read: {broken}", field=field) from None
+
+
+def _has_log(path: Path) -> bool:
+    """Does a log with something in it belong to this file? A backup that nobody has opened since says that it has
+    none: what lies beside it is of a file that was here before.
+    """
+    log = Path(f"{path}-wal")
+    if not log.exists() or not log.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        return file.read(_HEAD)[_LOGGED_AT:] == b"\2\2"
+
+
+_LOGGED_AT, _HEAD = 18, 20  # where a SQLite file says that it has a log
+_TO_LOOK = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _check_version(database: apsw.Connection, backup: Path) -> None:
+    try:
+        version = version_of(database, backup)
+    except PostroomError as refused:
+        refused.field = "backup"
+        raise
+    if database.pragma("application_id") != APPLICATION or not version:
+        raise BadStore(f"{backup} is not a backup of a room", field="backup")
+    if version > len(STEPS):
+        told = f"{backup} has schema {version}, this Postroom knows {len(STEPS)}"
+        raise SchemaTooNew(told, field="backup", hint="upgrade: pip install -U postroom")
+
+
+def check_nobody_inside(path: Path) -> None:
+    inside = [place.name_of(pid) for pid in place.holders(path) if pid != os.getpid()]
+    if inside:
+        raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then try again")
+
+
+def _set_aside(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
+    """Keep the old room beside the new one, and leave it without a log: a log must never meet another room."""
+    log = Path(f"{path}-wal")
+    if not path.exists():
+        _drop_log(log)
+        return None
+    sound = _reaches(path, noted) and _empty_log(path)
+    if sound and _is_empty(path):
+        return None
+    if not overwrite:
+        raise Conflict(f"{path} is not empty", field="store", hint="overwrite=True keeps the old room beside it")
+    kept = _free_name(path)
+    _keep(path, kept)
+    if not sound and log.exists():
+        _keep(log, Path(f"{kept}-wal"))
+    _drop_log(log)
+    return kept
+
+
+def _reaches(path: Path, noted: Note) -> bool:
+    """Is all there that was confirmed? Else the log is damaged, and to empty it would destroy what lies behind."""
+    if not noted.number:
+        return True
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        return bool(database.execute(NEXT_NUMBER).get > noted.number)
+    except apsw.Error:
+        return False
+    finally:
+        database.close()
+
+
+def _empty_log(path: Path) -> bool:
+    """Bring the log into the room's file. False if the room is too damaged for that."""
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        database.pragma("locking_mode", "exclusive")  # fails if anybody at all has it open
+        database.execute("BEGIN EXCLUSIVE; COMMIT")
+        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        raise StoreBusy(f"another program has {path} open", hint="end it first, then try again") from None
+    except apsw.Error:
+        return False
+    finally:
+        database.close()
+    return True
+
+
+def _is_empty(path: Path) -> bool:
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if not database.execute("SELECT count(*) FROM sqlite_schema").get:
+            return True
+        return version_of(database, path) > 0 and not database.execute("SELECT 1 FROM mailboxes LIMIT 1").get
+    except apsw.Error:
+        return False
+    finally:
+        database.close()
+
+
+def _keep(path: Path, kept: Path) -> None:
+    with made_whole(kept, overwrite=True) as growing:
+        copy_bytes(path, growing, lambda _done, _total: None)
+
+
+def _free_name(path: Path) -> Path:
+    first = path.with_name(path.name + KEPT)
+    further = (path.with_name(f"{path.name}{KEPT}-{number}") for number in range(2, 10_000))
+    return next(name for name in (first, *further) if not os.path.lexists(name))
+
+
+def _drop_log(log: Path) -> None:
+    if log.exists():
+        os.truncate(log, 0)
+        ground.sync_path(log)
+
+
+def _begin_new_life(growing: Path) -> None:
+    """Cursors of before must not be taken for cursors of now."""
+    database = apsw.Connection(str(growing))
+    try:
+        database.execute("UPDATE room SET epoch = ?", (secrets.token_hex(4),))
+        database.pragma("journal_mode", "delete")
+    finally:
+        database.close()

@@ -1,11 +1,9 @@
-"""One thread's way into the room: a SQLite connection, its place in the writers' line, its hold on the log.
-
-Never shared between threads, never carried over a fork.
-"""
+"""How many forks this process is away from the one that loaded us. Asking for its id takes a call each time."""
 
 from __future__ import annotations
 
 import os
+import time
 from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -14,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 import apsw
 
 from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
-from .. import sqlite
-from . import ground
-from .folder import Folder
+from ...model.names import AT, fold
+from ...model.record import FORGOTTEN, GUARD, ROUTE, SPENT
+from . import ground, queries, search
 from .lock import WriterLock
-from .names import NEXT_NUMBER, Names
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import CUT_SHORT, FAILING, REPLACED, Log
@@ -27,8 +24,123 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...errors import PostroomError
-    from ..base import Posted, Write
-    from .index import Index
+    from ..protocol import Posted, Write
+    from .search import Index
+
+
+count = 0
+
+
+def _forked() -> None:
+    global count  # noqa: PLW0603 - one for the whole process
+    count += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+# Did any file in the room's folder come, go or change places with another?
+#
+# The folder's own time tells, in one question. To ask after each of the room's files by its path takes three
+# times
+# as long, and every commit wants to know.
+
+_SECOND = 1_000_000_000  # nanoseconds
+# A time may be as coarse as a tick of the kernel: what is done within one leaves the same time. Once the time is
+# older than that, whatever comes next leaves another one.
+_SETTLED = _SECOND // 10
+
+
+class Folder:
+    """What was looked over in it is still there as long as `is_untouched`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = self._trusted = (0, 0)
+
+    def is_untouched(self) -> bool:
+        """Since `trust`. If not, look everything over, then trust it again."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return False
+        self._seen = (found.st_mtime_ns, found.st_ino)
+        return self._seen == self._trusted
+
+    def trust(self) -> None:
+        """All that counts in it was just looked over, after `is_untouched` was asked."""
+        changed = self._seen[0]
+        is_coarse = changed % _SECOND == 0  # a file system that knows no more than seconds
+        if not is_coarse and time.time_ns() - changed > _SETTLED:
+            self._trusted = self._seen
+
+
+# Statements that take long let signals in: without this, Ctrl-C waits until SQLite is done.
+
+STEPS = 100_000  # of SQLite's machine between two looks: some milliseconds
+
+
+@contextmanager
+def interruptible(database: apsw.Connection) -> Iterator[None]:
+    """Python looks for signals whenever it is called; what they raise ends the statement, and leaves here."""
+    database.set_progress_handler(lambda: False, STEPS)
+    try:
+        yield
+    finally:
+        database.set_progress_handler(None, 0)
+
+
+# What one connection remembers of the room between two commits, so that it need not ask again.
+
+NEXT_NUMBER = """
+SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
+# In a bare room none of these is there: nothing can be in the way of a letter but a letter.
+IN_THE_WAY = (FORGOTTEN, GUARD, SPENT)
+IS_LED = f"EXISTS (SELECT 1 FROM records WHERE kind = '{ROUTE}')"  # is anybody known to be elsewhere?
+LOOK = f"{NEXT_NUMBER}, NOT EXISTS (SELECT 1 FROM records WHERE kind IN {IN_THE_WAY}), {IS_LED}"
+_UNKNOWN = (-1, -1)
+
+
+class Names:
+    """Mailbox names ⇄ numbers, as they were committed; and, while nobody else writes, the next number."""
+
+    def __init__(self, database: apsw.Connection) -> None:
+        self._database = database
+        self.cursor = database.cursor()  # for all that is written: each answer is read before the next question
+        self.committed: dict[str, tuple[int, bool]] = {}
+        self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
+        self.is_bare: bool | None = None  # as of then. Once it is not, every letter asks for itself
+        self.is_led = False  # as of then
+        self.seal = _UNKNOWN
+
+    def note(self, number: int, *, is_bare: bool, is_led: bool, alone: bool) -> None:
+        """Committed; this is the next number. `alone`: nothing else was written in that transaction."""
+        self.as_of = number
+        self.is_bare, self.is_led = is_bare, is_led
+        self.seal = self.sealed() if alone else _UNKNOWN
+
+    def forget(self) -> None:
+        """What was noted was not committed after all."""
+        self.committed.clear()
+        self.as_of, self.is_bare, self.seal = 0, None, _UNKNOWN
+
+    def is_placed(self, name: str) -> bool:
+        """Does it say a system, or is somebody here known by it?"""
+        held = self.committed.get(name)
+        if AT in name or (held is not None and held[1]):
+            return True
+        return self.cursor.execute(queries.IS_KNOWN, (fold(name),)).get is not None
+
+    def sealed(self) -> tuple[int, int]:
+        """In a transaction: while it is the same as the seal, the number that was noted is still the next one. It
+        is another one after every write: of others, says SQLite's version; of ours, its count of changes.
+        """
+        return self._database.data_version(), self._database.total_changes()
+
+
+# One thread's way into the room: a SQLite connection, its place in the writers' line, its hold on the log.
+#
+# Never shared between threads, never carried over a fork.
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
@@ -164,7 +276,7 @@ class Connection:
     @cached_property
     def index(self) -> Index:
         """The index of words; made for whoever searches, or helps to fill it."""
-        return sqlite.index.Index(self._path, self.database)
+        return search.Index(self._path, self.database)
 
     def _enter(self, boot: str) -> None:
         """Also after a boot with a full disk: whoever has mail there can be done with it."""

@@ -8,20 +8,21 @@ from zlib import crc32
 
 import msgspec
 
-from ... import model
 from ...errors import Damaged, Unreadable
+from ...model import record
 from ...model.codec import decode_message, encode
 from ...model.delivery import Attempt, Delivery, Lease, State
 from ...model.message import DEFAULT_SCOPE, Priority
 from ...model.query import Found
 from ...model.thread import conversation_of
-from ..base import Letter
+from ..protocol import Letter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...model.change import Change
     from ...model.message import Message, RecipientKind
+    from ...model.record import Change
+
 
 Row = tuple[Any, ...]
 
@@ -283,7 +284,7 @@ def change(row: Row) -> Change:
     number, what, message_id, mailbox, state, kind, key = row
     if what == "forgot":
         message_id, key = key, None
-    return model.change.Change(
+    return record.Change(
         number=number,
         what=what,
         message_id=message_id,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .ground import Place
 
+
 APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
 _FOLDER = f"{os.path.dirname(__file__)}/schema"
 SHAPE = 0x6CCCA1DE  # CRC-32 of the definitions in a room of the last version, as SQLite keeps them

@@ -1,32 +1,34 @@
-"""The store protocol on one SQLite file: a connection per thread, commits in line, answers all at once."""
+"""The way to a SQLite file: a connection for each thread, and questions whose answers are sound or set aside."""
 
 from __future__ import annotations
 
 import os
+import weakref
+from _thread import _local
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import msgspec
 
-from ... import model
-from ...errors import Resync, StoreFailing
+from ...errors import Damaged, Resync, StoreFailing, Unreadable
+from ...model import record
 from ...model.message import Priority
 from ...model.names import AT, fold
 from ...model.record import Record
-from .. import sqlite
-from ..base import Undone, rung_by
-from ..bells import EVERYONE, MANY, ROOM, DoorBells
-from . import rows
-from .access import Access
-from .committing import commit, make_safe
-from .connection import translate, translated
-from .lookout import Lookout
-from .names import NEXT_NUMBER
-from .waiting import WAITING, place_of
-from .writing import BY_KEY
+from ..notification import EVERYONE, MANY, ROOM, ProcessNotifier
+from ..protocol import Undone, rung_by
+from . import backup, examine, ground, queries, rows
+from . import commit as sqlite_commit
+from . import connection as sqlite_connection
+from . import search as sqlite_search
+from . import writes as sqlite_writes
+from .commit import commit, make_safe
+from .connection import NEXT_NUMBER, Connection, translate, translated
+from .search import Lookout
+from .writes import BY_KEY, WAITING, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,18 +36,135 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from ...model.change import Change, Cursor
-    from ...model.health import Finding, Progress
-    from ...model.query import Found, LetterQuery, Moment, Query
-    from ...model.search import SearchQuery
-    from ...model.stats import Tally, Traffic
-    from ..base import Letter, Plan, Posted, Watch, Write
-    from . import ground
-    from .asking import Statement
-    from .committing import Committed
-    from .connection import Connection
+    from ...model.query import Found, LetterQuery, Moment, Query, SearchQuery
+    from ...model.record import Change, Cursor
+    from ...model.report import Finding, Progress, Tally, Traffic
+    from ..protocol import Letter, Plan, Posted, Watch, Write
+    from .commit import Committed, Gathering
+    from .queries import Statement
+
 
 T = TypeVar("T")
+_ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
+
+
+class _Local(_local):
+    """What each thread has for itself."""
+
+    # Found in the class, and not missed: a missing attribute is an error made and thrown away, at every commit.
+    connection: Connection | None = None
+    gathering: Gathering | None = None
+
+
+class Access:
+    """What the store builds on."""
+
+    def __init__(self, path: ground.Place, *, boot: str, busy_timeout: float) -> None:
+        self.path = ground.prepare(path)
+        self._boot = boot
+        self._busy_timeout = busy_timeout
+        self._local = _Local()
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
+        self._forks = sqlite_connection.count
+
+    def _here(self) -> Connection:
+        """This thread's connection, opened on first use."""
+        if self._forks != sqlite_connection.count:
+            _ABANDONED.append([*self._open, self._local])
+            self._local, self._open, self._forks = _Local(), weakref.WeakSet(), sqlite_connection.count
+        connection = self._local.connection
+        if connection is None:
+            connection = self._connect()
+            self._local.connection = connection
+            self._open.add(connection)
+        return connection
+
+    def _connect(self) -> Connection:
+        return Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
+
+    def _drop(self, here: Connection) -> None:
+        """Forget this thread's connection; closed when nobody uses it any more."""
+        if self._local.connection is here:
+            self._local.connection = None
+
+    def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
+        """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
+        here = self._here()
+        here.log.check_index()
+        try:
+            return here.asking.execute(sql, values).fetchall()
+        except apsw.Error as error:
+            if isinstance(error, (apsw.IOError, apsw.CorruptError, apsw.NotADBError)):
+                here.log.check_whole()
+            raise translate(error, self.path) from error
+        except UnicodeDecodeError as error:
+            here.asking = here.database.cursor()  # the other has not come to its end
+            raise self._damaged(error) from None
+
+    def _damaged(self, why: Exception) -> Damaged:
+        return Damaged(f"{self.path} is damaged: {why}", hint=rows.SALVAGE)
+
+    def _names(self, sql: str) -> list[str]:
+        found = [name for (name,) in self._ask(sql, [])]
+        if not all(isinstance(name, str) for name in found):
+            raise self._damaged(TypeError("a mailbox has lost its name"))
+        return sorted(found)
+
+    def _sound(self, make: Callable[[rows.Row], T], *questions: Statement) -> list[T]:
+        """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
+        tried: set[int] = set()
+        while True:
+            sound, damaged = [], []
+            for sql, values in questions:
+                for row in self._ask(sql, values):
+                    try:
+                        sound.append(make(row))
+                    except Unreadable as damage:
+                        damaged.append((row[0], damage))
+            if not damaged:
+                return sound
+            for number, why in damaged:
+                if number in tried:  # it cannot be set aside: what finds it is damaged too
+                    raise self._damaged(why)
+                self._set_aside(number, why)
+            tried |= {number for number, _ in damaged}
+
+    def _set_aside(self, number: int, damage: Unreadable) -> None:
+        here = self._here()
+        import logging  # noqa: PLC0415 - heavy, and damage is rare
+
+        logging.getLogger("postroom").warning("letter %d in %s was set aside: %s", number, self.path, damage)
+        if here.database.in_transaction:  # a plan is looking: its commit carries this along
+            sqlite_writes.quarantine(here.database, number)
+            return
+        try:
+            with here.lock, here.database:
+                sqlite_writes.quarantine(here.database, number)
+        except apsw.Error as error:  # more is damaged than this letter
+            raise translate(error, self.path) from error
+
+    def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
+        committed, known = self._here().names.committed, []
+        for name in mailboxes:
+            held = committed.get(name)
+            if held is None:
+                break
+            known.append(held[0])
+        else:
+            return known
+        marks = ", ".join("?" * len(mailboxes))
+        sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
+        return [number for number, name in self._ask(sql, [*map(fold, mailboxes)]) if name in mailboxes]
+
+    def _close_connections(self) -> None:
+        for connection in list(self._open):
+            connection.close()
+        self._open.clear()
+        self._local = _Local()
+
+
+# The store protocol on one SQLite file: a connection per thread, commits in line, answers all at once.
+
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
 RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
 _MAILBOX = """
@@ -64,7 +183,7 @@ class SqliteStore(Access):
     def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
         self._durable = durable
-        self._bells = DoorBells(f"{self.path}.bells")
+        self._bells = ProcessNotifier(f"{self.path}.bells")
         self._lookout = Lookout()
         self._here()  # a room that cannot be opened is refused now, not at the first letter
 
@@ -98,7 +217,7 @@ class SqliteStore(Access):
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
             self._settle()
-            sqlite.searching.help_along(here.index, self._ask)
+            sqlite_search.help_along(here.index, self._ask)
         return posted
 
     def _make_safe(self, here: Connection, done: Committed) -> None:
@@ -121,7 +240,7 @@ class SqliteStore(Access):
             gathering.end_transaction()
 
     def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:
-        return sqlite.gathering.Gathering(self._bells, self._local, self._grasp, joined=joined)
+        return sqlite_commit.Gathering(self._bells, self._local, self._grasp, joined=joined)
 
     def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
         return self._here().hurried()
@@ -152,15 +271,15 @@ class SqliteStore(Access):
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self._with_seen(self._sound(rows.found_apart, sqlite.asking.find_apart(query)[0]), query)
-        fresh = sqlite.asking.find_fresh(query)
+            return self._with_seen(self._sound(rows.found_apart, queries.find_apart(query)[0]), query)
+        fresh = queries.find_fresh(query)
         if fresh is not None:
             with suppress(rows.NotFresh):
                 found = self._sound(partial(rows.found_fresh, query.mailbox or ""), fresh)
                 return sorted(found, key=attrgetter("delivery.number")) if query.order == "age" else found
-        asked = [sqlite.asking.find(query)]
+        asked = [queries.find(query)]
         if query.after is not None:
-            asked.append(sqlite.asking.find_late(query))
+            asked.append(queries.find_late(query))
         found = self._sound(rows.found, *asked) if query.mailbox is not None else self._find_everywhere(asked)
         if query.after is None:
             return found
@@ -168,7 +287,7 @@ class SqliteStore(Access):
 
     def _find_everywhere(self, asked: list[Statement]) -> list[Found]:
         """A letter may lie in thousands of mailboxes: it is read once, not with each of them."""
-        bare = [sqlite.asking.bare(one) for one in asked]
+        bare = [queries.bare(one) for one in asked]
         numbers = {row[0] for one in bare for row in self._ask(*one)}
         sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
         several = self._sound(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
@@ -179,7 +298,7 @@ class SqliteStore(Access):
     def offered(self, query: Query, moment: Moment) -> list[Found] | None:
         at = query.mailbox or ""
         held = self._here().names.committed.get(at)
-        asked = None if held is None else sqlite.asking.find_offered(query, moment, held[0])
+        asked = None if held is None else queries.find_offered(query, moment, held[0])
         if asked is None:
             return None if self.overdue(moment, (at,), 1) else self.find(query)
         first = self._sound(rows.found_apart, asked)
@@ -191,58 +310,56 @@ class SqliteStore(Access):
         top = [found for found, _, _ in first]
         if first and not first[0][1]:
             return top
-        both = [*top, *self._sound(rows.found, sqlite.asking.find_apart(query)[1])]
+        both = [*top, *self._sound(rows.found, queries.find_apart(query)[1])]
         apart = {found.delivery.number: found for found in both}  # what was read in between counts once
         return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
-        counted = {rows.priority_of(rank): number for rank, number in self._ask(*sqlite.asking.count(query))}
+        counted = {rows.priority_of(rank): number for rank, number in self._ask(*queries.count(query))}
         return dict.fromkeys(Priority, 0) | counted
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        return self._sound(rows.letter, sqlite.asking.letters(query))
+        return self._sound(rows.letter, queries.letters(query))
 
     def count_letters(self, query: LetterQuery) -> int:
-        number: int = self._ask(*sqlite.asking.count_letters(query))[0][0]
+        number: int = self._ask(*queries.count_letters(query))[0][0]
         return number
 
     def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
-        return [id for (id,) in self._ask(*sqlite.asking.ids(beginning, party, limit))]
+        return [id for (id,) in self._ask(*queries.ids(beginning, party, limit))]
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         self._settle()  # the index looks by itself
         party = None if reader is None else self._numbers((reader,))
         if party == []:
             return []
-        search = sqlite.searching.Search(query, reader, None if party is None else party[0])
+        search = sqlite_search.Search(query, reader, None if party is None else party[0])
         return search.find(self._here().index, self._ask, self._sound, limit)
 
     def keep_index(self) -> int:
         self._settle()
-        return sqlite.searching.catch_up(self._here().index, self._ask)
+        return sqlite_search.catch_up(self._here().index, self._ask)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
-        return [thread for thread, _ in self._ask(*sqlite.asking.threads(party, limit))]
+        return [thread for thread, _ in self._ask(*queries.threads(party, limit))]
 
     def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
-        return [
-            sqlite.asking.catch_all(row) for row in self._ask(*sqlite.asking.conversations(party, scope, limit))
-        ]
+        return [queries.catch_all(row) for row in self._ask(*queries.conversations(party, scope, limit))]
 
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
         numbers = None if mailboxes is None else self._numbers(mailboxes)
         if numbers == []:
             return []
-        keys = dict.fromkeys(self._ask(*sqlite.asking.overdue(moment, numbers, limit)))
+        keys = dict.fromkeys(self._ask(*queries.overdue(moment, numbers, limit)))
         if not keys:
             return []
-        return self._sound(rows.found, *((sqlite.asking.ONE, list(key)) for key in keys))
+        return self._sound(rows.found, *((queries.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         numbers = self._numbers(mailboxes)
         if not numbers:
             return None
-        lease, *walls = self._ask(*sqlite.asking.next_timer(moment, numbers))[0]
+        lease, *walls = self._ask(*queries.next_timer(moment, numbers))[0]
         waits = [] if lease is None else [lease - moment.steady]
         now = rows.micros(moment.wall) or 0
         waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
@@ -273,16 +390,16 @@ class SqliteStore(Access):
         return self._names("SELECT name FROM mailboxes")
 
     def known(self) -> list[str]:
-        return self._names(sqlite.counting.KNOWN)
+        return self._names(queries.KNOWN)
 
     def is_known(self, name: str) -> bool:
-        return self._ask(sqlite.counting.IS_KNOWN, [fold(name)]) != []
+        return self._ask(queries.IS_KNOWN, [fold(name)]) != []
 
     def strangers(self) -> dict[str, int]:
-        return dict(self._ask(sqlite.counting.STRANGERS, []))
+        return dict(self._ask(queries.STRANGERS, []))
 
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
-        return dict(self._ask(*sqlite.counting.outgoing(due, most)))
+        return dict(self._ask(*queries.outgoing(due, most)))
 
     def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
         asked = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
@@ -290,18 +407,16 @@ class SqliteStore(Access):
         return total, own
 
     def tally(self, mailbox: str | None) -> list[Tally]:
-        return sqlite.counting.tallies(self._ask(*sqlite.counting.tally(mailbox)))
+        return queries.tallies(self._ask(*queries.tally(mailbox)))
 
     def count_deliveries(self) -> int:
-        number: int = self._ask(sqlite.counting.DELIVERIES, [])[0][0]
+        number: int = self._ask(queries.DELIVERIES, [])[0][0]
         return number
 
     def traffic(self, since: Cursor, after: datetime) -> Traffic:
         self.changes(since, 1)  # can it still be told?
         until = self.cursor()
-        return sqlite.counting.traffic_of(
-            until, *(self._ask(*q) for q in sqlite.counting.traffic(since, until, after))
-        )
+        return queries.traffic_of(until, *(self._ask(*q) for q in queries.traffic(since, until, after)))
 
     def _mailbox(self, name: str) -> int:
         """Its number; -1 if there is none."""
@@ -313,7 +428,7 @@ class SqliteStore(Access):
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
         self._settle()
         here = self._here()
-        return sqlite.examining.examine_room(
+        return examine.examine_room(
             here, self.path, durable=self._durable, repair=repair, full=full, progress=progress
         )
 
@@ -322,7 +437,7 @@ class SqliteStore(Access):
         source = self._connect()
         try:
             with translated(self.path):
-                return sqlite.backup.copy_room(
+                return backup.copy_room(
                     source.database,
                     path,
                     overwrite=overwrite,
@@ -338,7 +453,7 @@ class SqliteStore(Access):
         now = self.cursor()
         if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
             raise Resync
-        found = self._ask(sqlite.asking.CHANGES, [since.number, limit])
+        found = self._ask(queries.CHANGES, [since.number, limit])
         trimmed = self._ask("SELECT trimmed FROM room", [])[0][0]  # asked last: no trim in between goes unseen
         try:
             if since.number < trimmed:
@@ -347,11 +462,11 @@ class SqliteStore(Access):
         except rows.UNLIKELY as broken:
             raise self._damaged(broken) from None
         last = found[-1][0] if found else now.number
-        return changes, model.change.Cursor(now.store, now.epoch, last)
+        return changes, record.Cursor(now.store, now.epoch, last)
 
     def cursor(self) -> Cursor:
         name, epoch, following = self._ask(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
-        return model.change.Cursor(name, epoch, following - 1)
+        return record.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
         self._settle()

@@ -1,11 +1,13 @@
-"""The write-ahead log: what was committed is safe once this file is synced.
+"""The disk begins to write before anybody waits for it (Linux): what is done in between takes no time of its own.
 
-Overwriting blocks that exist is about twice as fast as growing a file, so the log is filled with zeros ahead
-of its use, and it is never deleted. Checkpoints run under the writers' lock: then no writer races one.
+Only a hint, which promises nothing. What was not written by then, the sync writes; what could not be, it tells.
+Loaded by whoever syncs again and again.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -13,16 +15,87 @@ from typing import TYPE_CHECKING
 import apsw
 
 from ...errors import Damaged, StoreFailing
-from .. import sqlite
+from . import ground
 from .ground import sync_file, sync_path
-from .reserve import Reserve, is_full
 from .rows import SALVAGE
 
 if TYPE_CHECKING:
-    from .identity import FileAt
-    from .lock import WriterLock
-    from .names import Names
-    from .note import Note
+    from .connection import Names
+    from .ground import FileAt
+    from .lock import Note, WriterLock
+
+
+_BEGIN_TO_WRITE = 2  # SYNC_FILE_RANGE_WRITE
+_call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _call is not None:
+    _call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+
+def begin_to_write(descriptor: int) -> None:
+    """All of the file that waits to be written."""
+    if _call is not None:
+        _call(descriptor, 0, 0, _BEGIN_TO_WRITE)
+
+
+# Space set aside for a full disk: letters must not take the last of it, so that mail can still be done with.
+#
+# A file of the log's size and a little more. Once the disk is full, it is given up: then the main file can take
+# in
+# the whole log, the log starts over in the space it has, and acks go on. Letters wait until it is there again.
+
+MARGIN = 512 * 1024  # more than the log: what a good many acks add to the room
+
+_allocate = getattr(os, "posix_fallocate", None)  # Linux; elsewhere zeros are written
+_FLAGS = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Reserve:
+    """Looked after under the writers' lock; opened only when it must change."""
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}.reserve"
+
+    def keep(self, log_size: int) -> None:
+        """Set aside what a log of this size needs. OSError where that cannot be done; see `is_full`."""
+        descriptor = os.open(self._path, _FLAGS, 0o600)
+        try:
+            held = os.fstat(descriptor).st_size
+            if held < log_size + MARGIN:
+                _allot(descriptor, held, log_size + MARGIN)
+        finally:
+            os.close(descriptor)
+
+    def spend(self) -> None:
+        """Give it up, if it is there."""
+        with suppress(OSError):
+            descriptor = os.open(self._path, _FLAGS, 0o600)  # not by its name: that may be a link to another file
+            try:
+                os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
+
+
+def is_full(failed: OSError) -> bool:
+    """Was there no space, or did something else go wrong, which says nothing about space?"""
+    return failed.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
+def _allot(descriptor: int, held: int, size: int) -> None:
+    """Blocks, not a promise of blocks: a file of holes would set nothing aside."""
+    try:
+        if _allocate is None:
+            os.pwrite(descriptor, bytes(size - held), held)
+        else:
+            _allocate(descriptor, held, size - held)
+    except OSError:
+        os.ftruncate(descriptor, held)  # the little that it got is of more use to others
+        raise
+
+
+# The write-ahead log: what was committed is safe once this file is synced.
+#
+# Overwriting blocks that exist is about twice as fast as growing a file, so the log is filled with zeros ahead
+# of its use, and it is never deleted. Checkpoints run under the writers' lock: then no writer races one.
 
 PAGE = 4096
 FRAME = PAGE + 24
@@ -72,7 +145,7 @@ class Log:
             return False
         at = self._at or self._look()
         if self._inode < 0:
-            self._inode = sqlite.identity.inode_of(self._descriptor)
+            self._inode = ground.inode_of(self._descriptor)
         if at.inode() != self._inode:
             raise StoreFailing(f"{self._path} was replaced by another file", hint=REPLACED)
         return True
@@ -105,7 +178,7 @@ class Log:
         they would wait for it, too. Nor for one who commits once or twice: it takes longer to load than it saves.
         """
         if lock.is_alone and self._syncs > SOME:
-            sqlite.headstart.begin_to_write(self._descriptor)
+            begin_to_write(self._descriptor)
 
     def check_room(self, lock: WriterLock) -> None:
         """Under the lock, before letters are written: FullError while the rest of the disk is not for them."""
@@ -225,7 +298,7 @@ class Log:
         self._has_name = False
 
     def _look(self) -> FileAt:
-        self._at = sqlite.identity.FileAt(self._path)
+        self._at = ground.FileAt(self._path)
         return self._at
 
     def _fill(self, size: int, lock: WriterLock) -> None:

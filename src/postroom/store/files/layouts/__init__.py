@@ -10,12 +10,14 @@ state; it does no I/O, and knows no other layout.
 
 from __future__ import annotations
 
-from ....errors import BadStore
-from .shapes import SHAPES
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # what `typing` says too, without its weight
+from ....errors import BadStore
+from .paths import SHAPES
+
 if TYPE_CHECKING:
     from .base import Layout
+
 
 NAMES = tuple(SHAPES)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....model.delivery import State
 from ....model.message import Priority
-from . import base, shapes
-from .base import Layout, Told
-from .text import dumps
+from . import base, paths
+from .base import Layout, Told, dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
     from ....model.message import Message
     from .base import Plain, Where
+
 
 _FIELDS = frozenset(["from", "to", "type", "subject", "body", "timestamp", "read", "priority"])
 _OURS = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-.+")  # nine digits: names that only we give, each once
@@ -25,7 +25,7 @@ _WORDS = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent
 _KINDS = ("work_assignment", "completion_report", "merge_notification", "health_escalation", "coordination")
 
 
-class Chipset(shapes.Chipset, Layout):
+class Chipset(paths.Chipset, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS}
     other_kind = "coordination"
 

@@ -11,14 +11,14 @@ from ....model.codec import to_plain
 from ....model.delivery import SETTLED, State
 from ....model.message import FIRST_HOPS, Priority
 from ....model.names import check_id
-from . import base, shapes
-from .base import OWN, Layout, Told
-from .text import dumps
+from . import base, paths
+from .base import OWN, Layout, Told, dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
     from ....model.message import Message
     from .base import Plain, Where
+
 
 _NAME = re.compile(r"(\d{9,16})_")
 _OURS = re.compile(r"msg_\d{10,16}_.*_[0-9a-f]{8}")
@@ -42,7 +42,7 @@ _TASK_STATES = {"canceled": "failed", "input_required": "working"}  # the design
 _MILLISECONDS = 100_000_000_000  # below this a number in a name is of whole seconds
 
 
-class Nanobot(shapes.Nanobot, Layout):
+class Nanobot(paths.Nanobot, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in ("message", "task", "task_update")}
     other_kind = "message"
 

@@ -13,9 +13,8 @@ from ....errors import Invalid
 from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE
 from ....model.names import check_id, check_party, check_scope
-from . import base, shapes
-from .base import Layout, Told
-from .text import dumps
+from . import base, paths
+from .base import Layout, Told, dumps
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ....model.delivery import Delivery
     from ....model.message import Message
     from .base import Plain, Where
+
 
 _FIELDS = frozenset(
     [
@@ -56,7 +56,7 @@ _STATES = {
 }
 
 
-class Swarm(shapes.Swarm, Layout):
+class Swarm(paths.Swarm, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS} | {"task": "request"}
     other_kind = "notification"
     addressee = "to_agent"

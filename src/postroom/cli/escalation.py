@@ -1,0 +1,324 @@
+"""What people read of questions that wait for somebody."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core import escalation as core_escalation
+from ..core.escalation import MARK
+from ..environment import variable
+from ..formats.plain import plain_escalation, plain_receipt
+from ..model.codec import to_plain
+from ..model.message import Priority, same_name
+from ..model.names import HUMAN, POSTMASTER
+from ..model.task import ESCALATION, TASK_UPDATE, TaskState
+from ..policy.routing import rungs_above
+from .output import Answer, again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
+from .send import content_of, fields_of
+from .views import sent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from ..letter import Letter
+    from ..mailbox import Mailbox
+    from ..model.message import Message
+    from .context import Context
+    from .output import Screen
+    from .views import Data
+
+
+MOST_SAID = 3  # lines of how a letter begins, on a terminal
+_STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
+
+
+def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
+    """To whom it went, why not to somebody nearer, and who is next."""
+    if data["repeated"]:
+        return sent(screen, data)
+    told = [f"Escalation: {data['escalation_id']}"]
+    if passed_over:
+        told.append(f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you).")
+    if data["next"] is not None:
+        told.append(
+            f"Unanswered, it goes to {data['next']['name']} {ago(data['next']['at'], screen.now)}, by janitor."
+        )
+    return sent(screen, data) + "".join(f"{line}\n" for line in told)
+
+
+def escalations(screen: Screen, data: Data) -> str:
+    if not data["escalations"]:
+        return "No escalations.\n"
+    rows = [
+        (
+            one["id"],
+            ago(one["opened_at"], screen.now),
+            one["status"],
+            one["asker"],
+            one["waits_for"] or one["closed_by"] or "",
+            one["priority"],
+            one["subject"],
+        )
+        for one in data["escalations"]
+    ]
+    return table(screen, ("ID", "ASKED", "STATUS", "FROM", "AT", "PRIORITY", "ABOUT"), rows, _STATES)
+
+
+def escalation(screen: Screen, data: Data) -> str:
+    one = data["escalation"]
+    pairs = [
+        ("Escalation", one["id"]),
+        ("Status", one["status"]),
+        ("By", one["closed_by"] or ""),
+        ("From", one["asker"]),
+        ("About", one["subject"]),
+    ]
+    return facts(screen, pairs)
+
+
+def waiting(screen: Screen, data: Data) -> str:
+    """One entry after the other: since when, what, from whom, and what to type."""
+    if not data["waiting"]:
+        return f"Nothing waits for {data['mailbox']}.\n"
+    lines = []
+    for entry in data["waiting"]:
+        subject = f": {one_line(about(entry))}" if about(entry) else ""
+        marks = "".join(f" [{word}]" for word in presses(entry, screen.now))
+        head = f"{ago(entry['since'], screen.now)}, {entry['what']} from {entry['from']}{marks}{subject}"
+        folded = wrapped(head, screen.width) if screen.tables else [f"- {head}"]
+        lines += [painted(screen, line, "bold") if screen.tables else line for line in folded]
+        lines += [f"    {line}" for line in _quoted(screen, entry["text"])]
+        typed = entry["answer"]
+        lines.append(f"    {painted(screen, typed, 'cyan')}" if screen.tables else f"    `{typed}`")
+    more = f"And {data['more']} more.\n" if data["more"] else ""
+    return "".join(f"{line}\n" for line in lines) + more + hint(screen, "read ID", "shows a letter whole")
+
+
+def _quoted(screen: Screen, text: str) -> list[str]:
+    """A text behind its bar; on a terminal it is folded, the bar goes on, and some of it is enough."""
+    lines = body_lines(text) if text else []
+    return begun(lines, screen.width - 4, MOST_SAID) if screen.tables else lines
+
+
+# What waits for somebody: escalations, questions, tasks and mail, each once, with what to type.
+
+MOST = 1000  # of each kind
+Entry = dict[str, Any]
+URGENT = Priority.URGENT.name.lower()
+_STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
+_HOLDS_UP = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # whoever asks stands still meanwhile
+
+
+class Said(NamedTuple):
+    """What is told of a letter that nobody opened."""
+
+    text: str = ""  # its first line
+    priority: Priority = Priority.NORMAL
+
+
+Texts = dict[str, Said]  # by the id of a letter
+
+
+def waiting_for(box: Mailbox, *, opened: bool = False, texts: Texts | None = None) -> list[Entry]:
+    """The oldest first. A letter that is part of something larger is not told twice. `opened`: also letters that
+    were read, and not done with. Whoever asks often brings `texts`, which are kept there: letters never change.
+    """
+    known = {} if texts is None else texts
+    steps = list(steps_for(box, known))
+    found: dict[str, Entry] = {}
+    for entry in (*steps, *_letters(box, opened, MOST + len(steps))):  # the letters of steps are among them
+        found.setdefault(entry["letter"], entry)
+    return sorted(found.values(), key=lambda entry: (entry["since"], entry["id"]))
+
+
+def questions_first(entries: list[Entry]) -> list[Entry]:
+    """The oldest question first, then the oldest task, letter and news."""
+    return sorted(entries, key=lambda entry: _HOLDS_UP.get(entry["what"], 3))
+
+
+def about(entry: Entry) -> str:
+    """Its subject, less the word that says what it is: that is told beside it."""
+    subject: str = entry["subject"]
+    return subject.removeprefix(MARK).lstrip() if entry["what"] == "escalation" else subject
+
+
+def presses(entry: Entry, now: datetime) -> list[str]:
+    """Why it should not wait much longer, in a word or two each."""
+    deadline = due(entry["due_at"], now)
+    said = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
+    return [URGENT, *said] if entry["priority"] == URGENT else said
+
+
+def steps_for(box: Mailbox, texts: Texts | None = None) -> Iterator[Entry]:
+    """What goes on only by a step of this mailbox's agent."""
+    known = {} if texts is None else texts
+    yield from _escalations(box, known)
+    yield from _questions(box, known)
+    yield from _tasks(box, known)
+
+
+def _escalations(box: Mailbox, texts: Texts) -> Iterator[Entry]:
+    for one in box.escalations():
+        if one.waits_for is not None and same_name(one.waits_for, box.name):
+            letter = one.letters[-1]
+            said, how = (
+                _beginning(box, one.thread, letter, texts),
+                f"postroom reply {letter} --done --as {box.name}",
+            )
+            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, said, how)
+
+
+def _questions(box: Mailbox, texts: Texts) -> Iterator[Entry]:
+    """Tasks that were given here, and whose receiver asks."""
+    for task in box.tasks("given", states=TaskState.INPUT_REQUIRED, limit=MOST):
+        last, since = task.standing.last, task.standing.moved_at
+        said, how = _beginning(box, task.thread, last, texts), f"postroom tasks answer {task.id} --as {box.name}"
+        told = (since, task.receiver, task.subject, said, how)
+        yield _entry("question", task.id, last, task.thread, *told, state=task.state)
+
+
+def _tasks(box: Mailbox, texts: Texts) -> Iterator[Entry]:
+    """Tasks that were given to this mailbox, and whose next step is here."""
+    for task in box.tasks("received", states=[str(state) for state in _STEPS], limit=MOST):
+        said = _beginning(box, task.thread, task.id, texts)
+        how = f"postroom tasks {_STEPS[task.state]} {task.id} --as {box.name}"
+        told = (task.standing.opened_at, task.giver, task.subject, said, how)
+        yield _entry(
+            "task", task.id, task.id, task.thread, *told, state=task.state, deadline=task.standing.deadline
+        )
+
+
+def _letters(box: Mailbox, opened: bool, most: int) -> Iterator[Entry]:
+    """Mail that is not done with. News of a task that later news has overtaken waits for nobody."""
+    newest = {task.standing.last for task in box.tasks(limit=MOST)}
+    for letter in box.check(most, peek=True, unread_only=not opened):
+        if letter.kind != TASK_UPDATE or letter.id in newest:
+            yield _letter(box, letter)
+
+
+def _letter(box: Mailbox, letter: Letter) -> Entry:
+    """What the house or a task tells is only to be known; whoever wrote a letter may wait for an answer."""
+    is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
+    what, verb = ("news", f"ack {letter.id}") if is_news else ("letter", f"reply {letter.id} --done")
+    since, how = letter.delivery.delivered_at or letter.created_at, f"postroom {verb} --as {box.name}"
+    told = (since, letter.sender, letter.subject, Said(_first_line(letter.text), letter.priority), how)
+    return _entry(what, letter.id, letter.id, letter.thread, *told, read=letter.delivery.read_at is not None)
+
+
+def _beginning(box: Mailbox, thread: str, id: str, texts: Texts) -> Said:
+    """How a letter begins, without stamping it as read."""
+    if id not in texts:
+        texts |= {one.id: Said(_first_line(one.text), one.priority) for one in box.thread(thread)}
+    return texts.setdefault(id, Said())
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _entry(
+    what: str,
+    id: str,
+    letter: str,
+    thread: str,
+    since: datetime,
+    sender: str,
+    subject: str,
+    said: Said,
+    answer: str,
+    *,
+    state: TaskState | None = None,
+    deadline: datetime | None = None,
+    read: bool | None = None,
+) -> Entry:
+    about = {"from": sender, "subject": subject, "text": said.text, "priority": said.priority.name.lower()}
+    how = {
+        "thread": thread,
+        "state": None if state is None else str(state),
+        "due_at": to_plain(deadline),
+        "read": read,
+    }
+    return {"what": what, "id": id, "letter": letter, "since": to_plain(since), **about, "answer": answer, **how}
+
+
+# The commands about questions that wait for somebody: escalate one, see what is open, see what waits for you.
+
+
+def run_escalate(context: Context) -> Answer:
+    body, fields = content_of(context), fields_of(context)
+    asked = context.given("reason", "ladder")
+    receipt = context.act(lambda box: box.escalate(body, **asked, **fields))
+    id = _id_in(receipt.message)
+    data = plain_receipt(receipt) | {"escalation_id": id, "next": _next(context, id)}
+    return Answer(context.name, data, partial(escalated, _passed_over(context, receipt.message)))
+
+
+def _next(context: Context, id: str) -> dict[str, Any] | None:
+    """Who is asked when nobody answers, and when."""
+    one = next((one for one in context.mailbox.escalations() if one.id == id), None)
+    if one is None or one.due_at is None:
+        return None
+    office = context.room._office
+    place = core_escalation.next_rung(office, one)
+    return None if place is None else {"name": one.rungs[place], "at": to_plain(one.due_at)}
+
+
+def _passed_over(context: Context, letter: Message) -> list[str]:
+    """Who stands below the one that was asked, and was not asked."""
+    office = context.room._office
+    rungs = rungs_above(core_escalation.check_ladder(office, context.get("ladder")), context.mailbox.name)
+    asked = letter.recipients[0].address
+    return list(takewhile(lambda name: not same_name(name, asked), rungs)) if asked in rungs else []
+
+
+def _id_in(letter: Message) -> str:
+    """Its letter tells the escalation's id."""
+    told = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
+    return str(told[-1]["escalation_id"])
+
+
+def run_escalations(context: Context) -> Answer:
+    whose = context.room if context.get("everyone") else context.mailbox
+    found = whose.escalations(open_only=not context.get("all"))
+    return Answer(context.name, {"escalations": [plain_escalation(one) for one in found]}, escalations)
+
+
+def run_resolve(context: Context) -> Answer:
+    return Answer(
+        context.name,
+        {"escalation": plain_escalation(context.mailbox.resolve(context.get("id")))},
+        escalation,
+    )
+
+
+def run_waiting(context: Context) -> Answer:
+    context.default_me(HUMAN)  # who asks, when nobody is named
+    return _waiting(context, waiting_for(context.mailbox))
+
+
+def run_inbox(context: Context) -> Answer | Iterator[Answer]:
+    context.default_me(HUMAN)
+    if _has_a_person(context):
+        from .inbox.session import sit  # noqa: PLC0415 - for terminals alone
+
+        return sit(context)
+    return _waiting(context, questions_first(waiting_for(context.mailbox, opened=True)))
+
+
+def _has_a_person(context: Context) -> bool:
+    """Is there somebody to look and to type, at a terminal that can be drawn on?"""
+    ends = (sys.stdin, sys.stdout)
+    can_draw = variable("TERM") not in {"", "dumb"} and not context.screen.json
+    return can_draw and all(end is not None and end.isatty() for end in ends)
+
+
+def _waiting(context: Context, found: list[Entry]) -> Answer:
+    shown = found[: context.get("limit", 20)]
+    for entry in shown:
+        entry["answer"] += again(context.screen, entry["answer"])
+    data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(found) - len(shown)}
+    return Answer(context.name, data, waiting)

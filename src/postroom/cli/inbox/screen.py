@@ -1,0 +1,291 @@
+"""From the bytes of a keyboard to keys. Bytes come in pieces: half a letter, or half a key, waits for the rest."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..escalation import MOST, about, presses
+from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
+from ..screen import Frame
+from .state import GONE, KEYS, Extent, offered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import terminal_size
+
+    from ..escalation import Entry
+    from ..output import Screen
+    from .state import Desk, Writing
+
+
+_PASTE, _PASTED = "\033[200~", "\033[201~"  # around what a terminal pastes
+_SEQUENCE = re.compile(r"\033(?:\[[0-9;<=>?]*[ -/]*[@-~]|O[ -~])")
+_HALF = re.compile(r"\033(?:\[[0-9;<=>?]*[ -/]*|O)?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAMED = {
+    "\n": "enter", "\r": "enter", "\x7f": "backspace", "\x08": "backspace", "\x01": "home", "\x05": "ctrl-e",
+    "\x0e": "down", "\x10": "up", "\x15": "ctrl-u", "\x17": "ctrl-w",
+    "\033[A": "up", "\033[B": "down", "\033[C": "right", "\033[D": "left", "\033[H": "home", "\033[F": "end",
+    "\033OA": "up", "\033OB": "down", "\033OC": "right", "\033OD": "left", "\033OH": "home", "\033OF": "end",
+    "\033[1~": "home", "\033[4~": "end", "\033[7~": "home", "\033[8~": "end", "\033[3~": "delete",
+    "\033[5~": "pgup", "\033[6~": "pgdn",
+}  # fmt: skip
+
+
+class Key(NamedTuple):
+    """A key by its name, and the text that it writes, if any. The name of a letter is the letter."""
+
+    name: str
+    text: str = ""
+
+
+class Keyboard:
+    """Feed it bytes; it gives the keys that are whole."""
+
+    def __init__(self) -> None:
+        self._letters = codecs.getincrementaldecoder("utf-8")("replace")
+        self._left = ""
+        self._pasted: str | None = None  # so far, while something is pasted
+
+    @property
+    def waits(self) -> bool:
+        """Is there half a key? If nothing follows soon, it was Esc: `flush`."""
+        return bool(self._left) and self._pasted is None
+
+    def feed(self, said: bytes) -> list[Key]:
+        """The keys that are whole with these bytes."""
+        self._left += self._letters.decode(said)
+        keys: list[Key] = []
+        while self._left and (key := self._next()) is not None:
+            keys += key
+        return keys
+
+    def flush(self) -> list[Key]:
+        """Nothing more came: Esc is the key itself."""
+        left, self._left = self._left, ""
+        return [Key("esc"), *(Key(letter, letter) for letter in left[1:])]
+
+    def _next(self) -> list[Key] | None:
+        """The keys at the beginning of what is left; None while only half of one is there."""
+        if self._pasted is not None:
+            return self._paste()
+        if self._left[0] != "\033":
+            return [self._take(1)]
+        whole = _SEQUENCE.match(self._left)
+        if whole is not None and whole[0] == _PASTE:
+            self._left, self._pasted = self._left[len(_PASTE) :], ""
+            return []
+        if whole is not None:
+            return [self._take(len(whole[0]))]
+        if _HALF.fullmatch(self._left):
+            return None
+        self._left = self._left[1:]
+        return [Key("esc")]
+
+    def _paste(self) -> list[Key] | None:
+        text, end, rest = (self._pasted or "", *self._left.partition(_PASTED)[1:])
+        if not end:
+            keep = len(_PASTED) - 1  # half of the end may be there
+            self._pasted, self._left = text + self._left[:-keep], self._left[-keep:]
+            return None
+        text += self._left[: -len(end + rest)]
+        self._pasted, self._left = None, rest
+        return [Key("paste", _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))]
+
+    def _take(self, length: int) -> Key:
+        said, self._left = self._left[:length], self._left[length:]
+        name = _NAMED.get(said, "")
+        if name == "enter" and self._left[:1].isprintable() and self._left:
+            return Key("newline", "\n")  # nobody types that fast: it was pasted by a terminal that does not say so
+        if name:
+            return Key(name)
+        return Key(said, said) if length == 1 and said.isprintable() else Key("unknown")
+
+
+# The desk as lines on a screen, never more or longer than fit. Pure.
+#
+# What others wrote comes through `escape`: it can neither leave its line nor look like the words of the house.
+
+LOW = 12  # lines; below this there is room for the list alone
+_COLOURS = {"escalation": "yellow", "question": "yellow", "task": "cyan", "news": "dim"}
+_TITLES = ("SINCE", "WHAT", "FROM", "ABOUT")
+_LEAST_NAME = 10  # columns
+_LONGEST = 500  # characters of what stands on one line
+_MOVES = (
+    ("↑ ↓ j k", "the one above, the one below"),
+    ("Space g G", "a page on; to the beginning, to the end"),
+    ("Enter o", "open it: the letter whole, and what was said before it"),
+    ("n p", "when one is open: the next, the one before"),
+    ("q Esc ←", "back to the list; q there leaves"),
+    ("?", "this page"),
+)
+_WRITING = (
+    ("Enter", "sends it"),
+    ("Esc", "goes back; what you wrote is kept, the same key shows it"),
+    ("Ctrl-E", "goes on in the editor"),
+    ("Ctrl-U Ctrl-W", "wipes all before the cursor; the last word"),
+)
+_AT_THE_LINE = "Enter sends  Esc goes back and keeps it  Ctrl-E editor"
+
+
+def frame(desk: Desk, screen: Screen, letter: Sequence[str], size: terminal_size) -> Frame:
+    """The picture. `letter`: what is read, in lines of this width."""
+    foot, cursor = _foot(desk, screen, size)
+    room = max(size.lines - len(foot) - 1, 0)
+    if desk.shows_keys:
+        body = _keys(screen, size.columns)
+    elif desk.opened is not None:
+        body = [_shown(screen, line) for line in letter[desk.scroll : desk.scroll + room]]
+    else:
+        body = _list(desk, screen, room, size)
+    title = painted(screen, cut(_title(desk, screen, len(letter), room), size.columns), "bold")
+    above = [title, *body[:room], *[""] * (room - len(body))]
+    left_out = max(len(above) + len(foot) - size.lines, 0)  # of a terminal of hardly any lines
+    lines = [*above, *foot][left_out:]
+    return Frame(lines, None if cursor is None else (max(len(above) + cursor[0] - left_out, 0), cursor[1]))
+
+
+def extent(desk: Desk, letter: Sequence[str], size: terminal_size) -> Extent:
+    """How much of what keys move through fits."""
+    around = 1 + len(_foot_lines(desk, size)) + (0 if desk.opened is not None else 1)
+    return Extent(max(size.lines - around, 1), len(letter))
+
+
+# -- the parts of it
+
+
+def _title(desk: Desk, screen: Screen, lines: int, room: int) -> str:
+    """Who, how much waits, and since when; of a letter that is read, which it is and how much of it is seen."""
+    count = len(desk.entries)
+    if not count:
+        return f"{desk.me}: nothing waits"
+    if desk.opened is not None and desk.current is not None:
+        seen = f"; lines {desk.scroll + 1} to {min(desk.scroll + room, lines)} of {lines}" if lines > room else ""
+        return f"{desk.me}: {desk.place + 1} of {count}{seen}"
+    oldest = ago(min(entry["since"] for entry in desk.entries), screen.now)
+    more = " or more" if count >= MOST else ""  # of more letters, none but the first are looked at
+    waits = "1 waits; it came" if count == 1 else f"{count}{more} wait; the oldest came"
+    return f"{desk.me}: {waits} {oldest}"
+
+
+def _list(desk: Desk, screen: Screen, room: int, size: terminal_size) -> list[str]:
+    """What waits, and how the chosen one begins."""
+    if not desk.entries:
+        return ["", *wrapped(f"Agents write to {desk.me}. What comes appears here by itself.", size.columns)]
+    below = _beginning(desk, screen, size) if size.lines >= LOW else []
+    rows = max(room - len(below) - 1, 1)
+    top = min(max(desk.place - rows // 2, 0), max(len(desk.entries) - rows, 0))
+    shown = desk.entries[top : top + rows]
+    screen.width = size.columns - 2
+    heading, *lines = table(
+        screen, _TITLES, [_row(desk, screen, entry) for entry in shown], _COLOURS, drop=("SINCE", "WHAT", "FROM")
+    ).splitlines()
+    marked = [f"{_mark(desk, entry)} {line}" for entry, line in zip(shown, lines, strict=True)]
+    return [f"  {heading}", *marked, *[""] * (rows - len(marked)), *below]
+
+
+def _row(desk: Desk, screen: Screen, entry: Entry) -> tuple[str, ...]:
+    """A long name leaves room for what it is about."""
+    draft = ["draft"] if any(letter == entry["letter"] for letter, _ in desk.drafts) else []
+    marks = "".join(f"[{word}] " for word in (*draft, *presses(entry, screen.now)))
+    said = marks + (about(entry) or entry["text"][:_LONGEST])
+    sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))
+    return ago(entry["since"], screen.now), entry["what"], sender, said
+
+
+def _mark(desk: Desk, entry: Entry) -> str:
+    return ">" if entry["letter"] == desk.chosen else "*" if entry["read"] is False else " "
+
+
+def _beginning(desk: Desk, screen: Screen, size: terminal_size) -> list[str]:
+    """The first words of the chosen one, behind their bar. A word from the house takes the place of the last line:
+    so the list stays where it is.
+    """
+    text = "" if desk.current is None else desk.current["text"][:_LONGEST]
+    most = 1 if size.lines < 2 * LOW else 2 if desk.notice else 3
+    pieces = begun(body_lines(text), size.columns, most)
+    return [_rule(screen, size.columns), *pieces, *[""] * (most - len(pieces))]
+
+
+def _rule(screen: Screen, columns: int) -> str:
+    return painted(screen, "─" * columns, "dim")
+
+
+def _shown(screen: Screen, line: str) -> str:
+    """A line of a letter; what the house says of it is dim."""
+    return line if line.startswith(BAR) else painted(screen, line, "dim")
+
+
+def _keys(screen: Screen, columns: int) -> list[str]:
+    """Every key, each once."""
+    told: list[str] = []
+    for heading, rows in (("WHAT TO DO", tuple(KEYS.items())), ("AROUND", _MOVES), ("WHILE YOU WRITE", _WRITING)):
+        told.append(painted(screen, heading, "bold"))
+        told += [cut(f"  {keys.ljust(13)}  {about}", columns) for keys, about in rows]
+    return told
+
+
+# -- the foot: a word from the house, and either what can be done or what is written
+
+
+def _foot(desk: Desk, screen: Screen, size: terminal_size) -> tuple[list[str], tuple[int, int] | None]:
+    lines = _foot_lines(desk, size)
+    if desk.writing is None:
+        *notice, keys = lines
+        return [*(painted(screen, line, "yellow") for line in notice), painted(screen, keys, "dim")], None
+    text, cursor = _text(desk.writing, size)
+    *notice, asked = lines[: -len(text) - 1]
+    head = [*(painted(screen, line, "yellow") for line in notice), painted(screen, asked, "bold")]
+    return [*head, *text, painted(screen, lines[-1], "dim")], (len(head) + cursor[0], cursor[1])
+
+
+def _foot_lines(desk: Desk, size: terminal_size) -> list[str]:
+    """Without colours."""
+    notice = wrapped(one_line(desk.notice), size.columns)[: max(size.lines // 4, 1)] if desk.notice else []
+    if desk.writing is None:
+        return [*notice, cut(_hints(desk), size.columns)]
+    asked, text = cut(_asked(desk, desk.writing), size.columns), _text(desk.writing, size)[0]
+    return [*notice, asked, *text, cut(_AT_THE_LINE, size.columns)]
+
+
+def _hints(desk: Desk) -> str:
+    """What can be done now."""
+    if desk.shows_keys:
+        return "any key goes back"
+    entry = desk.current
+    verbs = [f"{verb.key} {verb.name}" for verb in offered(entry)] if entry is not None else []
+    if desk.opened is not None:
+        back = [GONE] if entry is None else []
+        return "  ".join([*back, *verbs, "q back", "? keys"])
+    return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), "? keys", "q leave"])
+
+
+def _asked(desk: Desk, writing: Writing) -> str:
+    """For what words are wanted, and from whom the question was."""
+    entry = writing.entry
+    waits = any(one["letter"] == entry["letter"] for one in desk.entries)
+    subject = f" ({one_line(about(entry))})" if about(entry) else ""
+    what = f"{writing.verb.name.capitalize()}: {entry['what']} from {entry['from']}{subject}. {writing.verb.asks}"
+    return what if waits else f"{GONE} {what}"
+
+
+def _text(writing: Writing, size: terminal_size) -> tuple[list[str], tuple[int, int]]:
+    """What is written, in as many lines as there is room for, and the place in it."""
+    columns, most = size.columns - 2, max(size.lines // 3, 1)
+    before = broken(_plain(writing.line.text[: writing.line.at]), columns)
+    if width(before[-1]) >= columns:
+        before.append("")
+    pieces = broken(_plain(writing.line.text), columns)
+    pieces += [""] * (len(before) - len(pieces))
+    top = max(0, min(len(before) - 1 - most // 2, len(pieces) - most))
+    shown = pieces[top : top + most]
+    marks = ["> " if top + at == 0 else "  " for at in range(len(shown))]
+    place = len(before) - 1 - top
+    return [f"{mark}{piece}" for mark, piece in zip(marks, shown, strict=True)], (place, width(before[-1]) + 2)
+
+
+def _plain(text: str) -> str:
+    """On one line, each letter in its place."""
+    return one_line(text.replace("\n", "⏎"))

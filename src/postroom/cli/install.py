@@ -1,0 +1,489 @@
+"""The command `agent-inbox`, for hosts that start a program of that name: a small script that calls ours.
+
+It takes the three modes of agent-inbox and its variables, and listens and writes where agent-inbox does when
+nothing else is said. A file that is not ours is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..environment import receipts_folder, variable
+from ..errors import Refused
+from ..hosts.install import files as install_files
+from ..hosts.install import plan as install_plan
+from ..hosts.install import write
+from ..hosts.install.layouts import Order, layout_of
+from ..hosts.install.plan import diff as diff_of
+from ..hosts.install.plan import has_rules, standing
+from ..hosts.install.write import beside
+from ..mcp.server import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
+from ..model.names import check_agent
+from .context import note, program, whole_address
+from .errors import NOTHING, OK, CannotCreate, Usage
+from .output import Answer, one_line, sayable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..hosts.install.plan import Change, Plan
+    from .context import Context
+    from .output import Screen
+
+
+NAME = "agent-inbox"
+FOLDER = "~/.local/bin"
+MARK = "# Written by `postroom install agent-inbox-shim`."
+_SCRIPT = f"""#!/bin/sh
+{MARK} It may be written anew: change nothing here.
+home="$HOME/.claude/agent-inbox"
+socket="${{POSTROOM_SOCKET:-${{INBOX_SOCKET_PATH:-}}}}"
+case "${{1:-mcp}}" in
+mcp)
+  if [ -n "$socket" ]; then exec PROGRAM mcp --socket "$socket"; fi
+  exec PROGRAM mcp
+  ;;
+mcp-proxy)
+  exec PROGRAM mcp --socket "${{socket:-$home/inbox.sock}}"
+  ;;
+ipc)
+  inboxes="${{POSTROOM_INBOXES:-${{INBOX_DIR:-$home/inboxes}}}}"
+  set -- --socket "${{socket:-$home/inbox.sock}}" --inboxes "$inboxes"
+  case "${{POSTROOM_HTTP:-${{INBOX_HTTP_PORT:-0}}}}" in 0) set -- "$@" --http off ;; esac
+  exec PROGRAM serve "$@" >&2
+  ;;
+*)
+  echo "Usage: agent-inbox [mcp|mcp-proxy|ipc]" >&2
+  exit 1
+  ;;
+esac
+"""
+
+Outcome = Literal["written", "replaced", "unchanged", "removed", "absent", "foreign"]
+
+
+def script() -> str:
+    """The script, for the Postroom that runs now."""
+    beside = Path(sys.executable).parent / "postroom"
+    words = [str(beside)] if beside.is_file() else [sys.executable, "-P", "-m", "postroom"]
+    return _SCRIPT.replace("PROGRAM", shlex.join(words))
+
+
+def place(folder: str) -> Path:
+    return Path(os.path.abspath(Path(folder).expanduser())) / NAME  # noqa: PTH100 - a link stays what it is
+
+
+def install(path: Path, *, really: bool) -> Outcome:
+    """Put it there, or say what would be done."""
+    held = _content(path)
+    if held is not None and MARK not in held:
+        return "foreign"
+    if held == script():
+        return "unchanged"
+    if really:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, is_new=held is None)
+    return "written" if held is None else "replaced"
+
+
+def uninstall(path: Path, *, really: bool) -> Outcome:
+    held = _content(path)
+    if held is None:
+        return "absent"
+    if MARK not in held:
+        return "foreign"
+    if really:
+        path.unlink()
+    return "removed"
+
+
+def is_on_path(folder: Path) -> bool:
+    return any(os.path.realpath(place) == os.path.realpath(folder) for place in _places())
+
+
+def first_found(path: Path) -> Path | None:
+    """Another program of this name, which a shell would find before ours."""
+    for folder in _places():
+        found = Path(folder) / NAME
+        if os.path.realpath(found) == os.path.realpath(path):
+            return None
+        if os.access(found, os.X_OK):
+            return found
+    return None
+
+
+def _places() -> list[str]:
+    return [folder for folder in variable("PATH").split(os.pathsep) if folder]
+
+
+def _content(path: Path) -> str | None:
+    """None where there is nothing; empty for what is no text of ours: a folder, a link, bytes."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        return "" if path.is_symlink() else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _write(path: Path, *, is_new: bool) -> None:
+    """Whole or not at all; and what somebody else puts there meanwhile stays."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(script(), encoding="utf-8")
+        draft.chmod(0o755)
+        if is_new:
+            path.hardlink_to(draft)
+        else:
+            draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+# What is said of a host into which Postroom is put: which files, the diff, what was done, what to do next.
+#
+# Files in a folder of our own are named in one line: nobody reads two hundred lines before a yes. Of what others
+# have a part in, every line is shown.
+
+_COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
+_WOULD = {"made": "Would make", "changed": "Would change", "removed": "Would remove"}
+_DONE = {action: action.capitalize() for action in _WOULD}
+_TOLD = {
+    "unchanged": "All of it is there already.",
+    "absent": "Nothing of Postroom is in {place}.",
+    "declined": "Nothing was written.",
+    "in place": "All of it is in place.",
+    "incomplete": "Not all of it is in place.",
+    "elsewhere": "It is in place, from a marketplace.",
+    "twice": "It is there twice: what is new would be shown twice.",
+}
+_NEXT = {
+    "claude": ("Start a session of Claude Code, or type /reload-plugins in one that runs.",),
+    "codex": (
+        "Start Codex and trust the hooks of Postroom: it asks when it starts; later, type /hooks.",
+        "Until you trust them, none of them runs.",
+    ),
+    "gemini": ("Start Gemini CLI, in a folder that you trust.",),
+}
+_IN_PROJECT = {
+    "claude": "It is loaded once you trust the folder, and the MCP server once you allow it.",
+    "codex": "It is read once you trust the folder.",
+    "gemini": "It is read once you trust the folder.",
+}
+
+
+def plain_change(change: Change) -> dict[str, Any]:
+    action = "made" if change.before is None else "removed" if change.after is None else "changed"
+    return {"path": sayable(change.path), "action": action, "diff": diff_of([change])}
+
+
+def next_steps(order: Order, outcome: str) -> list[str]:
+    """What to do now, where anything is left to do."""
+    steps: list[str] = []
+    if outcome == "written":
+        steps += [*_NEXT[order.host], *([_IN_PROJECT[order.host]] if order.project else [])]
+    if outcome in {"incomplete", "absent"}:
+        steps += [f"postroom install {order.host} puts it in place."]
+    if not order.with_server and outcome not in {"declined", "elsewhere"}:
+        need = APART if is_beside_nanobot() else f'it needs {INSTALL} (in a clone: ".[mcp]")'
+        steps += [f"The MCP server is left out: {need}. Then install again."]
+    return steps
+
+
+def diff(own: str, screen: Screen, data: Mapping[str, Any]) -> str:
+    """All of it, line by line. `own`: a folder that is ours alone; empty where there is none."""
+    return _text([*_files(data["changes"], own, _WOULD), *_diffs(screen, data["changes"]), *data["next"]])
+
+
+def brief(own: str, runs: str, screen: Screen, data: Mapping[str, Any]) -> str:
+    """The same for who is asked next, without new files of our own. `runs`: what those would start."""
+    shown = [change for change in data["changes"] if change["action"] == "changed" or not _is_in(own, change)]
+    is_new = any(change["action"] == "made" for change in data["changes"] if _is_in(own, change))
+    hint = [f"The new files start {one_line(runs)}; --dry-run shows every line of them."] if is_new else []
+    files = _files(data["changes"], own, _WOULD)
+    return _text([*files, *hint, *_diffs(screen, shown), *data["next"]])
+
+
+def told(own: str, _screen: Screen, data: Mapping[str, Any]) -> str:
+    lines = [*_files(data["changes"], own, _DONE)]
+    if data["outcome"] in _TOLD:
+        lines.append(_TOLD[data["outcome"]].format(place=one_line(data["place"])))
+    lines += [f"{one_line(one['path'])} {_whereabouts(one)}." for one in data.get("programs", ())]
+    return _text([*lines, *data["next"]])
+
+
+def _files(changes: Sequence[Mapping[str, Any]], own: str, words: Mapping[str, str]) -> Iterator[str]:
+    for action, word in words.items():
+        these = [change for change in changes if change["action"] == action]
+        inside = [one_line(change["path"].removeprefix(f"{own}/")) for change in these if _is_in(own, change)]
+        if inside:
+            yield f"{word}, in {one_line(own)}: {', '.join(inside)}"
+        yield from (f"{word}: {one_line(change['path'])}" for change in these if not _is_in(own, change))
+
+
+def _is_in(own: str, change: Mapping[str, Any]) -> bool:
+    return bool(own) and change["path"].startswith(f"{own}/")
+
+
+def _diffs(screen: Screen, changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for line in (one_line(line) for change in changes for line in change["diff"].splitlines()):
+        yield _coloured(line) if screen.colour else line
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _whereabouts(program: Mapping[str, Any]) -> str:
+    if program["there"]:
+        return "is there"
+    return "is not there any more" if "/" in program["path"] else "is not on the PATH"
+
+
+def _coloured(line: str) -> str:
+    colour = "" if line.startswith(("+++", "---")) else _COLOURS.get(line[:1], "")
+    return f"{colour}{line}\033[0m" if colour else line
+
+
+# The commands that put Postroom into agent hosts, and take it out. What would change is shown, then asked.
+
+
+def run_install_host(context: Context) -> Iterator[Answer]:
+    with _refusals():
+        errand = Installation(context)
+        if "check" in context.values:
+            yield errand.checked()
+            return
+        plan = errand.to_install(rules=errand.wants_rules())
+        if plan.changes and "dry_run" not in context.values:
+            yield from errand.shown(plan.changes)
+            if not _is_agreed(context, "Write this?"):
+                yield errand.answer("declined", code=NOTHING)
+                return
+            if with_rules := errand.offer(plan):
+                yield from errand.shown([change for change in with_rules.changes if change not in plan.changes])
+                plan = with_rules if _is_agreed(context, "Add these rules, too?") else plan
+        yield errand.carried_out(plan, "written", "unchanged")
+
+
+def run_uninstall_host(context: Context) -> Iterator[Answer]:
+    with _refusals():
+        errand = Installation(context)
+        plan = errand.to_uninstall()
+        if plan.changes and "dry_run" not in context.values:
+            yield from errand.shown(plan.changes)
+            if not _is_agreed(context, "Take this out?"):
+                yield errand.answer("declined", code=NOTHING)
+                return
+        yield errand.carried_out(plan, "removed", "absent")
+
+
+class Installation:
+    """One call: the host, its files, and what earlier calls left behind."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._order = _order(context)
+        self._layout = layout_of(self._order)
+        self._receipt = install_files.path_of(receipts_folder(), self._order.host, self._layout.place)
+        self._held = install_files.load(self._receipt)
+
+    def to_install(self, *, rules: bool) -> Plan:
+        return install_plan.to_install(self._layout, self._held, rules=rules)
+
+    def to_uninstall(self) -> Plan:
+        return install_plan.to_uninstall(self._layout, self._held)
+
+    def wants_rules(self) -> bool:
+        """Were they asked for? Those that are there already are kept up to date."""
+        if {"rules", "no_rules"} <= self._context.values.keys():
+            raise Usage("with them or without?", field="--rules")
+        return "rules" in self._context.values or has_rules(self._layout)
+
+    def offer(self, plan: Plan) -> Plan | None:
+        """The same with the rules, where they may be offered and added. Their file keeps nobody from the rest."""
+        if {"rules", "no_rules", "yes"} & self._context.values.keys():
+            return None
+        try:
+            found = self.to_install(rules=True)
+        except Refused as refused:
+            note(self._context.call, f"no rules text is offered: {refused}")
+            return None
+        return found if found.changes != plan.changes else None
+
+    def shown(self, changes: Sequence[Change]) -> Iterator[Answer]:
+        """What would be done, for people who are asked next. Programs get it with the answer."""
+        if not self._context.screen.json:
+            view = partial(brief, self._own, " ".join(self._order.program))
+            yield Answer(self._context.name, self._data("", changes), view)
+
+    def carried_out(self, plan: Plan, done: str, idle: str) -> Answer:
+        if not plan.changes:
+            return self.answer(idle)
+        if "dry_run" in self._context.values:
+            view = partial(diff, self._own)
+            return Answer(self._context.name, self._data("shown", plan.changes), view)
+        write.carry_out(plan, self._layout.root, self._receipt)
+        return self.answer(done, plan.changes)
+
+    def checked(self) -> Answer:
+        """Is all of it there, and is what it starts?"""
+        found = standing(self._layout)
+        programs = [_on_path(path) for path in found.programs]
+        is_whole = found.is_all and all(one["there"] for one in programs)
+        outcome = "in place" if is_whole else "incomplete" if found.is_any else "absent"
+        if self._layout.obstacle:  # another plugin of ours
+            outcome, programs = ("twice", programs) if found.is_any else ("elsewhere", [_on_path("postroom")])
+            is_whole = not found.is_any and all(one["there"] for one in programs)
+        return self.answer(outcome, code=OK if is_whole else NOTHING, programs=programs)
+
+    def answer(self, outcome: str, changes: Sequence[Change] = (), *, code: int = OK, **more: Any) -> Answer:
+        view = partial(told, self._own)
+        return Answer(self._context.name, self._data(outcome, changes) | more, view, code=code)
+
+    @property
+    def _own(self) -> str:
+        return sayable(self._layout.own or "")
+
+    def _data(self, outcome: str, changes: Sequence[Change]) -> dict[str, Any]:
+        is_install = self._context.name.startswith("install ")
+        data = {
+            "host": self._order.host,
+            "place": sayable(self._layout.place),
+            "outcome": outcome,
+            "changes": [plain_change(change) for change in changes],
+            "next": self._next_steps(outcome) if is_install else [],
+        }
+        return data | ({"programs": []} if is_install else {})
+
+    def _next_steps(self, outcome: str) -> list[str]:
+        steps = next_steps(self._order, outcome)
+        is_heard = outcome == "written" and not self._context.screen.json  # before it was asked
+        if outcome not in {"declined", "absent"} and not is_heard:
+            steps += map(sayable, beside(self._order, self._layout, receipts_folder()))
+        if outcome in {"elsewhere", "twice"} and self._layout.obstacle:
+            path, says, to_do = self._layout.obstacle
+            steps += [f"{path} {says}{f'; {to_do}' if outcome == 'twice' else ''}."]
+        is_unsaid = "yes" in self._context.values and not {"rules", "no_rules"} & self._context.values.keys()
+        if outcome == "written" and is_unsaid and not has_rules(self._layout):
+            steps += ["The rules text was not added: --rules adds it."]
+        return steps
+
+
+def _on_path(program: str) -> dict[str, Any]:
+    return {"path": sayable(program), "there": shutil.which(program) is not None}
+
+
+def _order(context: Context) -> Order:
+    if "as" in context.values:
+        raise Usage("has no place here", field="--as", hint="--agent says who the sessions are")
+    options: list[str] = []
+    if agent := context.get("agent"):
+        check_agent(agent, "--agent")
+        options += ["--as", agent]
+    if "room" in context.values:
+        options += ["--room", whole_address(context.settings.store)]
+    project = os.getcwd() if "project" in context.values else None  # noqa: PTH109 - as text
+    host = context.name.partition(" ")[2]
+    return Order(host, tuple(program()), tuple(options), project, with_server=_can_serve())
+
+
+def _can_serve() -> bool:
+    try:
+        need_sdk()
+    except SdkMissing:
+        return False
+    return True
+
+
+def _is_agreed(context: Context, question: str) -> bool:
+    """Ask. Where nobody can answer, --yes must have been said beforehand."""
+    if "yes" in context.values:
+        return True
+    if context.screen.json or sys.stdin is None or not sys.stdin.isatty():
+        hint = "--yes writes without asking, --dry-run only shows"
+        raise Usage("is needed where nobody can be asked", field="--yes", hint=hint)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a file is refused for, or fails with, is told as what cannot be made."""
+    try:
+        yield
+    except Refused as refused:
+        raise CannotCreate(refused.message, field=refused.field, hint=refused.hint) from None
+    except OSError as broken:
+        raise CannotCreate(f"{broken.strerror}; nothing was written", field=broken.filename) from None
+
+
+# The commands that put a program for other hosts in place, and take it away again.
+
+_SHIM_WOULD = {
+    "written": "Would write",
+    "replaced": "Would replace",
+    "removed": "Would remove",
+    "unchanged": "There already",
+    "absent": "Not there",
+}
+
+
+def run_install_shim(context: Context) -> Answer:
+    path = _place(context)
+    try:
+        outcome = install(path, really="dry_run" not in context.values)
+    except OSError as broken:
+        raise CannotCreate(f"{path} cannot be written: {broken.strerror}", field="--folder") from None
+    _check_ours(path, outcome)
+    before = first_found(path)
+    found = {
+        "on_path": is_on_path(path.parent),
+        "hidden_by": None if before is None else sayable(str(before)),
+    }
+    return _answer(context, path, outcome, found)
+
+
+def run_uninstall_shim(context: Context) -> Answer:
+    path = _place(context)
+    try:
+        outcome = uninstall(path, really="dry_run" not in context.values)
+    except OSError as broken:
+        raise CannotCreate(f"{path} cannot be removed: {broken.strerror}", field="--folder") from None
+    _check_ours(path, outcome)
+    return _answer(context, path, outcome, {})
+
+
+def _place(context: Context) -> Path:
+    if "room" in context.values:
+        raise Usage("has no place here: no room is needed", field="--room")
+    return place(context.get("folder", FOLDER))
+
+
+def _check_ours(path: Path, outcome: str) -> None:
+    if outcome == "foreign":
+        raise CannotCreate(f"{path} is there and is not ours", field="--folder", hint="choose another folder")
+
+
+def _answer(context: Context, path: Path, outcome: str, more: dict[str, Any]) -> Answer:
+    data = {"path": sayable(str(path)), "outcome": outcome, "dry_run": "dry_run" in context.values, **more}
+    return Answer(context.name, data, _shown)
+
+
+def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
+    words = _SHIM_WOULD[data["outcome"]] if data["dry_run"] else data["outcome"].capitalize()
+    text = f"{words}: {one_line(data['path'])}\n"
+    if data.get("on_path") is False:
+        folder = data["path"].rpartition("/")[0]
+        text += f"{one_line(folder)} is not on your PATH: no host will find it there.\n"
+    if data.get("hidden_by"):
+        text += f"{one_line(data['hidden_by'])} comes first on your PATH: hosts start that one.\n"
+    return text

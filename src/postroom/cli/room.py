@@ -1,0 +1,85 @@
+"""The commands that look after a room: making it, looking at it, sweeping it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from ..environment import PROJECT, ROOM
+from ..errors import BadStore, StoreFailing
+from ..model.codec import to_plain
+from ..room import open as open_room
+from . import views
+from .errors import CannotCreate, Usage
+from .output import Answer, Progress, sayable
+
+if TYPE_CHECKING:
+    from .context import Context
+
+
+def run_init(context: Context) -> Answer:
+    if "room" in context.values:
+        raise Usage("has no place here: the room is made in FOLDER", field="--room")
+    folder = Path.cwd() / context.get("folder", ".") / PROJECT
+    if not folder.parent.is_dir():
+        raise CannotCreate(f"{folder.parent} is not a folder", field="FOLDER")
+    path = folder / ROOM
+    made = not path.exists()
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", encoding="ascii")  # mail is nobody else's business
+        open_room(path).close()
+    except (OSError, BadStore, StoreFailing) as broken:
+        why = broken.strerror if isinstance(broken, OSError) else broken.message
+        raise CannotCreate(f"{path} cannot be made: {why}", field="FOLDER") from None
+    return Answer(context.name, {"path": sayable(str(path)), "made": made}, views.made)
+
+
+def run_room(context: Context) -> Answer:
+    room = context.room
+    known = to_plain(asdict(room.settings)) if context.get("settings") or context.get("json") else {}
+    settings = {name: sayable(value) if isinstance(value, str) else value for name, value in known.items()}
+    data = {
+        "store": sayable(room.settings.store),
+        "exists": not context.is_new_room,
+        "mailboxes": room.mailboxes(),
+        "quarantined": room.quarantined(),
+        "cursor": _cursor(context),
+        "settings": settings,
+        "passed_by": [{"path": sayable(path), "why": why} for path, why in context.passed_by],
+    }
+    return Answer(context.name, data, views.room)
+
+
+def _cursor(context: Context) -> str | None:
+    """None where there is no room yet: one of another room would not hold."""
+    cursor = context.room.cursor()
+    return None if context.is_new_room else str(cursor)
+
+
+def run_changes(context: Context) -> Answer:
+    if "cursor" not in context.values:
+        return Answer(context.name, {"changes": [], "cursor": _cursor(context)}, views.changes)
+    found, cursor = context.room.changes(context.get("cursor"), context.get("limit", 1000))
+    data = {"changes": [to_plain(asdict(change)) for change in found], "cursor": str(cursor)}
+    return Answer(context.name, data, views.changes)
+
+
+def run_janitor(context: Context) -> Answer:
+    with Progress("sweeping", quiet=context.screen.json) as progress:
+        done = context.room.sweep(progress=progress.tell)
+    return Answer(context.name, to_plain(asdict(done)), views.numbers)
+
+
+def run_archive(context: Context) -> Answer:
+    with Progress("archiving", quiet=context.screen.json) as progress:
+        archived = context.room.archive(older_than=context.get("older_than"), progress=progress.tell)
+    return Answer(context.name, {"archived": archived}, views.numbers)
+
+
+def run_purge(context: Context) -> Answer:
+    with Progress("purging", quiet=context.screen.json) as progress:
+        purged = context.room.purge(**context.given("older_than", "keep"), progress=progress.tell)
+    return Answer(context.name, {"purged": purged}, views.numbers)

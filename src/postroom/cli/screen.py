@@ -1,0 +1,215 @@
+"""A screen of its own on a terminal: drawn in place, and given back as it was, however the program ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from .output import Uninterrupted, width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+NARROWEST = 20  # columns
+_ENTER = "\033[?1049h\033[?25l"  # the other screen, without a cursor
+_LEAVE = "\033[?25h\033[?1049l"
+_HOME, _REST_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
+_SHOW_CURSOR, _HIDE_CURSOR = "\033[?25h", "\033[?25l"
+_COLOUR = re.compile(r"\033\[[0-9;]*m")
+_QUIT = b"qQ"
+_ENDS = (signal.SIGTERM, signal.SIGHUP)  # signals that end us; the terminal comes first
+
+
+class Frame(NamedTuple):
+    """One picture, and where in it somebody writes: row and column, from 0."""
+
+    lines: list[str]
+    cursor: tuple[int, int] | None = None
+
+
+class Heard(NamedTuple):
+    """What ended a wait: keys, a bell, or a terminal that is gone. Nothing of it: the time was up."""
+
+    keys: bytes = b""
+    rung: bool = False
+    gone: bool = False
+
+
+Picture = Callable[[os.terminal_size], Frame | list[str]]
+
+
+class LiveScreen:
+    """As a context manager. What is typed is not shown; Ctrl-C and Ctrl-Z work as ever."""
+
+    enter, leave = _ENTER, _LEAVE
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._typing: list[Any] | None = None  # how the keyboard was
+        self._picture: Picture | None = None
+        self._has_cursor = False
+        self._former: dict[int, Any] = {}
+
+    def draw(self, picture: Picture) -> None:
+        """Show it: one write, line over line, so that nothing flickers."""
+        self._picture = picture
+        size = self.size()
+        drawn = picture(size)
+        frame = drawn if isinstance(drawn, Frame) else Frame(drawn)
+        lines = [_wiped(line, size.columns) for line in frame.lines]
+        is_full = frame.lines[-1:] == lines[-1:] != []
+        text = _HOME + "\r\n".join(lines) + ("" if is_full else _REST)
+        if self._has_cursor:
+            text = _HIDE_CURSOR + text
+        if frame.cursor is not None:
+            text += f"\033[{frame.cursor[0] + 1};{frame.cursor[1] + 1}H{_SHOW_CURSOR}"
+        self._has_cursor = frame.cursor is not None
+        _write(text)
+
+    def size(self) -> os.terminal_size:
+        """Never absurdly small. Some terminals do not know their size, and say that it is nothing at all."""
+        size = os.terminal_size((0, 0))
+        with suppress(OSError):
+            size = os.get_terminal_size(sys.stdout.fileno())
+        return os.terminal_size((max(size.columns or 80, NARROWEST), size.lines or 24))
+
+    def sleep(self, seconds: float) -> bool:
+        """Wait; False when somebody wants to leave: of the keys, `q` alone is heeded."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            heard = self.listen(left)
+            if heard.gone or any(key in _QUIT for key in heard.keys):
+                return False
+        return True
+
+    def listen(self, seconds: float, ear: int = -1) -> Heard:
+        """Wait for a key, or a bell at this descriptor. A terminal that changes its size is drawn anew at once."""
+        end = time.monotonic() + seconds
+        keyboard = [sys.stdin.fileno()] if self._typing else []
+        heard = [*keyboard, self._wakes, *([ear] if ear >= 0 else [])]
+        while (left := end - time.monotonic()) > 0:
+            ready, _, _ = select.select(heard, [], [], left)
+            if self._wakes in ready:
+                os.read(self._wakes, 4096)
+                if self._picture:
+                    self.draw(self._picture)
+            if set(ready) & set(keyboard):
+                said = os.read(sys.stdin.fileno(), 1024)
+                return Heard(keys=said, gone=not said)
+            if ear in ready:
+                return Heard(rung=True)
+        return Heard()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Another program has the terminal meanwhile. Its Ctrl-C is not for us; with Ctrl-Z both of us stop."""
+        keyboard = self._typing
+        self._give_back()
+        ours = {
+            signal.SIGINT: signal.signal(signal.SIGINT, _overhear),
+            signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_DFL),
+        }
+        try:
+            yield
+        finally:
+            for number, action in ours.items():
+                signal.signal(number, action)
+            self._take()
+            self._typing = keyboard  # as it was before us both, whatever the other one left
+
+    def __enter__(self) -> Self:
+        self._wakes, self._wake = os.pipe()
+        for end in (self._wakes, self._wake):
+            os.set_blocking(end, False)
+        try:
+            with Uninterrupted():
+                signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+                self._handle(signal.SIGINT, self._interrupt)
+                self._handle(signal.SIGWINCH, _overhear)
+                self._handle(signal.SIGTSTP, self._suspend)
+                for ending in _ENDS:
+                    self._handle(ending, self._die)
+                self._take()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        signal.signal(signal.SIGINT, _overhear)  # from here on nobody is too impatient for the terminal
+        self._give_back()
+        signal.set_wakeup_fd(-1)
+        os.close(self._wakes)
+        os.close(self._wake)
+        for number, former in self._former.items():
+            signal.signal(number, former)
+
+    def _handle(self, number: int, action: Any) -> None:
+        self._former[number] = signal.signal(number, action)
+
+    def _take(self) -> None:
+        if sys.stdin is not None and sys.stdin.isatty():
+            with suppress(termios.error):
+                self._typing = termios.tcgetattr(sys.stdin)
+                quiet = termios.tcgetattr(sys.stdin)
+                quiet[3] &= ~(termios.ICANON | termios.ECHO)
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+        self._taken = True
+        self._has_cursor = False
+        _write(self.enter)
+
+    def _give_back(self) -> None:
+        if not self._taken:
+            return
+        with suppress(OSError):
+            _write(self.leave)
+        if self._typing:
+            with suppress(termios.error):
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._typing)
+        self._taken = False
+
+    def _suspend(self, number: int, _frame: object) -> None:
+        """Ctrl-Z: the shell gets its screen; when we are back, we take it again."""
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._suspend)
+        self._take()
+        if self._picture:
+            self.draw(self._picture)
+
+    def _interrupt(self, number: int, _frame: object) -> None:
+        """Ctrl-C: the terminal is given back before anything else, for the next one may come in no time."""
+        signal.signal(number, _overhear)
+        self._give_back()
+        raise KeyboardInterrupt
+
+    def _die(self, number: int, _frame: object) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def _wiped(line: str, columns: int) -> str:
+    """The line, and nothing behind it. One that is full has nothing there: its last letter would be wiped."""
+    return line if width(_COLOUR.sub("", line)) >= columns else line + _REST_OF_LINE
+
+
+def _overhear(*_: object) -> None:
+    """A signal that is told to the pipe alone."""
+
+
+def _write(text: str) -> None:
+    """Past Python's buffers: a signal may come in the middle of one write, and bring another."""
+    left = text.encode("utf-8", "backslashreplace")
+    while left:
+        left = left[os.write(sys.stdout.fileno(), left) :]

@@ -1,0 +1,268 @@
+"""The commands of the service: open it, and say who may call."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from functools import partial
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from .. import __version__
+from ..app import app
+from ..app.app import MCP, SERVE, has_mcp, run, serve
+from ..app.options import inbox_store, options
+from ..core import tokens
+from ..environment import AUTH_TOKEN, first_variable, variable
+from ..hosts.sessions import session_around_us
+from ..mcp.server import need_sdk
+from ..model.codec import to_plain
+from ..model.names import check_agent, check_scope
+from ..room import chosen_settings
+from ..server.client import SocketDesk
+from .context import is_own, note, program, typed_program, whole_address
+from .errors import Usage
+from .output import Answer, facts, hint, one_line, sayable, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..core.tokens import Token
+    from .context import Context
+    from .output import Screen
+
+
+def run_serve(context: Context) -> Iterator[Answer]:
+    """Answers once, when everything listens; then serves until it is stopped."""
+    chosen = options(
+        context.get("room"),
+        dict(context.get("set", ())),
+        sockets=context.get("socket", ()),
+        http=context.get("http"),
+        names=context.get("http_name", ()),
+        certificate=context.get("tls_cert", ""),
+        key=context.get("tls_key", ""),
+        inboxes=context.get("inboxes", ""),
+        map_link={
+            name: said for name in ("server", "scope", "name", "expose") if (said := context.get(f"map_{name}"))
+        },
+        map=context.get("map", ""),
+        peers=context.get("peers", ""),
+        log_level=context.get("log_level", "info"),
+    )
+    app.start(chosen.log_level)
+
+    def told(where: dict[str, Any]) -> None:
+        view = partial(_open, lacks_http=bool(chosen.host) and where["http"] is None)
+        sys.stdout.write(Answer(context.name, where, view).text(context.screen))
+        sys.stdout.flush()
+
+    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    run(serve(chosen, told))
+    return iter(())
+
+
+def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
+    pairs = [("Room", whole_address(data["room"])), ("Known as", data["system"])]
+    pairs += [("Socket", path) for path in data["sockets"]]
+    pairs += [
+        (name, data[key])
+        for name, key in (
+            ("HTTP", "http"),
+            ("MCP", "mcp"),
+            ("MAP", "map"),
+            ("Inbox files", "inboxes"),
+        )
+        if data.get(key)
+    ]
+    if data.get("map_link"):
+        pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
+    if lacks_http:
+        pairs.append(("HTTP", f"off; it needs the extra: {SERVE}"))
+    return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data) + _paste(data)
+
+
+def _next(data: Mapping[str, Any]) -> str:
+    """What to type in another terminal, whatever folder that is in. A room in memory cannot be reached so."""
+    if data["room"].startswith("memory:"):
+        return ""
+    room = "" if is_own(data["room"]) else f" --room {quote(whole_address(data['room']))}"
+
+    def line(command: str) -> str:
+        return f"{typed_program()} {command}{room}"
+
+    lines = [line("send bob --as ann --body Hello"), line("check --as bob")]
+    if data.get("http"):
+        lines += [line("token create --agent carl"), _curl(_from_here(data["http"])), line("check --as ann")]
+    return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _from_here(url: str) -> str:
+    """Who listens everywhere is called by the name in its certificate: nobody is called `0.0.0.0`."""
+    return url.replace("//0.0.0.0", "//THIS-HOST").replace("//[::]", "//THIS-HOST")
+
+
+def _curl(url: str) -> str:
+    """A letter by HTTP, from carl, who has a token by now."""
+    call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/send", "params": {"to": "ann", "body": "Hello by HTTP"}}'
+    told = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
+    return f"curl {url} {told} -d '{call}'"
+
+
+def _paste(data: Mapping[str, Any]) -> str:
+    """What an agent's configuration needs."""
+    socket = data["sockets"][0]
+    theirs = f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={quote(socket)}\n"
+    if not has_mcp():
+        return f"\nFor agents with MCP, install the extra: {MCP}\n{theirs}"
+    command, *before = program()
+    server = {"command": command, "args": [*before, "mcp", "--socket", socket, "--as", "NAME"]}
+    config = json.dumps({"mcpServers": {"postroom": server}})
+    told = "For an agent with MCP, paste this into its configuration, with a name of its own:"
+    return f"\n{told}\n  {config}\n{theirs}"
+
+
+# -- tokens
+
+
+def run_token_create(context: Context) -> Answer:
+    agent, scopes, words = context.get("agent"), context.get("scope"), context.get("note", "")
+    office, caller = context.room._office, context.room.principal
+    text, token = tokens.create(office, caller, agent, scopes, words)
+    return Answer(context.name, {"token": text, "about": _plain(token)}, _created)
+
+
+def run_token_list(context: Context) -> Answer:
+    found = tokens.everyone(context.room._office, context.room.principal)
+    return Answer(context.name, {"tokens": [_plain(token) for token in found]}, _list)
+
+
+def run_token_revoke(context: Context) -> Answer:
+    gone = tokens.revoke(context.room._office, context.room.principal, context.get("id"))
+    return Answer(context.name, {"about": _plain(gone)}, _revoked)
+
+
+def run_token_unseal(context: Context) -> Answer:
+    office = context.room._office
+    agent = tokens.unseal(office, context.room.principal, context.get("agent"))
+    return Answer(context.name, {"agent": agent, "sealed": tokens.sealed(office)}, _unsealed)
+
+
+def _plain(token: Token) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(token))
+    del plain["hash"]
+    return plain
+
+
+def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
+    whose = data["about"]["agent"] or "an operator"
+    told = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
+    return f"{data['token']}\n\n{told}"
+
+
+def _list(screen: Screen, data: Mapping[str, Any]) -> str:
+    if not data["tokens"]:
+        return "No tokens yet.\n" + hint(screen, "token create --agent NAME")
+    rows = [
+        (
+            t["id"],
+            t["agent"] or "(operator)",
+            ", ".join(t["scopes"]),
+            "revoked" if t["revoked_at"] else "live",
+            t["note"],
+        )
+        for t in data["tokens"]
+    ]
+    return table(screen, ("ID", "AGENT", "GOOD FOR", "STATE", "NOTE"), rows)
+
+
+def _row(token: Mapping[str, Any]) -> tuple[str, ...]:
+    state = "revoked" if token["revoked_at"] else "live"
+    return token["id"], token["agent"] or "(operator)", ", ".join(token["scopes"]), state, token["note"]
+
+
+def _revoked(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{data['about']['id']} is worth nothing now.\n"
+
+
+def _unsealed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{one_line(data['agent'])} is not sealed: on the socket, whoever says so speaks for it.\n"
+
+
+# The command that hosts start for an agent: mail as an MCP server.
+
+AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
+SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
+
+
+def run_mcp(context: Context) -> Iterator[Answer]:
+    """Serves until the host hangs up, and has nothing else to say: standard output is the wire."""
+    agent, scope = _said(context, "as", AGENT), _said(context, "scope", SCOPE)
+    if agent:
+        check_agent(agent, "--as")
+    if scope:
+        check_scope(scope, "--scope")
+    if context.get("config"):
+        need_sdk()  # a host would only say that it failed
+        yield Answer(context.name, _config(context), _shown)
+        if "as" not in context.values:
+            told = "where the host has no hooks of Postroom, the agent must be named: --as NAME, or POSTROOM_AGENT"
+            note(context.call, told)
+        return
+    need_sdk()
+    path = _socket(context)
+    if not path and "room" not in context.values and (theirs := inbox_store()):
+        context.values["room"] = theirs
+    room = None if path else context.room  # what is wrong with it is told before a second is spent on loading
+    from ..mcp import server  # noqa: PLC0415 - the SDK
+
+    gc.freeze()  # what was loaded stays
+    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    if room is not None:
+        server.run(server.serve_room(room, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
+    else:
+        call = SocketDesk(path, token=variable(AUTH_TOKEN)).call
+        server.run(server.serve(call, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
+
+
+def _of_the_session() -> str | None:
+    """The agent of the session whose host started us."""
+    session = session_around_us()
+    return session.agent if session else None
+
+
+def _socket(context: Context) -> str:
+    """The daemon's socket, where one is named. A room that is named by hand beats the variables."""
+    if "room" in context.values and "socket" in context.values:
+        raise Usage("a daemon's socket and a room: which of them?", field="--socket")
+    if "room" in context.values:
+        return ""
+    theirs = "" if variable("POSTROOM_STORE") else variable("INBOX_SOCKET_PATH")
+    path: str = context.get("socket") or variable("POSTROOM_SOCKET") or theirs
+    return path
+
+
+def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
+    said: str = context.get(option) or first_variable(*variables)
+    return said or None
+
+
+def _config(context: Context) -> dict[str, Any]:
+    """As most hosts want it. All paths are whole: a host may start it in another folder, with another PATH."""
+    from .context import program, whole_address, whole_path  # noqa: PLC0415 - a server needs none of it
+
+    command, *before = program()
+    whole = {"room": lambda room: whole_address(chosen_settings(room, {}).store), "socket": whole_path}
+    args = [*before, "mcp"]
+    for option in ("as", "room", "socket", "scope"):
+        if said := context.get(option):
+            args += [f"--{option}", sayable(whole[option](said) if option in whole else said)]
+    return {"name": "postroom", "command": sayable(command), "args": args, "env": {}}
+
+
+def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = {name: data[name] for name in ("command", "args")}
+    return json.dumps({"mcpServers": {data["name"]: told}}, indent=2, ensure_ascii=True) + "\n"

@@ -1,0 +1,147 @@
+"""The commands that make the post room start by itself, where systemd runs."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..app import unit
+from ..app.options import OFF
+from ..environment import environment
+from ..errors import NameTaken, Refused
+from ..room import chosen_settings
+from .errors import CannotCreate
+from .output import Answer, facts, one_line, sayable
+from .table.serve import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .context import Context
+    from .output import Screen
+
+
+_PATHS = (
+    "socket",
+    "tls_cert",
+    "tls_key",
+    "inboxes",
+    "peers",
+)  # as typed they are from here; a unit runs elsewhere
+_OURS = ("POSTROOM_", "INBOX_")
+_NOT_FOR_SERVE = {"POSTROOM_STORE", "POSTROOM_AGENT", "POSTROOM_AUTH_TOKEN", "INBOX_AGENT_NAME"}
+_NOT_THERE = f"Set here and unknown to the unit; say it as an option, or by systemctl --user edit {unit.NAME}"
+_OPTIONS = tuple(option.name for option in COMMANDS["serve"].options)
+
+
+def run_service_install(context: Context) -> Answer:
+    said = unit.text(_words(context))
+    before = unit.held()
+    served = unit.room_of(before) if before else None
+    data = {"path": sayable(unit.path()), "unit": said, "served": served, "left_out": _left_out()}
+    if "dry_run" in context.values:
+        would = "refuse" if before == "" else unit.outcome(before, said)
+        return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
+    try:
+        outcome = unit.install(said)
+    except NameTaken as taken:
+        raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+    except OSError as broken:
+        raise CannotCreate(f"{unit.path()} cannot be written: {broken.strerror}", field="unit") from None
+    lines = [*(unit.AFTER_REPLACING if outcome == "replaced" else unit.AFTER_INSTALL), unit.STAY]
+    return Answer(context.name, {**data, "outcome": outcome, "next": lines}, _installed)
+
+
+def run_service_uninstall(context: Context) -> Answer:
+    was_there = unit.held() is not None
+    if was_there and "dry_run" not in context.values:
+        _check_stopped()
+        try:
+            unit.uninstall()
+        except NameTaken as taken:
+            raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+    outcome = "missing" if not was_there else "there" if "dry_run" in context.values else "removed"
+    before = [unit.BEFORE_UNINSTALL] if outcome == "there" else []
+    lines = [*before, *unit.AFTER_UNINSTALL] if was_there else []
+    return Answer(context.name, {"path": sayable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
+
+
+def _check_stopped() -> None:
+    """Once its file is gone, systemd cannot disable it any more."""
+    state = unit.running()
+    if state is not None:
+        raise Refused(f"the unit is still {state}", field="unit", hint=f"first type: {unit.BEFORE_UNINSTALL}")
+
+
+def run_service_status(context: Context) -> Answer:
+    held = unit.held()
+    file = "missing" if held is None else "ours" if held else "not ours"
+    data = {
+        "path": sayable(unit.path()),
+        "file": file,
+        "enabled": unit.asked("is-enabled"),
+        "active": unit.asked("is-active"),
+    }
+    return Answer(context.name, data, _status)
+
+
+def _words(context: Context) -> list[str]:
+    """What `serve` is started with; everything named so that it means the same from anywhere."""
+    room = unit.absolute(chosen_settings(context.get("room"), {}).store)
+    words = ["--room", room]
+    for name, value in dict(context.get("set", ())).items():
+        words += ["--set", f"{name}={value}"]
+    for option in _OPTIONS:
+        given = context.get(option)
+        for value in given if isinstance(given, list | tuple) else [] if given is None else [given]:
+            flag = f"--{option.replace('_', '-')}"
+            is_path = option in _PATHS and value != OFF
+            words += [flag, os.path.abspath(os.path.expanduser(value)) if is_path else value]
+    return words
+
+
+def _left_out() -> list[str]:
+    """Variables that tell `serve` something here, and will not in the unit. The room is in its words."""
+    return sorted(name for name in environment() if name.startswith(_OURS) and name not in _NOT_FOR_SERVE)
+
+
+_WOULD = {
+    "written": "would be written",
+    "replaced": "would be replaced",
+    "unchanged": "is there already, just like this",
+    "refuse": "is there already and not ours; it would be left as it is",
+}
+
+
+def _dry(_screen: Screen, data: Mapping[str, Any], *, would: str) -> str:
+    """A comment, then the unit: together still a unit."""
+    return f"# {one_line(data['path'])} {_WOULD[would]}{_other(data)}\n{data['unit']}"
+
+
+def _other(data: Mapping[str, Any]) -> str:
+    """The room that is served no more, where it is another one."""
+    served = data["served"]
+    return f" (it served {one_line(served)})" if served and served != unit.room_of(data["unit"]) else ""
+
+
+def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
+    if data["left_out"]:
+        told += f"{_NOT_THERE}: {', '.join(map(one_line, data['left_out']))}\n\n"
+    return told + _typed("Now type", data["next"])
+
+
+def _uninstalled(_screen: Screen, data: Mapping[str, Any]) -> str:
+    told = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
+    return told + ("\n" + _typed("Now type", data["next"]) if data["next"] else "")
+
+
+def _typed(lead: str, lines: Sequence[str]) -> str:
+    return f"{lead}:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _status(screen: Screen, data: Mapping[str, Any]) -> str:
+    pairs = [("File", data["path"]), ("It is", data["file"])]
+    known = (("Enabled", data["enabled"]), ("Active", data["active"]))
+    return facts(screen, [*pairs, *((name, value or "systemd does not tell") for name, value in known)])

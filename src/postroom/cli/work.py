@@ -1,0 +1,264 @@
+"""`postroom work`: a program for each letter. Done when it ends well, failed when not, given back on Ctrl-C."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ..environment import environment, variable
+from ..errors import LeaseLost, UnknownAgent, UnknownMessage
+from ..formats.plain import plain_letter, plain_move, plain_receipt, plain_work
+from ..model.codec import encode
+from ..model.delivery import State
+from . import views
+from .context import STDIN, note, read_stdin
+from .errors import NOTHING, Usage
+from .output import Answer
+from .read import FOR_EVER, filters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..core.messages import Receipt
+    from ..letter import Letter, Work
+    from ..mailbox import Mailbox
+    from .context import Context
+
+
+BEAT = 20.0  # seconds between two signs of life
+AGAIN = 75  # a program that ends so wants the same letter again, and no try counted
+MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system takes
+
+
+def work(context: Context) -> Iterator[Answer]:
+    """One letter, or one after the other."""
+    lease = context.get("lease", context.settings.lease)
+    timeout = context.get("timeout", FOR_EVER)
+    context.try_out(lambda box: box.claim(lease=lease, **filters_of(context)))
+    claimed = _next(context, lease, timeout)
+    if claimed is None:
+        yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
+    while claimed is not None:
+        yield _work_on(context, claimed, lease)
+        if not context.get("loop"):
+            return
+        claimed = _next(context, lease, timeout)
+
+
+def _next(context: Context, lease: float, timeout: float) -> Work | None:
+    """The next letter. Who waits for work is there: a sign of life now and then says so."""
+    end = time.monotonic() + timeout
+    while True:
+        _beat(context)
+        left = max(0.0, end - time.monotonic())
+        claimed: Work | None = context.mailbox.claim(lease=lease, timeout=min(left, BEAT), **filters_of(context))
+        if claimed is not None or left <= BEAT:
+            return claimed
+
+
+def _beat(context: Context) -> None:
+    with suppress(UnknownAgent):  # it never registered: nobody counts on it
+        context.mailbox.heartbeat(active=True)
+
+
+def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
+    try:
+        code, printed = _run(context, claimed, lease)
+        sent = _settle_run(context, claimed, code, printed)
+    except BaseException as error:  # Ctrl-C, or the program cannot be started: nobody's failure
+        if not claimed.is_settled and not isinstance(error, LeaseLost):
+            claimed.release()
+        raise
+    data = {"letter": plain_move(claimed), "exit": code, "receipts": [plain_receipt(receipt) for receipt in sent]}
+    return Answer(context.name, data, views.worked)
+
+
+def _run(context: Context, claimed: Work, lease: float) -> tuple[int, bytes]:
+    """Run the program; hold the letter while it does. With --reply its output is ours; where standard output is
+    JSON, it goes to standard error.
+    """
+    kept = subprocess.PIPE if context.get("reply") else sys.stderr if context.screen.json else None
+    try:
+        process = subprocess.Popen(
+            context.get("command"), stdin=subprocess.PIPE, stdout=kept, env=_environment(context, claimed)
+        )
+    except (OSError, ValueError) as broken:
+        raise Usage(f"cannot be started: {broken}", field="COMMAND") from None
+    text: bytes | None = claimed.text.encode()
+    try:
+        while True:
+            try:
+                printed, _ = process.communicate(text, timeout=lease / 2)
+            except subprocess.TimeoutExpired:
+                text = None  # it is on its way already
+                claimed.renew(lease)
+                _beat(context)
+            else:
+                return process.returncode, printed or b""
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
+def _settle_run(context: Context, claimed: Work, code: int, printed: bytes) -> list[Any]:
+    program = context.get("command")[0]
+    if code == AGAIN:
+        claimed.release()
+    elif code != 0:
+        why = f"signal {-code}" if code < 0 else f"exit {code}"
+        claimed.fail(f"{program} ended with {why}")
+    elif context.get("reply"):
+        return _answer(context, claimed, program, printed)
+    else:
+        claimed.ack()
+    return []
+
+
+def _answer(context: Context, claimed: Work, program: str, printed: bytes) -> list[Any]:
+    """Answer with what was printed. Nothing is no answer; what is no text cannot be one."""
+    try:
+        text = printed.decode()
+    except UnicodeDecodeError:
+        claimed.fail(f"what {program} printed is not UTF-8 text")
+        return []
+    if text.strip():
+        return [claimed.ack_and_reply(text.replace("\0", "").removesuffix("\n"))]
+    claimed.ack()
+    note(context.call, f"{program} printed nothing, so {claimed.id} is done without an answer")
+    return []
+
+
+def _environment(context: Context, claimed: Work) -> dict[str, str]:
+    lease = claimed.delivery.lease
+    letter = encode(plain_letter(claimed)).decode()
+    return {
+        **environment(),
+        "POSTROOM_AGENT": context.me,
+        "POSTROOM_STORE": context.room.settings.store,
+        "POSTROOM_ID": claimed.id,
+        "POSTROOM_TOKEN": lease.token if lease else "",
+        "POSTROOM_LETTER": letter if len(letter.encode()) < MOST_OF_ENVIRONMENT else "",
+    }
+
+
+# The commands that work on mail under a lease. Claim here, ack in another process: the token is the proof.
+
+HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
+
+
+def run_claim(context: Context) -> Answer:
+    lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
+    said = context.given("holder") | filters_of(context)
+    context.try_out(lambda box: box.claim(count, lease=lease, **said))
+    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **said)
+    data = {"letters": [plain_work(work, lease) for work in claimed]}
+    letters = tuple(work.message for work in claimed)
+    return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
+
+
+def run_ack(context: Context) -> Answer:
+    archive = not context.get("keep")
+    if "reply" in context.values or "drafts" in context.values:
+        return _ack_and_send(context, archive=archive)
+    return _settle(context, lambda box, letters: box.ack(letters, archive=archive), bare=True)
+
+
+def run_fail(context: Context) -> Answer:
+    reason, retry = context.get("reason"), not context.get("no_retry")
+    return _settle(context, lambda box, letters: box.fail(letters, reason, retry=retry))
+
+
+def run_reject(context: Context) -> Answer:
+    reason = context.get("reason")
+    return _settle(context, lambda box, letters: box.reject(letters, reason), bare=True)
+
+
+def run_release(context: Context) -> Answer:
+    return _settle(context, lambda box, letters: box.release(letters))
+
+
+def run_renew(context: Context) -> Answer:
+    return _settle(context, lambda box, letters: box.renew(letters, context.get("lease")))
+
+
+def run_work(context: Context) -> Iterator[Answer]:
+
+    return work(context)
+
+
+def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None], *, bare: bool = False) -> Answer:
+    """All letters that are named, in one commit: all or none. Those of one claim share a token; what nobody
+    holds needs none (`bare`).
+    """
+    ids, token, box = list(dict.fromkeys(context.get("id"))), _token(context), context.mailbox
+    if not token and not bare:
+        raise Usage("is missing", field="--token", hint=HOLDERS_ALONE)
+    letters = [box.held(id, token) if token else box.read(id) for id in ids]
+    try:
+        step(box, letters)
+    except LeaseLost as held:
+        held.hint = held.hint if token else HOLDERS_ALONE
+        raise
+    return _moved(context, letters, ())
+
+
+def _ack_and_send(context: Context, *, archive: bool) -> Answer:
+    """Done, and letters sent, in one commit."""
+    ids, token = context.get("id"), _token(context)
+    if len(ids) != 1:
+        raise Usage("is sent with the ack of one letter", field="--reply")
+    if {"reply", "drafts"} <= context.values.keys():
+        raise Usage("is either a reply or drafts", field="--reply")
+    if not token:
+        raise Usage("is missing", field="--token", hint="an ack with an answer needs a letter that was claimed")
+    if "drafts" in context.values:
+        from .send import drafts_of  # noqa: PLC0415 - rare
+
+        drafts = drafts_of(context)
+        held = context.mailbox.held(ids[0], token)
+        return _moved(context, [held], held.ack_and_send(drafts, archive=archive))
+    text = read_stdin(context, "reply") if context.get("reply") == STDIN else context.get("reply")
+    held = context.mailbox.held(ids[0], token)
+    receipt = held.ack_and_reply(text, to_all=bool(context.get("to_all")), archive=archive)
+    return _moved(context, [held], [receipt])
+
+
+def _token(context: Context) -> str:
+    token: str = context.get("token") or variable("POSTROOM_TOKEN")
+    return token
+
+
+def _moved(context: Context, letters: Sequence[Letter], sent: Any) -> Answer:
+    receipts: list[Receipt] = list(sent)
+    data = {"letters": [plain_move(letter) for letter in letters]}
+    told = data | ({"receipts": [plain_receipt(receipt) for receipt in receipts]} if context.name == "ack" else {})
+    return Answer(context.name, told, views.moved)
+
+
+# The commands about dead letters: see why, bring back, delete.
+
+
+def run_dead(context: Context) -> Answer:
+    found = context.mailbox.dead(context.get("limit"))
+    data = {"letters": [plain_letter(letter) for letter in found]}
+    return Answer(context.name, data, views.letters, letters=tuple(letter.message for letter in found))
+
+
+def run_dead_show(context: Context) -> Answer:
+    letter = context.mailbox.read(context.get("id"))
+    if letter.state is not State.DEAD:
+        raise UnknownMessage(f"{letter.id} is {letter.state}, not dead", field="id")
+    return Answer(context.name, {"letter": plain_letter(letter)}, views.dead_letter, letters=(letter.message,))
+
+
+def run_dead_revive(context: Context) -> Answer:
+    revived = context.mailbox.revive(*context.get("id"))
+    return Answer(context.name, {"letters": [plain_move(letter) for letter in revived]}, views.moved)
+
+
+def run_dead_purge(context: Context) -> Answer:
+    return Answer(context.name, {"purged": context.mailbox.purge(*context.get("id"))}, views.numbers)

@@ -1,0 +1,36 @@
+"""The verbs: the only room where policy meets the store, and where every caller is authorised.
+
+A verb takes the `Core` (store, limits, clock, ids) and a `Principal`, asks `authorize`, then policy, then commits.
+Nothing here knows sockets, terminals or frameworks.
+
+    core            what every verb needs
+    authorize       who may do what: the table
+    validation      numbers and lists as callers give them
+    names           current and former names of an agent
+    compose         from a caller's fields to a checked message; files and templates
+    addressing      who gets a message
+    messages        send, reply, forward, broadcast, handoff, unsend; the rate of answers (G11)
+    inbox           check, read, counts, wait
+    search          messages by their words, by sender, by the beginning of an id
+    presentation    messages as text for prompts, fenced
+    deliveries      moving deliveries; notices and bounces
+    work            claim, ack, fail, release, renew; dead letters
+    threads         threads, and turns of a conversation
+    conversations   open, join, leave, invite, close a conversation; take a turn
+    task_index      where each task stands, kept in the commit of its messages
+    tasks           give, list and move tasks; deadlines
+    escalation      escalate, resolve, climb
+    agents          cards, heartbeats, presence, guards, scopes
+    rename          another name for an agent
+    tokens          proof of who is calling
+    alerts          notify an agent of mail, and the log of that
+    webhooks        whom to call when mail waits
+    outbox          mail for other systems
+    arrivals        mail from other systems
+    peers           other systems: the allow list, proof of identity, mounted folders
+    transfer        copy from one room into another
+    portable        export and import as JSON lines; backups
+    retention       what the janitor does: leases, expiry, archive, retention
+    doctor          the health of a room, and safe repairs
+    stats           a room in numbers, and the life of one message
+"""

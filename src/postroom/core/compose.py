@@ -1,0 +1,512 @@
+"""From what a caller says to a checked letter. Any value may come in; only a sound letter goes out."""
+
+from __future__ import annotations
+
+import binascii
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import Invalid, Missing, NotAllowed, TooLarge
+from ..model import names as model_names
+from ..model import task
+from ..model.codec import convert, encode, to_plain
+from ..model.message import (
+    CAME,
+    DEFAULT_SCOPE,
+    LocalFile,
+    Message,
+    Part,
+    Priority,
+    Recipient,
+    TaskNote,
+    Template,
+    check_part,
+    filled,
+    is_any,
+    is_broadcast,
+    part_from_json,
+    places_in,
+    text,
+)
+from ..model.names import (
+    ANY,
+    AT,
+    BROADCAST,
+    HUMAN,
+    POSTMASTER,
+    check_agent,
+    check_id,
+    check_kind,
+    check_name,
+    check_scope,
+    fold,
+    meant,
+)
+from ..model.record import TEMPLATE
+from ..model.thread import general_scope
+from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
+from .authorize import authorize
+from .core import find_record, put_record
+from .validation import listed, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..model.message import RecipientKind
+    from ..policy.limits import Limits
+    from ..store.protocol import Write
+    from .authorize import Principal
+    from .core import Core
+
+
+LONGEST_SUBJECT = 1000
+OF_ITS_WAY = 16 * 1024  # bytes: names with their systems, and which way it came
+MOST_TAGS = 256
+_PRIORITIES: dict[str | int, Priority] = {
+    word: priority for priority in Priority for word in (priority.name.lower(), priority.value)
+}
+
+
+class Draft:
+    """What a caller said. Nothing in it is checked yet."""
+
+    __slots__ = ("body", "exclude", "fields", "relays", "sender", "to")
+
+    def __init__(
+        self,
+        *,
+        to: Any = (),
+        body: Any = None,
+        sender: Any = None,
+        exclude: Any = (),
+        relays: Any = False,
+        **fields: Any,
+    ) -> None:
+        self.to = to
+        self.body = body  # text, a part, or a list of them
+        self.sender = sender  # filled in by the mailbox it is sent from
+        self.exclude = exclude  # of a broadcast
+        self.relays = relays  # it passes on the letter it answers
+        self.fields: Mapping[str, Any] = fields  # those of FIELDS that were named; nobody pays for the others
+
+    def but(self, *, sender: Any = None, **fields: Any) -> Draft:
+        """A copy that says this instead."""
+        sender = self.sender if sender is None else sender
+        return Draft(
+            to=self.to,
+            body=self.body,
+            sender=sender,
+            exclude=self.exclude,
+            relays=self.relays,
+            **{**self.fields, **fields},
+        )
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Refuse a field no letter has, before anything is made of it."""
+    for field in fields:
+        if field not in FIELDS:
+            unknown = min(name for name in fields if name not in FIELDS)
+            raise Invalid("a letter has no such field", field=unknown, hint=", ".join(FIELDS))
+
+
+def compose(office: Core, draft: Draft, now: datetime) -> Message:
+    """A sound letter, or an error that names the field. Its sender is checked already."""
+    said = _said(office, draft.fields, now) if draft.fields else {}  # most letters say nothing more
+    message = Message(
+        id=said.pop("id", None) or office.new_id(draft.sender),
+        sender=draft.sender,
+        recipients=check_recipients(draft, office.limits),
+        created_at=now,
+        parts=_parts(office, draft),
+        hops=office.limits.hops,
+        trace=(draft.sender,),
+    )
+    return replace(message, **said) if said else message
+
+
+def draft_of(message: Message) -> Draft:
+    """What the sender of a letter said, so that one from outside is checked as if it were said here."""
+    said: dict[str, Any] = {"id": message.id, "expires": message.expires_at}
+    for name, usual in _UNSAID.items():
+        if (value := getattr(message, name)) != usual:
+            said[name] = value
+    for recipient in message.recipients:
+        said.setdefault(recipient.kind, []).append(recipient.address)
+    return Draft(sender=message.sender, body=list(message.parts), **said)
+
+
+def _said(office: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """What a caller said of a letter by name, checked."""
+    said: dict[str, Any] = {}
+    depth = office.limits.max_depth
+    for field, value in fields.items():
+        check = CHECKS.get(field)
+        if check is not None:
+            said[field] = check(value, field, depth)
+    if fields.get("expires") is not None:
+        said["expires_at"] = check_when(fields["expires"], "expires", now)
+    return said
+
+
+def seal(message: Message, limits: Limits) -> bytes:
+    """The letter as JSON, if it is not too large. What the way from another system adds to it does not count: it
+    was not too large there.
+    """
+    encoded = encode(message)
+    if len(encoded) > limits.max_message_bytes + (OF_ITS_WAY if CAME in message.extra else 0):
+        size = f"the letter is {len(encoded)} bytes, the limit is {limits.max_message_bytes}"
+        raise TooLarge(size, field="body")
+    return encoded
+
+
+def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
+    """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
+    cc, bcc = draft.fields.get("cc", ()), draft.fields.get("bcc", ())
+    human = limits.human
+    if type(draft.to) is str and cc == bcc == () and human == HUMAN:  # most letters
+        return _to_one(draft.to)
+    recipients: dict[str, Recipient] = {}
+    named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
+    for kind, addresses in named:
+        for address in listed(addresses, kind):
+            checked = meant(check_address(address, kind), human)
+            recipients.setdefault(checked, Recipient(checked, kind))
+            if len(recipients) > limits.max_recipients:
+                raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)
+    if not recipients:
+        raise Invalid("nobody is named", field="to", hint="an agent's name, or a list of them")
+    return tuple(recipients.values())
+
+
+@lru_cache(maxsize=1024)
+def _to_one(address: str) -> tuple[Recipient, ...]:
+    return (Recipient(check_address(address, "to")),)
+
+
+def check_priority(value: Any, field: str = "priority") -> Priority:
+    """Priority.HIGH, "high" or 3."""
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        found = _PRIORITIES.get(value.lower() if isinstance(value, str) else value)
+        if found is not None:
+            return found
+    words = ", ".join(priority.name.lower() for priority in Priority)
+    raise Invalid(f"{quoted(value)} is not a priority", field=field, hint=words)
+
+
+def check_when(value: Any, field: str, now: datetime) -> datetime | None:
+    """An aware time, a timedelta from now, or seconds from now."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return check_time(value, field)
+    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
+        raise Invalid(f"must be a time or seconds, not {type(value).__name__}", field=field)
+    try:
+        return now + (value if isinstance(value, timedelta) else timedelta(seconds=value))
+    except (OverflowError, ValueError):
+        raise Invalid(f"{quoted(value)} is out of range", field=field) from None
+
+
+def check_task(value: Any, depth: int) -> TaskNote:
+    try:
+        plain = to_plain(value) if isinstance(value, TaskNote) else value
+        note = convert(check_object(plain, "task", depth), TaskNote)
+    except (msgspec.ValidationError, TypeError) as broken:
+        raise Invalid(str(broken), field="task", hint="id, state, deadline, reason") from None
+    check_id(note.id, "task.id")
+    task.check_state(note.state, "task.state")
+    if note.deadline is not None:
+        check_time(note.deadline, "task.deadline")
+    return note
+
+
+def check_address(address: Any, field: RecipientKind) -> str:
+    """Whom a letter is for: somebody here, a broadcast, whoever can do it, or somebody at another system."""
+    if type(address) is str and ":" in address and is_broadcast(address):
+        if field == "bcc":
+            raise Invalid("a broadcast cannot be hidden", field=field)
+        return BROADCAST + check_scope(address.removeprefix(BROADCAST), field)
+    if isinstance(address, str) and is_any(address):
+        wanted = [check_label(word.strip(), field) for word in address.removeprefix(ANY).split(",")]
+        return ANY + ",".join(dict.fromkeys(wanted))
+    if type(address) is not str or AT in address:
+        return _elsewhere(address, field)
+    name = check_agent(address, field)
+    if fold(name) == POSTMASTER:
+        raise Invalid(f"{POSTMASTER!r} takes no mail", field=field)
+    return name
+
+
+def _elsewhere(address: Any, field: RecipientKind) -> str:
+    """Somebody at another system, in the normal form; or somebody here, by the pieces of an address."""
+    if isinstance(address, dict) and address.get("scope") and not (address.get("agent") or address.get("system")):
+        return check_address(f"{BROADCAST}{address['scope']}", field)
+    text = model_names.format_address(model_names.parse_address(address, field))
+    return text if AT in text else check_address(text, field)
+
+
+def _parts(office: Core, draft: Draft) -> tuple[Part, ...]:
+    limits, data = office.limits, draft.fields.get("data")
+    if type(draft.body) is str and data is None:  # most letters
+        return (text(check_text(draft.body, "body[0]")),)
+    given = pieces(draft.body)
+    if data is not None:
+        given.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})
+    if len(given) > limits.max_parts:
+        raise TooLarge(f"{len(given)} parts, the limit is {limits.max_parts}", field="body")
+    checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
+    for i, part in enumerate(checked):
+        if part.type == "file":
+            checked[i] = enclosed(given[i], part, office.file_root, limits.max_message_bytes, f"body[{i}]")
+    return tuple(checked)
+
+
+def pieces(body: Any) -> list[Any]:
+    """What a body is made of: nothing, one piece, or several."""
+    if body is None:
+        return []
+    if isinstance(body, (str, Part, dict)):
+        return [body]
+    if isinstance(body, (list, tuple)):
+        return list(body)
+    raise Invalid(f"must be text, a part or a list of parts, not {type(body).__name__}", field="body")
+
+
+def _texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
+    texts = () if value is None else listed(value, field)
+    if len(texts) > MOST_TAGS:
+        raise TooLarge(f"{len(texts)} of them, the limit is {MOST_TAGS}", field=field)
+    check = check_label if field == "tags" else check_text
+    return tuple(dict.fromkeys(check(item, field, longest) for item in texts))
+
+
+def _conversation(value: Any, field: str) -> str:
+    id = check_id(value, field)
+    if general_scope(id) is not None:
+        raise Invalid(f"{id!a} is a scope's catch-all, which needs no naming", field=field)
+    return id
+
+
+def _subject(value: Any, field: str) -> str:
+    """None or "" is no subject; any other empty thing is not text."""
+    return "" if value is None else check_line(value, field, LONGEST_SUBJECT)
+
+
+# How each field of a letter is checked: (value, field, how deep JSON may go) -> what the letter holds.
+CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
+    "id": lambda value, field, _: None if value is None else check_id(value, field),
+    "subject": lambda value, field, _: _subject(value, field),
+    "kind": lambda value, field, _: check_kind(value, field),
+    "priority": lambda value, field, _: check_priority(value, field),
+    "scope": lambda value, field, _: DEFAULT_SCOPE if value is None else check_scope(value, field),
+    "thread_tag": lambda value, field, _: None if value is None else check_label(value, field, 200),
+    "conversation_id": lambda value, field, _: None if value is None else _conversation(value, field),
+    "in_reply_to": lambda value, field, _: None if value is None else check_id(value, field),
+    "task": lambda value, _, depth: None if value is None else check_task(value, depth),
+    "callback": lambda value, field, depth: None if value is None else check_object(value, field, depth),
+    "context": lambda value, field, depth: None if value is None else check_object(value, field, depth),
+    "attachments": lambda value, field, _: _texts(value, field, 4096),
+    "tags": lambda value, field, _: _texts(value, field, 128),
+    "metadata": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
+    "extra": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
+    "key": lambda value, field, _: None if value is None else check_label(value, field, 200),
+}
+# All that a caller may say of a letter by name; the rest is filled in by the verbs.
+FIELDS = ("cc", "bcc", "data", *CHECKS, "expires", "at")
+_NOTHING = Message(id="", sender="", recipients=(), created_at=datetime.min.replace(tzinfo=UTC))
+_UNSAID = {name: getattr(_NOTHING, name) for name in CHECKS if name != "id"}  # what holds where nothing is said
+
+
+# Files in letters: enclosed as bytes. Only a path that the sender's own code names by `postroom.file` is read.
+
+_HINT = "the file's bytes as base64; a path is read only by postroom.file(path) and --file PATH"
+
+
+def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
+    """Return the checked file part `part` with its bytes, or refuse it.
+
+    `source`, from which the part was made, decides. A `LocalFile` is read here. A `Part` without bytes came in a
+    letter or from a foreign format, and stays a reference. A JSON object without bytes is refused, because any
+    caller may have written it.
+    """
+    if part.get("bytes") is not None:
+        _check_bytes(part["bytes"], f"{field}.bytes")
+    elif isinstance(source, LocalFile):
+        return read(part, root, largest, field)
+    elif not isinstance(source, Part):
+        raise Invalid("is missing: a file part in JSON brings its content", field=f"{field}.bytes", hint=_HINT)
+    return part
+
+
+def read(part: Part, root: str, largest: int, field: str) -> Part:
+    """Return a file part with the bytes of the file that it names."""
+    content = read_below(part["path"], root, largest, f"{field}.path")
+    fields = part.to_json() | {"bytes": binascii.b2a_base64(content, newline=False).decode(), "size": len(content)}
+    return part_from_json(fields)
+
+
+def read_below(path: str, root: str, largest: int, field: str) -> bytes:
+    """The bytes of a regular file with one name, below `root`, not reached through a link at its end."""
+    base = Path(os.path.realpath(root))
+    folder = Path(os.path.realpath((base / path).parent))
+    if not folder.is_relative_to(base):
+        raise NotAllowed(
+            f"{path!a} lies outside {base}",
+            field=field,
+            hint="copy it there, or set file_root to a folder above both",
+        )
+    try:
+        content = _read(folder / Path(path).name, largest + 1)
+    except OSError as broken:
+        why = "links are not followed" if broken.errno == errno.ELOOP else broken.strerror
+        raise Invalid(f"{path!a} cannot be read: {why}", field=field) from None
+    if content is None:
+        hint = "no folder, no device, no file with a second name (hard link); send a copy of the file"
+        raise NotAllowed(f"{path!a} is not a regular file with one name", field=field, hint=hint)
+    if len(content) > largest:
+        raise TooLarge(f"{path!a} is over {largest} bytes", field=field, hint="send a reference instead")
+    return content
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """Up to `most` bytes; None when this is no regular file, or one with a second name."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
+
+def _check_bytes(content: Any, field: str) -> None:
+    try:
+        binascii.a2b_base64(content, strict_mode=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise Invalid("is not base64 text", field=field, hint=_HINT) from None
+
+
+# Templates: recurring letters, kept by name in the room, filled in when they are sent.
+
+
+def save(office: Core, caller: Principal, name: str, /, **said: Any) -> Template:
+    """Keep a template under its name, in the place of an older one."""
+    authorize(caller, "templates")
+    template = check_template(office, name, said)
+
+    def plan() -> Sequence[Write]:
+        value = to_plain(template)
+        return [put_record(TEMPLATE, template.name, value, find_record(office, TEMPLATE, template.name))]
+
+    office.store.commit(plan)
+    return template
+
+
+def get(office: Core, caller: Principal, name: str) -> Template:
+    authorize(caller, "template")
+    held = find_record(office, TEMPLATE, check_name(name, "template"))
+    if held is None:
+        raise Missing(f"there is no template {name!r}", field="template", hint=_known(office))
+    return convert(held.value, Template)
+
+
+def everyone(office: Core, caller: Principal) -> list[Template]:
+    """All templates, by name."""
+    authorize(caller, "template")
+    return [convert(record.value, Template) for record in office.store.records(TEMPLATE)]
+
+
+def delete(office: Core, caller: Principal, name: str) -> None:
+    authorize(caller, "templates")
+
+    def plan() -> Sequence[Write]:
+        get(office, caller, name)
+        return [put_record(TEMPLATE, name, None, find_record(office, TEMPLATE, name))]
+
+    office.store.commit(plan)
+
+
+def template_draft(
+    office: Core, caller: Principal, mailbox: str, to: Any, name: str, values: Any, /, **more: Any
+) -> Draft:
+    """A letter made from a template. What is said by name beats what the template says."""
+    authorize(caller, "send", mailbox)
+    template = get(office, caller, name)
+    given = _check_values(template, values)
+    kept = {
+        "subject": filled(template.subject, given),
+        "kind": template.kind,
+        "priority": template.priority,
+        "tags": tuple(filled(tag, given) for tag in template.tags),
+    }
+    return Draft(sender=mailbox, to=to, body=filled(template.body, given), **(kept | more))
+
+
+def check_template(office: Core, name: Any, said: Mapping[str, Any]) -> Template:
+    """A checked template. Only known fields are taken."""
+    fields = {field for field in Template.__struct_fields__ if field != "name"}
+    unknown = set(said) - fields
+    if unknown:
+        raise Invalid("a template has no such field", field=min(unknown), hint=", ".join(sorted(fields)))
+    template = Template(
+        name=check_name(name, "template"),  # short, and safe on a command line
+        body=check_text(said.get("body", ""), "body"),
+        subject=check_line(said.get("subject", ""), "subject", LONGEST_SUBJECT),
+        kind=check_kind(said.get("kind", "message"), "kind"),
+        priority=check_priority(said.get("priority", "normal")),
+        tags=_tags(said.get("tags", ())),
+    )
+    for field in ("subject", "body"):
+        places_in(getattr(template, field), field)
+    for tag in template.tags:
+        places_in(tag, "tags")
+    if len(template.body.encode()) > office.limits.max_message_bytes:
+        raise TooLarge(f"is larger than a letter may be ({office.limits.max_message_bytes} bytes)", field="body")
+    return template
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    tags = listed(value, "tags")
+    if len(tags) > MOST_TAGS:
+        raise TooLarge(f"{len(tags)} of them, the limit is {MOST_TAGS}", field="tags")
+    return tuple(dict.fromkeys(check_label(tag, "tags") for tag in tags))
+
+
+def _check_values(template: Template, values: Any) -> dict[str, str]:
+    """One value for each place, no more and no less."""
+    given = {} if values is None else values
+    if not isinstance(given, Mapping):
+        raise Invalid(f"must be an object, not {type(values).__name__}", field="values")
+    places = set(template.places)
+    for name in given:
+        if name not in places:
+            hint = f"its places: {', '.join(sorted(places)) or 'none'}"
+            raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
+    missing = sorted(places - set(given))
+    if missing:
+        hint = f"{template.name!r} needs {', '.join(missing)}"
+        raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
+    return {name: _as_text(value, f"values.{name}") for name, value in given.items()}
+
+
+def _as_text(value: Any, field: str) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value}"
+    return check_text(value, field)
+
+
+def _known(office: Core) -> str:
+    names = office.store.keys(TEMPLATE)
+    return f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"

@@ -1,0 +1,211 @@
+"""The health of a room: what its store says of itself, and what only the rules can tell.
+
+Looks at everything, changes nothing unless it is asked to repair, and then only what is safe. The one thing it
+always does is a real write and a real read: a record of its own, which it removes again.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..errors import PostroomError
+from ..model.agent import Warmth
+from ..model.delivery import State
+from ..model.query import LetterQuery, Query
+from ..model.record import Record
+from ..model.report import Diagnosis, Finding, Level, error, note, ok, warning
+from ..policy.trust import no_route
+from ..store.protocol import Put
+from .agents import agents
+from .authorize import Principal, authorize
+from .core import Core
+from .deliveries import is_gone, let_time_pass
+from .outbox import waiting_by_way
+from .peers import all_peers
+from .validation import told
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.report import Progress
+
+
+PROBE = "doctor"  # records that a doctor wrote to see whether writing works; none is left behind
+SLOW = 1.0  # seconds for one durable write
+AHEAD = timedelta(minutes=5)  # further than this no honest clock runs ahead
+MOST = 10  # names that one finding tells
+MANY = 1000  # how many overdue deliveries are counted
+
+
+def doctor(
+    office: Core,
+    caller: Principal,
+    *,
+    repair: bool = False,
+    full: bool = False,
+    progress: Progress | None = None,
+    known: Sequence[Finding] = (),
+) -> Diagnosis:
+    """Every check, in order; `known` is what was found before the room was open."""
+    authorize(caller, "doctor")
+    tell = told(progress)
+    findings = list(known)
+    findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
+    reached = [0, 0]
+
+    def of_store(done: int, total: int) -> None:
+        reached[:] = [done, total]
+        tell(done, total + len(CHECKS))
+
+    try:
+        findings += office.store.examine(repair=repair, full=full, progress=of_store)
+    except PostroomError as broken:
+        findings.append(error("store", broken.message, broken.hint or ""))
+    total = reached[1] + len(CHECKS)
+    unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
+    torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
+    for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
+        if unsound and not repair and name in READ_LETTERS:  # whoever reads a damaged letter sets it aside
+            findings.append(note(name, "not looked at while letters are damaged", "repair=True sets them aside"))
+            continue
+        if torn and name in WRITE:
+            findings.append(note(name, "not tried: it would be written over what lies behind the end of the log"))
+            continue
+        try:
+            findings += check(office, caller, repair)
+        except PostroomError as broken:  # a check that cannot be made is a finding too
+            findings.append(error(name, broken.message, broken.hint or ""))
+        tell(place, total)
+    return Diagnosis(findings=tuple(findings))
+
+
+def _write_and_read(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    key, value = office.ids.token(), office.now().wall.isoformat()
+    began = time.monotonic()
+    office.store.commit([Put(record=Record(kind=PROBE, key=key, value=value))])
+    spent = time.monotonic() - began
+    found = office.store.records(PROBE, key)
+    if [record.value for record in found] != [value]:
+        yield error("write and read", "what was written is not what is read", "do not trust this disk")
+    elif spent > SLOW:
+        yield warning("write and read", f"works, but a write took {spent:.1f} s", "is the disk busy or failing?")
+    else:
+        yield ok("write and read", f"a durable write took {spent * 1000:.1f} ms")
+    left = office.store.records(PROBE)  # those too that a killed doctor left behind
+    office.store.commit([Put(record=Record(kind=PROBE, key=r.key, value=None, revision=r.revision)) for r in left])
+
+
+def _leases(office: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
+    """Claims whose time is up, and claims of processes that are gone."""
+    moment = office.now()
+    overdue = office.store.overdue(moment, None, MANY)
+    stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
+    told = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
+    if stale and repair:
+        did = let_time_pass(office, moment, None)
+        back = did.get("lapse", 0)
+        yield warning("leases", f"{told}; {back} letters are offered again", repaired=True)
+    elif stale:
+        names = sorted({found.delivery.mailbox for found in stale})[:MOST]
+        hint = "repair=True or room.sweep() offers them again; so does the next claim in that mailbox"
+        yield warning("leases", f"{told} at {', '.join(names)}", hint)
+    else:
+        yield ok("leases", "no claim is overdue")
+    running = office.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
+    gone = sorted(
+        {f.delivery.lease.holder for f in running if f.delivery.lease and is_gone(f.delivery.lease.holder)}
+    )
+    if gone and not stale:
+        hint = "their letters come back when the leases run out; this may be a process of another container"
+        yield note("leases", f"claims are held by processes that are gone: {', '.join(gone[:MOST])}", hint)
+
+
+def _clock(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    now = office.now().wall
+    newest = office.store.letters(LetterQuery(order="newest", limit=100))
+    future = [letter.message for letter in newest if letter.message.created_at > now + AHEAD]
+    if future:
+        latest = max(message.created_at for message in future)
+        hint = "set the clock; order and leases do not depend on it, expiry and retention do"
+        yield warning(
+            "clock", f"letters come from the future, up to {latest.isoformat()}; now is {now.isoformat()}", hint
+        )
+    else:
+        yield ok("clock", f"{now.isoformat(timespec='seconds')}")
+
+
+def _backlog(office: Core, caller: Principal, _repair: bool) -> Iterator[Finding]:
+    tallies = {tally.mailbox: tally for tally in office.store.tally(None)}
+    present = {agent.card.id: agent.presence.warmth for agent in agents(office, caller, gone=True)}
+    waiting = {name for name, tally in tallies.items() if tally.backlog}
+    gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
+    strangers = sorted(waiting - set(office.store.known()))
+    dead = {name: _dead_at(office, name) for name, tally in tallies.items() if tally.dead}
+    dead = {name: many for name, many in sorted(dead.items()) if many}
+    if gone:
+        yield note(
+            "backlog", f"mail waits for agents that are gone: {_few(gone)}", "start them, or read it yourself"
+        )
+    if strangers:
+        hint = "a typing error, or an agent that has not started yet"
+        yield note("backlog", f"mail waits for names nobody has heard from: {_few(strangers)}", hint)
+    if dead:
+        many = sum(dead.values())
+        yield note(
+            "backlog",
+            f"{many} dead letters lie at {_few(list(dead))}",
+            "look at them with dead(), revive or purge",
+        )
+    if not (gone or strangers or dead):
+        yield ok("backlog", f"{sum(tally.backlog for tally in tallies.values())} letters are open")
+
+
+def _peers(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    """Only where there are any, or mail for any."""
+    known = all_peers(office)
+    for peer in known.values():
+        if peer.alert:
+            told = f"{peer.system} came with another certificate, {peer.alert}, and was refused"
+            hint = (
+                f"if its operator changed it: postroom peers trust {peer.system}; else somebody stands in between"
+            )
+            yield warning("peers", told, hint)
+    _, stranded = waiting_by_way(office)
+    for system, many in stranded.items():
+        hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"
+        yield warning("peers", f"{_letters(many)} for {system}, to which there is no way", hint)
+    if known and not stranded and not any(peer.alert for peer in known.values()):
+        yield ok("peers", f"{len(known)} other systems are known: {_few(list(known))}")
+
+
+def _letters(many: int) -> str:
+    return "a letter waits" if many == 1 else f"{many} letters wait"
+
+
+def _dead_at(office: Core, mailbox: str) -> int:
+    """As its owner sees them: not those that were taken back unseen."""
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)
+    return sum(office.store.count(query).values())
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
+
+
+Check = Callable[[Core, Principal, bool], Iterator[Finding]]
+LOG_END = "end of the log"  # a check of the store
+WRITE = frozenset({"write and read", "leases"})
+READ_LETTERS = frozenset({"leases", "clock"})
+CHECKS: dict[str, Check] = {
+    "write and read": _write_and_read,
+    "leases": _leases,
+    "clock": _clock,
+    "backlog": _backlog,
+    "peers": _peers,
+}

@@ -1,0 +1,478 @@
+"""Other systems: the allow-list, and proof of who they are. Whoever is not in it is nobody.
+
+A peer shows a token that was made here, told once and kept as a hash; or a certificate, which is pinned. What we
+show there is kept as it is, in the room alone. After a rotation the old token is good until the new one was shown
+for the first time, or for a day.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import re
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from ..errors import BadStore, Conflict, Invalid, Missing, NameTaken, NotAllowed
+from ..model.codec import convert, to_plain
+from ..model.message import same_name
+from ..model.names import check_agent, check_name, check_scope, fold
+from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Peer
+from ..model.record import EVERYONE, PEER, SYSTEM
+from ..model.values import check_label, check_line
+from ..store.address import check_usable, is_there, place_of
+from .authorize import authorize
+from .core import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..model.peer import Exposure
+    from ..model.record import Record
+    from ..store.protocol import Write
+    from .authorize import Principal
+    from .core import Core
+
+
+PREFIX = "prp"
+GRACE = timedelta(days=1)  # for which a token is good beside the one that follows it, at most
+_LONGEST = 500  # characters of a credential that is looked at
+_NO_PROOF = "0" * 64
+
+
+def all_peers(office: Core) -> dict[str, Peer]:
+    """By name, in the order of their names."""
+    found = [convert(record.value, Peer) for record in office.store.records(PEER)]
+    return {one.system: one for one in sorted(found, key=lambda one: fold(one.system))}
+
+
+def everyone(office: Core, caller: Principal) -> list[Peer]:
+    """The same, for who asks."""
+    authorize(caller, "peers")
+    return list(all_peers(office).values())
+
+
+def peer(office: Core, system: str) -> Peer | None:
+    """The one of this name, however it is spelt."""
+    held = find_record(office, PEER, fold(system))
+    return None if held is None else convert(held.value, Peer)
+
+
+def known_peer(office: Core, system: str) -> Peer:
+    """The same, or Missing."""
+    found = peer(office, check_name(system, "system"))
+    if found is None:
+        raise Missing(f"there is no peer {system!r}", field="system", hint="postroom peers list shows all")
+    return found
+
+
+def put(office: Core, caller: Principal, given: Peer, *, ours: str = "") -> Peer:
+    """Keep this in the place of what was known. `ours` is what we are called: nobody is a peer of itself."""
+    return change(office, caller, given.system, lambda _: given, ours=ours)
+
+
+def change(
+    office: Core, caller: Principal, system: str, step: Callable[[Peer | None], Peer], *, ours: str = ""
+) -> Peer:
+    """What becomes of a peer (None: it is new), with nobody in between."""
+    authorize(caller, "peers")
+    key = fold(check_name(system, "system"))
+    kept: list[Peer] = []
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, PEER, key)
+        before = None if held is None else convert(held.value, Peer)
+        after = check_peer(_without_old(before, step(before)), ours)
+        kept[:] = [after]
+        return [] if after == before else [put_record(PEER, key, to_plain(after), held)]
+
+    office.store.commit(plan)
+    return kept[0]
+
+
+def add(
+    office: Core, caller: Principal, system: str, said: Mapping[str, Any], *, ours: str = ""
+) -> tuple[str, Peer]:
+    """A peer, or what is new about one: what is not said stays as it was. With it comes the token that it is to
+    show here, told once; empty where it has one already or needs none.
+    """
+    fresh = _fresh_token()
+    made: list[str] = []
+
+    if said.get("exposure", "tagged") != "tagged":
+        said = {"tags": (), **said}  # they say nothing any more
+
+    def step(before: Peer | None) -> Peer:
+        after = replace(before, **said) if before else Peer(system=system, **said)
+        made[:] = [fresh] if _needs_proof(after) else []
+        return replace(after, proof=hashed(fresh)) if made else after
+
+    kept = change(office, caller, system, step, ours=ours)
+    return (made[0] if made else ""), kept
+
+
+def without_tokens(peer: Peer) -> Peer:
+    return replace(peer, token="", proof="", former_proof="", former_until=None)
+
+
+def _without_old(before: Peer | None, after: Peer) -> Peer:
+    """Tokens that were agreed on are gone where each proves itself otherwise now."""
+    is_old = before is not None and (before.token, before.proof) == (after.token, after.proof)
+    return without_tokens(after) if is_old and after.auth not in TOKENS else after
+
+
+def rotate(office: Core, caller: Principal, system: str) -> tuple[str, Peer]:
+    """Another token for a peer to show here, told once. The old one is good until this one was shown, or a day."""
+    fresh = _fresh_token()
+
+    def step(before: Peer | None) -> Peer:
+        if before is None:
+            return known_peer(office, system)
+        until = office.now().wall + GRACE if before.proof else None
+        return replace(before, proof=hashed(fresh), former_proof=before.proof, former_until=until)
+
+    return fresh, change(office, caller, system, step)
+
+
+def remove(office: Core, caller: Principal, system: str) -> Peer:
+    """It is nobody from now on. Mail that waits for it stays, and dies of its age."""
+    authorize(caller, "peers")
+    key = fold(check_name(system, "system"))
+    gone: list[Peer] = []
+
+    def plan() -> Sequence[Write]:
+        gone[:] = [known_peer(office, system)]
+        return [put_record(PEER, key, None, find_record(office, PEER, key))]
+
+    office.store.commit(plan)
+    return gone[0]
+
+
+# -- who calls
+
+
+def proven_peer(office: Core, system: Any, credential: Any, *, certificate: str = "") -> Peer:
+    """The peer that calls itself so and proves it: by a token, or by the certificate of the connection itself,
+    whose fingerprint the TLS layer tells (never the caller). Whatever is wrong, the answer is the same; only of a
+    certificate that changed it is told, and kept.
+    """
+    found = peer(office, system) if isinstance(system, str) and len(system) <= _LONGEST else None
+    is_right = _is_proven(office, found, credential, certificate)
+    if found is None or not is_right or not found.trusted:
+        told = "this system is no peer here, or did not prove that it is"
+        raise NotAllowed(told, field="auth", hint="its operator: postroom peers add, peers trust")
+    if certificate:
+        check_certificate(office, found, certificate)
+    if found.former_proof and _shows(credential, found.proof):
+        return _without_former(office, found)
+    return found
+
+
+def check_certificate(office: Core, found: Peer, fingerprint: str) -> None:
+    """Is it the certificate that was pinned? Another one is refused, and told of until somebody trusts it anew."""
+    if not found.pin or hmac.compare_digest(found.pin, fingerprint):
+        return
+    _keep(office, found.system, lambda now: replace(now, alert=fingerprint))
+    told = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
+    hint = f"if its operator changed it: postroom peers trust {found.system}; else somebody stands in between"
+    raise NotAllowed(told, field="certificate", hint=hint)
+
+
+def hashed(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def _is_proven(office: Core, found: Peer | None, credential: Any, certificate: str) -> bool:
+    if found is None:
+        _shows(credential, _NO_PROOF)  # as long as for one that is there
+        return False
+    if found.auth == "none":
+        return True
+    if found.auth == "mtls":
+        return bool(found.pin) and bool(certificate)  # whether it is the right one is told by name
+    is_former = found.former_until is not None and office.now().wall < found.former_until
+    right = _shows(credential, found.proof or _NO_PROOF)
+    return right or (is_former and _shows(credential, found.former_proof))
+
+
+def _shows(credential: Any, proof: str) -> bool:
+    if not isinstance(credential, str) or len(credential) > _LONGEST or not credential.isascii():
+        return False
+    return hmac.compare_digest(hashed(credential), proof)
+
+
+def _without_former(office: Core, found: Peer) -> Peer:
+    """The new token was shown: the one before is worth nothing now."""
+    ended = _keep(office, found.system, lambda now: replace(now, former_proof="", former_until=None))
+    return ended or found
+
+
+def _keep(office: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
+    """A change that the house makes by itself; None where the peer is gone meanwhile."""
+    kept: list[Peer] = []
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, PEER, fold(system))
+        if held is None:
+            return []
+        before = convert(held.value, Peer)
+        kept[:] = [step(before)]
+        return [] if kept[0] == before else [put_record(PEER, fold(system), to_plain(kept[0]), held)]
+
+    office.store.commit(plan)
+    return kept[0] if kept else None
+
+
+def _needs_proof(after: Peer) -> bool:
+    """One that dials us must show something. One that we dial shows its certificate, and needs no more."""
+    return not after.proof and not after.is_dialled and not after.is_mount and after.auth in TOKENS
+
+
+def _fresh_token() -> str:
+    return f"{PREFIX}_{os.urandom(32).hex()}"
+
+
+# Whether a peer may be kept as it is said: names, addresses, permissions, and nothing that is not enforced.
+
+PIN_RULE = "sha256: and 64 hex digits, as postroom peers trust shows it"
+TOKENS = frozenset({"bearer", "api-key"})  # proofs that are a token
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+def check_peer(peer: Peer, ours: str = "") -> Peer:
+    """The peer as it may be kept, or an error that names what is wrong."""
+    system = check_name(peer.system, "system")
+    if ours and same_name(system, ours):
+        raise Invalid(f"{system!r} is what we are called ourselves", field="system", hint="name the other system")
+    _check_words(peer)
+    url = check_url(peer.url) if peer.url else ""
+    _check_auth(peer, url)
+    _check_exposure(peer)
+    for name in peer.relays_for:
+        if ours and same_name(name, ours):
+            raise Invalid(f"{name!r} is what we are called ourselves", field="relays-for", hint="leave it out")
+        if not (peer.is_mount and name == EVERYWHERE):  # only who mounted a room leads it everywhere
+            check_name(name, "relays-for")
+    for scope, allowed in peer.scopes.items():
+        _check_permission(scope, allowed)
+    if peer.auth == "mtls" and peer.pin and not (peer.is_dialled or peer.certificate):
+        hint = "postroom peers trust SYSTEM --certificate FILE"
+        raise Invalid(
+            "one that calls us is asked for its certificate, which must be known", field="pin", hint=hint
+        )
+    return replace(peer, url=url, pin=check_pin(peer.pin, "pin") if peer.pin else "")
+
+
+def check_pin(value: Any, field: str) -> str:
+    """A fingerprint, also as openssl writes it."""
+    text = check_line(value, field, 200)
+    pin = text.lower().replace("sha256 fingerprint=", "").replace(":", "").removeprefix("sha256")
+    if not _HEX.fullmatch(pin):
+        raise Invalid(f"{text!a} is no fingerprint", field=field, hint=PIN_RULE)
+    return f"sha256:{pin}"
+
+
+def check_url(url: Any) -> str:
+    """Where a peer is reached; without a path, at the one that Postroom serves."""
+    text = check_line(url, "url", 2000)
+    hint = "such as wss://mail.example.com:4650/map"
+    try:
+        split = urlsplit(text)
+        host, _ = split.hostname or "", split.port
+    except ValueError:
+        raise Invalid(f"{text!a} is no address", field="url", hint=hint) from None
+    if split.scheme not in {"ws", "wss"} or not host or " " in text:
+        raise Invalid(f"{text!a} is no address of a WebSocket", field="url", hint=hint)
+    if split.username is not None or split.query or split.fragment:
+        told = "holds more than a place"
+        raise Invalid(told, field="url", hint="a token is given by --token-file, never in an address")
+    if split.scheme == "ws" and not is_loopback(host):
+        told = f"{host} is another machine; that needs TLS"
+        raise Invalid(told, field="url", hint="wss://, or ws:// to a tunnel that ends at 127.0.0.1")
+    return text if split.path else f"{text}/map"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_words(peer: Peer) -> None:
+    if peer.auth not in AUTHS:
+        hint = f"{', '.join(AUTHS)}; others, such as did:wba, would not be enforced"
+        raise Invalid(f"there is no proof {peer.auth!a} here", field="auth", hint=hint)
+    if peer.exposure not in EXPOSURES:
+        raise Invalid(f"there is no exposure {peer.exposure!a}", field="exposure", hint=", ".join(EXPOSURES))
+    if peer.token:
+        token = check_label(peer.token, "token", 500)
+        if not token.isascii():
+            raise Invalid("is no token", field="token", hint="one line of ASCII, as it was shown over there")
+
+
+def _check_auth(peer: Peer, url: str) -> None:
+    if peer.is_mount:
+        return
+    if peer.auth not in TOKENS and (peer.token or peer.proof):
+        told = f"a token says nothing where auth is {peer.auth}"
+        raise Invalid(told, field="token", hint="no token; or auth bearer or api-key")
+    if peer.auth == "none" and url and not is_loopback(urlsplit(url).hostname or ""):
+        told = "none is for a peer on this machine that cannot show a token"
+        raise Invalid(told, field="auth", hint="bearer, api-key or mtls")
+    if peer.auth == "mtls" and url and not url.startswith("wss:"):
+        raise Invalid("mtls needs TLS", field="url", hint="wss://")
+    if peer.auth in TOKENS and url and not peer.token:
+        told = "what do we show there?"
+        hint = "--token-file FILE, or - for standard input, with what postroom peers add showed over there"
+        raise Invalid(told, field="token", hint=hint)
+
+
+def _check_exposure(peer: Peer) -> None:
+    for tag in peer.tags:
+        check_label(tag, "tag")
+    if peer.exposure == "tagged" and not peer.tags:
+        raise Invalid("tagged needs a tag", field="tag", hint="--tag NAME; a scope counts as one")
+    if peer.tags and peer.exposure != "tagged":
+        hint = "--exposure tagged, or no tags"
+        raise Invalid(f"tags say nothing where exposure is {peer.exposure}", field="tag", hint=hint)
+
+
+def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
+    hint = "OURS=SYSTEM, OURS=SYSTEM/SCOPE or OURS=*"
+    if scope != EVERYWHERE:
+        check_scope(scope, "scope")
+    if not allowed:
+        raise Invalid(f"scope {scope!r} is allowed nothing", field="scope", hint=f"leave it out, or say {hint}")
+    for one in allowed:
+        system, slash, theirs = one.partition("/")
+        if one != EVERYWHERE:
+            check_name(system, "scope")
+        if slash:
+            check_scope(theirs, "scope")
+
+
+# Foreign mail folders as systems: which are mounted, and under which names. A running post room links them.
+
+
+def mount(
+    office: Core, caller: Principal, system: str, place: str, exposure: Exposure = "all", *, ours: str, room: str
+) -> Peer:
+    """The room at `place` is a system from now on. `ours` is what this one is called, `room` its own address."""
+    _check_place(place, room)
+    for other in all_peers(office).values():
+        if other.place and _same(other.place, place) and other.system.lower() != system.lower():
+            hint = f"postroom unmount {other.system}"
+            raise NameTaken(f"{place} is mounted as {other.system!r}", field="place", hint=hint)
+
+    def step(before: Peer | None) -> Peer:
+        if before is not None and not before.place:
+            hint = f"another name, or postroom peers remove {system}"
+            raise Conflict(f"{system!r} is a peer that is no folder", field="as", hint=hint)
+        kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
+        return replace(kept, place=place, exposure=exposure, tags=())
+
+    return change(office, caller, system, step, ours=ours)
+
+
+def mounted(office: Core, system: str) -> Peer:
+    """The mount of this name, or Missing."""
+    found = known_peer(office, system)
+    if not found.place:
+        raise Missing(f"{system!r} is no mounted folder", field="system", hint=f"postroom peers remove {system}")
+    return found
+
+
+def _check_place(place: str, room: str) -> None:
+    if place_of(place) is None:
+        raise BadStore("a room in memory is this process's alone", field="place", hint="files:… or sqlite:…")
+    if not is_there(place):
+        raise Missing(f"{place_of(place)} is not there", field="place", hint="mounting makes no folder")
+    if _same(place, room):
+        raise Conflict("it is the room itself", field="place", hint="name the folder of another system")
+    check_usable(place)
+
+
+def _same(first: str, second: str) -> bool:
+    places = [os.path.realpath(place) for one in (first, second) if (place := place_of(one))]
+    return len(places) == 2 and places[0] == places[1]
+
+
+# What this post room is called among others: as it was set, else as the MAP server calls itself that it is linked
+# to, else a name that was made once. What it is called is kept: only a name that was made while a server's was
+# waited for, and told to nobody, gives way to that.
+
+# In the record, a bare name is one that we made and that stays.
+_OF_SERVER = "map"  # the name of a server
+_GIVES_WAY = "made"  # one that we made, until a server's is known or it was told to somebody
+_DIGITS = 8  # of chance: two rooms of one net must not meet by it
+
+
+def system_id(office: Core, caller: Principal, configured: str = "", *, gives_way: bool = False) -> str:
+    """The same from every process, and after every restart. `gives_way`: one that has to be made is to give way to
+    the name of a server that we are about to be linked to.
+    """
+    authorize(caller, "room")
+    if configured:
+        return check_agent(configured, "system")
+    found = find_record(office, SYSTEM, EVERYONE)
+    if found is None:
+        office.store.commit(lambda: _first(office, gives_way=gives_way))
+        (found,) = office.store.records(SYSTEM, EVERYONE)
+    return _name(found)
+
+
+def is_ours(office: Core, system: str) -> bool:
+    """Is this room called so? One that has no name yet is called nothing."""
+    found = None if office.system else find_record(office, SYSTEM, EVERYONE)
+    return same_name(system, office.system or (_name(found) if found else ""))
+
+
+def announced(office: Core, caller: Principal, configured: str = "") -> str:
+    """The same, for somebody who will go by it: from now on it stays."""
+    name = system_id(office, caller, configured)
+    found = None if configured else find_record(office, SYSTEM, EVERYONE)
+    if found is None or not _may_give_way(found):
+        return name
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, SYSTEM, EVERYONE)
+        return [put_record(SYSTEM, EVERYONE, _name(held), held)] if held and _may_give_way(held) else []
+
+    office.store.commit(plan)
+    return system_id(office, caller)
+
+
+def adopt(office: Core, caller: Principal, name: str) -> str:
+    """Be called as a MAP server is, where no name is kept but one that gives way. Says what holds."""
+    authorize(caller, "room")
+    value = {_OF_SERVER: check_agent(name, "system")}
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, SYSTEM, EVERYONE)
+        return [put_record(SYSTEM, EVERYONE, value, held)] if held is None or _may_give_way(held) else []
+
+    office.store.commit(plan)
+    (found,) = office.store.records(SYSTEM, EVERYONE)
+    return _name(found)
+
+
+def _name(found: Record) -> str:
+    return str(next(iter(found.value.values())) if isinstance(found.value, dict) else found.value)
+
+
+def _may_give_way(found: Record) -> bool:
+    return isinstance(found.value, dict) and _GIVES_WAY in found.value
+
+
+def _first(office: Core, *, gives_way: bool) -> Sequence[Write]:
+    """Whoever comes first names it."""
+    if find_record(office, SYSTEM, EVERYONE):
+        return []
+    name = f"postroom-{office.ids.token()[:_DIGITS]}"
+    return [put_record(SYSTEM, EVERYONE, {_GIVES_WAY: name} if gives_way else name, None)]

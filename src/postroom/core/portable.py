@@ -1,0 +1,491 @@
+"""A whole room as JSON lines, out of any store and into any store, without loss.
+
+The first line says what it is; then names, then records, then letters with their deliveries, in order of
+acceptance. The last line says that it is the last, and how many stand between: an export that was cut off is no
+export. Numbers and cursors are a room's own and do not travel; letters that were set
+aside as damaged stay behind.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import Conflict, Invalid
+from ..model.agent import EVERYONE, OPEN_DOOR, Beat, Card, Guard, ScopeCard, guard_from
+from ..model.codec import convert, encode
+from ..model.delivery import Delivery, State
+from ..model.message import Message, Template
+from ..model.names import ONE_MAILBOX, check_id, check_party, check_scope, fold
+from ..model.query import LetterQuery, Query
+from ..model.record import (
+    ACTIVE_TASKS,
+    BEAT,
+    CARD,
+    CLOSED_ESCALATION,
+    CONVERSATION,
+    DUE,
+    FORGOTTEN,
+    FORMER,
+    GUARD,
+    MEMBER,
+    MOVED_HERE,
+    OPEN_ESCALATION,
+    SCOPE,
+    SESSION,
+    SPENT,
+    TASKS,
+    TEMPLATE,
+    Record,
+)
+from ..model.report import BackupReport
+from ..model.task import Due, Escalation, Standing
+from ..model.thread import STATUSES, TYPES, Talk
+from ..model.values import check_line, check_object, check_time, read_json
+from ..store.protocol import Introduce, Post, Put, Rename, vouched
+from .agents import check_card
+from .authorize import authorize
+from .compose import LONGEST_SUBJECT, check_template, compose, draft_of, seal
+from .presentation import harmless_json
+from .validation import check_count, quoted, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..model.report import Progress
+    from ..policy.limits import Limits
+    from ..store.protocol import Write
+    from .authorize import Principal
+    from .core import Core
+
+
+FORMAT = 2
+OLDER = (1,)  # formats that are still understood: 1 had no names and no end
+SLICE = 500
+LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
+IMPORT = "import"  # marks a room whose import is not finished
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    letters: int
+    records: int
+    names: int
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """What an export says first: its format, its room, and about how many lines follow; 0 if it does not say."""
+
+    postroom: int
+    room: str
+    lines: int
+
+
+class Name(Struct, frozen=True):
+    """A mailbox, with or without mail."""
+
+    mailbox: str
+    known: bool
+
+
+def export_room(office: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
+    """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
+    authorize(caller, "export")
+    tell = told(progress)
+    total = len(office.store.mailboxes()) + office.store.count_letters(LetterQuery())
+    total += sum(len(office.store.keys(kind)) for kind in record_kinds(office))
+    yield encode({"postroom": FORMAT, "room": office.store.cursor().store, "lines": total})
+    done = 0  # counted, for the room may have changed since the head was written
+    for done, line in enumerate(_lines(office), start=1):
+        if done % SLICE == 0:
+            tell(min(done, total), total)
+        yield line
+    yield encode({"end": True, "lines": done})
+    tell(total, total)
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return harmless_json(encode(value))
+
+
+def _lines(office: Core) -> Iterator[bytes]:
+    known = set(office.store.known())
+    for name in office.store.mailboxes():
+        yield _line({"name": Name(name, name in known)})
+    for kind in record_kinds(office):
+        for record in office.store.records(kind):
+            yield _line({"record": record})
+    after = 0
+    while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
+        ids = tuple(letter.message.id for letter in letters)
+        held: dict[str, list[Delivery]] = {id: [] for id in ids}
+        for found in office.store.find(Query(message_ids=ids, order="age")):
+            held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew elsewhere
+        for letter in letters:
+            if held[letter.message.id]:  # or it was deleted meanwhile
+                yield _line({"letter": letter.message, "deliveries": held[letter.message.id]})
+        after = letters[-1].number
+
+
+def import_room(
+    office: Core, caller: Principal, lines: Iterable[bytes | str], progress: Progress | None = None
+) -> Imported:
+    """Fill an empty room. If it is cut off, the same import again goes on where it stopped."""
+    authorize(caller, "import")
+    if not isinstance(lines, Iterable):
+        raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
+    tell, source = told(progress), iter(lines)
+    head = check_head(office.limits, next(source, b""))
+    room, total = head.room, head.lines
+    _begin(office, room)
+    taken = {Post: 0, Put: 0, Introduce: 0}
+    slice: list[Write] = []
+    for number, value in _values(office.limits, source, has_end=head.postroom not in OLDER):
+        write = _write(office, value, f"line {number + 1}")
+        if isinstance(write, Put) and office.store.records(write.record.kind, write.record.key):
+            continue
+        taken[type(write)] += 1
+        if isinstance(write, Put):
+            slice += alias_of(write.record)
+        slice.append(write)
+        if len(slice) >= SLICE:
+            office.store.commit(slice)
+            slice = []
+            tell(number, total and max(number, total))
+    office.store.commit(slice)
+    _finish(office)
+    tell(total, total)
+    return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
+
+
+def check_head(limits: Limits, line: bytes | str) -> Head:
+    """What the first line says; refused if it is not that of an export."""
+    said = _read(limits, line, "line 1")
+    if said.get("postroom") not in (FORMAT, *OLDER) or not isinstance(said.get("room"), str):
+        raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
+    lines = check_count(said.get("lines", 0), "line 1", least=0)
+    return Head(postroom=said["postroom"], room=said["room"], lines=lines)
+
+
+def _values(
+    limits: Limits, source: Iterator[bytes | str], *, has_end: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines after the head, numbered from 1, up to the one that says it is the last."""
+    number = 0
+    for number, line in enumerate(source, start=1):
+        value = _read(limits, line, f"line {number + 1}")
+        if has_end and "end" in value:
+            _check_end(value, number - 1, source)
+            return
+        yield number, value
+    if has_end:
+        hint = "get the whole file; the same import then goes on where it stopped"
+        raise Invalid(
+            "the export is cut off after this line: its end is missing", field=f"line {number + 1}", hint=hint
+        )
+
+
+def _check_end(value: dict[str, Any], lines: int, source: Iterator[bytes | str]) -> None:
+    field = f"line {lines + 2}"
+    if value != {"end": True, "lines": lines} or value["end"] is not True:
+        raise Invalid(f"is the end of another export than these {lines} lines", field=field)
+    if next(source, None) is not None:
+        raise Invalid("stands after the end of the export", field=f"line {lines + 3}")
+
+
+def _begin(office: Core, room: str) -> None:
+    begun = office.store.records(IMPORT)
+    if begun and begun[0].key == room:
+        return
+    if begun or office.store.mailboxes():
+        raise Conflict("the room is not empty", hint="import into a new one")
+    office.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
+
+
+def _finish(office: Core) -> None:
+    done = [Put(record=replace(record, value=None)) for record in office.store.records(IMPORT)]
+    office.store.commit(done)
+    office.store.renew_epoch()
+
+
+def _write(office: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
+    """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
+    if not {"name", "record"} & value.keys() and (value.get("letter") is None or value.get("deliveries") is None):
+        raise Invalid("is no line of an export", field=field, hint=LINE_RULE)
+    try:
+        if "name" in value:
+            name = convert(value["name"], Name)
+            return Introduce(check_party(name.mailbox, "mailbox"), name.known)
+        if "record" in value:
+            return checked_record(office, convert(value["record"], Record))
+        message = convert(value["letter"], Message)
+        return _post(office, message, convert(value["deliveries"], tuple[Delivery, ...]))
+    except msgspec.ValidationError as broken:
+        raise Invalid(f"is not as an export writes it: {broken}", field=field, hint=LINE_RULE) from None
+    except Invalid as broken:
+        broken.field = f"{field}: {broken.field}"
+        raise
+
+
+def _post(office: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
+    """A letter that could have been sent here, with deliveries that could have come of it."""
+    now = check_time(message.created_at, "created_at")
+    message = _of_today(message)
+    on_its_way = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
+    if replace(compose(office, draft_of(message), now), **on_its_way) != message:
+        raise Invalid("is not written as a letter is written here", field="letter")
+    message = vouched(office.store, message)
+    for agent in message.trace:
+        check_party(agent, "trace")
+    check_count(message.hops, "hops", least=0)
+    check_id(message.thread, "thread_id")
+    boot = office.now().boot
+    held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
+    if len({delivery.mailbox for delivery in held}) != len(held):
+        raise Invalid("hold a mailbox twice", field="deliveries")
+    return Post(message=message, encoded=seal(message, office.limits), deliveries=held)
+
+
+def _of_today(message: Message) -> Message:
+    """A letter from a room where the human still had several mailboxes."""
+    sender = check_party(message.sender, "sender")
+    named = tuple(replace(r, address=ONE_MAILBOX.get(fold(r.address), r.address)) for r in message.recipients)
+    if sender == message.sender and named == message.recipients:
+        return message
+    return replace(message, sender=sender, recipients=named)
+
+
+def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
+    if delivery.message_id != message.id:
+        raise Invalid("hold one of another letter", field="deliveries")
+    if delivery.state is State.CLAIMED and delivery.lease is None:
+        raise Invalid("hold a claimed one without its lease", field="deliveries")
+    check_count(delivery.revision, "deliveries")
+    check_count(delivery.attempts, "deliveries", least=0)
+    mailbox = check_party(delivery.mailbox, "deliveries")
+    for moved in (delivery, *delivery.history):
+        check_times(moved)
+    return _without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)
+
+
+def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:
+    """A lease of another boot is over."""
+    lease = delivery.lease
+    if lease is None or lease.boot == boot:
+        return delivery
+    return replace(delivery, lease=replace(lease, until=0.0))
+
+
+def _read(limits: Limits, line: bytes | str, field: str) -> dict[str, Any]:
+    largest = limits.max_message_bytes + 64 * 1024 * 1024  # a letter and its deliveries
+    if not isinstance(line, (bytes, str)):
+        raise Invalid(f"must be text or bytes, not {type(line).__name__}", field=field)
+    value = read_json(line, field, depth=limits.max_depth + 4, largest=largest)
+    if not isinstance(value, dict):
+        raise Invalid("is not an object", field=field)
+    return value
+
+
+# The records of a room on their way out and in: which of them travel, and whether one may come in.
+#
+# Nothing gets in around the validator, not even from our own exports.
+
+
+class Memory(Struct):
+    """What is left of a deleted letter."""
+
+    id: str
+    digest: str
+    at: datetime
+    way: dict[str, Any]
+
+
+class Moved(Struct):
+    """Whence a delivery came, to stay."""
+
+    room: str
+    at: datetime
+
+
+_VALUES: dict[str, Any] = {
+    CARD: Card,
+    BEAT: Beat,
+    GUARD: tuple[str, ...] | Guard,
+    FORMER: tuple[str, ...],
+    MEMBER: Literal[True],
+    TEMPLATE: Template,
+    OPEN_ESCALATION: Escalation,
+    CLOSED_ESCALATION: Escalation,
+    FORGOTTEN: Memory,
+    SPENT: Memory,
+    TASKS: Standing,
+    ACTIVE_TASKS: tuple[str, ...],
+    DUE: Due,
+    SESSION: dict[str, Any],
+    MOVED_HERE: Moved,
+    CONVERSATION: Talk,
+    SCOPE: ScopeCard,
+}
+_FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
+_CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
+_TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
+
+
+def record_kinds(office: Core) -> tuple[str, ...]:
+    """Everything that is kept besides letters, in an order in which it can come in again."""
+    members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
+    tasks = [TASKS + mailbox for mailbox in office.store.mailboxes()]
+    return (*(kind for kind in _VALUES if kind not in _FAMILIES), *sorted(members), *tasks)
+
+
+def alias_of(record: Record) -> list[Write]:
+    """A note where somebody moved makes the old name another name of the new one."""
+    guard = guard_from(record.value) if record.kind == GUARD else OPEN_DOOR
+    return [] if guard.moved_to is None else [Rename(record.key, guard.moved_to)]
+
+
+def checked_record(office: Core, record: Record) -> Put:
+    """The record as it may be written, or an error that names what is wrong."""
+    kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
+    if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
+        raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
+    value = convert(record.value, _VALUES[kind])
+    if isinstance(value, Struct):
+        check_times(value)
+    if kind == MEMBER:
+        check_scope(record.kind.removeprefix(MEMBER), "kind")
+    if isinstance(value, Standing):
+        _check_standing(value, record)
+    if isinstance(value, ScopeCard):
+        _check_scope_card(office, record.key, value)
+    if kind == ACTIVE_TASKS:
+        for letter in value:
+            check_id(letter, "value")
+    _check_key(kind, record.key)
+    _check_value(office, record.key, value)
+    return Put(record=replace(record, revision=0), first=check_count(record.revision or 1, "revision"))
+
+
+def _check_key(kind: str, key: str) -> None:
+    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION, TASKS, DUE, CONVERSATION}:
+        check_id(key, "key")
+    elif kind == SESSION:
+        giver, _, letter = key.partition(" ")
+        check_party(giver, "key")
+        check_id(letter, "key")
+    elif kind == MOVED_HERE:
+        letter, _, mailbox = key.partition(" ")
+        check_id(letter, "key")
+        check_party(mailbox, "key")
+    elif kind not in {FORGOTTEN, SPENT}:
+        check_party(key, "key")
+
+
+def _check_standing(task: Standing, record: Record) -> None:
+    """A page of the book of tasks lies with one of the two whom it concerns, under the letter it names."""
+    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
+        raise Invalid("is the task of others", field="value")
+    for agent in (task.giver, task.receiver):
+        check_party(agent, "value")
+    for id in (task.id, task.thread, task.last):
+        check_id(id, "value")
+
+
+def check_times(value: Struct) -> None:
+    for name in value.__struct_fields__:
+        if isinstance(getattr(value, name), datetime):
+            check_time(getattr(value, name), name)
+
+
+def _check_value(office: Core, key: str, value: Any) -> None:
+    if isinstance(value, Card):
+        said = {name: getattr(value, name) for name in _CARD_SAYS}
+        if check_card(office, key, office.now(), said).id != value.id:
+            raise Invalid("is the card of another", field="value")
+    elif isinstance(value, Template):
+        said = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
+        if check_template(office, key, said).name != value.name:
+            raise Invalid("is another template's", field="value")
+    elif isinstance(value, Guard):
+        _check_names((*value.allow, *value.block, *((value.moved_to,) if value.moved_to else ())))
+    elif isinstance(value, tuple):
+        _check_names(value)
+    elif isinstance(value, Escalation):
+        _check_escalation(key, value)
+    elif isinstance(value, Talk):
+        _check_talk(office, key, value)
+
+
+def _check_scope_card(office: Core, key: str, value: ScopeCard) -> None:
+    if check_scope(key, "key") != value.id:
+        raise Invalid("is another scope's", field="value")
+    check_object(value.says, "value", office.limits.max_depth)
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name != EVERYONE:
+            check_party(name, "value")
+
+
+def _check_talk(office: Core, key: str, value: Talk) -> None:
+    if value.id != key or value.status not in STATUSES or value.type not in TYPES:
+        raise Invalid("is no conversation of this id", field="value")
+    check_scope(value.scope, "value")
+    check_line(value.subject, "value", LONGEST_SUBJECT)
+    check_object(value.metadata, "value", office.limits.max_depth)
+    for seat in value.seats:
+        check_party(seat.agent, "value")
+        check_times(seat)
+        check_object(seat.permissions, "value", office.limits.max_depth)
+    for strand in value.strands:
+        check_times(strand)
+        for id in (strand.id, strand.root):
+            check_id(id, "value")
+
+
+def _check_escalation(key: str, value: Escalation) -> None:
+    for name in (value.asker, *value.rungs):
+        check_party(name, "value")
+    for id in (value.thread, *value.letters):
+        check_id(id, "value")
+    if value.id != key or not value.letters or not 0 <= value.rung < len(value.rungs):
+        raise Invalid("is no escalation of this id", field="value")
+
+
+# Backups: a whole copy of a room in use. To put one back nobody may be inside, so that is no verb of a room.
+
+
+def backup(
+    office: Core, caller: Principal, path: Any, *, overwrite: bool = False, progress: Progress | None = None
+) -> BackupReport:
+    """Copy the room, as it is at this moment, into a file of its own."""
+    authorize(caller, "backup")
+    place = check_path(path, "path")
+    began = time.monotonic()
+    letters = office.store.backup(place, overwrite=overwrite, progress=told(progress))
+    return BackupReport(
+        path=str(place), letters=letters, bytes=place.stat().st_size, seconds=time.monotonic() - began
+    )
+
+
+def check_path(value: Any, field: str) -> Path:
+    """A file's name, as a caller says it."""
+    try:
+        text = os.fspath(value)
+    except TypeError:
+        raise Invalid(f"must be a path, not {type(value).__name__}", field=field) from None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise Invalid(f"{text!a} is not a path", field=field)
+    try:
+        os.fsencode(text)
+        return Path(text).expanduser().absolute()
+    except (RuntimeError, UnicodeEncodeError):  # a user nobody knows; half a character
+        raise Invalid(f"{text!a} is not a path", field=field) from None

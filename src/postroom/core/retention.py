@@ -1,0 +1,184 @@
+"""What must happen when nobody looks: leases, expiry, archive, retention, escalations, deadlines, index.
+
+A callable; nothing runs by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import StaleRevision
+from ..model import delivery as model_delivery
+from ..model.delivery import State
+from ..model.query import LetterQuery, Query
+from ..model.record import FORGOTTEN, SPENT, Record
+from ..policy.limits import archive_cutoff, memory_cutoff, purge_cutoff
+from ..store.protocol import Put
+from .authorize import authorize
+from .deliveries import SLICE, let_time_pass, move_found
+from .escalation import climb_overdue, forget_closed, letters_of_open
+from .outbox import give_up_old
+from .task_index import all_active
+from .tasks import report_overdue
+from .validation import check_count, check_seconds, told
+from .work import forget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..model.report import Progress
+    from ..store.protocol import Write
+    from .authorize import Principal
+    from .core import Core
+
+
+CHORE = "chore"  # records of when something was last done
+DAY = 24 * 3600
+LONGEST_AGO = 1e9  # seconds; thirty years
+EVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class Sweep(Struct, frozen=True, kw_only=True):
+    """What one round did."""
+
+    lapsed: int = 0
+    delivered: int = 0
+    expired: int = 0
+    buried: int = 0
+    archived: int = 0
+    purged: int = 0
+    forgotten: int = 0  # memories of purged letters that were old enough
+    trimmed: int = 0  # changes
+    climbed: int = 0  # escalations that nobody answered in time
+    overdue: int = 0  # tasks past their deadline, of which their givers were told
+    indexed: int = 0  # letters new in the index for searches
+
+
+def sweep(office: Core, caller: Principal, progress: Progress | None = None) -> Sweep:
+    """One round. Safe at any time, from any number of processes."""
+    authorize(caller, "janitor")
+    moment = office.now()
+    tell = told(progress)
+    time_did = let_time_pass(office, moment, None)
+    given_up = give_up_old(office, moment.wall)
+    climbed = climb_overdue(office, moment.wall)  # before its letters could be purged
+    forget_closed(office, moment.wall)
+    return Sweep(
+        lapsed=time_did.get("lapse", 0),
+        delivered=time_did.get("deliver", 0),
+        expired=time_did.get("expire", 0),
+        buried=time_did.get("bury", 0) + given_up,
+        archived=_archive(office, moment.wall, archive_cutoff(moment.wall, office.limits), tell),
+        purged=_purge(office, moment.wall, *_retention(office, moment.wall), tell),
+        forgotten=_forget_memories(office, moment.wall),
+        trimmed=office.store.trim_changes(office.limits.retain_changes),
+        climbed=climbed,
+        overdue=report_overdue(office, moment.wall),
+        indexed=office.store.keep_index(),
+    )
+
+
+def archive(office: Core, caller: Principal, older_than: Any = None, progress: Progress | None = None) -> int:
+    """Archive mail that was acknowledged so long ago; without a time, as the settings say."""
+    authorize(caller, "janitor")
+    now = office.now().wall
+    cutoff = archive_cutoff(now, office.limits) if older_than is None else _before(now, older_than)
+    return _archive(office, now, cutoff, told(progress))
+
+
+def purge(
+    office: Core,
+    caller: Principal,
+    older_than: Any = None,
+    keep: int | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Delete letters settled so long ago everywhere, and all but the newest `keep` of those settled; without
+    either, as the settings say.
+    """
+    authorize(caller, "janitor")
+    now = office.now().wall
+    if older_than is None and keep is None:
+        return _purge(office, now, *_retention(office, now), told(progress))
+    cutoff = None if older_than is None else _before(now, older_than)
+    most = None if keep is None else check_count(keep, "keep", least=0)
+    return _purge(office, now, cutoff, most, told(progress))
+
+
+def _retention(office: Core, now: datetime) -> tuple[datetime | None, int | None]:
+    """What the settings say: letters settled before this go, and all but so many."""
+    return purge_cutoff(now, office.limits), office.limits.retain_count or None
+
+
+def _before(now: datetime, older_than: Any) -> datetime:
+    span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    try:
+        return now - timedelta(seconds=check_seconds(span, "older_than"))
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)  # so long ago that there is nothing
+
+
+def _archive(office: Core, now: datetime, cutoff: datetime, tell: Progress) -> int:
+    query = Query(states=(State.DONE,), unarchived_before=cutoff, order="age", limit=SLICE)
+    if office.store.archives_by_sending:
+        query = replace(query, unarchived_before=EVER, sent_before=cutoff)
+    total = sum(office.store.count(query).values())
+    archived = 0
+    while moved := move_found(office, query, "archive", lambda delivery: model_delivery.archive(delivery, now)):
+        archived += len(moved)
+        tell(archived, max(archived, total))
+    return archived
+
+
+def _purge(office: Core, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
+    """By age, then by count; only what is done or dead everywhere, and of no task or escalation that goes on."""
+    purged = 0
+    if cutoff is not None:
+        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
+    if keep is not None:
+        query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
+        purged += _purge_slices(office, query, now, tell)
+    return purged
+
+
+def _purge_slices(office: Core, query: LetterQuery, now: datetime, tell: Progress) -> int:
+    purged, total = 0, max(0, office.store.count_letters(query) - query.skip)
+
+    def plan() -> Sequence[Write]:
+        nonlocal purged
+        letters = office.store.letters(_sparing(office, query))
+        purged += len(letters)
+        return forget(office, [letter.message for letter in letters], now)
+
+    while office.store.letters(_sparing(office, query)):
+        office.store.commit(plan)
+        tell(purged, max(purged, total))
+    return purged
+
+
+def _sparing(office: Core, query: LetterQuery) -> LetterQuery:
+    """But not the letters whose tasks go on, nor those of open escalations: the question is asked again from them.
+    Asked anew in each commit: a task may be taken on meanwhile.
+    """
+    tasks = [id for ids in all_active(office).values() for id in ids]
+    return replace(query, spared=(*tasks, *letters_of_open(office)))
+
+
+def _forget_memories(office: Core, now: datetime) -> int:
+    """Once a day: ids and keys of letters purged long ago need not be remembered for ever."""
+    last = office.store.records(CHORE, "memories")
+    if last and (now - datetime.fromisoformat(last[0].value)).total_seconds() < DAY:
+        return 0
+    cutoff = memory_cutoff(now, office.limits).isoformat()
+    old = [r for kind in (FORGOTTEN, SPENT) for r in office.store.records(kind) if r.value["at"] < cutoff]
+    done = Record(kind=CHORE, key="memories", value=now.isoformat(), revision=last[0].revision if last else 0)
+    gone = [Put(record=Record(kind=r.kind, key=r.key, value=None, revision=r.revision)) for r in old]
+    try:
+        office.store.commit([*gone, Put(record=done, durable=False)])
+    except StaleRevision:  # another janitor was quicker
+        return 0
+    return len(gone)

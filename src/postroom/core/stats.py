@@ -1,0 +1,206 @@
+"""A room in numbers, and how its mail flows. Counted by the store; no letter is read, but a sample for `rates`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..errors import Invalid, Resync, UnknownMessage
+from ..model.delivery import State
+from ..model.message import BOUNCE, Priority
+from ..model.names import check_id
+from ..model.query import LetterQuery, Query
+from ..model.record import CARD, FORGOTTEN
+from ..model.report import AgentFlow, Flow, Stats, Tally, Trace, Traffic, stop_of, with_audit
+from . import alerts, inbox, outbox, task_index
+from . import deliveries as core_deliveries
+from .addressing import routed_to, without_it
+from .alerts import audit_of
+from .authorize import authorize
+from .inbox import check_spelling
+from .names import is_sent_by, seen_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..model.query import Moment
+    from ..model.report import Settled, Stop
+    from ..model.task import Standing
+    from .authorize import Principal
+    from .core import Core
+
+
+def room_stats(office: Core, caller: Principal) -> Stats:
+    """How much mail there is, and where it waits."""
+    authorize(caller, "room")
+    tallies = office.store.tally(None)
+    deliveries = office.store.count_deliveries()
+    states = {
+        State.QUEUED: sum(tally.queued for tally in tallies),
+        State.UNREAD: sum(tally.total_unread + tally.seen for tally in tallies),
+        State.CLAIMED: sum(tally.claimed for tally in tallies),
+        State.DONE: 0,
+        State.DEAD: sum(tally.dead for tally in tallies),
+    }
+    states[State.DONE] = max(0, deliveries - sum(states.values()))
+    return Stats(
+        letters=office.store.count_letters(LetterQuery()),
+        deliveries=deliveries,
+        states=states,
+        unread={priority: sum(tally.unread[priority] for tally in tallies) for priority in Priority},
+        oldest_unread_at=min((t.oldest_unread_at for t in tallies if t.oldest_unread_at), default=None),
+        agents=len(office.store.keys(CARD)),
+        quarantined=len(office.store.quarantined()),
+        mailboxes=tuple(tallies),
+        rates=alerts.rates(office),
+    )
+
+
+def mailbox_stats(office: Core, caller: Principal, mailbox: str) -> Tally:
+    """The open and dead mail of one mailbox."""
+    authorize(caller, "count", mailbox)
+    core_deliveries.let_time_pass(office, office.now(), (mailbox,))
+    counted = office.store.tally(mailbox)
+    if counted:
+        shown = office.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
+        return replace(counted[0], dead=sum(shown.values()))
+    inbox.check_spelling(office, mailbox)
+    return Tally(mailbox=mailbox, unread=dict.fromkeys(Priority, 0))
+
+
+def flow(office: Core, caller: Principal, last: Flow | None) -> Flow:
+    """What waits now, and what happened since the last look."""
+    authorize(caller, "room")
+    if last is not None and not isinstance(last, Flow):
+        raise Invalid(f"must be a Flow, not {type(last).__name__}", field="last", hint="the one flow() gave you")
+    moment = office.now()
+    traffic, seconds = _since(office, moment, last)
+    settled: dict[str, list[Settled]] = {}
+    for one in traffic.settled:
+        settled.setdefault(one.mailbox, []).append(one)
+    tallies = {tally.mailbox: tally for tally in office.store.tally(None)}
+    for mailbox in settled:
+        tallies.setdefault(mailbox, Tally(mailbox=mailbox, unread={}))
+    agents = [_agent(tally, settled.get(name, ()), moment.wall) for name, tally in tallies.items()]
+    return Flow(
+        cursor=traffic.cursor,
+        at=moment.wall,
+        uptime=moment.steady,
+        boot=moment.boot,
+        seconds=seconds,
+        sent=traffic.sent,
+        settled=len(traffic.settled),
+        died=traffic.died,
+        backlog=sum(agent.backlog for agent in agents),
+        median_to_done=_median(traffic.settled),
+        agents=tuple(sorted(agents, key=lambda agent: (-agent.backlog, agent.mailbox))),
+    )
+
+
+def _since(office: Core, moment: Moment, last: Flow | None) -> tuple[Traffic, float]:
+    """What happened since, and in how many seconds; nothing at all in a first look, or after another life."""
+    if last is not None and last.boot == moment.boot and last.uptime < moment.steady:
+        try:
+            return office.store.traffic(last.cursor, last.at), moment.steady - last.uptime
+        except Resync:
+            pass
+    return Traffic(cursor=office.store.cursor(), sent=0, settled=(), died=0), 0.0
+
+
+def _agent(tally: Tally, settled: Sequence[Settled], now: datetime) -> AgentFlow:
+    return AgentFlow(
+        mailbox=tally.mailbox,
+        unread=tally.total_unread,
+        backlog=tally.backlog,
+        claimed=tally.claimed,
+        dead=tally.dead,
+        settled=len(settled),
+        oldest_unread=_age(tally.oldest_unread_at, now),
+        oldest_seen=_age(tally.oldest_seen_at, now),
+        oldest_claimed=_age(tally.oldest_claimed_at, now),
+        median_to_done=_median(settled),
+    )
+
+
+def _age(since: datetime | None, now: datetime) -> float | None:
+    return None if since is None else max(0.0, (now - since).total_seconds())
+
+
+def _median(settled: Sequence[Settled]) -> float | None:
+    """Of an even number, the greater of the two in the middle."""
+    return sorted(one.seconds for one in settled)[len(settled) // 2] if settled else None
+
+
+# The life of one letter. A sender sees where its letter is, a recipient its own part, the operator everything.
+
+
+def trace(office: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
+    """What became of a letter, as `mailbox` may see it (None: the operator's view)."""
+    authorize(caller, "room" if mailbox is None else "trace", mailbox)
+    if mailbox is not None:
+        check_spelling(office, mailbox)
+    letter = office.store.get((check_id(id, "id"),)).get(id)
+    if letter is None:
+        raise _unknown(office, mailbox, id)
+    found = office.store.find(Query(message_ids=(id,), order="age"))
+    sees_all = mailbox is None or is_sent_by(office, letter.message, mailbox)
+    visible = found if sees_all else [f for f in found if _has_come(f.delivery, mailbox)]
+    if not visible and not sees_all:
+        raise _unknown(office, mailbox, id)
+    ways = [(answer, _way(office, letter.message, answer)) for answer in _answers(office, mailbox, letter.message)]
+    task = task_index.opened_by(office, letter.message)
+    return Trace(
+        message=letter.message if mailbox is None else seen_by(office, letter.message, mailbox),
+        number=letter.number,
+        stops=tuple(
+            _stop(office, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
+            for f in sorted(visible, key=lambda f: f.delivery.mailbox)
+        ),
+        replies=tuple(answer for answer, way in ways if way == "reply"),
+        relays=tuple(answer for answer, way in ways if way == "relay"),
+        bounces=tuple(answer for answer, way in ways if way == BOUNCE),
+    )
+
+
+def _stop(office: Core, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:
+    """`whole`: for its recipient or the operator."""
+    stop = stop_of(delivery, with_holder=whole)
+    stop = with_audit(stop, audit_of(office, delivery.mailbox, delivery.message_id), whole=whole)
+    if task is not None and task.receiver == delivery.mailbox:
+        stop = replace(stop, task=task.state, done_at=task.moved_at if task.is_final else None)
+    waits = outbox.why_it_waits(office, delivery)
+    return stop if waits is None else replace(stop, reason=waits)
+
+
+def _has_come(delivery: Delivery, mailbox: str | None) -> bool:
+    """Is it here, and was it not taken back unseen?"""
+    return delivery.mailbox == mailbox and delivery.state is not State.QUEUED and not delivery.is_hidden
+
+
+def _answers(office: Core, mailbox: str | None, message: Message) -> list[Message]:
+    """Letters about this one that were sent or received here."""
+    thread = office.store.letters(LetterQuery(thread=message.thread, party=mailbox))
+    about = [letter.message for letter in thread if letter.message.in_reply_to == message.id]
+    return about if mailbox is None else [seen_by(office, answer, mailbox) for answer in about]
+
+
+def _way(office: Core, message: Message, answer: Message) -> str:
+    """A reply goes to somebody who has the letter; a relay to those alone who have not."""
+    if answer.kind == BOUNCE:
+        return BOUNCE
+    targets = [recipient.address for recipient in answer.recipients]
+    return "relay" if without_it(office, routed_to(office, message), targets) == targets else "reply"
+
+
+def _unknown(office: Core, mailbox: str | None, id: str) -> UnknownMessage:
+    """What became of it is for the operator; to others, absent and forbidden look the same."""
+    hint = None
+    if mailbox is None and (gone := office.store.records(FORGOTTEN, id)):
+        hint = f"it was deleted at {gone[0].value['at']}"
+    elif mailbox is None and id in office.store.quarantined():
+        hint = "it was found damaged and set aside"
+    return UnknownMessage(f"no letter {id!r}", field="id", hint=hint)

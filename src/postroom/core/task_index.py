@@ -1,0 +1,152 @@
+"""The book of tasks: where each stands, kept beside the letters so that nobody reads a thread to know.
+
+It is the fold of `model/task.py`, made letter by letter: whatever posts a letter with a note about a task writes
+this in the same commit. What stands on which page is `model/task.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..model.codec import convert
+from ..model.delivery import UNSENT
+from ..model.message import same_name
+from ..model.record import ACTIVE_TASKS, FORGOTTEN, SESSION, SPENT, TASKS, session_key, spent_key
+from ..model.task import (
+    TASK_UPDATE,
+    Pages,
+    Standing,
+    TaskState,
+    advance,
+    note_task,
+    open_task,
+    task_above,
+    write_task,
+)
+from ..store.protocol import Post, Put
+from . import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..model.task import Step
+    from ..store.protocol import Write
+    from .core import Core
+
+
+def entered(office: Core, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
+    """These writes, and before them what their letters change in the book. Part of a plan: it looks first."""
+    pages, planned = Pages(office.store.records), list(writes)
+    for place, write in enumerate(planned):
+        if not isinstance(write, Post) or write.message.task is None or was_sent(office, write.message):
+            continue
+        message, opened = write.message, open_task(write.message)
+        before = task_above(pages, message)
+        if opened is not None:
+            ready = write if write.admit is None else write.admit(write)
+            planned[place] = replace(write, admit=lambda _post, ready=ready: ready)
+            write_task(pages, _received(opened, ready))
+        elif before is not None and (after := (step or advance)(before, message)) != before:
+            write_task(pages, after)
+    return [*_puts(pages), *planned]
+
+
+def _received(task: Standing, post: Post) -> Standing:
+    """The task with the agent that gets it: its letter may say a former name, or only a skill."""
+    return replace(task, receiver=next(d.mailbox for d in post.deliveries if d.kind == "to"))
+
+
+def strike(office: Core, messages: Sequence[Message]) -> list[Write]:
+    """What the book loses when these letters are deleted: every task that one of them opened."""
+    pages = Pages(office.store.records)
+    for message in messages:
+        task = opened_by(office, message)
+        if task is not None:
+            for party in (task.giver, task.receiver):
+                pages.write(TASKS + party, task.letter, None)
+            pages.write(SESSION, session_key(task.giver, task.letter), None)
+            note_task(pages, task, active=False, due=False)
+    return _puts(pages)
+
+
+def take_back(office: Core, message: Message, now: datetime, *, seen: bool) -> list[Write]:
+    """What the book says when a letter is unsent: the task it opened is canceled. A receiver that never saw the
+    letter finds no task either.
+    """
+    task = opened_by(office, message)
+    if task is None or task.is_final:
+        return []
+    pages = Pages(office.store.records)
+    write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
+    if not seen and task.receiver != task.giver:
+        pages.write(TASKS + task.receiver, task.letter, None)
+    return _puts(pages)
+
+
+def redirect(office: Core, messages: Sequence[Message], name: str, mailbox: str) -> list[Write]:
+    """What the book says when letters for a name go to a mailbox at another system: so do the tasks they open."""
+    pages = Pages(office.store.records)
+    for message in messages:
+        task = opened_by(office, message)
+        if task is not None and same_name(task.receiver, name):
+            pages.write(TASKS + task.receiver, task.letter, None)
+            write_task(pages, replace(task, receiver=mailbox))
+    return _puts(pages)
+
+
+def opened_by(office: Core, message: Message) -> Standing | None:
+    """Where the task that this letter opened stands, whatever its parties are called by now."""
+    opened = open_task(message)
+    return None if opened is None else task_of(office, names.resident(office, opened.giver), message.id)
+
+
+def has_moved(office: Core, message: Message) -> bool:
+    """Is this letter a step of a task? Then the other party goes by it."""
+    if message.task is None or message.kind != TASK_UPDATE:
+        return False
+    task = task_above(Pages(office.store.records), replace(message, sender=names.resident(office, message.sender)))
+    return task is not None and task.id == message.task.id
+
+
+def task_of(office: Core, mailbox: str, letter: str) -> Standing | None:
+    """Where the task that this letter opened stands, if `mailbox` gave it or was given it."""
+    found = office.store.records(TASKS + mailbox, letter)
+    return convert(found[0].value, Standing) if found else None
+
+
+def tasks_of(office: Core, mailbox: str) -> list[Standing]:
+    return [convert(record.value, Standing) for record in office.store.records(TASKS + mailbox)]
+
+
+def active_tasks(office: Core, agent: str) -> tuple[str, ...]:
+    """The letters that opened what an agent is busy with."""
+    found = office.store.records(ACTIVE_TASKS, agent)
+    return tuple(found[0].value) if found else ()
+
+
+def all_active(office: Core) -> dict[str, tuple[str, ...]]:
+    """The same, for everyone who is busy."""
+    return {record.key: tuple(record.value) for record in office.store.records(ACTIVE_TASKS)}
+
+
+def session_of(office: Core, giver: str, letter: str) -> dict[str, Any] | None:
+    found = office.store.records(SESSION, session_key(giver, letter))
+    return found[0].value if found else None
+
+
+def _puts(pages: Pages) -> list[Write]:
+    return [Put(record=record) for record in pages.changed()]
+
+
+def was_sent(office: Core, message: Message) -> bool:
+    """Will the store find that it has this letter already?"""
+    store, key = office.store, message.key or message.id
+    return (
+        store.sent(names.resident(office, message.sender), key) is not None
+        or bool(store.records(FORGOTTEN, message.id))
+        or bool(store.records(SPENT, spent_key(message.sender, key)))
+    )

@@ -1,0 +1,503 @@
+"""Tasks: give one, find it again, list them. How they move is `task_moves`.
+
+A task is opened by a letter to one agent. The session its giver was asked in is recorded on our side, never in the
+letter; nothing here looks at what a peer says of sessions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import (
+    DeadlinePassed,
+    IllegalMove,
+    Invalid,
+    NotAllowed,
+    PostroomError,
+    QuotaFull,
+    TooLarge,
+    UnknownMessage,
+)
+from ..model import delivery as model_delivery
+from ..model.agent import Card
+from ..model.codec import blake2b, convert, encode
+from ..model.delivery import Delivery, State
+from ..model.message import OVERDUE, TaskNote
+from ..model.names import POSTMASTER, check_id
+from ..model.query import Query
+from ..model.record import CARD, DUE, SESSION, Record, session_key
+from ..model.task import (
+    TASK,
+    TASK_UPDATE,
+    Due,
+    Standing,
+    TaskState,
+    check_answer,
+    check_move,
+    check_mover,
+    check_state,
+    open_task,
+)
+from ..model.values import check_label, check_object, check_text
+from ..policy.admission import check_admission, lacking, refusal
+from ..store.protocol import Move, Post, Put
+from . import addressing, compose, deliveries, inbox, messages, names, work
+from .authorize import authorize
+from .deliveries import about, notice
+from .messages import Receipt, prepare, reply_draft
+from .names import names_of, resident, seen_by
+from .task_index import active_tasks, entered, session_of, task_of, tasks_of, was_sent
+from .validation import check_count, listed, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from ..model.delivery import Lease
+    from ..model.message import Message
+    from ..model.query import Moment
+    from ..policy.admission import Judge
+    from ..store.protocol import Posted, Write
+    from .authorize import Principal
+    from .compose import Draft
+    from .core import Core
+
+
+LARGEST_SESSION = 65_536  # bytes, as JSON
+ROLES = {"any": {"giver", "receiver"}, "given": {"giver"}, "received": {"receiver"}}
+
+
+def give(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    to: Any,
+    body: Any,
+    *,
+    deadline: Any = None,
+    session: Any = None,
+    fields: Mapping[str, Any],
+) -> Receipt:
+    """Open a task: a letter to one agent. The session it is asked for in stays on our side."""
+    authorize(caller, "send", mailbox)
+    check_own_fields(fields, ("kind", "task"))
+    now = office.now().wall
+    due = compose.check_when(deadline, "deadline", now)
+    asked_in = None if session is None else _check_session(office, session)
+    post = messages.prepare(office, caller, _opening(office, mailbox, to, body, due, fields), now)
+    if open_task(post.message) is None:
+        raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
+
+    def plan() -> Sequence[Write]:
+        if was_sent(office, post.message):
+            return [post]
+        if due is not None and due <= now:
+            raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
+        key = session_key(mailbox, post.message.id)
+        asked = [] if asked_in is None else [Put(record=Record(kind=SESSION, key=key, value=asked_in))]
+        return [*asked, post]
+
+    return messages.commit_posts(office, [post], plan)[0]
+
+
+def _opening(
+    office: Core, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
+) -> compose.Draft:
+    """A task is called by its letter's id or, so that giving it again says the same, by its key."""
+    id = office.new_id(mailbox) if fields.get("id") is None else check_id(fields["id"], "id")
+    key = fields.get("key")
+    name = id if key is None else _as_id(check_label(key, "key", 200))
+    note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)
+    own = {"sender": mailbox, "to": to, "body": body, "kind": TASK, "task": note, "id": id}
+    return compose.Draft(**(dict(fields) | own))
+
+
+def _as_id(key: str) -> str:
+    try:
+        return check_id(key, "key")
+    except Invalid:  # a key may hold blanks, an id may not
+        return f"task-{blake2b(key.encode(), digest_size=16).hexdigest()}"
+
+
+def _check_session(office: Core, session: Any) -> dict[str, Any]:
+    checked = check_object(session, "session", office.limits.max_depth)
+    if len(encode(checked)) > LARGEST_SESSION:
+        raise TooLarge(f"is over {LARGEST_SESSION} bytes", field="session")
+    return checked
+
+
+def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> None:
+    compose.check_fields(fields)
+    for name in own:
+        if name in fields:
+            raise Invalid("cannot be chosen for this letter about a task", field=name)
+
+
+# -- looking
+
+
+def find(office: Core, caller: Principal, mailbox: str, id: Any) -> Standing:
+    """A task that `mailbox` gave or was given, by a letter of it or by what the letters call it."""
+    authorize(caller, "task", mailbox)
+    check_id(id, "id")
+    deliveries.let_time_pass(office, office.now(), (mailbox,))
+    task = task_of(office, mailbox, id) or _task_told_of(office, mailbox, id) or _task_called(office, mailbox, id)
+    if task is None:
+        inbox.check_spelling(office, mailbox)
+        raise UnknownMessage(f"no task {id!r} in {mailbox!r}", field="id")
+    if mailbox != task.giver:
+        inbox.received(office, mailbox, task.letter)  # not before it has come
+    return task
+
+
+def _task_told_of(office: Core, mailbox: str, id: str) -> Standing | None:
+    """The task a later letter is about. Our own book decides, by what it answers, not what is written in it."""
+    try:
+        letter = messages.known_letter(office, mailbox, id)
+    except UnknownMessage:
+        return None
+    for above in (letter.in_reply_to, letter.thread_id):
+        task = None if above is None else task_of(office, mailbox, above)
+        parties = set() if task is None else {task.giver, task.receiver, POSTMASTER}
+        if names.resident(office, letter.sender) in parties:
+            return task
+    return None
+
+
+def _task_called(office: Core, mailbox: str, id: str) -> Standing | None:
+    called = [task for task in tasks_of(office, mailbox) if task.id == id]
+    if len(called) > 1:
+        raise Invalid(f"{len(called)} tasks are called so", field="id", hint="give the id of the opening letter")
+    return called[0] if called else None
+
+
+def list_tasks(
+    office: Core, caller: Principal, mailbox: str, *, role: Any, states: Any, limit: Any
+) -> list[Standing]:
+    """Tasks given or received, those that moved last first."""
+    authorize(caller, "task", mailbox)
+    if not isinstance(role, str) or role not in ROLES:
+        raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
+    wanted = {_check_word(word) for word in listed(states, "states")} if states is not None else set(TaskState)
+    most = check_count(limit, "limit")
+    deliveries.let_time_pass(office, office.now(), (mailbox,))
+    to_come = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
+    hidden = {
+        found.message.id
+        for found in office.store.find(to_come)
+        if not names.is_sent_by(office, found.message, mailbox)
+    }
+    found = [
+        task
+        for task in tasks_of(office, mailbox)
+        if task.state in wanted and ROLES[role] & set(task.roles_of(mailbox)) and task.letter not in hidden
+    ]
+    if not found:
+        inbox.check_spelling(office, mailbox)
+    return sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
+
+
+def _check_word(word: Any) -> TaskState:
+    return check_state(check_text(word, "states", 64), "states")
+
+
+def session(office: Core, caller: Principal, mailbox: str, letter: str) -> dict[str, Any] | None:
+    """Where `mailbox` was asked for a task it gave; None for any other."""
+    authorize(caller, "task", mailbox)
+    return session_of(office, mailbox, letter)
+
+
+# How tasks move: one step at a time, by the table of `model/task.py`, each told to the other party by a letter.
+#
+# Whether a step is legal, and whether a task may be taken on, is decided in the commit that writes the letter: of
+# two who move a task at once, one is told no. A step passes the allow list of the other party: the task itself
+# was
+# let in, and the table leaves no room for more letters than steps.
+
+LONGEST_REASON = 2000
+OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step is told to the other party alone, at once
+
+
+class Moved(Struct, frozen=True):
+    """A task after a move, the letter that tells of it, and the opening letter's delivery if that was settled."""
+
+    task: Standing
+    receipt: Receipt
+    delivery: Delivery | None
+
+
+def move(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    letter: str,
+    after: TaskState,
+    body: Any = None,
+    *,
+    reason: Any = None,
+    lease: Lease | None = None,
+    ack: bool = True,
+    answers: bool = False,
+    fields: Mapping[str, Any],
+) -> Moved:
+    """One step, told to the other party. The opening letter is acknowledged in the same commit: when the task is
+    taken on (unless `ack` says no) or over. A step that `answers` is the giver's, to a question.
+    """
+    authorize(caller, "task", mailbox)
+    check_own_fields(fields, OWN_FIELDS)
+    task = find(office, caller, mailbox, letter)
+    moment = office.now()
+    why = None if reason is None else check_text(reason, "reason", LONGEST_REASON)
+    draft = _update(office, caller, mailbox, task, after, body, why, fields)
+    post = _step(office, caller, draft, moment)
+    settled: list[Move] = []
+
+    def plan() -> Sequence[Write]:
+        settled.clear()
+        if was_sent(office, post.message):
+            return [post]
+        current = _check_step(office, mailbox, letter, after, answers=answers)
+        if after is TaskState.ACCEPTED:
+            _check_admission(office, current, moment)
+        settled.extend(_settle(office, current, mailbox, after, lease, moment, ack=ack))
+        return entered(office, [*settled, post])
+
+    try:
+        with office.within_rate([mailbox] if post.deliveries else []):
+            (posted,) = office.store.commit(plan)
+    except PostroomError as error:
+        if error.temporary:
+            error.keys = (post.message.key or post.message.id,)
+        raise
+    return _moved(office, mailbox, letter, post, posted, settled)
+
+
+def fail_unanswered(office: Core, caller: Principal, mailbox: str, letter: str, reason: str) -> Moved:
+    """End a task whose question was not answered. The table leads there in two steps; they are one commit, so that
+    no crash leaves a task at work that nobody works on.
+    """
+    authorize(caller, "task", mailbox)
+    task = find(office, caller, mailbox, letter)
+    moment = office.now()
+    why = check_text(reason, "reason", LONGEST_REASON)
+    steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
+    drafts = [_update(office, caller, mailbox, task, after, None, said, {}) for after, said in steps]
+    posts = [_step(office, caller, draft, moment) for draft in drafts]
+    settled: list[Move] = []
+
+    def plan() -> Sequence[Write]:
+        current = _check_step(office, mailbox, letter, TaskState.WORKING)
+        if current.state is not TaskState.INPUT_REQUIRED:
+            raise IllegalMove(f"a task that is {current.state} waits for no answer")
+        settled[:] = _settle(office, current, mailbox, TaskState.FAILED, None, moment, ack=True)
+        return entered(office, [*settled, *posts])
+
+    with office.within_rate([mailbox] * len(posts)):
+        *_, posted = office.store.commit(plan)
+    return _moved(office, mailbox, letter, posts[-1], posted, settled)
+
+
+def admit(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    letter: str,
+    judge: Judge | None = None,
+    *,
+    lease: Lease | None = None,
+    ack: bool = True,
+) -> Moved:
+    """Take a task on, or reject it with the reason; either way its giver is answered, in one commit.
+
+    The judge is asked first, outside of the commit: it may think for as long as it likes.
+    """
+    authorize(caller, "task", mailbox)
+    if judge is not None and not callable(judge):
+        raise Invalid(f"must be a function, not {type(judge).__name__}", field="judge")
+    task = find(office, caller, mailbox, letter)
+    _check_step(office, mailbox, letter, TaskState.ACCEPTED)
+    unfit = _why_not(office, task, office.now()) or _judged(office, task, judge or lacking)
+    moment = office.now()
+    deliveries.let_time_pass(office, moment, (mailbox,))
+    settled: list[Move] = []
+    posts: list[Post] = []
+
+    def plan() -> Sequence[Write]:
+        current = _check_step(office, mailbox, letter, TaskState.ACCEPTED)
+        why = _why_not(office, current, moment) or unfit
+        after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
+        draft = _update(office, caller, mailbox, current, after, None, why, {})
+        posts[:] = [_step(office, caller, draft, moment)]
+        settled[:] = _settle(office, current, mailbox, after, lease, moment, ack=ack)
+        return entered(office, [*settled, *posts])
+
+    with office.within_rate([mailbox]):
+        (posted,) = office.store.commit(plan)
+    return _moved(office, mailbox, letter, posts[0], posted, settled)
+
+
+def _step(office: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
+    """The letter of a step, which passes the other party's guard."""
+    post = prepare(office, caller, draft, moment.wall)
+    return replace(post, admit=partial(addressing.addressed, office, ask=False))
+
+
+def _update(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    task: Standing,
+    after: TaskState,
+    body: Any,
+    reason: str | None,
+    fields: Mapping[str, Any],
+) -> Draft:
+    """The letter that tells of a move. A stranger's callback is echoed in it, as in every reply."""
+    note = TaskNote(id=task.id, state=after, reason=reason)
+    said = (reason or str(after)) if body is None else body
+    return reply_draft(
+        office, caller, mailbox, task.letter, said, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
+    )
+
+
+def _check_step(office: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
+    """The task as it is now, if this move is legal and this mailbox may make it."""
+    task = task_of(office, mailbox, letter)
+    if task is None:  # deleted, taken back or carried to another name since it was found
+        inbox.check_spelling(office, mailbox)
+        raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
+    if answers:
+        check_answer(task, mailbox)
+    check_move(task.state, after)
+    check_mover(task, mailbox, after)
+    return task
+
+
+def _settle(
+    office: Core,
+    task: Standing,
+    mailbox: str,
+    after: TaskState,
+    lease: Lease | None,
+    moment: Moment,
+    *,
+    ack: bool,
+) -> list[Move]:
+    """The ack of the opening letter, where it is due. Whoever holds that letter moves the task, nobody else."""
+    if mailbox != task.receiver:
+        return []
+    delivery = inbox.received(office, mailbox, task.letter).delivery
+    if delivery.state is State.DEAD and after is TaskState.ACCEPTED:
+        raise IllegalMove(f"its letter is dead: {delivery.reason}", field="id", hint="revive it first")
+    if delivery.state in {State.DONE, State.DEAD}:
+        return []
+    work.check_holder(delivery, lease, moment)
+    over = after in {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED}
+    if over or (after is TaskState.ACCEPTED and ack):
+        return [Move(delivery, model_delivery.ack(delivery, moment.wall, archive=True), "ack")]
+    return []
+
+
+def _moved(office: Core, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]) -> Moved:
+    task = task_of(office, resident(office, mailbox), letter)  # it may be renamed since
+    if task is None:
+        raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
+    message = post.message
+    if posted.repeated:
+        first = office.store.get((posted.message_id,)).get(posted.message_id)
+        message = message if first is None else first.message
+    receipt = Receipt(message=message, repeated=posted.repeated, unknown=posted.unknown)
+    return Moved(task, receipt, settled[0].after if settled else None)
+
+
+# -- admission
+
+
+def _check_admission(office: Core, task: Standing, moment: Moment) -> None:
+    card = _card(office, task.receiver, moment)
+    check_admission(
+        task,
+        giver=names_of(office, task.giver),
+        guard=addressing.guard_at(office, task.receiver),
+        busy_with=active_tasks(office, task.receiver),
+        most=card.max_concurrent_tasks,
+        now=moment.wall,
+    )
+
+
+def _why_not(office: Core, task: Standing, moment: Moment) -> str | None:
+    """The word for a refusal by the rules."""
+    try:
+        _check_admission(office, task, moment)
+    except (NotAllowed, DeadlinePassed, QuotaFull) as refused:
+        return refusal(refused)
+    return None
+
+
+def _judged(office: Core, task: Standing, judge: Judge) -> str | None:
+    letter = inbox.received(office, task.receiver, task.letter).message
+    verdict: Any = judge(_card(office, task.receiver, office.now()), seen_by(office, letter, task.receiver))
+    return None if verdict is None else check_text(verdict, "judge", LONGEST_REASON) or "not fit"
+
+
+def _card(office: Core, agent: str, moment: Moment) -> Card:
+    """Its card; a bare one for whoever never registered."""
+    found = office.store.records(CARD, agent)
+    return convert(found[0].value, Card) if found else Card(id=agent, registered_at=moment.wall)
+
+
+# Deadlines that pass: the giver of a task that is not over by then is told, once. Written by the house.
+
+SLICE = 200  # notices in one commit
+_SAYS = {
+    TaskState.PENDING: "has not answered",
+    TaskState.INPUT_REQUIRED: "waits for your answer",
+}
+
+
+def report_overdue(office: Core, now: datetime) -> int:
+    """Tell the givers of tasks whose deadline is over. Says how many were told."""
+    due = [record.key for record in office.store.records(DUE) if convert(record.value, Due).at <= now]
+    told = 0
+
+    def plan() -> Sequence[Write]:
+        nonlocal told
+        writes = [write for key in some for write in _report(office, key, now)]
+        told += sum(isinstance(write, Post) for write in writes)
+        return writes
+
+    for start in range(0, len(due), SLICE):
+        some = due[start : start + SLICE]
+        office.store.commit(plan)
+    return told
+
+
+def _report(office: Core, key: str, now: datetime) -> list[Write]:
+    """The notice, and the end of the wait for this deadline, so that there is never a second one."""
+    held = office.store.records(DUE, key)
+    if not held:  # another janitor was quicker, or the task is over
+        return []
+    done = Put(record=replace(held[0], value=None))
+    task = task_of(office, convert(held[0].value, Due).giver, key)
+    letter = office.store.get((key,)).get(key)
+    return [done] if task is None or letter is None else [done, _notice(office, task, letter.message, now)]
+
+
+def _notice(office: Core, task: Standing, letter: Message, now: datetime) -> Post:
+    at = "" if task.deadline is None else task.deadline.isoformat()
+    says = _SAYS.get(task.state, "has not finished")
+    facts = {
+        "task": task.id,
+        "letter": task.letter,
+        "receiver": task.receiver,
+        "state": task.state,
+        "deadline": at,
+    }
+    words = f"The deadline of your task, {at}, is over, and {task.receiver} {says}. It is {task.state}."
+    subject = f"Overdue: {task.subject or task.letter}"
+    where = about(letter) | {"priority": letter.priority}
+    return notice(office, OVERDUE, task.giver, subject, words, facts, now, **where)

@@ -1,0 +1,281 @@
+"""Webhooks: whom to call when mail waits. Without one nothing is ever called.
+
+A webhook is for one mailbox. Its secret is made here, told once, and kept as it is, in the room alone: whoever
+signs needs it. After a change of secret both sign for a day, so that the other side can follow.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import Invalid, Missing
+from ..model.alert import Rung, RungLetter
+from ..model.codec import convert, to_plain
+from ..model.message import Priority
+from ..model.names import check_agent, meant
+from ..model.record import BELL, CALLS, WEBHOOK, bell_key
+from ..model.values import check_line
+from ..model.webhook import OpenCall, Webhook, read_target, secret_of
+from ..policy.trust import check_target
+from . import alerts, inbox, names
+from .alerts import find_book
+from .authorize import authorize
+from .core import find_record, put_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from ..model.record import Record
+    from ..store.protocol import Put, Write
+    from .authorize import Principal
+    from .core import Core
+
+
+GRACE = timedelta(days=1)  # for which a secret signs beside the one that follows it
+MOST = 100  # webhooks of a room
+_LONGEST_NOTE = 500
+
+
+def add(
+    office: Core,
+    caller: Principal,
+    url: str,
+    mailbox: str,
+    *,
+    min_priority: Priority = Priority.NORMAL,
+    allow_private: bool = False,
+) -> tuple[str, Webhook]:
+    """A new webhook, and its secret, which is told once and never again. What waits already is not told of."""
+    authorize(caller, "webhooks")
+    check_target(read_target(url), allow_private=allow_private)
+    made = Webhook(
+        id=os.urandom(4).hex(),
+        url=url,
+        mailbox=names.resident(office, meant(check_agent(mailbox, "for"), office.limits.human)),
+        secret=_fresh_secret(),
+        min_priority=min_priority,
+        allow_private=allow_private,
+        created_at=office.now().wall,
+    )
+
+    def plan() -> Sequence[Write]:
+        _check_space(office)
+        return [put_record(WEBHOOK, made.id, to_plain(made), None)]
+
+    _check_space(office)
+    alerts.begin(office, caller, made.mailbox, made.way)
+    office.store.commit(plan)
+    return made.secret, made
+
+
+def all_webhooks(office: Core) -> list[Webhook]:
+    """Also those that are off; the oldest first."""
+    found = [convert(record.value, Webhook) for record in office.store.records(WEBHOOK)]
+    return sorted(found, key=lambda one: (one.created_at, one.id))
+
+
+def everyone(office: Core, caller: Principal) -> list[Webhook]:
+    """The same, for who asks."""
+    authorize(caller, "webhooks")
+    return all_webhooks(office)
+
+
+def webhook(office: Core, caller: Principal, id: str) -> Webhook:
+    """The one with this id, or Missing."""
+    authorize(caller, "webhooks")
+    return convert(_held(office, id).value, Webhook)
+
+
+def rotate(office: Core, caller: Principal, id: str) -> tuple[str, Webhook]:
+    """Another secret, told once. The one before signs beside it for a day."""
+    fresh, until = _fresh_secret(), office.now().wall + GRACE
+    changed = _change(
+        office, caller, id, lambda now: replace(now, secret=fresh, former_secret=now.secret, former_until=until)
+    )
+    return fresh, changed
+
+
+def switch_off(office: Core, caller: Principal, id: str, note: str) -> Webhook:
+    """Nothing is called there any more; the note says why."""
+    at, why = office.now().wall, check_line(note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
+    return _change(office, caller, id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
+
+
+def switch_on(office: Core, caller: Principal, id: str) -> Webhook:
+    """It is called again."""
+    return _change(office, caller, id, lambda now: replace(now, off_at=None, note=""))
+
+
+def remove(office: Core, caller: Principal, id: str) -> Webhook:
+    """Nothing is called there any more. Its secret is forgotten, and so is what was to be tried again."""
+    authorize(caller, "webhooks")
+    gone: list[Webhook] = []
+
+    def plan() -> Sequence[Write]:
+        held = _held(office, id)
+        gone[:] = [convert(held.value, Webhook)]
+        return [put_record(WEBHOOK, id, None, held), *forget(office, gone[0])]
+
+    office.store.commit(plan)
+    return gone[0]
+
+
+def _change(office: Core, caller: Principal, id: str, step: Callable[[Webhook], Webhook]) -> Webhook:
+    authorize(caller, "webhooks")
+    kept: list[Webhook] = []
+
+    def plan() -> Sequence[Write]:
+        held = _held(office, id)
+        before = convert(held.value, Webhook)
+        kept[:] = [step(before)]
+        return [] if kept[0] == before else [put_record(WEBHOOK, id, to_plain(kept[0]), held)]
+
+    office.store.commit(plan)
+    return kept[0]
+
+
+def _held(office: Core, id: Any) -> Record:
+    is_one = isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
+    held = find_record(office, WEBHOOK, id) if is_one else None
+    if held is None:
+        raise Missing(f"there is no webhook {id!a}", field="id", hint="postroom webhook list shows all")
+    return held
+
+
+def _check_space(office: Core) -> None:
+    if len(office.store.keys(WEBHOOK)) >= MOST:
+        raise Invalid(f"there are {MOST} webhooks already", field="url", hint="postroom webhook remove ID")
+
+
+def _fresh_secret() -> str:
+    return secret_of(os.urandom(32))
+
+
+# Calls of webhooks: which are to be made, under which id, and what became of them.
+#
+# When to ring and for which letters is decided in `ringing`. Here each ring becomes a call with an id, written
+# down
+# in the commit that decides to ring and kept until somebody answered. So a daemon that dies in the middle of a
+# call
+# makes it again, and whoever is called knows by the id that it is the same.
+
+CUT_OFF = "the post room ended before anybody answered"
+
+
+class DueCall(Struct, frozen=True, kw_only=True):
+    """A call that is to be made now."""
+
+    id: str
+    letters: tuple[RungLetter, ...]
+    unread: int  # all that is unread at the mailbox
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """What is to be done now, and after how many seconds another look is worth it."""
+
+    calls: tuple[DueCall, ...] = ()
+    nap: float = 0.0
+
+
+def due(office: Core, caller: Principal, webhook: Webhook) -> Due:
+    """Is it time to call? Whoever is told so calls, and says what came of it: `answered` or `failed`."""
+    if find_record(office, WEBHOOK, webhook.id) is None:
+        return Due(nap=alerts.LOOK_EVERY)  # it was removed; who calls will hear of it
+    opened: list[OpenCall] = []
+
+    def also(ids: Collection[str]) -> Sequence[Write]:
+        held = find_record(office, CALLS, webhook.id)
+        before = _kept(office, webhook, _calls(held))
+        opened[:] = _of_these(before, ids, office.ids.token())
+        known = {call.id for call in before}
+        return [_put(webhook, [*before, *(call for call in opened if call.id not in known)], held)]
+
+    rung = alerts.try_ring(office, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, also=also)
+    if not isinstance(rung, Rung):
+        return Due(nap=_nap(office, webhook, rung.seconds))
+    told = {letter.id: letter for letter in rung.letters}
+    calls = [DueCall(id=c.id, letters=tuple(told[id] for id in c.letters), unread=rung.unread) for c in opened]
+    return Due(calls=tuple(calls))
+
+
+def answered(office: Core, caller: Principal, webhook: Webhook, call: str) -> None:
+    """It got through: the call is over."""
+    authorize(caller, "ring", webhook.mailbox)
+
+    def plan() -> Sequence[Write]:
+        held = find_record(office, CALLS, webhook.id)
+        before = _calls(held)
+        left = [one for one in before if one.id != call]
+        return [] if left == before else [_put(webhook, left, held)]
+
+    office.store.commit(plan)
+
+
+def failed(
+    office: Core,
+    caller: Principal,
+    webhook: Webhook,
+    call: DueCall,
+    why: str,
+    *,
+    asked: float,
+    chance: float,
+    was_tried: bool = True,
+) -> int:
+    """It did not get through: it is made again later, under the same id. Gives for how many letters it is given
+    up. One that was not even tried, because of what was answered to another, loses no try by that.
+    """
+    ids = [letter.id for letter in call.letters]
+    return alerts.ring_failed(
+        office, caller, webhook.mailbox, webhook.way, ids, why, asked=asked, chance=chance, was_tried=was_tried
+    )
+
+
+def resume(office: Core, caller: Principal, webhook: Webhook) -> int:
+    """What was under way when the last who called ended is made again; gives how many calls are open."""
+    calls = _calls(find_record(office, CALLS, webhook.id))
+    ids = [id for call in calls for id in call.letters]
+    if ids:
+        alerts.ring_failed(office, caller, webhook.mailbox, webhook.way, ids, CUT_OFF)
+    return len(calls)
+
+
+def forget(office: Core, webhook: Webhook) -> list[Put]:
+    """All that is remembered of a webhook's calls, taken away. Part of a plan."""
+    kept = [(CALLS, webhook.id), (BELL, bell_key(webhook.mailbox, webhook.way))]
+    found = [(kind, key, find_record(office, kind, key)) for kind, key in kept]
+    return [put_record(kind, key, None, held) for kind, key, held in found if held is not None]
+
+
+def _of_these(open_calls: Sequence[OpenCall], ids: Collection[str], fresh: str) -> list[OpenCall]:
+    """The calls for these letters: those that are made again, each by itself, and one for all that is new."""
+    again = [OpenCall(c.id, tuple(id for id in c.letters if id in ids)) for c in open_calls]
+    known = {id for call in again for id in call.letters}
+    new = OpenCall(fresh, tuple(id for id in ids if id not in known))
+    return [call for call in (*again, new) if call.letters]
+
+
+def _kept(office: Core, webhook: Webhook, calls: Sequence[OpenCall]) -> list[OpenCall]:
+    """Those that may be made again: what the book does not hold any more was settled meanwhile."""
+    found = find_book(office, webhook.mailbox, webhook.way)
+    held = set() if found is None else found[0].notes.keys() | found[0].dead.keys()
+    return [call for call in calls if held.intersection(call.letters)]
+
+
+def _nap(office: Core, webhook: Webhook, seconds: float | None) -> float:
+    timer = inbox.seconds_to_sleep(office, (webhook.mailbox,))
+    longest = alerts.LOOK_EVERY
+    return min(timer, longest if seconds is None else seconds + 0.001, longest)
+
+
+def _calls(held: Record | None) -> list[OpenCall]:
+    return [] if held is None else convert(held.value, list[OpenCall])
+
+
+def _put(webhook: Webhook, calls: Sequence[OpenCall], held: Record | None) -> Put:
+    return put_record(CALLS, webhook.id, to_plain(calls) or None, held, durable=False)

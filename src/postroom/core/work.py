@@ -1,0 +1,416 @@
+"""Working on mail: claim it under a lease, then ack, fail, release or renew. One holder, and a final ack.
+
+The lease token is the only proof of holding. Whoever comes late, after the lease ran out, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..errors import Invalid, LeaseLost, StaleRevision, TooLarge, UnknownMessage
+from ..model import delivery as model_delivery
+from ..model.codec import digest
+from ..model.delivery import SETTLED, UNSENT, Attempt, Delivery, Lease, State
+from ..model.message import CAME
+from ..model.names import AT, check_id
+from ..model.query import Found, Query
+from ..model.record import FORGOTTEN, SPENT, Record, spent_key
+from ..model.values import check_label, check_line
+from ..policy import retry as policy_retry
+from ..policy.limits import LONGEST_LEASE
+from ..policy.retry import has_lapsed, latest_retry
+from ..store.protocol import Forget, Move, Put
+from . import alerts, deliveries, messages, names, task_index
+from .authorize import authorize
+from .inbox import NO_FILTER, check_spelling, narrow, received
+from .validation import check_count, check_limit, check_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..model.query import Moment
+    from ..store.protocol import Plan, Post, Write
+    from .authorize import Principal
+    from .compose import Draft
+    from .core import Core
+    from .inbox import Filter
+    from .messages import Receipt
+
+
+Settle = Callable[[Delivery], tuple[Delivery, str]]
+Repeats = Callable[[Delivery, Delivery], bool]  # as it is now, as its holder knew it
+LONGEST_REASON = 2000
+MOST_CLAIMED = 10_000  # letters claimed at once
+
+
+def claim(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    *,
+    count: int = 1,
+    lease: float | None = None,
+    holder: str | None = None,
+    filter: Filter = NO_FILTER,
+) -> list[Found]:
+    """Take up to `count` letters, by priority, then age, in one commit. Nobody else gets them meanwhile."""
+    authorize(caller, "claim", mailbox)
+    moment = office.now()
+    query = Query(
+        mailbox=mailbox,
+        states=(State.UNREAD,),
+        offered_at=moment.wall,
+        due_at=moment.wall,
+        due_most=latest_retry(moment.wall, office.limits),
+        order="priority",
+        limit=check_count(count, "count", most=MOST_CLAIMED),
+    )
+    query = narrow(office, query, filter)
+    taken = _lease(office, moment, mailbox, lease, holder)
+    first = deliveries.offered(office, query, moment, mailbox)
+    found = deliveries.move_found(
+        office, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
+    )
+    if not found:
+        check_spelling(office, mailbox)
+    return found
+
+
+def claim_one(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    id: str,
+    *,
+    lease: float | None = None,
+    holder: str | None = None,
+) -> Found:
+    """Take this very letter, even before its next try is due; LeaseLost if it is not to be had."""
+    authorize(caller, "claim", mailbox)
+    moment = office.now()
+    taken = _lease(office, moment, mailbox, lease, holder)
+    query = Query(mailbox=mailbox, message_ids=(id,), states=(State.UNREAD,), offered_at=moment.wall)
+    found = deliveries.move_found(office, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
+    if not found:
+        raise LeaseLost(f"{id} cannot be claimed", hint="somebody holds it, or it is settled")
+    return found[0]
+
+
+def _lease(office: Core, moment: Moment, mailbox: str, seconds: float | None, holder: str | None) -> Lease:
+    return Lease(
+        token=office.ids.token(),
+        holder=mailbox if holder is None else check_line(holder, "holder", 200),
+        until=moment.steady + _check_lease(office, seconds),
+        boot=moment.boot,
+    )
+
+
+def _check_lease(office: Core, seconds: Any) -> float:
+    return check_seconds(office.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
+
+
+def held(office: Core, caller: Principal, mailbox: str, id: str, token: str) -> Found:
+    """A letter that was claimed earlier, maybe by another process: the token proves it. What was acknowledged with
+    this token is still its holder's, so that an ack may be said twice.
+    """
+    authorize(caller, "settle", mailbox)
+    found = received(office, mailbox, id)
+    lease = found.delivery.lease
+    if lease is None or lease.token != check_label(token, "token"):
+        holder = (
+            f"held by {lease.holder}" if lease and found.delivery.state is State.CLAIMED else found.delivery.state
+        )
+        raise LeaseLost(f"{found.message.id} is {holder}, and not under this token", hint="claim it again")
+    return found
+
+
+def renew(
+    office: Core, caller: Principal, mailbox: str, held: Sequence[Found], lease: float | None = None
+) -> list[Found]:
+    """Hold on for longer, counted from now."""
+    moment = office.now()
+    until = moment.steady + _check_lease(office, lease)
+
+    def longer(delivery: Delivery) -> tuple[Delivery, str]:
+        if delivery.lease is None:
+            raise LeaseLost(f"{delivery.message_id} is not claimed")
+        lease = Lease(token=delivery.lease.token, holder=delivery.lease.holder, until=until, boot=moment.boot)
+        return model_delivery.renew(delivery, lease), "renew"
+
+    return _settle(office, caller, mailbox, held, moment, longer)[0]
+
+
+def ack(
+    office: Core, caller: Principal, mailbox: str, held: Sequence[Found], *, archive: bool = True
+) -> list[Found]:
+    """Done, in one commit: never handed out again. Acknowledging twice is the same as once."""
+    moment = office.now()
+    done = _acknowledge(moment, archive=archive)
+    return _settle(office, caller, mailbox, held, moment, done, repeats=_is_repeated_ack)[0]
+
+
+def ack_and_send(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    held: Sequence[Found],
+    drafts: Sequence[Draft],
+    *,
+    archive: bool = True,
+) -> tuple[list[Found], list[Receipt]]:
+    """Done, and letters sent, together or not at all. Trying again sends nothing twice."""
+    moment = office.now()
+    done = _acknowledge(moment, archive=archive)
+    keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
+    return _settle(office, caller, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
+
+
+def fail(
+    office: Core, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
+) -> list[Found]:
+    """Give up on this try. With retry it is offered again later, until its tries are spent; then it is dead.
+
+    It may be said twice, where it is not certain that the first word will last.
+    """
+    moment = office.now()
+    why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
+    why = why.encode("utf-8", "replace").decode().replace("\0", "")
+
+    def failed(delivery: Delivery) -> tuple[Delivery, str]:
+        holder = delivery.lease.holder if delivery.lease else mailbox
+        attempt = Attempt(at=moment.wall, holder=holder, reason=why)
+        if retry:
+            return policy_retry.after_failure(delivery, attempt, office.limits)
+        return model_delivery.bury(delivery, attempt), "bury"
+
+    def repeats(now: Delivery, was: Delivery) -> bool:
+        return _is_repeated_end(now, was, why)
+
+    return _settle(office, caller, mailbox, held, moment, failed, repeats=repeats)[0]
+
+
+def release(office: Core, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
+    """Back into the inbox, as if it had never been claimed; counts no try."""
+    return _settle(
+        office, caller, mailbox, held, office.now(), lambda delivery: (model_delivery.release(delivery), "release")
+    )[0]
+
+
+def _acknowledge(moment: Moment, *, archive: bool) -> Settle:
+    return lambda delivery: (model_delivery.ack(delivery, moment.wall, archive=archive), "ack")
+
+
+def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
+    """The draft under a key of this lease on this letter. A batch shares one token; a draft may be used twice."""
+    first = held[0].delivery if held else None
+    if draft.fields.get("key") is not None or first is None or first.lease is None:
+        return draft
+    return draft.but(key=f"ack-{first.lease.token}-{first.number}-{number}")
+
+
+def _settle(
+    office: Core,
+    caller: Principal,
+    mailbox: str,
+    held: Sequence[Found],
+    moment: Moment,
+    settle: Settle,
+    drafts: Sequence[Draft] = (),
+    *,
+    repeats: Repeats = lambda _now, _was: False,
+) -> tuple[list[Found], list[Receipt]]:
+    """Move all that is held by `settle`, and post the drafts, in one commit. What `repeats` an earlier try, whose
+    answer was lost, was done before.
+    """
+    authorize(caller, "settle", mailbox)
+    posts = messages.prepare_all(office, caller, drafts, moment.wall) if drafts else []
+    after: list[Found] = []
+    writes: list[Write] = []
+
+    def plan(current: Sequence[Found]) -> Sequence[Write]:
+        nonlocal after, writes
+        after, writes = _moves(office, current, held, moment, settle, repeats)
+        return [*writes, *posts]
+
+    try:
+        receipts = _commit(office, posts, plan(held))
+    except (StaleRevision, LeaseLost, UnknownMessage):
+        # What the holder knows may be old; the room's word and the token decide.
+        receipts = _commit(office, posts, lambda: plan(_current(office, mailbox, held)))
+    if held and not writes and not posts:
+        office.store.sync()  # it was settled before; now that is certain
+    return after, receipts
+
+
+def _commit(office: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
+    if posts:
+        return messages.commit_posts(office, posts, writes)
+    office.store.commit(writes)
+    return []
+
+
+def _moves(
+    office: Core,
+    current: Sequence[Found],
+    held: Sequence[Found],
+    moment: Moment,
+    settle: Settle,
+    repeats: Repeats,
+) -> tuple[list[Found], list[Write]]:
+    after: list[Found] = []
+    writes: list[Write] = []
+    for now, was in zip(current, held, strict=True):
+        if repeats(now.delivery, was.delivery):
+            after.append(now)
+            continue
+        check_holder(now.delivery, was.delivery.lease, moment)
+        delivery, action = settle(now.delivery)
+        after.append(Found(now.message, delivery))
+        writes.append(Move(now.delivery, delivery, action))
+        if action == "bury":
+            writes += deliveries.bounce(office, now.message, delivery, moment.wall)
+    return after, writes
+
+
+def check_holder(current: Delivery, lease: Lease | None, moment: Moment) -> None:
+    """Only the present holder may go on; what nobody holds is the owner's."""
+    if current.state is State.CLAIMED:
+        held = current.lease
+        if held is None or lease is None or held.token != lease.token:
+            raise LeaseLost(f"{current.message_id} is held by {held.holder if held else 'nobody'}")
+        if has_lapsed(held, moment):
+            raise LeaseLost(f"the lease on {current.message_id} ran out", hint="claim it again")
+    elif lease is not None:
+        raise LeaseLost(f"{current.message_id} is {current.state} and no longer yours")
+
+
+def _is_repeated_ack(current: Delivery, was: Delivery) -> bool:
+    same_token = current.lease and was.lease and current.lease.token == was.lease.token
+    return current.state is State.DONE and (bool(same_token) or was.state is State.DONE)
+
+
+def _is_repeated_end(current: Delivery, was: Delivery, reason: str) -> bool:
+    """The next thing that happened to it was its holder's last word, for the same reason."""
+    if current.state is not State.DEAD or was.lease is None or current.revision != was.revision + 1:
+        return False
+    last = current.history[-1:]
+    return [(was.lease.holder, reason)] == [(attempt.holder, attempt.reason) for attempt in last]
+
+
+def _current(office: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
+    ids = tuple(found.message.id for found in held)
+    found = {f.message.id: f for f in office.store.find(Query(mailbox=mailbox, message_ids=ids))}
+    missing = [id for id in ids if id not in found]
+    if missing:
+        raise UnknownMessage(f"no letter {missing[0]!r} in {mailbox!r}", field="id")
+    return [found[id] for id in ids]
+
+
+# Dead letters: list them, say why, bring them back, delete them for good.
+
+MOST_NAMED = 10_000  # letters named in one call
+
+
+def list_dead(office: Core, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
+    """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why. With them, those that
+    it sent to other systems and that died here.
+    """
+    authorize(caller, "dead", mailbox)
+    most = check_limit(limit)
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=most)
+    deliveries.let_time_pass(office, office.now(), (mailbox,))
+    names.check_not_moved(office, mailbox, "mailbox")
+    found = [*office.store.find(query), *_dead_on_the_way(office, mailbox)]
+    return sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most]
+
+
+def revive(office: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
+    """Back into the inbox, with all tries ahead of them again. All or none."""
+    authorize(caller, "revive", mailbox)
+    revived: list[Found] = []
+    now = office.now().wall
+
+    def plan() -> Sequence[Write]:
+        found = _dead(office, mailbox, ids)
+        revived[:] = [Found(f.message, _revived(f.delivery, now)) for f in found]
+        return [Move(f.delivery, g.delivery, _back(g.delivery)) for f, g in zip(found, revived, strict=True)]
+
+    office.store.commit(plan)
+    return revived
+
+
+def _revived(delivery: Delivery, now: datetime) -> Delivery:
+    return model_delivery.requeue(delivery, now) if AT in delivery.mailbox else model_delivery.revive(delivery)
+
+
+def _back(revived: Delivery) -> str:
+    return "requeue" if revived.state is State.QUEUED else "revive"
+
+
+def purge_dead(office: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:
+    """Delete dead letters for good. One that still lives in another mailbox is kept; returns how many went."""
+    authorize(caller, "purge", mailbox)
+    purged = 0
+
+    def plan() -> Sequence[Write]:
+        nonlocal purged
+        letters = [f.message for f in _dead(office, mailbox, ids) if _is_settled(office, f.message.id)]
+        purged = len(letters)
+        return forget(office, letters, office.now().wall)
+
+    office.store.commit(plan)
+    return purged
+
+
+def forget(office: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
+    """Delete letters, and the tasks they opened; remember that their ids and keys are spent. Part of a plan: it
+    looks first.
+    """
+    memories: dict[tuple[str, str], dict[str, Any]] = {}
+    for letter in letters:
+        way = messages.way_of(letter)
+        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way}
+        if CAME in letter.extra:
+            memory[CAME] = letter.extra[CAME]
+        memories[FORGOTTEN, letter.id] = memory
+        # One letter's id may be another's key: what is remembered already stays.
+        memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
+    new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
+    forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
+    told = alerts.forgotten(office, letters)
+    return [*forgotten, *told, *task_index.strike(office, letters)]
+
+
+def _dead(office: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
+    ids = [check_id(id, "id") for id in ids]
+    if len(ids) > MOST_NAMED:
+        raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
+    found = office.store.find(query)
+    if len(found) < len(set(ids)):
+        found += _dead_on_the_way(office, mailbox, tuple(ids))
+    missing = set(ids) - {f.message.id for f in found}
+    if not ids:
+        raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
+    if missing:
+        names.check_not_moved(office, mailbox, "mailbox")
+        raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
+    return found
+
+
+def _dead_on_the_way(office: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
+    """Letters to other systems that died here: nobody here has that mailbox, so they are their sender's."""
+    places = [name for name in office.store.mailboxes() if AT in name]
+    wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
+    found = (one for place in places for one in office.store.find(replace(wanted, mailbox=place)))
+    return [one for one in found if one.delivery.reason != UNSENT]
+
+
+def _is_settled(office: Core, id: str) -> bool:
+    everywhere = office.store.find(Query(message_ids=(id,)))
+    return all(found.delivery.state in SETTLED for found in everywhere)

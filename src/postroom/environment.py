@@ -1,0 +1,133 @@
+"""Where we are: the environment, the user's folders, the room of the project around us, this boot of the machine.
+
+Refuses to know what a setting means. It weighs next to nothing: the quickest commands pay for it each time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+PREFIX = "POSTROOM_"
+AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
+PROJECT = ".postroom"  # a folder in a project; its room is found from anywhere below it
+ROOM = "room.db"
+HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # how variables begin that are a session's alone
+
+_boot = ""
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ
+
+
+def variable(name: str) -> str:
+    """A variable's value; empty when it is not set."""
+    return os.environ.get(name, "")
+
+
+def first_variable(*names: str) -> str:
+    """The value of the first of these that is set; empty when none is."""
+    return next((value for name in names if (value := os.environ.get(name, ""))), "")
+
+
+def config_path(environment: Mapping[str, str]) -> str:
+    return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")
+
+
+def units_folder() -> str:
+    """Where the user's own systemd looks for units."""
+    return os.path.join(_xdg(os.environ, "XDG_CONFIG_HOME", ".config"), "systemd", "user")
+
+
+def own_room(environment: Mapping[str, str]) -> str:
+    """The user's own room, where no other is named."""
+    return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
+
+
+def drafts_folder() -> str:
+    """Where is kept what a person wrote and did not send."""
+    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "drafts")
+
+
+def sessions_folder() -> str:
+    """Where the sessions of agent hosts are noted down."""
+    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "sessions")
+
+
+def receipts_folder() -> str:
+    """Where it is noted down what `install` put into files of hosts."""
+    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
+
+
+def without_host(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a child that is not part of the session around us: a host's own variables would let it
+    speak for that session.
+    """
+    return {name: value for name, value in environment.items() if not name.startswith(HOSTS_OWN)}
+
+
+def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | None = None) -> str | None:
+    """The room of the project that holds this folder (by default the working one): the nearest `.postroom/room.db`
+    upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder; so
+    is a link. What was passed by, and why, is put into `passed_by`. Where the folder is ours and holds no room,
+    that is named all the same: whoever wants to open it finds it gone.
+    """
+    try:
+        here = os.getcwd() if folder is None else os.path.abspath(folder)
+    except OSError:  # the working folder was deleted
+        return None
+    while True:
+        home = f"{here.rstrip('/')}/{PROJECT}"
+        path, fault = home, _fault(home)
+        if fault == "":
+            path = f"{home}/{ROOM}"
+            fault = _fault(path) or "" if os.path.isdir(home) else None
+        if fault == "":
+            return path
+        if fault and passed_by is not None:
+            passed_by.append((path, fault))
+        if here in {"/", ""}:
+            return None
+        here = os.path.dirname(here)
+
+
+def boot_id() -> str:
+    """Names this boot of this machine."""
+    global _boot  # noqa: PLW0603 - it never changes while we live
+    _boot = _boot or _ask_boot_id()
+    return _boot
+
+
+def _ask_boot_id() -> str:
+    if sys.platform == "linux":
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:  # loaded already
+            return file.read().strip()
+    import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
+
+    asked = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
+    )
+    return asked.stdout.strip()
+
+
+def _fault(path: str) -> str | None:
+    """Why it is not used; empty when it is ours, and not merely a link to elsewhere. None: it is not there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if found.st_mode & 0o170000 == 0o120000:
+        return "is a link"
+    return "" if found.st_uid == os.geteuid() else "belongs to another user"
+
+
+def _xdg(environment: Mapping[str, str], name: str, fallback: str) -> str:
+    """The XDG rule: a relative path in the variable is ignored."""
+    named = environment.get(name, "")
+    return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), fallback)

@@ -1,0 +1,248 @@
+"""Who of ours a peer is told of, and whom it tells us of: the table by which bare names are found elsewhere.
+
+What a peer says of its agents is believed for a while, and said anew before that is over. On the desk's threads.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..core import agents as core_agents
+from ..core import outbox, peers
+from ..core.authorize import OWNER
+from ..core.core import put_record
+from ..errors import Invalid
+from ..formats.map import GUEST, LINK_NAME
+from ..model.agent import Beat, Card, Status, Warmth
+from ..model.codec import convert, encode, to_plain
+from ..model.message import same_name
+from ..model.names import AT, at_system, check_name, check_remote_agent, fold
+from ..model.peer import Route
+from ..model.record import BEAT, CARD, ROUTE
+from ..policy.routing import is_routable
+from ..policy.trust import is_reachable, is_shown, speaks_for, strategy_of
+from ..store.files.store import FileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..core.core import Core
+    from ..model.agent import Agent
+    from ..model.peer import Peer
+    from ..model.query import Moment
+    from ..model.record import Record
+    from ..room import Room
+    from ..store.protocol import Write
+
+
+MOST = 10_000  # agents of one peer
+_NEVER = datetime.min.replace(tzinfo=UTC)  # until a route is written down, it is not believed
+
+
+def exposure(room: Room, peer: Peer) -> dict[str, Any]:
+    """What a peer is told: `{agents: [{agentId, status, scopes}]}`, and under `further` the agents of other
+    systems that it reaches through us, with their `systemId`; of more than fit into one frame, the first. Whoever
+    is not told of is written to by its name and system.
+    """
+    ours = [
+        {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
+        for agent in shown(room, peer)
+    ]
+    kept = list(_fitting([*ours, *_further(room._office, peer)][:MOST], room.settings.max_message_bytes))
+    told, further = kept[: len(ours)], kept[len(ours) :]
+    return {"agents": told} | ({"further": further} if further else {})
+
+
+def _fitting(rows: list[dict[str, Any]], left: int) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        left -= len(encode(row)) + 1
+        if left < 0:
+            return
+        yield row
+
+
+def _further(office: Core, peer: Peer) -> list[dict[str, Any]]:
+    """Agents that other peers told of themselves, where this one may reach those systems through us and sees all
+    of ours. What a hub told of others is not passed on: so nothing is told in a circle.
+    """
+    if not peer.relays_to or peer.exposure != "all":
+        return []
+    return [
+        {"agentId": name, "status": route.status, "systemId": route.system}
+        for name, route in outbox.told_of(office, OWNER)
+        if not route.by and not same_name(route.system, peer.system)
+    ]
+
+
+def shown(room: Room, peer: Peer) -> list[Agent]:
+    """Those that it is told of."""
+    return [agent for agent in _ours(room) if is_shown(peer, agent.card) and is_routable(agent.presence)]
+
+
+def has(room: Room, peer: Peer, name: str) -> Agent | None:
+    """The agent of ours of this name that this peer may write to; None: there is none for it."""
+    office = room._office
+    spelt = None if AT in name else office.store.spelling(name)
+    found = () if spelt is None else office.store.records(CARD, spelt)
+    agents = [core_agents.agent_of(office, record, office.now()) for record in found]
+    able = [one for one in agents if _is_ours(one) and is_reachable(peer, one.card)]
+    return next((one for one in able if one.presence.warmth is not Warmth.GONE), None)
+
+
+def _ours(room: Room) -> list[Agent]:
+    return [agent for agent in room.agents() if _is_ours(agent)]
+
+
+def _is_ours(agent: Agent) -> bool:
+    """Not, if it is a guest here."""
+    return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
+
+
+def note(office: Core, system: str, said: Any) -> bool:
+    """What a peer told of its agents, and of those behind it, stands in the table; of others that it told before,
+    nothing more. A name that another peer told of first stays that one's while it is believed. Says whether
+    anything is new.
+    """
+    peer = peers.peer(office, system)
+    if peer is None or not isinstance(said, dict) or not isinstance(said.get("agents"), list):
+        return False
+    told = _read(office, peer, said)
+    is_new = False
+
+    def plan() -> Sequence[Write]:
+        nonlocal is_new
+        now = office.now().wall
+        until = now + timedelta(seconds=strategy_of(office.limits).believes)
+        held = {record.key: record for record in office.store.records(ROUTE)}
+        routes = {key: convert(record.value, Route) for key, record in held.items()}
+        writes: list[Write] = []
+        for key, route in told.items():
+            before = routes.get(key)
+            if before is not None and _is_fresh(before, route, now, until):
+                continue
+            if before is None or same_name(before.teller, system) or before.until <= now:
+                is_new = is_new or before is None or replace(before, until=until) != replace(route, until=until)
+                value = to_plain(replace(route, until=until))
+                writes.append(put_record(ROUTE, key, value, held.get(key), durable=False))
+        theirs = [key for key, one in routes.items() if same_name(one.teller, system) and not one.is_found]
+        gone = [key for key in theirs if key not in told]
+        is_new = is_new or bool(gone)
+        return [*writes, *(put_record(ROUTE, key, None, held[key], durable=False) for key in gone)]
+
+    office.store.commit(plan)
+    return is_new
+
+
+def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bool:
+    """Was the same said a moment ago? Then it need not be written again."""
+    is_young = before.until - now > (until - now) * 0.9
+    return is_young and replace(before, until=until) == replace(route, until=until)
+
+
+def _read(office: Core, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
+    """By folded name, where each is. Of agents behind it a peer tells only where it speaks for their system, and
+    where that system tells us nothing itself.
+    """
+    found: dict[str, Route] = {}
+    further = said.get("further")
+    for row in (*said["agents"], *(further if isinstance(further, list) else ()))[:MOST]:
+        name = row.get("agentId", row.get("id")) if isinstance(row, dict) else row
+        status = row.get("status") if isinstance(row, dict) else None
+        at = row.get("systemId") if isinstance(row, dict) else None
+        try:
+            name = check_remote_agent(name, "agentId")
+            system = peer.system if at is None else check_name(at, "systemId")
+        except Invalid:
+            continue
+        is_itself = same_name(system, peer.system)
+        if not is_itself and not _may_tell_of(office, peer, system):
+            continue
+        route = Route(
+            system=peer.system if is_itself else system,
+            until=_NEVER,
+            status=status[:40] if isinstance(status, str) else "",
+            name=name,
+            by="" if is_itself else peer.system,
+        )
+        found.setdefault(fold(name), route)
+    return found
+
+
+def _may_tell_of(office: Core, peer: Peer, system: str) -> bool:
+    is_nearer = peers.is_ours(office, system) or peers.peer(office, system) is not None
+    return speaks_for(peer, system) and not is_nearer
+
+
+# Agents of the room that mounted a folder, shown where the programs of its design look for agents: as `ann@home`.
+#
+# They stand in the directory of the mounted room, and so in its registry, where its design has one. Whoever
+# writes
+# to one of them puts the letter into its folder, as for any other.
+
+EVERY = 20.0  # seconds between two signs of life of one that is there; a registry believes in one for a minute
+
+
+def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
+    """These, and of those that the host showed before, no others; nobody, if it mounts this room no more."""
+    store, moment = room._office.store, room._office.now()
+    wanted = {at_system(agent.card.id, host): agent for agent in agents}
+    if isinstance(store, FileStore):
+        for name in wanted:
+            store.make_folder(name)
+
+    def plan() -> Sequence[Write]:
+        cards = {record.key: record for record in store.records(CARD)}
+        beats = {record.key: record for record in store.records(BEAT)}
+        shown = {} if peers.peer(room._office, host) is None else wanted
+        writes: list[Write] = []
+        for name, agent in shown.items():
+            writes += _put(CARD, name, _card(name, host, agent, cards.get(name)), cards.get(name))
+            beat = _beat(agent, beats.get(name), moment)
+            writes += _put(BEAT, name, beat, beats.get(name))
+        for name in [name for name, held in cards.items() if _is_of(host, held) and name not in shown]:
+            writes += _put(CARD, name, None, cards[name]) + _put(BEAT, name, None, beats.get(name))
+        return writes
+
+    store.commit(plan)
+
+
+def _card(name: str, host: str, agent: Agent, held: Record | None) -> Card:
+    """What it says of itself, as far as that is true there."""
+    since = agent.card.registered_at if held is None else convert(held.value, Card).registered_at
+    return Card(
+        id=name,
+        registered_at=since,
+        display_name=agent.card.display_name,
+        description=agent.card.description,
+        capabilities=agent.card.capabilities,
+        metadata={GUEST: {"of": host}},
+        principal=GUEST,
+    )
+
+
+def _beat(agent: Agent, held: Record | None, moment: Moment) -> Beat:
+    """A sign of life, not too often; none of those who are not there."""
+    left = agent.presence.words.nanobot == Status.OFFLINE
+    before = None if held is None else convert(held.value, Beat)
+    is_young = before is not None and before.boot == moment.boot and moment.steady < before.steady + EVERY
+    if before is not None and before.left == left and (left or is_young):
+        return before
+    wall, steady = moment.wall, moment.steady
+    return Beat(at=wall, steady=steady, boot=moment.boot, active_at=wall, poll_interval=EVERY, left=left)
+
+
+def _is_of(host: str, held: Record) -> bool:
+    guest = convert(held.value, Card).metadata.get(GUEST)
+    return isinstance(guest, dict) and guest.get("of") == host
+
+
+def _put(kind: str, key: str, value: Card | Beat | None, held: Record | None) -> list[Write]:
+    if held is None and value is None:
+        return []
+    if held is not None and value is not None and convert(held.value, type(value)) == value:
+        return []
+    plain: Any = None if value is None else to_plain(value)
+    return [put_record(kind, key, plain, held, durable=kind == CARD)]

@@ -1,0 +1,107 @@
+"""The rows of MAP's table that systems say to each other. They are carried out by `federation`, on connections
+of peers that have proven who they are, and by nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import NotAllowed
+from ..formats.map import ANNOUNCE, FIND, MEET, PART, ROUTE, spellings
+from ..server.table import Method, Param
+
+if TYPE_CHECKING:
+    from ..room import Room
+
+
+_SYSTEM = Param("system_id", "text", "the system that says it", required=True)
+_EXPOSURE = Param(
+    "exposure",
+    "object",
+    "agents (agentId, status, scopes): who can be reached there by name alone; further (agentId,"
+    " status, systemId): who can be reached behind it",
+)
+
+
+def _of_peers(_room: Room, _said: dict[str, Any]) -> Any:
+    told = "only a system that is a peer may say this"
+    raise NotAllowed(told, field="auth", hint="map/federation/connect comes first, as a gateway")
+
+
+def _of_session(verb: str) -> Any:
+    def run(session: Any, said: dict[str, Any]) -> Any:
+        return getattr(session, verb)(said)
+
+    return run
+
+
+def _row(name: str, about: str, *params: Param, result: str, run: Any = _of_peers, **more: Any) -> Method:
+    return Method(
+        name=name, about=about, run=run, params=params, result=result, action="agents", strict=False, **more
+    )
+
+
+ROWS: tuple[Method, ...] = (
+    _row(
+        MEET,
+        "a system that is a peer says who it is, and proves it; both tell who can be reached",
+        _SYSTEM,
+        Param("endpoint", "text", "taken and not needed"),
+        Param("auth", "object", "method and credentials, where map/connect did not say them"),
+        Param("auth_context", "object", "taken and not needed"),
+        _EXPOSURE,
+        Param("postroom", "object", "version: it is one of ours, and heeds `after`; largest: bytes of a frame that"
+              " it reads; together: letters that it takes in one call"),
+        result="connected, systemId, systemInfo, sessionId, exposure, postroom",
+        run=_of_session("federation_connect"),
+        of_session=True,
+    ),
+    _row(
+        ROUTE,
+        "a letter for agents of this system, or of one that is reached through it; answered once it is safe",
+        Param("system_id", "text", "the system it is for"),
+        Param("envelope", "object", "payload (a message) and federation (sourceSystem, targetSystem, hopCount,"
+              " maxHops, path, originTimestamp)"),
+        Param("envelopes", "list", "several letters, in their order; to a post room that says how many it takes"
+              " `together`"),
+        Param("afters", "list", "with `envelopes`: what `after` is for each"),
+        Param("message", "object", "the message alone, straight from the peer"),
+        Param("payload", "object", "the same"),
+        Param("max_hops", "count", "taken and not needed: an envelope says it"),
+        Param("after", "object", "by recipient, the id of an earlier letter on this connection that is not"
+              " answered: where that is refused for now, this one is, too"),
+        result="routed, messageId; refused (agent, code, message, temporary): those who did not get it. Of"
+               " several: letters, each with these or its error",
+    ),
+    _row(
+        ANNOUNCE,
+        "who can be reached at the peer by name alone, all of them anew; also as a notification",
+        Param("system_id", "text", "the system that says it"),
+        Param("exposure", "object", _EXPOSURE.about, required=True),
+        result="announced",
+    ),
+    _row(
+        FIND,
+        "is there somebody of this name whom the peer may write to?",
+        Param("agent", "text", "its name", required=True),
+        result="has, status, agentId: the name as it is spelt there",
+    ),
+    _row(
+        PART,
+        "no more letters on this connection; also as a notification",
+        Param("system_id", "text", "the system that says it"),
+        Param("reason", "text", "why; told to nobody"),
+        result="disconnected",
+        run=_of_session("federation_disconnect"),
+        of_session=True,
+    ),
+)  # fmt: skip
+SPELT: dict[str, Method] = {spelling: row for row in ROWS for spelling in spellings(row.name)}
+
+
+def for_peer(name: str) -> Method:
+    """The method that a peer calls by this name, in either spelling."""
+    found = SPELT.get(name)
+    if found is None:
+        raise NotAllowed(f"{name[:200]} is nothing that a peer may ask", field="method")
+    return found

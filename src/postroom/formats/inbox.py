@@ -1,0 +1,212 @@
+"""Letters and agents as the inbox design writes them down: snake_case, what is not there is left out.
+
+A letter's recipients are those who got it, with their stamps. Those in bcc are shown to its sender and to
+themselves; nobody else's copy says that there are any.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+
+from ..model.agent import MAP_STATES, WORDS, Status
+from ..model.codec import encode
+from ..model.message import DEFAULT_SCOPE, Priority, content_of, is_any, is_broadcast, payload_to_parts, same_name
+from ..model.names import POSTMASTER
+from ..model.thread import conversation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..model.agent import Agent
+    from ..model.delivery import Delivery
+    from ..model.message import Message
+    from ..model.peer import Route
+
+
+__all__ = ["agent_record", "far_agent_record", "message_record", "milliseconds", "payload_to_parts"]
+__all__ += ["present", "stamp"]
+
+_IMPORTANCE = {priority: priority.name.lower() for priority in Priority}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class RecipientRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Whom a letter went to. To make and write a structure takes half of what a dictionary takes."""
+
+    agent_id: str
+    kind: str
+    delivered_at: str | None = None
+    read_at: str | None = None
+    ack_at: str | None = None
+
+
+class MessageRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A letter."""
+
+    id: str
+    scope: str
+    sender_id: str
+    recipients: list[RecipientRecord]
+    content: dict[str, Any]
+    conversation_id: str
+    importance: str
+    metadata: dict[str, Any]
+    created_at: str
+    subject: str | None = None
+    thread_tag: str | None = None
+    in_reply_to: str | None = None
+
+
+def message_record(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> MessageRecord:
+    """A letter as `reader` may see it; None: somebody who is no party to it. `deliveries`: its own."""
+    created = stamp(message.created_at)
+    return MessageRecord(
+        message.id,
+        message.scope,
+        message.sender,
+        _recipient_records(message, created, deliveries, reader),
+        content_of(message.parts),
+        conversation_of(message),
+        _IMPORTANCE[message.priority],
+        message.metadata,
+        created,
+        message.subject or None,
+        message.thread_tag,
+        message.in_reply_to,
+    )
+
+
+def _recipient_records(
+    message: Message, created: str, deliveries: Sequence[Delivery], reader: str | None
+) -> list[RecipientRecord]:
+    """Who got it, in the order they were named; where nobody did, who was named. `created`: the letter's stamp."""
+    if len(deliveries) == 1 and deliveries[0].kind != "bcc":  # most letters: to one
+        return [_recipient_record(deliveries[0], message, created)]
+    if not deliveries:
+        named = [r for r in message.recipients if not (is_broadcast(r.address) or is_any(r.address))]
+        return [RecipientRecord(r.address, r.kind) for r in named if _is_shown(message, r.address, r.kind, reader)]
+    order = {r.address: place for place, r in enumerate(message.recipients)}
+    got = sorted(deliveries, key=lambda delivery: order.get(delivery.mailbox, len(order)))
+    return [_recipient_record(d, message, created) for d in got if _is_shown(message, d.mailbox, d.kind, reader)]
+
+
+def _recipient_record(delivery: Delivery, message: Message, created: str) -> RecipientRecord:
+    delivered, read, acked = delivery.delivered_at, delivery.read_at, delivery.acked_at
+    if delivered == message.created_at:  # most letters come in the moment they are sent
+        came: str | None = created
+    else:
+        came = None if delivered is None else stamp(delivered)
+    return RecipientRecord(
+        delivery.mailbox,
+        delivery.kind,
+        came,
+        None if read is None else _stamp_again(read),
+        None if acked is None else stamp(acked),
+    )
+
+
+def agent_record(agent: Agent) -> dict[str, Any]:
+    """A row of `list_agents`."""
+    card, presence = agent.card, agent.presence
+    return present(
+        agentId=card.id,
+        name=card.display_name or None,
+        scope=card.scopes[0] if card.scopes else DEFAULT_SCOPE,
+        status=presence.inbox_word,
+        program=card.program or None,
+        lastActive=stamp(presence.last_active_at or card.registered_at),
+        location="local",
+    )
+
+
+def far_agent_record(name: str, route: Route) -> dict[str, Any]:
+    """The same of an agent at another system, as that one told of it."""
+    words = WORDS[MAP_STATES.get(route.status, Status.IDLE)]
+    told = {"agentId": name, "peerId": route.system, "scope": DEFAULT_SCOPE, "status": words.inbox}
+    return {**told, "location": "federated"}
+
+
+def stamp(time: datetime) -> str:
+    """`2026-01-31T12:00:00.000Z`."""
+    if time.tzinfo is not UTC:
+        time = time.astimezone(UTC)
+    text: str = to_builtins(time)  # several times as fast as isoformat
+    return f"{text[:23]}Z" if "." in text else f"{text[:-1]}.000Z"
+
+
+_last: tuple[datetime, str] = (_EPOCH, stamp(_EPOCH))  # letters that are told together were read at one moment
+
+
+def _stamp_again(time: datetime) -> str:
+    global _last  # noqa: PLW0603 - one moment and its stamp, replaced together
+    last, text = _last
+    if time is not last:
+        text = stamp(time)
+        _last = (time, text)
+    return text
+
+
+def milliseconds(time: datetime) -> int:
+    """Since 1970, as MAP counts time; cut off, as in `stamp`."""
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
+    """Without what is not there."""
+    return {name: value for name, value in {**(fields or {}), **more}.items() if value is not None}
+
+
+def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> bool:
+    return kind != "bcc" or (reader is not None and (same_name(reader, name) or reader == message.sender))
+
+
+# A letter as a line of an `inbox.jsonl` file: all fields of both designs that know such files.
+
+
+def entry_of(message: Message, mailbox: str) -> dict[str, Any]:
+    """For one recipient. Nobody else is named in it, so nobody's copy can give another one away."""
+    content = content_of(message.parts)
+    entry = {
+        "messageId": message.id,
+        "from": message.sender,
+        "to": mailbox,
+        "payload": _payload(content),
+        "content": content,
+        "subject": message.subject or None,
+        "threadTag": message.thread_tag,
+        "importance": message.priority.name.lower(),
+        "timestamp": stamp(message.created_at),
+        "conversationId": conversation_of(message),
+    }
+    return {name: value for name, value in entry.items() if value is not None or name == "payload"}
+
+
+def line_of(message: Message, mailbox: str) -> bytes:
+    return encode(entry_of(message, mailbox)) + b"\n"
+
+
+def notice_of(mailbox: str, dropped: int, now: datetime) -> bytes:
+    """The line that says what a file does not hold any more. `dropped` comes first: it is looked for there."""
+    told = f"{dropped} older letter(s) are not in this file any more; they are in the inbox of {mailbox}"
+    entry = {
+        "dropped": dropped,
+        "from": POSTMASTER,
+        "to": mailbox,
+        "payload": told,
+        "content": {"type": "text", "text": told},
+        "importance": "normal",
+        "timestamp": stamp(now),
+    }
+    return encode(entry) + b"\n"
+
+
+def _payload(content: dict[str, Any]) -> Any:
+    """What was sent, as `send` takes it: text, data, or an object with a type."""
+    if content.keys() == {"type", "text"} and content["type"] == "text":
+        return content["text"]
+    if content.keys() == {"type", "data"} and content["type"] == "data":
+        return content["data"]
+    return content

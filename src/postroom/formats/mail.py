@@ -1,0 +1,179 @@
+"""Conversations, turns and threads as both dialects of `mail/*` write them down, in one record each.
+
+The inbox design's fields are snake_case with times as text; MAP's are camelCase with times in milliseconds. No
+name means two things, so one object serves both: each side reads the fields it knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..model.message import content_of, content_type, is_any, is_broadcast
+from ..model.names import BROADCAST
+from ..model.thread import conversation_of, note_of, reply_of, thread_of, turn_id
+from .inbox import milliseconds, present, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.conversations import View
+    from ..core.threads import Present, Summary
+    from ..model.message import Message
+    from ..model.thread import Seat, Strand
+
+
+NOBODY = "system"  # who opened what no agent opened, in MAP's words
+
+
+def conversation_record(view: View) -> dict[str, Any]:
+    talk = view.talk
+    return present(
+        id=talk.id,
+        scope=talk.scope,
+        subject=talk.subject or None,
+        status=talk.status,
+        participants=[seat_record(seat) for seat in view.seats],
+        metadata=talk.metadata,
+        created_at=stamp(talk.created_at),
+        updated_at=stamp(view.updated_at),
+        type=talk.type,
+        participantCount=len(view.seats),
+        parentConversationId=talk.parent,
+        parentTurnId=talk.parent_turn,
+        createdAt=milliseconds(talk.created_at),
+        updatedAt=milliseconds(view.updated_at),
+        closedAt=None if talk.closed_at is None else milliseconds(talk.closed_at),
+        createdBy=talk.created_by or NOBODY,
+    )
+
+
+def seat_record(seat: Seat) -> dict[str, Any]:
+    """A participant."""
+    return present(
+        agent_id=seat.agent,
+        role=seat.role or None,
+        joined_at=stamp(seat.joined_at),
+        id=seat.agent,
+        type="agent",
+        joinedAt=milliseconds(seat.joined_at),
+        leftAt=None if seat.left_at is None else milliseconds(seat.left_at),
+        permissions=seat.permissions,
+    )
+
+
+def turn_record(message: Message) -> dict[str, Any]:
+    note, thread, reply = note_of(message), thread_of(message), reply_of(message)
+    kind = content_type(message) if note is None else note.content_type
+    answers = None if reply is None else turn_id(reply)
+    intercepted = {"type": "intercepted", "messageId": message.id}
+    return present(
+        id=turn_id(message.id),
+        conversation_id=conversation_of(message),
+        participant_id=message.sender,
+        source_message_id=(note.source if note else None) or message.id,
+        content_type=kind,
+        thread_id=thread,
+        in_reply_to=answers,
+        importance=message.priority.name.lower(),
+        created_at=stamp(message.created_at),
+        conversationId=conversation_of(message),
+        participant=message.sender,
+        timestamp=milliseconds(message.created_at),
+        contentType=kind,
+        threadId=thread,
+        inReplyTo=answers,
+        source=intercepted if note is None else {"type": "explicit", "method": "mail/turn"},
+        visibility=note.visibility if note else None,
+        status="complete",
+        metadata=message.metadata,
+    ) | {"content": turn_content(message)}
+
+
+def turn_content(message: Message) -> Any:
+    """Exactly as it was said."""
+    content, note = content_of(message.parts), note_of(message)
+    if note is None or note.shape == "content":
+        return content
+    if note.shape == "text":
+        return {"text": content.get("text")}
+    return content.get("text" if content.get("type") == "text" else "data")
+
+
+def thread_records(view: View) -> list[dict[str, Any]]:
+    turns: dict[str | None, list[Message]] = {}
+    for letter in view.letters:
+        turns.setdefault(thread_of(letter), []).append(letter)
+    return [thread_record(strand, view.talk.id, turns.get(strand.id, [])) for strand in view.strands]
+
+
+def thread_record(strand: Strand, conversation: str, turns: Sequence[Message]) -> dict[str, Any]:
+    last = max([strand.created_at, *(letter.created_at for letter in turns)])
+    return present(
+        id=strand.id,
+        conversation_id=conversation,
+        root_turn_id=turn_id(strand.root),
+        parent_thread_id=strand.parent,
+        subject=strand.subject or None,
+        created_at=stamp(strand.created_at),
+        conversationId=conversation,
+        rootTurnId=turn_id(strand.root),
+        parentThreadId=strand.parent,
+        turnCount=len(turns),
+        participantCount=len({letter.sender for letter in turns}),
+        createdAt=milliseconds(strand.created_at),
+        updatedAt=milliseconds(last),
+        createdBy=strand.created_by or NOBODY,
+    )
+
+
+def stats_record(summary: Summary) -> dict[str, Any]:
+    return {
+        "totalTurns": summary.turns,
+        "turnsByContentType": summary.content_types,
+        "turnsByParticipant": summary.speakers,
+        "lettersByKind": summary.kinds,
+        "activeParticipants": len(summary.seats),
+        "threadCount": len(summary.strands),
+    }
+
+
+def presence_record(one: Present) -> dict[str, Any]:
+    seen = one.agent.presence.last_active_at if one.agent else None
+    return seat_record(one.seat) | present(
+        participantId=one.seat.agent,
+        presence=one.presence,
+        lastActiveAt=None if seen is None else milliseconds(seen),
+    )
+
+
+def map_message(message: Message) -> dict[str, Any]:
+    """A letter as MAP carries it, for whoever catches up by `mail/recent`."""
+    meta = present(
+        messageId=message.id,
+        senderId=message.sender,
+        conversationId=conversation_of(message),
+        threadTag=message.thread_tag,
+        inReplyTo=message.in_reply_to,
+        importance=message.priority.name.lower(),
+        priority=message.priority.name.lower(),
+        subject=message.subject or None,
+        scope=message.scope,
+    )
+    return {
+        "id": message.id,
+        "from": message.sender,
+        "to": _to(message),
+        "payload": content_of(message.parts),
+        "timestamp": milliseconds(message.created_at),
+        "meta": meta,
+    }
+
+
+def _to(message: Message) -> dict[str, Any]:
+    """Both the word agent-inbox knows and the word MAP's clients know; never those in bcc."""
+    shown = [r.address for r in message.recipients if r.kind != "bcc"]
+    scopes = [address.removeprefix(BROADCAST) for address in shown if is_broadcast(address)]
+    if scopes:
+        return {"scope": scopes[0]}
+    names = [address for address in shown if not is_any(address)]
+    return {"agentId": names[0], "agent": names[0]} if len(names) == 1 else {"agents": names}

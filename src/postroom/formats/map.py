@@ -1,0 +1,591 @@
+"""The names of MAP's methods, in both spellings, and its words for states, participants and events.
+
+The SDK writes `map/agents/list`, agentic-mesh `map/agents.list`: the slash after a noun becomes a dot. Both are
+made of one name here. Where a name is another word altogether, `_OTHERWISE` says which.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, ValidationError
+
+from ..errors import (
+    Busy,
+    Conflict,
+    IdTaken,
+    IllegalMove,
+    Invalid,
+    Missing,
+    NameTaken,
+    NotAllowed,
+    PostroomError,
+    QuotaFull,
+    Refused,
+    TooFast,
+    UnknownAgent,
+)
+from ..model.agent import MAP_STATES, Warmth, map_says, parent_of
+from ..model.codec import blake2b, convert, encode, to_plain
+from ..model.message import MAP_NOTE, content_of, is_typed, payload_to_parts
+from ..model.names import check_id, check_scope
+from ..model.thread import letter_of_turn
+from ..model.values import check_label, check_line
+from .errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    PARSE_ERROR,
+    NoSuchMethod,
+    mail_problem,
+)
+from .errors import details as all_details
+from .inbox import milliseconds, present
+from .mail import map_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ..model.agent import Agent, Card, ScopeCard
+    from ..model.message import Message
+
+
+VERSION = 1  # of the protocol
+SOFTWARE = "postroom"  # in what a server says of itself: it is one of ours
+LINK_NAME = "map link"  # the principal by which the agents of a linked server are in the directory
+MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
+PING = "map/ping"  # asked of a participant; any answer will do, also that there is no such method
+SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
+CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
+    "map/connect",
+    "map/authenticate",
+    "map/auth/refresh",
+    "map/disconnect",
+)
+REGISTER, SPAWN, UNREGISTER = "map/agents/register", "map/agents/spawn", "map/agents/unregister"
+SEND, REPLAY = "map/send", "map/replay"
+# Between systems: they meet, a letter goes, who is there is told, somebody is sought, they part.
+MEET, ROUTE, ANNOUNCE, FIND, PART = (
+    "map/federation/connect",
+    "map/federation/route",
+    "map/federation/announce",
+    "map/federation/find",
+    "map/federation/disconnect",
+)
+FEDERATION = frozenset({MEET, ROUTE, ANNOUNCE, FIND, PART})
+GATEWAY = "gateway"  # the participant that a system is
+PARTICIPANTS = ("agent", "client", "system", GATEWAY)
+_PREFIX = "map/"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._/-]+")
+_OTHERWISE = {REPLAY: "map/events.replay"}
+
+# What happens to agents and scopes, as the SDK's server calls it; its constants say `agent_registered`.
+AGENT_REGISTERED, AGENT_UNREGISTERED = "agent.registered", "agent.unregistered"
+AGENT_CHANGED, AGENT_UPDATED = "agent.state.changed", "agent.updated"
+SCOPE_CREATED, SCOPE_DELETED = "scope.created", "scope.deleted"
+SCOPE_JOINED, SCOPE_LEFT = "scope.member.joined", "scope.member.left"
+MESSAGE_DELIVERED = "message.delivered"
+
+# How an agent says it is. Whoever has stopped comes back by registering, and not otherwise.
+STATES = tuple(MAP_STATES)
+OPEN_STATES = ("x-", "custom:")  # so begin words of one's own
+GUEST = "map_guest"  # in the metadata of an agent: it comes by the link of another room
+FIRST_STATE, SUSPENDED, STOPPED = "idle", "suspended", "stopped"
+
+
+def cleaned(name: Any) -> str:
+    """The nearest name that a mailbox can have: `Ann Lee` → `Ann-Lee`."""
+    if not isinstance(name, str):
+        raise Invalid("must be text", field="name")
+    return _NO_NAME.sub("-", name).strip("-._/")[:128]
+
+
+def dotted(name: str) -> str:
+    """`map/agents/list` → `map/agents.list`, as agentic-mesh writes it."""
+    if name in _OTHERWISE:
+        return _OTHERWISE[name]
+    noun, slash, verb = name.removeprefix(_PREFIX).partition("/")
+    return f"{_PREFIX}{noun}.{verb}" if slash and name.startswith(_PREFIX) else name
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Every way to write a name, the SDK's first."""
+    return tuple(dict.fromkeys((name, dotted(name))))
+
+
+# Whom a MAP message is for: every form of `to` that the SDK, its server and agent-inbox write, as one value.
+#
+# It refuses to know who is there: `map_routing` asks the directory.
+
+KIN = ("parent", "children", "ancestors", "descendants", "siblings")
+_GROUPS = ("all", "agents")
+MOST = 10_000  # addresses in one list
+_HINT = (
+    "a name, {agent}, {agents}, {agentId}, {participant}, {scope}, {role, within}, {parent|children|ancestors|"
+    "descendants|siblings: true}, {broadcast: true}, {participants: all|agents}, {system, agent, scope}, or a "
+    "list of these"
+)
+
+
+class Role(Struct, frozen=True, order=True):
+    """Everybody with a role, in one scope or anywhere."""
+
+    name: str
+    within: str | None = None
+
+
+class Kin(Struct, frozen=True, order=True):
+    """Those above, below or beside the sender."""
+
+    relation: str
+    depth: int | None = None  # how far; None: all the way
+
+
+class Remote(Struct, frozen=True, order=True):
+    """Somebody in a named system, which may be this one; without an agent, everybody whom it shows."""
+
+    system: str
+    agent: str = ""
+    scope: str = ""
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """All that a `to` names."""
+
+    agents: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
+    kin: tuple[Kin, ...] = ()
+    remote: tuple[Remote, ...] = ()
+    everyone: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Does it name agents and nothing that has to be looked up?"""
+        return not (self.scopes or self.roles or self.kin or self.remote or self.everyone)
+
+
+def read_address(to: Any) -> Address:
+    """What was said, whatever its form."""
+    if isinstance(to, dict) and len(to) == 1 and isinstance(name := to.get("agent"), str):  # most
+        return _of_name(name)
+    if not isinstance(to, list):
+        return _one(to)
+    if not to or len(to) > MOST:
+        raise Invalid(f"a list of {len(to)}; 1 to {MOST}", field="to", hint=_HINT)
+    return _joined([_one(each) for each in to])
+
+
+def _one(to: Any) -> Address:
+    if isinstance(to, str):
+        return _of_name(to)
+    if not isinstance(to, dict):
+        raise Invalid("names nobody", field="to", hint=_HINT)
+    if isinstance(system := to.get("system"), str):
+        return _at(system, to)
+    for word in ("agent", "agentId", "agent_id", "participant"):
+        if to.get(word) is not None:
+            return _of_name(_text(to, word))
+    if isinstance(names := to.get("agents"), list):
+        return _joined([_of_name(name) if isinstance(name, str) else _one(None) for name in names])
+    return _of_group(to)
+
+
+def _at(system: str, to: dict[str, Any]) -> Address:
+    """`{system, agent}`, `{system, agents}` or `{system}`, each with a scope over there, if one is said."""
+    names = to.get("agents", [_text(to, "agent") if to.get("agent") is not None else ""])
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise Invalid("must be names", field="to.agents", hint=_HINT)
+    scope = "" if to.get("scope") is None else _text(to, "scope")
+    return Address(remote=tuple(Remote(system, name, scope) for name in names))
+
+
+def _of_group(to: dict[str, Any]) -> Address:
+    if to.get("scope") is not None:
+        return Address(scopes=(_text(to, "scope"),))
+    if to.get("role") is not None:
+        within = to.get("within")
+        return Address(roles=(Role(_text(to, "role"), None if within is None else _text(to, "within")),))
+    if to.get("broadcast") is True or to.get("participants") in _GROUPS:
+        return Address(everyone=True)
+    for relation in KIN:
+        if to.get(relation) is True:
+            return Address(kin=(Kin(relation, _depth(to)),))
+    raise Invalid("names nobody", field="to", hint=_HINT)
+
+
+def _of_name(text: str) -> Address:
+    """`bob`, `agent:bob`, `scope:team`, `bob@system`, `bob@system/scope`, `@system`."""
+    kind, colon, rest = text.partition(":")
+    if colon and kind == "scope" and rest:
+        return Address(scopes=(rest,))
+    name = rest if colon and kind == "agent" else text
+    agent, at, place = name.partition("@")
+    if at and place:
+        system, _, scope = place.partition("/")
+        return Address(remote=(Remote(system, agent, scope),))
+    if not name:
+        raise Invalid("names nobody", field="to", hint=_HINT)
+    return Address(agents=(name,))
+
+
+def _joined(some: list[Address]) -> Address:
+    def each(field: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(one for address in some for one in getattr(address, field)))
+
+    names = ("agents", "scopes", "roles", "kin", "remote")
+    found = Address(everyone=any(address.everyone for address in some), **{name: each(name) for name in names})
+    if found == Address():
+        raise Invalid("names nobody", field="to", hint=_HINT)
+    return found
+
+
+def _text(to: dict[str, Any], word: str) -> str:
+    value = to.get(word)
+    if not isinstance(value, str) or not value:
+        raise Invalid("must be text", field=f"to.{word}", hint=_HINT)
+    return value
+
+
+def _depth(to: dict[str, Any]) -> int | None:
+    depth = to.get("depth")
+    if depth is None:
+        return None
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
+        raise Invalid("must be a whole number from 1 on", field="to.depth")
+    return depth
+
+
+# A MAP message as a letter, and any letter as one: `from`, `to`, `payload` and `meta` as they were said.
+#
+# | in `meta` | of the letter |
+# |---|---|
+# | priority, else agent-inbox's importance | priority |
+# | ttlMs | expires: that long from now |
+# | mail.conversationId, else conversationId | conversation_id: so it is a turn of that conversation |
+# | threadTag, else correlationId, where it can be a label | thread_tag |
+# | subject | subject |
+# | scope | scope |
+# | inReplyTo, mail.inReplyTo, or correlationId of a result | in_reply_to, where its sender knows that letter |
+#
+# All of `meta` is the letter's metadata besides, so nothing in it is lost, and readers over other wires see it.
+# What
+# a letter cannot tell (how `to` was written, whether the payload was bare) stands in its `extra`, under `map`.
+
+PRIORITIES = ("low", "normal", "high", "urgent")
+LONGEST_TTL = 10 * 365 * 24 * 3600 * 1000  # milliseconds
+Shape = Literal["content", "bare", "none"]
+
+
+class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a letter does not tell of the message it was."""
+
+    to: Any = None  # as it was written; None: `{agent}` and nothing more, as most are
+    shape: Shape = "content"  # the payload: an object with a type, bare, or not there
+    has_meta: bool = False
+
+
+def letter_fields(said: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the letter, but for whom it is, and its answer to another: that has to be looked up."""
+    meta = _meta(said)
+    has_payload = "payload" in said
+    payload, to = said.get("payload"), said.get("to")
+    shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
+    note = Note(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in said)
+    fields: dict[str, Any] = {
+        "body": payload_to_parts(payload) if has_payload else [],
+        "extra": {MAP_NOTE: to_plain(note)},
+    }
+    return fields | _of_meta(meta) | ({"metadata": meta} if meta else {})
+
+
+def once_key(id: str, to: Any) -> str:
+    """The idempotency key of a message that its sender knows by an id of its own, and of those it is for: whoever
+    did not hear that it was taken sends it again.
+    """
+    return f"map-{blake2b(encode([id, to]), digest_size=16).hexdigest()}"
+
+
+def answered(said: dict[str, Any]) -> str | None:
+    """The id of the letter that this one may be an answer to; whoever sends it need not know that letter."""
+    meta = _meta(said)
+    mail = meta.get("mail")
+    given = meta.get("inReplyTo") or (mail.get("inReplyTo") if isinstance(mail, dict) else None)
+    if given is None and meta.get("isResult") is True:
+        given = meta.get("correlationId")
+    return _sound(lambda: check_id(letter_of_turn(given), "in_reply_to")) if isinstance(given, str) else None
+
+
+def map_letter(message: Message) -> dict[str, Any]:
+    """The `message` of a `map/message`."""
+    note = note_of(message)
+    if note is None:
+        return map_message(message)
+    told: dict[str, Any] = {
+        "id": message.id,
+        "from": message.sender,
+        "to": {"agent": message.recipients[0].address} if note.to is None else note.to,
+        "timestamp": milliseconds(message.created_at),
+    }
+    if note.shape != "none":
+        told["payload"] = payload_of(message, note.shape)
+    if note.has_meta:
+        told["meta"] = message.metadata
+    return told
+
+
+def payload_of(message: Message, shape: Shape) -> Any:
+    """Exactly as it was said."""
+    content = content_of(message.parts)
+    if shape == "content":
+        return content
+    return content.get("text" if content.get("type") == "text" else "data")
+
+
+def note_of(message: Message) -> Note | None:
+    """None: a letter that came over no MAP session. Anybody may write anything into `extra`."""
+    if MAP_NOTE not in message.extra:
+        return None
+    try:
+        return convert(message.extra[MAP_NOTE], Note)
+    except ValidationError:
+        return None
+
+
+def _is_plain(to: Any) -> bool:
+    """Does it name one mailbox, as the letter does?"""
+    name = to.get("agent") if isinstance(to, dict) and len(to) == 1 else None
+    return isinstance(name, str) and ":" not in name and "@" not in name
+
+
+def _meta(said: dict[str, Any]) -> dict[str, Any]:
+    meta = said.get("meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _of_meta(meta: dict[str, Any]) -> dict[str, Any]:
+    """What of it is a field of a letter. A word that decides something is checked; a label that cannot be one of
+    ours is only carried.
+    """
+    if not meta:
+        return {}
+    mail = meta.get("mail")
+    if mail is not None and not isinstance(mail, dict):
+        raise Invalid("must be an object", field="meta.mail")
+    conversation = (mail or {}).get("conversationId") or meta.get("conversationId")
+    fields = {
+        "priority": _priority(meta),
+        "expires": _ttl(meta),
+        "conversation_id": None if conversation is None else check_id(conversation, "meta.mail.conversationId"),
+        "thread_tag": _first(meta, ("threadTag", "correlationId"), lambda v: check_label(v, "thread_tag", 200)),
+        "subject": _first(meta, ("subject",), lambda value: check_line(value, "subject", 1000)),
+        "scope": _first(meta, ("scope",), lambda value: check_scope(value, "scope")),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _priority(meta: dict[str, Any]) -> str | None:
+    for word in ("priority", "importance"):
+        given = meta.get(word)
+        if given is None:
+            continue
+        if given not in PRIORITIES:
+            raise Invalid(
+                f"{str(given)[:80]!a} is not a priority", field=f"meta.{word}", hint=", ".join(PRIORITIES)
+            )
+        return str(given)
+    return None
+
+
+def _ttl(meta: dict[str, Any]) -> float | None:
+    given = meta.get("ttlMs")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= LONGEST_TTL:
+        raise Invalid("must be milliseconds above 0", field="meta.ttlMs")
+    return given / 1000
+
+
+def _first(meta: dict[str, Any], words: tuple[str, ...], check: Callable[[Any], str]) -> str | None:
+    for word in words:
+        if meta.get(word) is not None:
+            return _sound(lambda: check(meta[word]))  # noqa: B023 - called at once
+    return None
+
+
+def _sound(check: Callable[[], str]) -> str | None:
+    try:
+        return check()
+    except PostroomError:
+        return None
+
+
+def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
+    """A call, as a client writes it."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+# Agents and scopes as MAP writes them down, from the cards and records of the room.
+#
+# What MAP says of an agent and a card has no word for lies in the card's `extra`, under `map`: role, parent,
+# state,
+# visibility, capabilities and the like, and which participant it belongs to. So it outlives a restart, and
+# travels
+# with an export. Membership of scopes is the card's own.
+
+# What a participant says of an agent, and is kept as it was said.
+KEPT = ("role", "parent", "visibility", "capabilities", "environment", "permission_overrides",
+        "capability_descriptor", "persistent_identity", "relationships")  # fmt: skip
+_CAMEL = {"permission_overrides": "permissionOverrides", "capability_descriptor": "capabilityDescriptor",
+          "persistent_identity": "persistentIdentity"}  # fmt: skip
+
+
+def role_of(card: Card) -> str | None:
+    """Also as agent-inbox's `notify` says it."""
+    role = map_says(card).get("role") or card.metadata.get("role")
+    return role if isinstance(role, str) else None
+
+
+def state_of(agent: Agent) -> str:
+    """As it said itself while it is here; else as the table of words has it. Who said that it stops, has."""
+    said = map_says(agent.card).get("state")
+    is_kept = agent.presence.warmth is Warmth.ACTIVE or said == STOPPED
+    return said if isinstance(said, str) and is_kept else agent.presence.words.map
+
+
+def has_gone(agent: Agent) -> bool:
+    """Was it unregistered, and has not come back? Who only stopped has not said goodbye."""
+    return agent.presence.left and map_says(agent.card).get("state") == STOPPED
+
+
+def owner_of(agent: Agent) -> str | None:
+    """The participant whose connection it is on; None: on none."""
+    owner = map_says(agent.card).get("owner")
+    is_here = agent.presence.warmth is Warmth.ACTIVE and not agent.presence.left
+    return owner if is_here and isinstance(owner, str) else None
+
+
+def holder_of(card: Card) -> str:
+    """The principal that registered it. An operator that stops or suspends it writes its card, and is not that."""
+    holder = map_says(card).get("principal")
+    return holder if isinstance(holder, str) else card.principal
+
+
+def agent_record(agent: Agent, children: Sequence[str] = ()) -> dict[str, Any]:
+    card, said = agent.card, map_says(agent.card)
+    kept = {_CAMEL.get(name, name): said[name] for name in KEPT if name in said}
+    seen = agent.presence.last_active_at
+    record = present(
+        id=card.id,
+        name=card.display_name or card.id,
+        description=card.description or None,
+        state=state_of(agent),
+        role=role_of(card),
+        scopes=list(card.scopes),
+        visibility="public",
+        metadata=card.metadata,
+        children=list(children) or None,
+        lifecycle=present(
+            createdAt=milliseconds(card.registered_at), lastActiveAt=None if seen is None else milliseconds(seen)
+        ),
+    )
+    return record | kept | {"ownerId": owner_of(agent)}
+
+
+def children_of(agents: Iterable[Agent]) -> dict[str, list[str]]:
+    """By parent."""
+    found: dict[str, list[str]] = {}
+    for agent in agents:
+        parent = parent_of(agent.card)
+        if parent is not None:
+            found.setdefault(parent, []).append(agent.card.id)
+    return found
+
+
+def scope_record(scope: ScopeCard, members: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": scope.id,
+        **scope.says,
+        "id": scope.id,
+        "createdAt": milliseconds(scope.created_at),
+        "memberCount": len(members),
+    } | present(createdBy=scope.created_by or None)
+
+
+def first_state(said: dict[str, Any]) -> str:
+    """Of an agent that registers."""
+    state = said.get("state")
+    return state if isinstance(state, str) and state else FIRST_STATE
+
+
+# What went wrong, in the numbers of MAP's SDK: `{code, message, data: {category, retryable, details}}`.
+
+AUTH_REQUIRED, AUTH_FAILED, AUTH_EXPIRED, DENIED, NO_METHOD, BAD_CREDENTIALS = 1000, 1001, 1002, 1003, 1005, 1006
+NO_ADDRESS, NO_AGENT, NO_SCOPE, NOT_DELIVERED = 2000, 2001, 2002, 2003
+EXISTS, BAD_STATE, TERMINATED = 3000, 3001, 3003
+EXHAUSTED, TOO_FAST, OVER_QUOTA = 4000, 4001, 4002
+NO_SYSTEM = 5001
+
+# A number's thousands, and the category that stands for them.
+_CATEGORIES = {1: "auth", 2: "routing", 3: "agent", 4: "resource", 5: "federation", 10: "mail"}
+# (error, the field it names) -> number. None stands for any field; the first row that fits counts.
+NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
+    (NoSuchMethod, None, METHOD_NOT_FOUND),
+    (NotAllowed, "auth", AUTH_REQUIRED),
+    (NotAllowed, "token", BAD_CREDENTIALS),
+    (NotAllowed, "method", NO_METHOD),
+    (NotAllowed, None, DENIED),
+    (Invalid, None, INVALID_PARAMS),
+    (UnknownAgent, None, NO_AGENT),
+    (Missing, "scope", NO_SCOPE),
+    (Missing, "system", NO_SYSTEM),
+    (Missing, "to", NO_ADDRESS),
+    (Missing, None, NOT_FOUND),
+    (NameTaken, None, EXISTS),
+    (IdTaken, "scope_id", EXISTS),
+    (IllegalMove, "agent", TERMINATED),
+    (IllegalMove, None, BAD_STATE),
+    (QuotaFull, None, OVER_QUOTA),
+    (TooFast, None, TOO_FAST),
+    (Busy, None, EXHAUSTED),
+    (Refused, None, NOT_DELIVERED),
+    (Conflict, None, BAD_STATE),
+)
+_PROTOCOL = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, NOT_FOUND})
+_RETRY_SOON = 1000  # milliseconds after which trying again may help, where nothing more is known
+
+
+def number_of(error: PostroomError) -> int:
+    for kind, field, number in NUMBERS:
+        if isinstance(error, kind) and (field is None or field == error.field):
+            return number
+    return INTERNAL_ERROR
+
+
+def retry_after_ms(error: PostroomError) -> int:
+    return _RETRY_SOON if error.retry_after is None else round(error.retry_after * 1000)
+
+
+def category_of(number: int) -> str:
+    if number in _PROTOCOL:
+        return "protocol"
+    return _CATEGORIES.get(number // 1000, "internal")
+
+
+def map_error(error: PostroomError, *, of_mail: bool = False) -> dict[str, Any]:
+    """The error of a reply. `of_mail`: conversations have numbers of their own."""
+    special = mail_problem(error) if of_mail else None
+    number = number_of(error) if special is None else special.data["code"]
+    data: dict[str, Any] = {"category": category_of(number), "retryable": error.temporary}
+    if error.temporary:
+        data["retryAfterMs"] = retry_after_ms(error)
+    return {"code": number, "message": str(error), "data": data | {"details": all_details(error)}}
+
+
+def failure(id: Any, number: int, why: str) -> dict[str, Any]:
+    """A reply to what could not be understood."""
+    error = {"code": number, "message": why, "data": {"category": category_of(number), "retryable": False}}
+    return {"jsonrpc": "2.0", "id": id, "error": error}

@@ -1,0 +1,131 @@
+"""Values of the house as plain JSON, every field always there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from ..model.codec import to_plain
+
+if TYPE_CHECKING:
+    from ..core.messages import Receipt
+    from ..letter import Letter, Work
+    from ..model.agent import Agent
+    from ..model.alert import Rung
+    from ..model.delivery import Delivery
+    from ..model.message import Message, Template
+    from ..model.report import Stats, Stop, Tally, Trace
+    from ..model.task import Escalation
+    from ..task import TaskView
+
+
+def plain_letter(letter: Letter) -> dict[str, Any]:
+    """A letter in a mailbox."""
+    return plain_message(letter.message) | {"delivery": plain_delivery(letter.delivery)}
+
+
+def plain_work(work: Work, seconds: float) -> dict[str, Any]:
+    """A letter that was claimed, with the proof of it."""
+    lease = work.delivery.lease
+    return plain_letter(work) | {"token": lease.token if lease else None, "lease_seconds": seconds}
+
+
+def plain_message(message: Message) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(message))
+    plain["priority"] = message.priority.name.lower()
+    plain["task"] = None if message.task is None else to_plain(asdict(message.task))
+    return plain | {"text": message.text, "thread": message.thread}
+
+
+def plain_delivery(delivery: Delivery) -> dict[str, Any]:
+    """Without the lease's token: it is shown once, to whoever claims."""
+    plain: dict[str, Any] = to_plain(asdict(delivery))
+    del plain["lease"], plain["priority"], plain["message_id"]
+    return plain | {"holder": delivery.lease.holder if delivery.lease else None}
+
+
+def plain_move(letter: Letter) -> dict[str, Any]:
+    """What became of a letter that was settled."""
+    held = letter.delivery
+    due = to_plain(held.due_at)
+    return {
+        "id": letter.id,
+        "state": str(held.state),
+        "attempts": held.attempts,
+        "reason": held.reason,
+        "due_at": due,
+    }
+
+
+def plain_receipt(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "id": receipt.id,
+        "thread": receipt.thread,
+        "repeated": receipt.repeated,
+        "unknown": list(receipt.unknown),
+        "routed": list(receipt.routed),
+        "letter": plain_message(receipt.message),
+    }
+
+
+def plain_task(task: TaskView) -> dict[str, Any]:
+    standing: dict[str, Any] = to_plain(asdict(task.standing))
+    called, id = standing.pop("id"), standing.pop("letter")
+    return {"id": id, "called": called, **standing, "is_final": task.is_final, "session": task.session}
+
+
+def plain_escalation(one: Escalation) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(one))
+    return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}
+
+
+def plain_rung(rung: Rung) -> dict[str, Any]:
+    letters = [asdict(one) | {"priority": one.priority.name.lower()} for one in rung.letters]
+    return asdict(rung) | {"letters": letters}
+
+
+def plain_template(template: Template) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(template))
+    return plain | {"priority": template.priority.name.lower(), "places": list(template.places)}
+
+
+def plain_agent(agent: Agent) -> dict[str, Any]:
+    return {"card": to_plain(asdict(agent.card)), "presence": to_plain(asdict(agent.presence))}
+
+
+def plain_stats(stats: Stats) -> dict[str, Any]:
+    return {
+        "letters": stats.letters,
+        "deliveries": stats.deliveries,
+        "states": {str(state): count for state, count in stats.states.items()},
+        "unread": {priority.name.lower(): count for priority, count in stats.unread.items()},
+        "oldest_unread_at": to_plain(stats.oldest_unread_at),
+        "agents": stats.agents,
+        "quarantined": stats.quarantined,
+        "mailboxes": [plain_tally(tally) for tally in stats.mailboxes],
+        "rates": [asdict(rate) for rate in stats.rates],
+    }
+
+
+def plain_tally(tally: Tally) -> dict[str, Any]:
+    plain = {name: to_plain(getattr(tally, name)) for name in tally.__struct_fields__ if name != "unread"}
+    unread = {priority.name.lower(): count for priority, count in tally.unread.items()}
+    return plain | {"unread": unread, "total_unread": tally.total_unread, "backlog": tally.backlog}
+
+
+def plain_trace(life: Trace) -> dict[str, Any]:
+    return {
+        "letter": plain_message(life.message),
+        "number": life.number,
+        "stops": [_plain_stop(stop) for stop in life.stops],
+        "replies": [plain_message(message) for message in life.replies],
+        "relays": [plain_message(message) for message in life.relays],
+        "bounces": [plain_message(message) for message in life.bounces],
+    }
+
+
+def _plain_stop(stop: Stop) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(asdict(stop))
+    lists = ("history", "rings", "sights")
+    return plain | {name: [to_plain(asdict(one)) for one in getattr(stop, name)] for name in lists}

@@ -1,0 +1,78 @@
+"""A note on the screen, by the program that the system has for it. Words are handed over as words: no shell reads
+them, and none of them is taken for an option, a script or a markup.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from html import escape
+from typing import TYPE_CHECKING
+
+from ..core.presentation import one_line
+from ..errors import Invalid
+from ..model.message import Priority
+
+if TYPE_CHECKING:
+    from ..model.alert import Rung
+
+
+PATIENCE = 10.0  # seconds for the program; a note that is not shown by then was not
+MOST = 5  # letters that are named
+LONGEST = 200  # characters of a line
+MACOS, OTHERS = "osascript", "notify-send"
+_SCRIPT = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+
+
+def program() -> str:
+    """The path of the program that shows notes here, or an error that says what to install."""
+    name = MACOS if sys.platform == "darwin" else OTHERS
+    found = shutil.which(name)
+    if found is None:
+        hint = "apt install libnotify-bin, or what your system calls it; or watch --exec COMMAND"
+        raise Invalid(f"needs {name}, which is not here", field="--desktop", hint=hint)
+    return found
+
+
+def show(path: str, rung: Rung) -> str | None:
+    """Show a ring by this program. Why that failed; None if it did not."""
+    title, lines = words(rung)
+    said = _osascript(title, lines) if path.endswith(MACOS) else _notify_send(title, lines, rung)
+    try:
+        done = subprocess.run(  # noqa: S603 - the system's own program; no shell reads the words
+            [path, *said], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it took longer than {PATIENCE:g} s"
+    except OSError as broken:
+        return f"it cannot be started: {broken.strerror}"
+    return None if done.returncode == 0 else _why(done.returncode, done.stderr)
+
+
+def _why(code: int, said: bytes) -> str:
+    """Such as: no desktop is there, as over ssh."""
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    return f"exit {code}: {one_line(last)[:LONGEST]}" if last else f"exit {code}"
+
+
+def words(rung: Rung) -> tuple[str, list[str]]:
+    """What a note says: whose mail, who wrote, the subject. Nothing of what a letter says."""
+    lines = [one_line(f"{one.sender}: {one.subject or '(no subject)'}")[:LONGEST] for one in rung.letters[:MOST]]
+    more = len(rung.letters) - MOST
+    return f"Postroom: {rung.unread} unread for {rung.mailbox}", [
+        *lines,
+        *([f"and {more} more"] if more > 0 else []),
+    ]
+
+
+def _notify_send(title: str, lines: list[str], rung: Rung) -> list[str]:
+    """Its body is markup for many desktops: what a stranger wrote must not be."""
+    is_urgent = any(letter.priority is Priority.URGENT for letter in rung.letters)
+    body = "\n".join(escape(line, quote=False) for line in lines)
+    return ["--app-name=Postroom", f"--urgency={'critical' if is_urgent else 'normal'}", "--", title, body]
+
+
+def _osascript(title: str, lines: list[str]) -> list[str]:
+    """The words are the script's arguments. The first is ours and begins with a letter, so it is no option."""
+    return [*(word for line in _SCRIPT for word in ("-e", line)), title, "\n".join(lines)]

@@ -1,0 +1,208 @@
+"""Files as they are found, and which of them are left alone: what belongs to others, what is no text, some links.
+
+Many people keep such files elsewhere, with links to them: those are followed, and stay. A project was filled by
+somebody else and may hold a link to anywhere: there, none is followed that leads out of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ...errors import Invalid, Refused
+from .text_edit import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+MOST = 4 * 2**20  # bytes; no settings file is as long
+LEADS_AWAY = "is a link that leads nowhere, or out of the folder"
+
+
+class Found(NamedTuple):
+    """A file, as it is."""
+
+    text: str
+    mode: int
+
+
+def look(path: str, root: str) -> Found | None:
+    """The file at this path below `root`, or None where there is none. What may not be touched is refused."""
+    for folder in reversed(list(_folders_above(path, root))):
+        if not _check_folder(folder):
+            return None
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as broken:
+        raise refused(path, f"cannot be looked at: {broken.strerror}") from None
+    _check_file(path, found)
+    return Found(_text(path), stat.S_IMODE(found.st_mode))
+
+
+def led_to(path: str, within: str | None) -> str:
+    """Where links lead from here. One that leads nowhere, or out of the folder `within`, is not followed: whoever
+    looks at such a path is refused.
+    """
+    real = os.path.realpath(path)
+    is_out = within is not None and not real.startswith(f"{within}{os.sep}")
+    return path if is_out or (real != path and not os.path.lexists(real) and _is_dangling(path)) else real
+
+
+def may_be_touched(path: str, root: str) -> bool:
+    """Is it there to be changed, or not there at all?"""
+    try:
+        look(path, root)
+    except Refused:
+        return False
+    return True
+
+
+def missing_folders(path: str, root: str) -> list[str]:
+    """The folders that must be made for it, the outermost first."""
+    return [folder for folder in reversed(list(_folders_above(path, root))) if not os.path.lexists(folder)]
+
+
+@contextmanager
+def telling_where(path: str) -> Iterator[None]:
+    """What is refused for what a file says is told with the file's path."""
+    try:
+        yield
+    except (Invalid, Refused) as wrong:
+        raise refused(path, wrong.message, wrong.hint) from None
+
+
+def refused(path: str, why: str, hint: str | None = None) -> Refused:
+    return Refused(f"{why}; nothing was written", field=path, hint=hint)
+
+
+def _folders_above(path: str, root: str) -> Iterator[str]:
+    """From the innermost to the root itself. Of a file to which a link led from there: its own folder alone."""
+    folder = os.path.dirname(path)
+    while folder != root and folder.startswith(os.path.join(root, "")):
+        yield folder
+        folder = os.path.dirname(folder)
+    yield folder
+
+
+def _is_dangling(path: str) -> bool:
+    """Is it, or a folder above it, a link that leads nowhere?"""
+    while path != os.path.dirname(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            return True
+        path = os.path.dirname(path)
+    return False
+
+
+def _check_folder(path: str) -> bool:
+    """Is it there, and ours?"""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as broken:
+        raise refused(path, f"cannot be looked at: {broken.strerror}") from None
+    if stat.S_ISLNK(found.st_mode):
+        raise refused(path, LEADS_AWAY, "put the files in place by hand, or make it a folder")
+    if not stat.S_ISDIR(found.st_mode):
+        raise refused(path, "is no folder")
+    _check_owner(path, found)
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise refused(path, "may not be written to")
+    return True
+
+
+def _check_file(path: str, found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise refused(path, LEADS_AWAY, "put the lines in by hand, where it leads to")
+    if not stat.S_ISREG(found.st_mode):
+        raise refused(path, "is no plain file")
+    _check_owner(path, found)
+    if not found.st_mode & stat.S_IWUSR or not os.access(path, os.R_OK | os.W_OK):
+        raise refused(path, "may not be written", f"chmod u+rw {path}")
+    if found.st_size > MOST:
+        raise refused(path, f"is longer than {MOST} bytes")
+
+
+def _check_owner(path: str, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise refused(path, "belongs to another user")
+
+
+def _text(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            return file.read(MOST + 1).decode()
+    except OSError as broken:
+        raise refused(path, f"cannot be read: {broken.strerror}") from None
+    except UnicodeDecodeError:
+        raise refused(path, "is no UTF-8 text") from None
+
+
+# What was put where: kept from `install` to `uninstall`, so that files get back what they were, to the byte.
+#
+# A receipt holds places and lengths of what we put in, and nothing of what others wrote. It counts only for a
+# file
+# that is still as we left it. Where it is lost, what is ours is known by what it says.
+
+_WHAT = "What `postroom install` put into these files, for `postroom uninstall`."
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file."""
+
+    digest: str  # of the file as we left it
+    cuts: tuple[tuple[int, int], ...]  # what takes out of it what we put in
+    made: bool  # was there no file before?
+
+    def undoing(self, text: str) -> list[Edit] | None:
+        """What undoes us; None when the file is another by now."""
+        return [Edit(start, end) for start, end in self.cuts] if digest(text) == self.digest else None
+
+
+class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
+    """All that was done for one host in one place."""
+
+    files: dict[str, Entry] = {}
+    folders: tuple[str, ...] = ()  # that we made, the outermost first
+    place: str = ""  # the folder of the host's configuration
+    what: str = _WHAT
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def path_of(folder: str, host: str, place: str) -> str:
+    """Where the receipt of this host and place is kept."""
+    return os.path.join(folder, f"{host}-{digest(place)[:16]}.json")
+
+
+def places(folder: str, host: str) -> list[str]:
+    """Where something was put for this host, as far as receipts are left that say so."""
+    try:
+        names = [name for name in sorted(os.listdir(folder)) if name.startswith(f"{host}-")]
+    except OSError:
+        return []
+    return [place for name in names if (place := load(os.path.join(folder, name)).place)]
+
+
+def load(path: str) -> Receipt:
+    """An empty one where there is none, or none that can be read."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Receipt)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return Receipt()
+
+
+def dump(receipt: Receipt) -> str:
+    return msgspec.json.format(msgspec.json.encode(receipt), indent=1).decode() + "\n"

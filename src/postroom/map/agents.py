@@ -1,0 +1,426 @@
+"""MAP's verbs for agents: they come, change, go; who is there, and who belongs to whom.
+
+An agent's id is the name of its mailbox. State, role and parent stand on its card (`map_records`).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict, replace
+
+from ..core import agents as core_agents
+from ..core.validation import check_count, listed
+from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
+from ..formats.inbox import present
+from ..formats.map import (
+    FIRST_STATE,
+    GUEST,
+    KEPT,
+    OPEN_STATES,
+    STATES,
+    STOPPED,
+    SUSPENDED,
+    agent_record,
+    children_of,
+    cleaned,
+    has_gone,
+    holder_of,
+    owner_of,
+    role_of,
+    scope_record,
+    state_of,
+)
+from ..model.agent import MAP as EXTRA
+from ..model.agent import map_says, parent_of
+from ..model.names import check_agent, check_scope
+from ..model.record import MEMBER
+from ..policy.routing import is_routable
+from ..server.table import box_of, snake
+from .routing import above, below, listed_agents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..model.agent import Agent, Card, ScopeCard
+    from ..room import Room
+
+
+_CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
+         "max_concurrent_tasks", "metadata")  # fmt: skip
+BEAT_EVERY = 60.0  # seconds between two signs of life of an agent that is connected
+MOST = 1000  # rows in one answer
+
+IS_HERE = "is_here"  # what a session says of who registers, and no caller can: it has that agent already
+
+# -- coming and going
+
+
+def register(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """The same agent may come back as often as it likes: what it does not say stays as it was."""
+    if said.get("parent") is not None:
+        _check_parents_holder(room, box_of(room, said).name, said["parent"])
+    return _come(room, said)
+
+
+def _come(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    name = box_of(room, said).name
+    told = {"display_name": said.get("name"), "description": said.get("description"),
+            "scopes": said.get("scopes"), "metadata": said.get("metadata")}  # fmt: skip
+    words = {word: said[word] for word in KEPT if word in said}
+    words |= present(state=_first_state(room, name, said), owner=said.get("owner"))
+    words["principal"] = room.principal.name
+    if said.get("parent") is not None:
+        _check_parent(room, name, said["parent"])
+    _check_free(room, name, said)
+    agent = _write(room, name, told, words)
+    room.mailbox(name).heartbeat(poll_interval=BEAT_EVERY, active=True)
+    return {"agent": agent_record(agent)}
+
+
+def spawn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """A child: it belongs to the same participant. A name that another's agent has is not taken."""
+    parent, name = check_agent(said["parent"], "parent"), check_agent(said["agent_id"], "agent_id")
+    with suppress(UnknownAgent):
+        held = room.agent(name)
+        if not said.get(IS_HERE) and _is_anothers(room, held, parent):
+            raise NameTaken(f"{name!r} is another's agent", field="agent_id")
+    room.agent(parent)  # or it is told that there is no such agent
+    return _come(room, said)
+
+
+def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
+    """Whoever stopped may be anybody's child again; but only of the principal that had it."""
+    has_stopped = state_of(held) == STOPPED
+    if holder_of(held.card) != room.principal.name and (has_stopped or is_routable(held.presence)):
+        return True
+    return parent_of(held.card) != parent and not has_stopped
+
+
+def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """It is gone: out of its scopes, in no list before it comes back. Its mail stays, and waits for it."""
+    name = box_of(room, said).name
+    agent = _change(room, name, {"scopes": ()}, {"state": STOPPED})
+    room.mailbox(name).leave()
+    return {"agent": agent_record(agent) | {"state": STOPPED, "ownerId": None}, "success": True}
+
+
+def away(room: Room, name: str) -> dict[str, Any]:
+    """Its connection has ended, and it may come back."""
+    before = room.agent(name)
+    room.mailbox(name).leave()
+    return {"agent": agent_record(room.agent(name)), "previousState": state_of(before)}
+
+
+def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    name = box_of(room, said).name
+    before = room.agent(name)
+    card = before.card
+    words = {word: said[word] for word in KEPT if word in said and word not in {"parent", "role"}}
+    if "state" in said:
+        words["state"] = _stepped(card, said["state"])
+    metadata = None if "metadata" not in said else card.metadata | said["metadata"]
+    agent = _change(room, name, {} if metadata is None else {"metadata": metadata}, words)
+    return {"agent": agent_record(agent), "previousState": state_of(before)}
+
+
+def stop(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    return update(room, {**said, "state": STOPPED}) | {"stopping": True}
+
+
+def suspend(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Its mail waits until it is resumed."""
+    return update(room, {**said, "state": SUSPENDED}) | {"suspended": True}
+
+
+def resume(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    return update(room, {**said, "state": FIRST_STATE}) | {"resumed": True}
+
+
+# -- looking
+
+
+def list_agents(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    agents = listed_agents(room)
+    children = children_of(agents)
+    wanted = _wanted(said)
+    rows = [agent for agent in agents if _suits(agent, wanted, children)]
+    cursor, limit = said.get("cursor"), min(check_count(said.get("limit", MOST), "limit"), MOST)
+    if cursor is not None:
+        rows = [agent for agent in rows if agent.card.id > cursor]
+    rows.sort(key=lambda agent: agent.card.id)
+    shown = [agent_record(agent, children.get(agent.card.id, ())) for agent in rows[:limit]]
+    return {"agents": shown} | ({"nextCursor": shown[-1]["id"]} if len(rows) > limit else {})
+
+
+def get_agent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    name, include = check_agent(said["agent_id"], "agent_id"), said.get("include") or {}
+    agents = {agent.card.id: agent for agent in room.agents(gone=True)}
+    if name not in agents:
+        raise UnknownAgent(f"{name!r} is not registered", field="agent_id")
+    children = children_of(agents.values())
+    answer: dict[str, Any] = {"agent": agent_record(agents[name], children.get(name, ()))}
+    return answer | _relatives(agents, children, name, include)
+
+
+def graph(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Who is whose child: all of it, or what is below one agent."""
+    agents = {agent.card.id: agent for agent in listed_agents(room)}
+    children = children_of(agents.values())
+    root, depth = said.get("root_agent_id"), said.get("depth")
+    names: Iterable[str] = agents
+    if root is not None:
+        if root not in agents:
+            raise UnknownAgent(f"{root!r} is not registered", field="root_agent_id")
+        names = [root, *below(children, root, depth)]
+    nodes = [name for name in names if name in agents]
+    edges = [
+        {"from": parent, "to": name, "type": "parent-child"}
+        for name in nodes
+        if (parent := parent_of(agents[name].card)) in nodes
+    ]
+    return {"nodes": [agent_record(agents[name], children.get(name, ())) for name in nodes], "edges": edges}
+
+
+def _relatives(
+    agents: dict[str, Agent], children: dict[str, list[str]], name: str, include: dict[str, Any]
+) -> dict[str, Any]:
+    parents = {one.card.id: parent_of(one.card) for one in agents.values()}
+    depth = include.get("maxDepth")
+    if depth is not None:
+        check_count(depth, "maxDepth")
+    mine = parents[name]
+    found: dict[str, list[str]] = {
+        "children": children.get(name, []),
+        "siblings": [one for one in children.get(mine or "", []) if one != name],
+        "ancestors": list(above(parents, name, depth)),
+        "descendants": list(below(children, name, depth)),
+    }
+    told: dict[str, Any] = {
+        word: [agent_record(agents[one]) for one in names if one in agents]
+        for word, names in found.items()
+        if include.get(word)
+    }
+    if include.get("parent") and mine in agents:
+        told["parent"] = agent_record(agents[mine])
+    return told
+
+
+def _wanted(said: dict[str, Any]) -> dict[str, Any]:
+    """The words of `filter`; the SDK's server reads them outside of it, too."""
+    words = {snake(name): value for name, value in (said.get("filter") or {}).items() if value is not None}
+    for name in ("states", "roles", "scopes"):
+        if name in said or name in words:
+            words[name] = _texts(words.get(name, said.get(name)), name)
+    for name in ("parent", "owner_id"):
+        if not isinstance(words.get(name, ""), str):
+            raise Invalid("must be text", field=name)
+    for word, several in (("state", "states"), ("role", "roles"), ("scope", "scopes")):
+        if word in said:
+            words[several] = [said[word]]
+    return words
+
+
+def _texts(value: Any, field: str) -> list[str]:
+    texts = list(listed(value, field))
+    if not all(isinstance(one, str) for one in texts):
+        raise Invalid("must be a list of texts", field=field)
+    return texts
+
+
+def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) -> bool:
+    card = agent.card
+    return (
+        ("states" not in words or state_of(agent) in words["states"])
+        and ("roles" not in words or role_of(card) in words["roles"])
+        and ("scopes" not in words or bool(set(card.scopes) & set(words["scopes"])))
+        and ("parent" not in words or parent_of(card) == words["parent"])
+        and ("owner_id" not in words or owner_of(agent) == words["owner_id"])
+        and ("has_children" not in words or (card.id in children) == bool(words["has_children"]))
+    )
+
+
+# -- writing
+
+
+def _change(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:
+    """Of a card that is there. Only what an agent says of itself is a sign of life: an operator's hand is none."""
+
+    def change(card: Card) -> Card:
+        return replace(card, **told, extra=card.extra | {EXTRA: map_says(card) | words})
+
+    core_agents.rewrite(room._office, room.principal, name, change)
+    return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
+
+
+def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:
+    try:
+        card = room.agent(name).card
+        before, extra, was = asdict(card), card.extra, map_says(card)
+        if holder_of(card) != room.principal.name:  # who takes over the name of a guest is none
+            before["metadata"] = {word: value for word, value in card.metadata.items() if word != GUEST}
+    except UnknownAgent:
+        before, extra, was = {}, {}, {}
+    fields = {field: before[field] for field in _CARD if field in before}
+    fields |= {field: value for field, value in told.items() if value is not None}
+    return room.mailbox(name).register(**fields, extra=extra | {EXTRA: was | words})
+
+
+def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
+    """The first has a name while it is here or away; who shows that agent's own token is that agent. An operator's
+    token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. It
+    gets a name as soon as that agent was unregistered, and not while it is only away. Who comes by the link of
+    another room gets no name that anybody of this one has, however long it is away.
+    """
+    is_guest = GUEST in (said.get("metadata") or {})
+    try:
+        held = room.agent(name)
+    except UnknownAgent:
+        is_taken = is_guest and name in room._office.store.known()
+    else:
+        is_same = room.principal.name in {holder_of(held.card), f"agent:{name}"}
+        is_given_up = has_gone(held) and room.principal.token is not None
+        is_live = is_routable(held.presence) and not is_given_up
+        is_taken = not is_same and (is_live or (is_guest and GUEST not in held.card.metadata))
+    if is_taken:
+        raise NameTaken(f"{name!r} is held by another agent", field="agent_id", hint="choose another name")
+
+
+def _check_parents_holder(room: Room, name: str, parent: str) -> None:
+    """Nobody becomes the child of another principal's agent by saying so."""
+    with suppress(UnknownAgent):
+        if parent_of(room.agent(name).card) == parent:  # it is already
+            return
+    with suppress(UnknownAgent):
+        if holder_of(room.agent(check_agent(parent, "parent")).card) != room.principal.name:
+            raise NotAllowed(f"{parent!r} is another's agent", field="parent")
+
+
+def _check_parent(room: Room, name: str, parent: str) -> None:
+    """Nobody is its own ancestor."""
+    seen: set[str] = set()
+    step: str | None = check_agent(parent, "parent")
+    while step is not None and step not in seen:
+        if step == name:
+            raise Invalid(f"{name!r} would be above itself", field="parent")
+        seen.add(step)
+        try:
+            step = parent_of(room.agent(step).card)
+        except UnknownAgent:
+            return
+
+
+def _first_state(room: Room, name: str, said: dict[str, Any]) -> str:
+    """Idle when nothing is said; but who was suspended is resumed by that word alone."""
+    if "state" in said:
+        return _state(said["state"])
+    with suppress(UnknownAgent):
+        if map_says(room.agent(name).card).get("state") == SUSPENDED:
+            return SUSPENDED
+    return FIRST_STATE
+
+
+def _stepped(card: Card, state: str) -> str:
+    """Who has stopped stays so."""
+    wanted = _state(state)
+    if map_says(card).get("state") == STOPPED and wanted != STOPPED:
+        raise IllegalMove(f"{card.id!r} has stopped", field="agent", hint="it comes back by registering")
+    return wanted
+
+
+def _state(state: str) -> str:
+    is_own = state.startswith(OPEN_STATES) and len(state) <= 64
+    if state not in STATES and not is_own:
+        hint = f"{', '.join(STATES)}, or a word of your own that begins with x-"
+        raise IllegalMove(f"{state[:64]!a} is no state", field="state", hint=hint)
+    return state
+
+
+# MAP's verbs for scopes. Who is in one stands on the agents' cards, so a broadcast of the house goes there too.
+#
+# Policies (joinPolicy, sendPolicy and the like) are kept and shown as they were said; the house has one of its
+# own:
+# whoever is let in may join a scope and write to it.
+
+SAYS = ("name", "description", "parent", "join_policy", "auto_join_roles", "visibility", "message_visibility",
+        "send_policy", "persistent", "auto_delete", "metadata")  # fmt: skip
+
+
+def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Its id is the one it says, else it is made of its name."""
+    id = said.get("scope_id") or _id_of(said.get("name", ""))
+    says = {_camel(word): said[word] for word in SAYS if word in said}
+    scope = core_agents.create(
+        room._office, room.principal, _whose(room, said), id or f"scope-{room._office.ids.token()[:12]}", says
+    )
+    return {"scope": _record(room, scope)}
+
+
+def delete(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    id = check_scope(said["scope_id"], "scope_id")
+    scope = core_agents.delete(room._office, room.principal, _whose(room, said), id)
+    return {"scope": scope_record(scope, []), "success": True}
+
+
+def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    return {"scope": _record(room, core_agents.find(room._office, room.principal, said["scope_id"]))}
+
+
+def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    limit, cursor = min(check_count(said.get("limit", MOST), "limit"), MOST), said.get("cursor", "")
+    parent = (said.get("filter") or {}).get("parent", said.get("parent"))
+    found = [
+        scope
+        for scope in core_agents.everyone(room._office, room.principal)
+        if scope.id > cursor and parent in {None, scope.says.get("parent")}
+    ]
+    rows = [_record(room, scope) for scope in found[:limit]]
+    return {"scopes": rows} | ({"nextCursor": rows[-1]["id"]} if len(found) > limit else {})
+
+
+def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    core_agents.join(room._office, room.principal, box_of(room, said).name, said["scope_id"])
+    return _both(room, said)
+
+
+def leave(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    id = check_scope(said["scope_id"], "scope_id")
+    scope = core_agents.find(room._office, room.principal, id)
+    core_agents.leave(room._office, room.principal, box_of(room, said).name, id)
+    return _both(room, said, scope)
+
+
+def members(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    found = core_agents.members(room._office, room.principal, said["scope_id"])
+    limit, cursor = min(check_count(said.get("limit", MOST), "limit"), MOST), said.get("cursor", "")
+    rows = [name for name in found if name > cursor]
+    return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
+
+
+def _id_of(name: str) -> str:
+    """Return a scope's name as its id, or the nearest id where the name cannot be one: `Team A` → `Team-A`."""
+    try:
+        return check_scope(name, "name")
+    except Invalid:
+        return cleaned(name.replace("/", " "))
+
+
+def _both(room: Room, said: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
+    scope = scope or core_agents.find(room._office, room.principal, said["scope_id"])
+    agent = room.agent(box_of(room, said).name)
+    return {"scope": _record(room, scope), "agent": agent_record(agent), "success": True}
+
+
+def _record(room: Room, scope: ScopeCard) -> dict[str, Any]:
+    return scope_record(scope, room._office.store.keys(MEMBER + scope.id))
+
+
+def _whose(room: Room, said: dict[str, Any]) -> str | None:
+    name: str | None = said.get("agent_id") or room.principal.agent
+    return name
+
+
+def _camel(word: str) -> str:
+    first, *rest = word.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,285 @@
+"""From an address to mailboxes: who is meant by a role, a kinship, everyone. Scopes stay addresses of the house.
+
+Whoever is registered and not gone is meant, here or away: mail for those away waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..core import agents as core_agents
+from ..core import messages, outbox
+from ..core.authorize import OWNER, authorize
+from ..core.messages import Receipt
+from ..core.peers import all_peers, system_id
+from ..core.validation import check_count
+from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
+from ..formats.map import (
+    LINK_NAME,
+    answered,
+    children_of,
+    cleaned,
+    has_gone,
+    letter_fields,
+    once_key,
+    read_address,
+    role_of,
+)
+from ..model.agent import parent_of
+from ..model.message import same_name
+from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
+from ..model.record import CARD, MAP_LINK, MEMBER
+from ..server.events import Past, check_filter, events, map_event, number_of, wanted
+from ..server.table import box_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..formats.map import Address, Kin, Remote
+    from ..model.agent import Agent
+    from ..model.record import Cursor
+    from ..room import Room
+    from ..store.protocol import Store
+
+
+def recipients(room: Room, sender: str, address: Address) -> list[str]:
+    """What the letter is addressed to: names, and `broadcast:` for scopes with somebody else in them."""
+    agents = [_id_of(room, name) for name in address.agents]
+    if address.is_plain:
+        return agents
+    found = [*agents, *_near(room, address)]
+    if address.roles or address.kin or address.everyone:
+        here = listed_agents(room)
+        found += [name for name in _looked_up(here, sender, address) if not same_name(name, sender)]
+        if not found and not address.scopes:
+            raise Missing("nobody is meant by it", field="to")
+    inhabited = [scope for scope in address.scopes if _has_others(room, scope, sender)]
+    return [*dict.fromkeys(found), *(BROADCAST + scope for scope in inhabited)]
+
+
+def _id_of(room: Room, name: str) -> str:
+    """The id of an agent that is called by a name no mailbox can have, as it registered (`Ann Lee`)."""
+    id = cleaned(name)
+    if id == name:
+        return name
+    card = room._office.store.records(CARD, id)
+    return id if card and card[0].value.get("display_name") == name else name
+
+
+def listed_agents(room: Room) -> list[Agent]:
+    """Who is registered: without those gone, or unregistered."""
+    return [agent for agent in room.agents() if not has_gone(agent)]
+
+
+def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
+    """Whose mailboxes those are."""
+    names = [name for name in addressed if not name.startswith(BROADCAST)]
+    for address in addressed:
+        if address.startswith(BROADCAST):
+            scope = address.removeprefix(BROADCAST)
+            names += [name for name in room._office.store.keys(MEMBER + scope) if not same_name(name, sender)]
+    return list(dict.fromkeys(names))
+
+
+def _near(room: Room, address: Address) -> Iterator[str]:
+    """Those of a named system: this one, one that we are linked to, or one that a peer leads to."""
+    own = system_id(room._office, OWNER, room.settings.system) if address.remote else ""
+    linked = _linked_systems(room) if address.remote else frozenset()
+    for one in address.remote:
+        if one.system not in {own, *linked} or not one.agent:
+            yield _far(room, own, one)
+            continue
+        name = check_agent(one.agent, "to")
+        if one.system not in linked:
+            yield name
+        elif one.system == own:
+            yield _here_or_there(room, own, name)
+        else:
+            yield _there(room, one.system, name)
+
+
+def _far(room: Room, own: str, one: Remote) -> str:
+    """An address of the house's own, which has the rest of the rules."""
+    place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
+    is_led_to = outbox.peer_towards(room._office, all_peers(room._office), place.system) is not None
+    if not is_led_to and not same_name(place.system, own):
+        raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers list")
+    return format_address(place)
+
+
+def _linked_systems(room: Room) -> frozenset[str]:
+    found = (record.value.get("system") for record in room._office.store.records(MAP_LINK))
+    return frozenset(name for name in found if name)
+
+
+def _there(room: Room, system: str, name: str) -> str:
+    """The mailbox that the link empties, also for somebody it has not told of yet: never that of one of ours."""
+    mailbox = _spelt(room, check_agent(f"{system}/{name}", "to"))
+    card = room._office.store.records(CARD, mailbox)
+    if card and card[0].value.get("principal") != LINK_NAME:
+        hint = f"{mailbox!r} is an agent of this room"
+        raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
+    return mailbox
+
+
+def _here_or_there(room: Room, system: str, name: str) -> str:
+    """Where we are called as the server is: somebody of ours first, then of theirs."""
+    store = room._office.store
+    if _spelt(room, name) in store.known():
+        return name
+    mailbox = _there(room, system, name)
+    if not store.records(CARD, mailbox):
+        raise UnknownAgent(f"nobody is called {name!r}, here or at the MAP server", field="to")
+    return mailbox
+
+
+def _spelt(room: Room, name: str) -> str:
+    return room._office.store.spelling(name) or name
+
+
+def _has_others(room: Room, scope: str, sender: str) -> bool:
+    """Is anybody but the sender in it? Missing, if there is no such scope."""
+    members = room._office.store.keys(MEMBER + check_scope(scope, "to.scope"))
+    if not members:
+        core_agents.find(room._office, OWNER, scope)
+    return any(not same_name(name, sender) for name in members)
+
+
+def _looked_up(agents: Sequence[Agent], sender: str, address: Address) -> Iterator[str]:
+    for role in address.roles:
+        for agent in agents:
+            if role_of(agent.card) == role.name and role.within in {None, *agent.card.scopes}:
+                yield agent.card.id
+    for kin in address.kin:
+        yield from _kin(agents, sender, kin)
+    if address.everyone:
+        yield from (agent.card.id for agent in agents)
+
+
+def _kin(agents: Sequence[Agent], sender: str, kin: Kin) -> Iterator[str]:
+    parents = {agent.card.id: parent_of(agent.card) for agent in agents}
+    if sender not in parents:
+        raise UnknownAgent(f"{sender!r} is not registered", field="from", hint="map/agents/register first")
+    if kin.relation in {"parent", "ancestors"}:
+        yield from above(parents, sender, 1 if kin.relation == "parent" else kin.depth)
+    elif kin.relation == "siblings":
+        mine = parents[sender]
+        yield from (name for name, parent in parents.items() if parent == mine and mine and name != sender)
+    else:
+        yield from below(children_of(agents), sender, 1 if kin.relation == "children" else kin.depth)
+
+
+def above(parents: dict[str, str | None], name: str, depth: int | None) -> Iterator[str]:
+    """From the parent upwards; a circle is walked once."""
+    seen = {name}
+    step = parents.get(name)
+    while step is not None and step not in seen and (depth is None or len(seen) <= depth):
+        seen.add(step)
+        yield step
+        step = parents.get(step)
+
+
+def below(children: dict[str, list[str]], name: str, depth: int | None) -> Iterator[str]:
+    """Level by level; a circle is walked once."""
+    seen, level, far = {name}, [name], 0
+    while level and (depth is None or far < depth):
+        level = [child for one in level for child in children.get(one, ()) if child not in seen]
+        level = list(dict.fromkeys(level))
+        seen.update(level)
+        far += 1
+        yield from level
+
+
+# `map/send`: a durable letter, by the rules of every other letter. And what happened, once more: `map/replay`.
+
+MOST_REPLAYED = 1000
+SLICE = 500  # changes looked at in one go
+MOST_LOOKED_AT = 20_000  # changes in one call; whoever wants more asks again
+
+
+def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`. A message to a
+    scope with nobody else in it is taken and delivered to nobody, as by the SDK's own server. Without `to`, an
+    answer goes to the sender of the letter answered.
+    """
+    sender = box_of(room, said, "from").name
+    to = recipients(room, sender, read_address(said["to"])) if "to" in said else None
+    fields = letter_fields(said) | _reply(room, sender, said) | _once(said)
+    body = fields.pop("body")
+    if to is not None and not to:
+        return {"messageId": room._office.ids.message(), "delivered": []}
+    try:
+        sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
+    except IdTaken:  # sent again, and something of its meta counts the time since
+        first = room._office.store.sent(sender, fields["key"]) if "key" in fields else None
+        if first is None:
+            raise
+        sent = Receipt(message=first.message, repeated=True)
+    addressed = [one.address for one in sent.message.recipients] if to is None else to
+    return {"messageId": sent.id, "delivered": list(sent.routed) or reached(room, sender, addressed)}
+
+
+def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
+    """Which letter it answers, where its sender sent or got that one."""
+    id = answered(said)
+    if id is None:
+        return {}
+    try:
+        messages.known_letter(room._office, sender, id)
+    except UnknownMessage:
+        return {}
+    return {"in_reply_to": id}
+
+
+def _once(said: dict[str, Any]) -> dict[str, Any]:
+    """A sender with ids of its own may send again what it did not hear was taken: it is one letter."""
+    id = (said.get("meta") or {}).get("messageId")
+    return {"key": once_key(id, said.get("to"))} if isinstance(id, str) and id else {}
+
+
+def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Events that the caller may hear of, the oldest first. Letters and conversations are kept; that somebody
+    came, changed its state or joined a scope is told once, to those who listen; the directory says how things are.
+    """
+    authorize(room.principal, "wait", room.principal.agent)
+    filter = check_filter(said.get("filter"))
+    limit = min(check_count(said.get("limit", 100), "limit"), MOST_REPLAYED)
+    first, last = said.get("from_timestamp"), said.get("to_timestamp")
+    id = said.get("after_event_id")
+    number = 0 if id is None else number_of(id)
+    if number is None:
+        raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
+    store = room._office.store
+    now = store.cursor()
+    cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
+    told: list[dict[str, Any]] = []
+    is_past = id is None
+    for _ in range(MOST_LOOKED_AT // SLICE):
+        changes, after = store.changes(cursor, SLICE)
+        for event in events(room, Past(room, changes)):
+            if not is_past and event.number <= number:
+                is_past = event.id == id
+                continue
+            in_time = (first is None or event.timestamp >= first) and (last is None or event.timestamp <= last)
+            if in_time and wanted(event, filter):
+                told.append(map_event(event, filter.spelt))
+        cursor = after
+        if not changes or len(told) > limit:
+            break
+    shown = [{"eventId": one["id"], "timestamp": one["timestamp"], "event": one} for one in told[:limit]]
+    return {"events": shown, "hasMore": len(told) > limit}
+
+
+def _earliest(store: Store, now: Cursor) -> Cursor:
+    """From where on the past can still be told: found by halving, as stores say only yes or no."""
+    low, high = 0, now.number
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            store.changes(replace(now, number=middle), 1)
+            high = middle
+        except Resync:
+            low = middle + 1
+    return replace(now, number=high)

@@ -1,0 +1,157 @@
+"""The section `channels.mailbox` of nanobot's config: its keys, their defaults, and what is refused.
+
+Keys are written in camelCase or in snake_case. A key that nobody knows is refused: a typing error in `allowFrom`
+must not open a door.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ...errors import BadStore, Invalid
+from ...model.agent import EVERYONE
+from ...model.names import ONE_MAILBOX, POSTMASTER, check_agent, fold
+from ...model.values import check_label, check_text
+from ...store.address import place_of
+
+OWN_CHANNEL = "mailbox"  # of the channel
+SECTION = f"channels.{OWN_CHANNEL}"
+LONGEST_DESCRIPTION = 10_000  # characters, as on any card
+NANOBOTS_OWN = frozenset({"sendProgress", "sendToolHints", "showReasoning", "streaming"})  # read by nanobot itself
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The section, checked."""
+
+    enabled: bool = False
+    agent_id: str = ""
+    description: str = ""
+    capabilities: tuple[str, ...] = ()
+    allow_from: tuple[str, ...] = (EVERYONE,)
+    max_concurrent_tasks: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
+    poll_interval: Annotated[float, Meta(ge=0.01, le=86_400)] = (
+        5.0  # seconds; bells are quicker, this is the fallback
+    )
+    mailboxes_root: Annotated[str, Meta(min_length=1)] = "~/.nanobot/mailboxes"
+    store: str = ""  # the address of any other room; empty means the folder above
+    mails_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] = 60  # to one peer, and turns begun by one peer
+    automatic_mails: Annotated[int, Meta(ge=1, le=1_000_000)] = 10  # to one peer in one conversation (G11)
+    automatic_per_hour: Annotated[int, Meta(ge=1, le=1_000_000)] = 100  # to one peer over all conversations (G11)
+
+    @property
+    def address(self) -> str:
+        """The address of the room."""
+        return self.store or f"files:{Path(self.mailboxes_root).expanduser().absolute()}?layout=nanobot"
+
+
+_KEYS = dict(zip(Config.__struct_fields__, Config.__struct_encode_fields__, strict=True))
+_SPELLINGS = _KEYS | {re.sub("([A-Z])", r"_\1", key).lower(): key for key in NANOBOTS_OWN}  # snake to camel
+
+
+def default_config() -> dict[str, Any]:
+    """The section as nanobot writes it into a new config."""
+    plain: dict[str, Any] = msgspec.to_builtins(Config())
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
+
+
+def parse(section: Any) -> Config:
+    """The section as nanobot hands it over, or a refusal that names the key."""
+    if not isinstance(section, dict):
+        raise Invalid(f"must be an object, not {type(section).__name__}", field=SECTION)
+    said = {key: value for key, value in _camel(section).items() if key not in NANOBOTS_OWN}
+    for key in said:
+        _check_known(key)
+    try:
+        config = msgspec.convert(said, Config)
+    except msgspec.ValidationError as wrong:
+        raise Invalid(str(wrong).replace("`$.", f"`{SECTION}."), field=SECTION) from None
+    _check_names(config)
+    _check_words(config)
+    _check_place(config)
+    return config
+
+
+def _camel(section: dict[Any, Any]) -> dict[str, Any]:
+    """The section with each key in camelCase. Saying one in both ways is refused if they differ."""
+    said: dict[str, Any] = {}
+    for written, value in section.items():
+        key = _SPELLINGS.get(str(written), str(written))
+        if key in said and said[key] != value:
+            raise Invalid("is there in both spellings, with two values", field=f"{SECTION}.{key}")
+        said[key] = value
+    return said
+
+
+def _check_known(key: str) -> None:
+    known = list(_KEYS.values())
+    if key not in known:
+        near = get_close_matches(key.replace("_", ""), known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        raise Invalid("is not a setting of this channel", field=f"{SECTION}.{key}", hint=hint)
+
+
+def _check_names(config: Config) -> None:
+    if config.enabled and not config.agent_id:
+        raise Invalid("is empty", field=f"{SECTION}.agentId", hint="say who this agent is, such as researcher")
+    if config.agent_id:
+        _check_not_taken(config.agent_id, check_agent(config.agent_id, f"{SECTION}.agentId"))
+    for name in config.allow_from:
+        if name != EVERYONE:
+            check_agent(name, f"{SECTION}.allowFrom")
+
+
+def _check_words(config: Config) -> None:
+    """What the card of an agent can hold; else the gateway would only notice when it registers."""
+    check_text(config.description, f"{SECTION}.description", LONGEST_DESCRIPTION)
+    for capability in config.capabilities:
+        check_label(capability, f"{SECTION}.capabilities")
+
+
+def _check_not_taken(said: str, name: str) -> None:
+    """An agent under such a name would answer the mail of somebody else."""
+    field, hint = f"{SECTION}.agentId", "choose another name"
+    if fold(name) == POSTMASTER:
+        raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint=hint)
+    if fold(name) in ONE_MAILBOX.values():
+        raise Invalid(f"{said!r} is a name of the human, whose mail no agent answers", field=field, hint=hint)
+
+
+def _check_place(config: Config) -> None:
+    """What can be seen to be no room before it is opened."""
+    if config.store:
+        try:
+            place_of(config.store)
+        except BadStore as wrong:
+            raise Invalid(wrong.message, field=f"{SECTION}.store", hint=wrong.hint) from None
+    else:
+        _check_root(config.mailboxes_root)
+
+
+def _check_root(root: str) -> None:
+    field = f"{SECTION}.mailboxesRoot"
+    if "?" in root or "\0" in root:
+        raise Invalid(f"{root!a} holds a character that no room's folder may have", field=field, hint="without ?")
+    try:
+        folder = Path(root).expanduser().absolute()
+    except RuntimeError:
+        hint = "write the whole path"
+        raise Invalid(f"{root!a} names a home that is not there", field=field, hint=hint) from None
+    taken = _not_a_folder(folder)
+    if taken is not None:
+        hint = "name a folder; it is made if it is not there"
+        raise Invalid(f"{str(taken)!a} is not a folder", field=field, hint=hint)
+
+
+def _not_a_folder(folder: Path) -> Path | None:
+    """What is in the way of this folder. Where nothing may be seen, opening it will say so."""
+    try:
+        nearest = next(place for place in (folder, *folder.parents) if place.exists())
+        return None if nearest.is_dir() else nearest
+    except OSError:
+        return None

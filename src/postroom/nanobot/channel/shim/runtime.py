@@ -1,0 +1,5 @@
+"""The channel itself, which is kept in Postroom."""
+
+from ..channel import MailboxChannel
+
+__all__ = ["MailboxChannel"]

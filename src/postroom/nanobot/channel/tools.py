@@ -1,0 +1,87 @@
+"""The tools of the model, as nanobot wants them: a class for each row of `toolbox`. Thin, like the channel.
+
+They work in a gateway and in a single turn (`nanobot agent -m`), where no channel runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from typing import Any, Self
+
+from msgspec.structs import replace
+from nanobot.agent.tools.base import Tool
+from nanobot.agent.tools.context import current_request_context
+from nanobot.config.loader import load_config
+from nanobot.config.paths import get_data_dir
+
+from ...errors import PostroomError
+from . import bus, gateways, outbound, toolbox
+from . import config as channel_config
+from .config import OWN_CHANNEL
+from .gateways import is_reached
+from .post import shared
+
+
+def _config() -> tuple[channel_config.Config, str, dict[str, Any]]:
+    """The channel's section, the workspace, and the sections of all channels."""
+    written = load_config()
+    section = getattr(written.channels, OWN_CHANNEL, None)
+    own = channel_config.parse(section if isinstance(section, dict) else {})
+    return own, str(written.workspace_path), dict(written.channels)
+
+
+class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
+    """One row as a tool."""
+
+    row: toolbox.Row
+    _plugin_discoverable = False
+
+    @classmethod
+    def enabled(cls, ctx: Any) -> bool:  # noqa: ARG003 - nanobot hands it in
+        """Only where the channel is enabled and its section is sound; the channel itself says what is wrong."""
+        try:
+            return _config()[0].enabled
+        except PostroomError:
+            return False
+
+    @classmethod
+    def create(cls, ctx: Any) -> Self:
+        bus.note(ctx)
+        return cls()
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def description(self) -> str:
+        return self.row.description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return deepcopy(self.row.parameters)
+
+    @property
+    def read_only(self) -> bool:
+        return self.row.read_only
+
+    async def execute(self, **arguments: Any) -> str:
+        try:
+            config, workspace, sections = await asyncio.to_thread(_config)
+            home = await asyncio.to_thread(gateways.home_at, get_data_dir())
+            post = await shared(config, workspace, home)
+        except PostroomError as broken:
+            return f"Error: {broken}"
+        caller = outbound.caller_from(current_request_context())
+        if caller is not None:
+            caller = replace(caller, is_reached=is_reached(caller.channel, sections))
+        return await toolbox.call(self.row, post, caller, arguments)
+
+
+def _tool(row: toolbox.Row) -> type[MailTool]:
+    name = "".join(word.capitalize() for word in row.name.split("_"))
+    return type(name, (MailTool,), {"row": row, "_plugin_discoverable": True, "__doc__": row.description})
+
+
+MailSend, MailTask, MailReply, MailAgents, MailTasks, MailCancel, MailDecline, MailAsk = map(_tool, toolbox.ROWS)

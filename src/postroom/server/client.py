@@ -1,0 +1,133 @@
+"""A program's side of the socket: one connection per call, so that a daemon may come and go in between."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import errors
+from ..errors import Busy, PostroomError
+from ..model.codec import encode
+from .protocol import PREFIX, VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+PATIENCE = 5.0  # seconds for a daemon that is just starting
+PAUSE = 0.1
+SLACK = 30.0  # seconds more than the call itself may wait
+_LONGEST_LINE = 256 * 2**20  # of an answer: many letters
+
+
+class SocketDesk:
+    """The verbs of a running post room."""
+
+    def __init__(self, path: str, *, token: str = "", patience: float = PATIENCE) -> None:
+        self.path = path
+        self._token = token
+        self._patience = patience
+
+    async def call(self, name: str, said: Mapping[str, Any]) -> Any:
+        """Carry out a verb; what is refused there is raised here."""
+        reader, writer = await self._connect()
+        try:
+            writer.write(self._lines(name, said))
+            await writer.drain()
+            async with asyncio.timeout(_seconds(said)):
+                if self._token:
+                    _result(await reader.readline())
+                return _result(await reader.readline())
+        except (OSError, ValueError, TimeoutError) as broken:
+            raise _gone(self.path, broken) from broken
+        finally:
+            writer.close()
+
+    def ask(self, name: str, said: Mapping[str, Any]) -> Any:
+        """The same, for who is in no event loop."""
+        with self._connect_now() as line:
+            line.settimeout(_seconds(said))
+            try:
+                line.sendall(self._lines(name, said))
+                with line.makefile("rb") as replies:
+                    if self._token:
+                        _result(replies.readline())
+                    return _result(replies.readline())
+            except OSError as broken:
+                raise _gone(self.path, broken) from broken
+
+    def _lines(self, name: str, said: Mapping[str, Any]) -> bytes:
+        shown = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
+        if name in VERBS:  # the socket's own `send` says less
+            asked: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": PREFIX + name, "params": dict(said)}
+        else:
+            asked = {"action": name, **said}
+        return shown + encode(asked) + b"\n"
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                return await asyncio.open_unix_connection(self.path, limit=_LONGEST_LINE)
+            except (FileNotFoundError, ConnectionRefusedError) as away:
+                if time.monotonic() >= end:
+                    raise _gone(self.path, away) from away
+            except OSError as broken:
+                raise _gone(self.path, broken) from broken
+            await asyncio.sleep(PAUSE)
+
+    def _connect_now(self) -> socket.socket:
+        end = time.monotonic() + self._patience
+        while True:
+            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                line.connect(self.path)
+            except OSError as away:
+                line.close()
+                is_starting = isinstance(away, FileNotFoundError | ConnectionRefusedError)
+                if not is_starting or time.monotonic() >= end:
+                    raise _gone(self.path, away) from away
+                time.sleep(PAUSE)
+            else:
+                return line
+
+
+def _seconds(said: Mapping[str, Any]) -> float:
+    waits = said.get("timeout", 30)
+    return SLACK + (waits if isinstance(waits, int | float) else 0)
+
+
+def _result(line: bytes) -> Any:
+    """What was answered, or the error that was."""
+    if not line:
+        raise Busy("the post room closed the connection", hint="try again")
+    reply = msgspec.json.decode(line)
+    if "jsonrpc" in reply:
+        if "error" in reply:
+            raise _refused(reply["error"]["message"], reply["error"].get("data") or {})
+        return reply["result"]
+    if reply.pop("ok", False):
+        return reply
+    raise _refused(reply.get("error", ""), reply)
+
+
+def _refused(told: str, data: Mapping[str, Any]) -> PostroomError:
+    """The same error as there, as far as this version knows it."""
+    kind = getattr(errors, str(data.get("name")), None)
+    if not (isinstance(kind, type) and issubclass(kind, PostroomError)):
+        kind = Busy if data.get("retryable") else errors.Refused
+    field, hint = data.get("field"), data.get("hint")
+    plain = told.removeprefix(f"{field}: ") if field else told
+    error = kind(plain.removesuffix(f" ({hint})") if hint else plain, field=field, hint=hint)
+    error.keys = tuple(data.get("keys", ()))
+    error.retry_after = data.get("retry_after")
+    return error
+
+
+def _gone(path: str, why: Exception) -> Busy:
+    told = f"no post room answers at {path}: {str(why) or type(why).__name__}"
+    return Busy(told, field="socket", hint="postroom serve starts one")

@@ -1,0 +1,642 @@
+"""What callers of `mail/*` say, in either dialect's words, as the verbs below want it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..core import conversations
+from ..core import threads as core_threads
+from ..core.conversations import Guest, Opening, Saying, turn_in
+from ..core.threads import Wanted
+from ..core.validation import check_count, listed
+from ..errors import Invalid, Missing
+from ..formats.inbox import milliseconds, present
+from ..formats.mail import (
+    conversation_record,
+    map_message,
+    presence_record,
+    seat_record,
+    stats_record,
+    thread_record,
+    thread_records,
+    turn_record,
+)
+from ..model.message import is_typed, payload_to_parts
+from ..model.thread import TURN, letter_of_turn
+from .table import Method, Param, snake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..core.conversations import View
+    from ..model.message import Message
+    from ..model.thread import Shape
+    from ..room import Room
+
+
+MOST = 10_000  # rows in one answer
+
+
+def conversation(said: Mapping[str, Any]) -> str:
+    """Which conversation: `conversationId`, or `id` in agent-inbox's words."""
+    id = said.get("conversation_id") or said.get("id")
+    if not id:
+        raise Invalid("is missing", field="conversation_id")
+    return str(id)
+
+
+def speaker(room: Room, said: Mapping[str, Any]) -> str:
+    """Who it is about: as it is said, or the agent that is calling. Whether it may is asked by the verb."""
+    who = named_speaker(said) or room.principal.agent
+    if not who:
+        raise Invalid("is missing", field="participant_id", hint="who are you?")
+    return str(who)
+
+
+def named_speaker(said: Mapping[str, Any]) -> str | None:
+    """The same, of a caller that nothing but its words tells of."""
+    return said.get("participant_id") or said.get("agent_id")
+
+
+def limit_of(value: Any) -> int:
+    return min(check_count(value, "limit"), MOST)
+
+
+def paged(name: str, rows: Sequence[dict[str, Any]], limit: int | None) -> dict[str, Any]:
+    """A page, whether there is more, and from where to go on."""
+    shown, more = list(rows[:limit]), limit is not None and len(rows) > limit
+    answer: dict[str, Any] = {name: shown, "hasMore": more}
+    return answer | {"nextCursor": shown[-1]["id"]} if more else answer
+
+
+def turns_wanted(said: Mapping[str, Any]) -> Wanted:
+    """Which turns: the words of `filter`, and those of `mail/replay`."""
+    words = {snake(name): value for name, value in said.items() if value is not None}
+    after = words.get("after_turn_id") or words.get("from_turn_id") or words.get("cursor")
+    return Wanted(
+        thread=_text(words, "thread_id"),
+        content_types=tuple(listed(words.get("content_types", ()), "content_types")),
+        participant=_text(words, "participant_id"),
+        after=_turn(after, "after_turn_id"),
+        before=_turn(words.get("before_turn_id"), "before_turn_id"),
+        since=_since(words),
+        until=moment(words.get("before_timestamp"), "before_timestamp"),
+    )
+
+
+def around(view: View, said: Mapping[str, Any]) -> Wanted:
+    """From one turn to another, both of them with it; or one thread."""
+    words = {snake(name): value for name, value in said.items() if value is not None}
+    letters = view.letters
+    first, last = _turn(words.get("from_turn_id"), "scope"), _turn(words.get("to_turn_id"), "scope")
+    start = 0 if first is None else letters.index(turn_in(view, first))
+    end = len(letters) - 1 if last is None else letters.index(turn_in(view, last))
+    return Wanted(
+        thread=_text(words, "thread_id"),
+        after=letters[start - 1].id if start else None,
+        before=letters[end + 1].id if end + 1 < len(letters) else None,
+    )
+
+
+def list_filter(said: Mapping[str, Any]) -> dict[str, Any]:
+    words = {snake(name): value for name, value in said.items() if value is not None}
+    for name in ("status", "type"):
+        if name in words:
+            words[name] = listed(words[name], name)
+    for name in ("created_after", "created_before"):
+        words[name] = moment(words.get(name), name)
+    return words
+
+
+def suits(view: View, words: Mapping[str, Any]) -> bool:
+    """Does a conversation pass the filter of a list?"""
+    talk = view.talk
+    return (
+        ("status" not in words or talk.status in words["status"])
+        and ("type" not in words or talk.type in words["type"])
+        and ("participant_id" not in words or view.seat(words["participant_id"]) is not None)
+        and ("parent_conversation_id" not in words or talk.parent == words["parent_conversation_id"])
+        and (words["created_after"] is None or talk.created_at > words["created_after"])
+        and (words["created_before"] is None or talk.created_at < words["created_before"])
+    )
+
+
+def moment(value: Any, field: str) -> datetime | None:
+    """A time: milliseconds since 1970, or ISO 8601."""
+    if value is None or isinstance(value, datetime):
+        return value
+    try:
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    hint = f"milliseconds since 1970, such as {milliseconds(datetime(2030, 1, 1, tzinfo=UTC))}"
+    raise Invalid("is not a time", field=field, hint=hint)
+
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # nothing was written before
+
+
+def _since(words: Mapping[str, Any]) -> datetime | None:
+    """`after` is later than a time; `from` is that time, too: two turns may share it, and none is to be missed."""
+    start = moment(words.get("from_timestamp"), "from_timestamp")
+    if start is not None:
+        return max(start, _EARLIEST) - timedelta(milliseconds=1)
+    return moment(words.get("after_timestamp"), "after_timestamp")
+
+
+def _text(words: Mapping[str, Any], name: str) -> str | None:
+    value = words.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Invalid("must be text", field=name)
+    return value
+
+
+def _turn(value: Any, field: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise Invalid("must be a turn's id", field=field)
+    return None if value is None else letter_of_turn(value)
+
+
+# The methods `mail/*`, each serving both dialects at once: agent-inbox's and MAP's.
+#
+# What is said may be said in either dialect's words: `id` or `conversationId`; `agentId`, `participantId` or
+# nobody,
+# for the agent that is calling. What is answered holds both dialects' fields (`mail_records.py`). A parameter
+# nobody
+# knows is ignored, as both do. Nobody speaks for another: an agent that names somebody else is refused.
+#
+# Lists without `limit`, `cursor`, `filter` or `order` are answered whole: agent-inbox's programs know no pages,
+# and
+# MAP's see that there is no more. With any of these words a page is 50 rows, and the cursor is the last row's id.
+
+PAGE = 50
+
+
+def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    creator = opener(said) or room.principal.agent
+    opening = Opening(
+        id=said.get("id") or said.get("conversation_id"),
+        scope=said.get("scope", room._default_scope),
+        subject=said.get("subject"),
+        type=said.get("type"),
+        metadata=said.get("metadata"),
+        creator=creator,
+        parent=said.get("parent_conversation_id"),
+        parent_turn=said.get("parent_turn_id"),
+        guests=tuple(_guest(one) for one in said.get("initial_participants", [])),
+    )
+    first = said.get("initial_turn")
+    saying = None if first is None else _saying({snake(name): value for name, value in first.items()})
+    view = conversations.create(room._office, room.principal, opening, saying)
+    record, seat = (
+        conversation_record(view),
+        conversations.seat_in(room._office, view, creator) if creator else None,
+    )
+    return record | present(
+        conversation=record,
+        participant=seat_record(seat) if seat else None,
+        initialTurn=turn_record(view.letters[-1]) if saying else None,
+    )
+
+
+def opener(said: dict[str, Any]) -> str | None:
+    return said.get("agent_id") or said.get("participant_id")
+
+
+def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    view, include = _look(room, said), said.get("include", {})
+    newest = include.get("recentTurns")
+    turns = [turn_record(letter) for letter in view.letters]
+    summary = core_threads.summary(room._office, view, Wanted()) if include.get("stats") else None
+    return _whole(view, turns) | present(
+        participants=[seat_record(seat) for seat in view.seats],
+        recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
+        stats=stats_record(summary) if summary else None,
+    )
+
+
+def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor", "filter"} else None
+    wanted = list_filter(said.get("filter", {}))
+    rows: list[dict[str, Any]] = []
+    for view in conversations.conversations(room._office, room.principal, said.get("scope"), said.get("cursor")):
+        if suits(view, wanted):
+            rows.append(conversation_record(view))
+        if limit is not None and len(rows) > limit:
+            break
+    return paged("conversations", rows, limit)
+
+
+def close(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    status = said.get("status", "completed")
+    view = conversations.close(room._office, room.principal, conversation(said), status)
+    return {"ok": True, "conversation": conversation_record(view)}
+
+
+def reopen(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    view = conversations.reopen(room._office, room.principal, conversation(said))
+    return {
+        "conversationId": view.talk.id,
+        "status": view.talk.status,
+        "ok": True,
+        "conversation": conversation_record(view),
+    }
+
+
+def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    agent, catch_up = speaker(room, said), said.get("catch_up")
+    view = conversations.join(room._office, room.principal, conversation(said), agent, said.get("role"))
+    joined = {"ok": True, "conversation": conversation_record(view), **_seated(room, view, agent)}
+    if catch_up is None:
+        return joined
+    start = catch_up.get("from")
+    place = "from_turn_id" if isinstance(start, str) and start.startswith(TURN) else "from_timestamp"
+    wanted = present({"limit": catch_up.get("limit", PAGE), place: None if start == "beginning" else start})
+    history = replay(room, {"conversation_id": view.talk.id, **wanted})
+    return joined | present(history=history["turns"], historyCursor=history.get("nextCursor"))
+
+
+def leave(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    left = conversations.leave(room._office, room.principal, conversation(said), speaker(room, said))
+    return {"ok": True, "success": True, "leftAt": milliseconds(left)}
+
+
+def invite(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    named = said.get("participant") or {"id": said.get("agent_id") or said.get("participant_id")}
+    guest = _guest({"role": said.get("role"), **named})
+    view = conversations.invite(room._office, room.principal, conversation(said), guest)
+    return {"ok": True, "invited": True, **_seated(room, view, guest.agent)}
+
+
+def turn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    who = speaker(room, said)
+    message = conversations.turn(room._office, room.principal, conversation(said), who, _saying(said))
+    record = turn_record(message)
+    return record | {"turn": record}
+
+
+def turns(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, said)
+    order, cursor = said.get("order", "asc"), said.get("cursor")
+    if order not in {"asc", "desc"}:
+        raise Invalid("must be asc or desc", field="order")
+    limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor", "filter", "order"} else None
+    place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
+    found = core_threads.wanted_turns(room._office, view, turns_wanted({**said.get("filter", {}), **place}))
+    found = found if order == "asc" else found[::-1]
+    return paged("turns", _told(found, limit), limit)
+
+
+def create_thread(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    id = conversation(said)
+    strand = conversations.start_thread(
+        room._office,
+        room.principal,
+        id,
+        letter_of_turn(said["root_turn_id"]),
+        parent=said.get("parent_thread_id"),
+        subject=said.get("subject"),
+    )
+    record = thread_record(strand, id, [])
+    return record | {"thread": record}
+
+
+def threads(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    rows = thread_records(_look(room, said))
+    parent, cursor = said.get("parent_thread_id"), said.get("cursor")
+    if parent is not None:
+        rows = [row for row in rows if row.get("parent_thread_id") == parent]
+    if cursor is not None:
+        ids = [row["id"] for row in rows]
+        if cursor not in ids:
+            raise Missing(f"no thread {cursor!r} in this conversation", field="thread")
+        rows = rows[ids.index(cursor) + 1 :]
+    limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor"} else None
+    return paged("threads", rows, limit)
+
+
+def summary(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, said)
+    told = core_threads.summary(room._office, view, around(view, said.get("scope", {})))
+    ends = {"firstTurn": told.first, "lastTurn": told.last}
+    return {
+        "conversationId": view.talk.id,
+        "summary": told.text,
+        "generated": False,  # no model wrote it: these are counts
+        "status": view.talk.status,
+        "stats": stats_record(told),
+        "participants": [seat_record(seat) for seat in told.seats],
+        "threads": thread_records(view),
+    } | present({name: None if letter is None else turn_record(letter) for name, letter in ends.items()})
+
+
+def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, said)
+    found = core_threads.wanted_turns(room._office, view, turns_wanted(said))
+    count = said.get("count")
+    found = found if count is None else found[-limit_of(count) :]
+    limit = limit_of(said["limit"]) if "limit" in said else None
+    rows = _told(found, limit)
+    return _whole(view, rows) | paged("turns", rows, limit) | {"missedCount": len(found)}
+
+
+def _told(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
+    """As many as a page takes, and one that shows that there are more: the others need no words."""
+    return [turn_record(letter) for letter in (letters if limit is None else letters[: limit + 1])]
+
+
+def presence(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, said)
+    present_ones = core_threads.presence(room._office, view)
+    return {"conversationId": view.talk.id, "participants": [presence_record(one) for one in present_ones]}
+
+
+def recent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+    """Whoever was away takes them in one after another, so the oldest comes first."""
+    limit = limit_of(said.get("limit", PAGE))
+    letters = conversations.recent(room._office, room.principal, said.get("scope"), limit)[::-1]
+    return {
+        "messages": [map_message(letter) for letter in letters],
+        "turns": [turn_record(letter) for letter in letters],
+    }
+
+
+def _look(room: Room, said: dict[str, Any]) -> View:
+    return conversations.look(room._office, room.principal, conversation(said))
+
+
+def _whole(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"conversation": conversation_record(view), "turns": turns, "threads": thread_records(view)}
+
+
+def _seated(room: Room, view: View, agent: str) -> dict[str, Any]:
+    """Whoever gives the seat up again at once is not shown."""
+    seat = conversations.seat_in(room._office, view, agent)
+    return {} if seat is None else {"participant": seat_record(seat)}
+
+
+def _guest(said: Any) -> Guest:
+    if not isinstance(said, dict):
+        raise Invalid("must be an object", field="participant", hint="id, role, permissions")
+    return Guest(agent=said.get("id"), role=said.get("role"), permissions=said.get("permissions") or {})
+
+
+def _saying(said: dict[str, Any]) -> Saying:
+    if "content" not in said:
+        raise Invalid("is missing", field="content")
+    content, kind = said["content"], said.get("content_type")
+    shape: Shape = "content" if is_typed(content) else "bare"
+    if kind in {None, "text"} and isinstance(content, dict) and _is_text(content):
+        shape, content = "text", content["text"]  # MAP's clients say text so; a reader of the inbox wants the text
+    said_kind = content["type"] if kind is None and is_typed(content) else kind
+    reply = said.get("in_reply_to")
+    return Saying(
+        body=payload_to_parts(content),
+        content_type="text" if said_kind is None else said_kind,
+        shape=shape,
+        thread=said.get("thread_id"),
+        reply_to=letter_of_turn(reply) if isinstance(reply, str) else reply,
+        source=said.get("source_message_id"),
+        visibility=said.get("visibility"),
+        metadata=said.get("metadata") or {},
+        priority=said.get("importance"),
+        subject=said.get("subject"),
+        key=said.get("key"),
+    )
+
+
+def _is_text(content: dict[str, Any]) -> bool:
+    return content.keys() == {"text"} and isinstance(content["text"], str)
+
+
+# The table of `mail/*`: what may be said to each method, and what it answers. Checks and docs are made of it.
+#
+# Almost all are `slow`: a conversation is told by its letters, and may have many.
+
+_ID = Param("id", "text", "the conversation, in agent-inbox's word")
+_CONVERSATION = Param("conversation_id", "text", "the conversation")
+_AGENT = Param("agent_id", "text", "who it is about; without it, the agent that is calling")
+_PARTICIPANT = Param("participant_id", "text", "the same, in another word")
+_LIMIT = Param("limit", "count", "how many at most; 50 where a page is asked for")
+_CURSOR = Param("cursor", "text", "go on behind this one: the last answer's nextCursor")
+_THREAD = Param("thread_id", "text", "a thread of the conversation")
+_SUBJECT = Param("subject", "text", "one line")
+_METADATA = Param("metadata", "object", "anything; shown as it was said")
+_WHICH = (_ID, _CONVERSATION)
+_WHO = (_AGENT, _PARTICIPANT)
+_RECORD = "the conversation's fields in both spellings"
+
+
+def _method(name: str, about: str, result: str, **row: Any) -> Method:
+    action = "converse" if row.get("writes", True) else "talks"
+    fields = {"action": action, "strict": False, "slow": True, **row}
+    return Method(name=f"mail/{name}", about=about, result=result, **fields)
+
+
+MAIL: tuple[Method, ...] = (
+    _method(
+        "create",
+        "Open a conversation, with its first turn if one is said. Whoever opens it sits in it.",
+        f"{_RECORD}; conversation, participant, initialTurn",
+        run=create,
+        params=(
+            *_WHICH,
+            *_WHO,
+            Param("scope", "text", "where it belongs; default"),
+            _SUBJECT,
+            _METADATA,
+            Param("type", "text", "multi-agent, user-session, agent-task or mixed"),
+            Param("parent_conversation_id", "text", "another one it came out of"),
+            Param("parent_turn_id", "text", "and the turn there"),
+            Param("initial_participants", "list", "who else sits in it: objects with id, role, permissions"),
+            Param("initial_turn", "object", "contentType, content, visibility"),
+        ),
+        action="join",
+        whose="agent_id",
+        speaker=opener,
+        slow=False,
+    ),
+    _method(
+        "get",
+        "A conversation with its turns and threads.",
+        "conversation, participants, turns, threads; recentTurns and stats where they are asked for",
+        run=get,
+        params=(*_WHICH, Param("include", "object", "participants, threads, recentTurns (how many), stats")),
+        writes=False,
+    ),
+    _method(
+        "list",
+        "Conversations, the most recently active first.",
+        "conversations, hasMore, nextCursor",
+        run=list_all,
+        params=(
+            Param("scope", "text", "only those of this scope"),
+            Param(
+                "filter",
+                "object",
+                "status, type, participantId, parentConversationId, createdAfter, createdBefore",
+            ),
+            _LIMIT,
+            _CURSOR,
+        ),
+        writes=False,
+    ),
+    _method(
+        "close",
+        "End a conversation: no more turns. Again is no error.",
+        "ok, conversation",
+        run=close,
+        params=(*_WHICH, Param("status", "text", "completed (the default), archived, paused or failed")),
+    ),
+    _method(
+        "reopen",
+        "Let a closed conversation go on.",
+        "conversationId, status, ok, conversation",
+        run=reopen,
+        params=_WHICH,
+    ),
+    _method(
+        "join",
+        "Take a seat: every later turn comes. Again is no error.",
+        "ok, conversation, participant; history and historyCursor with catchUp",
+        run=join,
+        params=(
+            *_WHICH,
+            *_WHO,
+            Param("role", "text", "as what"),
+            Param("catch_up", "object", "from (a turn or a time), limit"),
+        ),
+        action="join",
+        whose="agent_id",
+        speaker=named_speaker,
+    ),
+    _method(
+        "leave",
+        "Give up a seat: later turns do not come. Again is no error.",
+        "ok, success, leftAt",
+        run=leave,
+        params=(*_WHICH, *_WHO),
+        action="join",
+        whose="agent_id",
+        speaker=named_speaker,
+    ),
+    _method(
+        "invite",
+        "Give somebody a seat.",
+        "ok, invited, participant",
+        run=invite,
+        params=(
+            *_WHICH,
+            *_WHO,
+            Param("role", "text", "as what"),
+            Param("participant", "object", "the same: id, role, permissions"),
+        ),
+    ),
+    _method(
+        "turn",
+        "Say something: a letter to everybody else in the conversation, all or none.",
+        "the turn's fields in both spellings; turn",
+        run=turn,
+        params=(
+            *_WHICH,
+            *_WHO,
+            Param("content", "any", "text, an object with a type, or any JSON", required=True),
+            Param("content_type", "text", "what it is; text, or the content's type"),
+            _THREAD,
+            Param("in_reply_to", "text", "a turn"),
+            Param("source_message_id", "text", "the message it was made of, elsewhere"),
+            Param("importance", "text", "low, normal, high or urgent"),
+            Param("visibility", "object", "for whom: type all, participants (ids), role (roles) or private"),
+            _SUBJECT,
+            _METADATA,
+            Param("key", "text", "with it, to say it again is safe: it is one turn"),
+        ),
+        action="send",
+        whose="participant_id",
+        speaker=named_speaker,
+    ),
+    _method(
+        "turns/list",
+        "The turns of a conversation, the oldest first. Of one that is not there: none.",
+        "turns, hasMore, nextCursor",
+        run=turns,
+        params=(
+            *_WHICH,
+            Param(
+                "filter",
+                "object",
+                "threadId, contentTypes, participantId, after and before: TurnId, Timestamp",
+            ),
+            Param("order", "text", "asc or desc"),
+            _LIMIT,
+            _CURSOR,
+        ),
+        writes=False,
+    ),
+    _method(
+        "thread/create",
+        "Open a thread at a turn.",
+        "the thread's fields in both spellings; thread",
+        run=create_thread,
+        params=(
+            *_WHICH,
+            Param("root_turn_id", "text", "the turn it starts from", required=True),
+            Param("parent_thread_id", "text", "the thread around it"),
+            _SUBJECT,
+        ),
+    ),
+    _method(
+        "thread/list",
+        "Threads: those that were opened, and those that replies made.",
+        "threads, hasMore, nextCursor",
+        run=threads,
+        params=(*_WHICH, Param("parent_thread_id", "text", "only those inside it"), _LIMIT, _CURSOR),
+        writes=False,
+    ),
+    _method(
+        "summary",
+        "A conversation in numbers and lists. No model is asked: generated is false.",
+        "conversationId, summary, generated, status, stats, participants, threads, firstTurn, lastTurn",
+        run=summary,
+        params=(*_WHICH, Param("scope", "object", "fromTurnId, toTurnId, threadId")),
+        writes=False,
+    ),
+    _method(
+        "replay",
+        "What was missed: the turns after a turn or from a time on, or the last so many.",
+        "conversation, turns, threads, hasMore, nextCursor, missedCount",
+        run=replay,
+        params=(
+            *_WHICH,
+            Param("from_turn_id", "text", "the last turn that was seen"),
+            Param("from_timestamp", "any", "a time, in milliseconds since 1970 or ISO 8601; that time, too"),
+            Param("count", "count", "the last so many"),
+            _THREAD,
+            Param("content_types", "texts", "only these"),
+            _LIMIT,
+            _CURSOR,
+        ),
+        writes=False,
+    ),
+    _method(
+        "presence",
+        "Who is in a conversation, and how they are.",
+        "conversationId, participants: each with presence active, idle, offline or unknown",
+        run=presence,
+        params=_WHICH,
+        writes=False,
+    ),
+    _method(
+        "recent",
+        "The last letters of all conversations, the oldest of them first.",
+        "messages as MAP writes them; turns",
+        run=recent,
+        params=(_LIMIT, Param("scope", "text", "only those of this scope")),
+        writes=False,
+    ),
+)

@@ -1,0 +1,282 @@
+"""What a method is: its name, what may be said, what it does. Checks and docs are made of the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from ..errors import Invalid
+from ..model.names import BROADCAST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..mailbox import Mailbox
+    from ..room import Room
+
+
+# What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
+# `time` is a time in ISO 8601, or milliseconds since 1970. `json` may also be null; elsewhere null says nothing.
+# An `address` is told by its text or by its pieces (agent, system, scope); `addresses` is one or a list of them.
+Kind = Literal[
+    "text", "texts", "address", "addresses", "count", "seconds", "flag", "object", "list", "when", "time", "any",
+    "json",
+]  # fmt: skip
+Run = Callable[[Any, dict[str, Any]], Any]  # of a room, or of a session
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_TYPES: dict[Kind, tuple[type, ...]] = {
+    "text": (str,),
+    "texts": (str, list),
+    "address": (str, dict),
+    "addresses": (str, dict, list),
+    "count": (int,),
+    "seconds": (int, float),
+    "flag": (bool,),
+    "object": (dict,),
+    "list": (list,),
+    "when": (str, int, float),
+    "time": (str, int, float),
+}
+_EACH: dict[Kind, tuple[type, ...]] = {"texts": (str,), "addresses": (str, dict)}  # of those that may be several
+_ANYTHING = frozenset({"any", "json"})
+_SAID: dict[Kind, str] = {
+    "text": "text",
+    "texts": "text or a list of texts",
+    "address": "a name, or an object of agent, system and scope",
+    "addresses": "a name, an object of agent, system and scope, or a list of these",
+    "count": "a whole number",
+    "seconds": "a number of seconds",
+    "flag": "true or false",
+    "object": "an object",
+    "list": "a list",
+    "when": "a time such as 2026-01-31T12:00:00Z, or seconds from now",
+    "time": "a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970",
+}
+
+
+FEW = 50  # letters that are told of in a moment
+_GROUPS = (BROADCAST, "scope:")  # beginnings of an address that stands for any number of agents
+_ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # words of an address that names one agent
+LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
+
+
+class Param(Struct, frozen=True):
+    """Something that may be said. Names are snake_case; camelCase is understood too."""
+
+    name: str
+    kind: Kind
+    about: str
+    required: bool = False
+
+
+class Method(Struct, frozen=True, kw_only=True, dict=True):
+    """A row of the table."""
+
+    name: str
+    about: str
+    action: str  # what `authorize` is asked for
+    run: Run
+    params: tuple[Param, ...] = ()
+    result: str  # the fields of the answer, in words
+    whose: str | None = None  # the parameter that names the mailbox; None: it is about the room
+    speaker: Callable[[Any], str | None] | None = None  # who speaks, where `whose` is not all there is to it
+    strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
+    slow: bool = False  # may take long: not on the thread that serves everyone
+    many: bool = False  # may tell of any number of things: nor this, unless a small limit is said
+    wide: bool = False  # writes to a group of any size: on the thread of large calls
+    empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?
+    waits: float = 0.0  # and for how long, in seconds, when its caller does not say
+    of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
+    writes: bool = True  # does it change anything?
+
+    @cached_property
+    def known(self) -> dict[str, Param]:
+        """What may be said, by its name."""
+        return {param.name: param for param in self.params}
+
+    @cached_property
+    def required(self) -> tuple[Param, ...]:
+        """What must be said."""
+        return tuple(param for param in self.params if param.required)
+
+    def patience(self, said: Mapping[str, Any]) -> float:
+        """How long this call waits when there is nothing."""
+        if self.empty is None:
+            return 0.0
+        seconds: float = said.get("timeout", self.waits)
+        return max(0.0, min(seconds, LONGEST_WAIT))
+
+    def is_slow(self, said: Mapping[str, Any]) -> bool:
+        """May this call keep the others waiting?"""
+        return self.slow or (self.many and said.get("limit", FEW + 1) > FEW)
+
+    def is_long(self, said: Mapping[str, Any]) -> bool:
+        """May this call take long, or change who is calling?"""
+        is_wait = self.empty is not None and self.patience(said) > 0
+        return self.of_session or is_wait or self.is_slow(said) or self.is_heavy(said)
+
+    def is_heavy(self, said: Mapping[str, Any]) -> bool:
+        """May carrying it out take more than a moment, because it names many, or a group of any size?"""
+        return self.wide or said.get("to_all") is True or _names_many(said) or _has_group(said.get("to"))
+
+
+def _has_group(to: Any) -> bool:
+    """Is a group among these recipients, in our words or in those of MAP?"""
+    if type(to) is str:
+        return to.startswith(_GROUPS)
+    if type(to) is list:
+        return any(map(_has_group, to))
+    return type(to) is dict and _ONE.isdisjoint(to)
+
+
+def _names_many(said: Mapping[str, Any]) -> bool:
+    for value in said.values():
+        if type(value) is list:
+            break
+    else:  # most say none
+        return False
+    lists = _lists_in(said)
+    inner = [inner for one in lists for each in one if type(each) is dict for inner in _lists_in(each)]
+    return sum(map(len, lists + inner)) > FEW
+
+
+def _lists_in(said: Mapping[str, Any]) -> list[list[Any]]:
+    return [value for value in said.values() if type(value) is list]
+
+
+def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
+    """What was said, by the names of the table, every value of the right kind. Null says nothing. `names`: how
+    its parameters are called where callers know them by others.
+    """
+    known = method.known
+    given: dict[str, Any] = {}
+    for name, value in said.items():
+        param = known.get(name) or known.get(snake(name))
+        if param is None:
+            if method.strict:
+                hint = ", ".join(names or known) or "it takes none"
+                raise Invalid("there is no such parameter", field=name, hint=hint)
+            continue
+        if value is None and param.kind != "json":
+            continue
+        is_right = param.kind in _ANYTHING or (param.kind == "text" and type(value) is str)  # most are
+        given[param.name] = value if is_right else _checked(param, value, name)
+    for param in method.required:
+        if param.name not in given:
+            raise Invalid("is missing", field=param.name, hint=param.about)
+    return given
+
+
+def snake(name: str) -> str:
+    """`inReplyTo` → `in_reply_to`."""
+    return _CAPITAL.sub(r"_\1", name).lower()
+
+
+def _checked(param: Param, value: Any, field: str) -> Any:
+    kinds: Any = _TYPES[param.kind]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise Invalid(f"must be {_SAID[param.kind]}, not {type(value).__name__}", field=field)
+    if param.kind in _EACH:
+        values: list[Any] = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, _EACH[param.kind]) for one in values):
+            raise Invalid(f"must be {_SAID[param.kind]}", field=field)
+        return values
+    if param.kind in {"when", "time"} and isinstance(value, str):
+        return _time(value, field)
+    if param.kind == "time":
+        return _since_1970(value, field)
+    return value
+
+
+def _since_1970(milliseconds: float, field: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise Invalid(f"{milliseconds!r} is not a time", field=field, hint=_SAID["time"]) from None
+
+
+def _time(text: str, field: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{text!a} is not a time", field=field, hint=_SAID["when"]) from None
+    if time.tzinfo is None:
+        raise Invalid("does not say in which time zone", field=field, hint="end it with Z for UTC")
+    return time
+
+
+# Parameters that several methods share, and how they are read.
+
+AGENT = Param("agent_id", "text", "whose mailbox; with a token, the token's agent")
+IDS = Param("message_ids", "texts", "ids of letters", required=True)
+ID = Param("message_id", "text", "the id of a letter", required=True)
+TOKEN = Param("token", "text", "the lease's token, from claim")
+LIMIT = Param("limit", "count", "how many at most")
+BODY = Param("body", "any", "text, or a list of parts; a file part needs its `bytes`, as base64")
+FIELDS = (
+    Param("cc", "any", "further recipients"),
+    Param("bcc", "any", "recipients that the others do not see"),
+    Param("data", "any", "any JSON; becomes a data part"),
+    Param("subject", "text", "one line"),
+    Param("kind", "text", "an open word, such as question"),
+    Param("priority", "any", "low, normal, high or urgent"),
+    Param("scope", "text", "the team or project it belongs to"),
+    Param("expires", "when", "not offered after this"),
+    Param("at", "when", "not delivered before this"),
+    Param("thread_tag", "text", "a label for the thread"),
+    Param("conversation_id", "text", "the conversation it belongs to"),
+    Param("in_reply_to", "text", "the letter it answers"),
+    Param("task", "object", "what it says of a task"),
+    Param("callback", "object", "echoed, never acted on"),
+    Param("context", "object", "of a handoff"),
+    Param("attachments", "list", "names of what belongs to it"),
+    Param("tags", "list", "labels"),
+    Param("metadata", "object", "anything else"),
+    Param("key", "text", "the same key again sends nothing twice"),
+    Param("letter_id", "text", "only for a letter that has an id already"),
+)
+WANTED = (
+    Param("kinds", "texts", "only these kinds"),
+    Param("min_priority", "any", "only from this priority on"),
+    Param("sender", "text", "only from this agent"),
+    Param("thread", "text", "only of this thread"),
+    Param("thread_tag", "text", "only with this label of a thread"),
+    Param("tag", "text", "only with this tag"),
+    Param("scope", "text", "only of this scope"),
+)
+_FIELD_NAMES = tuple(param.name for param in FIELDS)
+_WANTED_NAMES = tuple(param.name for param in WANTED)
+
+RECEIPT = "id, thread, repeated, unknown, routed, letter"
+LETTERS = "letters, each with its delivery"
+
+
+def box_of(room: Room, said: dict[str, Any], param: str = "agent_id") -> Mailbox:
+    """The mailbox that is meant: the one that was named, else the caller's own."""
+    name = said.get(param) or room.principal.agent
+    if name is None:
+        raise Invalid("who are you?", field=param, hint="the name of an agent")
+    return room.mailbox(name)
+
+
+def fields_of(said: dict[str, Any]) -> dict[str, Any]:
+    """What was said of a letter, under the library's names."""
+    fields = {name: said[name] for name in _FIELD_NAMES if name in said}
+    if "letter_id" in fields:
+        fields["id"] = fields.pop("letter_id")
+    return fields
+
+
+def wanted_of(said: dict[str, Any]) -> dict[str, Any]:
+    """Which letters are wanted."""
+    return {name: said[name] for name in _WANTED_NAMES if name in said}
+
+
+def some(said: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Those of these that were said."""
+    return {name: said[name] for name in names if name in said}

@@ -1,0 +1,823 @@
+"""Our own verbs for sending and reading, over any wire. Each says what the library's verb of that name says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec.structs import asdict
+
+from ..core import outbox
+from ..errors import Invalid
+from ..formats.inbox import far_agent_record
+from ..formats.plain import (
+    plain_agent,
+    plain_escalation,
+    plain_letter,
+    plain_message,
+    plain_move,
+    plain_receipt,
+    plain_rung,
+    plain_stats,
+    plain_tally,
+    plain_task,
+    plain_template,
+    plain_trace,
+    plain_work,
+)
+from ..mailbox import draft
+from ..model.alert import Rung
+from ..model.codec import to_plain
+from ..model.message import Handoff
+from .table import (
+    AGENT,
+    BODY,
+    FIELDS,
+    ID,
+    IDS,
+    LETTERS,
+    LIMIT,
+    LONGEST_WAIT,
+    RECEIPT,
+    TOKEN,
+    WANTED,
+    Method,
+    Param,
+    box_of,
+    fields_of,
+    some,
+    wanted_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..letter import Letter
+    from ..mailbox import Mailbox
+    from ..model.message import Message
+    from ..model.report import Diagnosis
+    from ..room import Room
+
+
+TO = Param("to", "any", "a name, or a list of names", required=True)
+TO_OR_REPLY = Param("to", "any", "a name, or a list of names; without it, the sender of the letter in in_reply_to")
+SINCE = Param("since", "text", "a cursor: what came after it, read or not, so that nothing is missed")
+TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 when nothing is said")
+
+# -- sending
+
+
+def _send(room: Room, said: dict[str, Any]) -> Any:
+    return plain_receipt(box_of(room, said).send(said.get("to"), said.get("body"), **fields_of(said)))
+
+
+def _send_many(room: Room, said: dict[str, Any]) -> Any:
+    drafts = []
+    for place, one in enumerate(said["drafts"]):
+        if not isinstance(one, dict) or one.keys().isdisjoint({"to", "in_reply_to"}):
+            raise Invalid("must be an object with at least `to` or `in_reply_to`", field=f"drafts[{place}]")
+        fields = {name: value for name, value in one.items() if name not in {"to", "body"}}
+        drafts.append(draft(one.get("to"), one.get("body"), **fields))
+    return {"receipts": [plain_receipt(receipt) for receipt in box_of(room, said).send_many(drafts)]}
+
+
+def _reply(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    sent = box.reply(said["message_id"], said.get("body"), **some(said, "to_all"), **fields_of(said))
+    return plain_receipt(sent)
+
+
+def _forward(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    return plain_receipt(box.forward(said["message_id"], said["to"], said.get("body"), **fields_of(said)))
+
+
+def _broadcast(room: Room, said: dict[str, Any]) -> Any:
+    fields = fields_of(said)
+    scope = fields.pop("scope")
+    return plain_receipt(box_of(room, said).broadcast(scope, said.get("body"), **some(said, "exclude"), **fields))
+
+
+def _handoff(room: Room, said: dict[str, Any]) -> Any:
+    told = said["handoff"]
+    unknown = told.keys() - set(Handoff.__struct_fields__)
+    if unknown:
+        hint = ", ".join(Handoff.__struct_fields__)
+        raise Invalid("a handoff has no such field", field=f"handoff.{min(unknown)}", hint=hint)
+    try:
+        handoff = msgspec.convert(told, Handoff)
+    except msgspec.ValidationError as broken:
+        raise Invalid(str(broken), field="handoff", hint="say at least work_completed") from None
+    return plain_receipt(box_of(room, said).handoff(said["to"], handoff, **fields_of(said)))
+
+
+def _send_template(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    return plain_receipt(box.send_template(said["to"], said["name"], said.get("values"), **fields_of(said)))
+
+
+def _unsend(room: Room, said: dict[str, Any]) -> Any:
+    return {"letter": plain_message(box_of(room, said).unsend(said["message_id"]))}
+
+
+def _sent(room: Room, said: dict[str, Any]) -> Any:
+    return _letters(box_of(room, said).sent(**some(said, "limit")))
+
+
+# -- reading
+
+
+def _check(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    found = box.check(said.get("limit", 20), **some(said, "unread_only", "peek"), **wanted_of(said))
+    return {"mailbox": box.name, "letters": [plain_letter(letter) for letter in found]}
+
+
+def _read(room: Room, said: dict[str, Any]) -> Any:
+    return {"letter": plain_letter(box_of(room, said).read(said["message_id"]))}
+
+
+def _shown(room: Room, said: dict[str, Any]) -> Any:
+    return {"shown": box_of(room, said).mark_shown(said["message_ids"], said["host"], said.get("where", ""))}
+
+
+def _counts(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    return {"mailbox": box.name, **box.counts()}
+
+
+def _wait(room: Room, said: dict[str, Any]) -> Any:
+    """One look; whoever calls waits until there is something."""
+    now = said.get("since") or str(room.cursor())  # before the look: what comes in between is seen by the next
+    found = box_of(room, said).wait(0, **some(said, "since", "peek"), **wanted_of(said))
+    if found is None:
+        return {"letter": None, "cursor": now}
+    return {"letter": plain_letter(found), "cursor": str(found.cursor)}
+
+
+def _search(room: Room, said: dict[str, Any]) -> Any:
+    return _letters(box_of(room, said).search(said["query"], **some(said, "limit", "ranked")))
+
+
+def _digest(room: Room, said: dict[str, Any]) -> Any:
+    return {"text": box_of(room, said).digest(**some(said, "budget", "most", "longest"))}
+
+
+def _thread(room: Room, said: dict[str, Any]) -> Any:
+    return _letters(_view(room, said).thread(said["thread"]))
+
+
+def _tagged(room: Room, said: dict[str, Any]) -> Any:
+    return _letters(_view(room, said).tagged(said["tag"], said.get("scope")))
+
+
+def _view(room: Room, said: dict[str, Any]) -> Room | Mailbox:
+    """A mailbox and what it sent or got; or everything, where an operator names none."""
+    return room if "agent_id" not in said and room.principal.operator else box_of(room, said)
+
+
+def _threads(room: Room, said: dict[str, Any]) -> Any:
+    return {"threads": to_plain(box_of(room, said).threads(**some(said, "limit")))}
+
+
+def _stats(room: Room, said: dict[str, Any]) -> Any:
+    return plain_tally(box_of(room, said).stats())
+
+
+def _trace(room: Room, said: dict[str, Any]) -> Any:
+    return plain_trace(box_of(room, said).trace(said["message_id"]))
+
+
+def _letters(found: Sequence[Message]) -> dict[str, Any]:
+    return {"letters": [plain_message(message) for message in found]}
+
+
+def nothing_came(answer: Any) -> bool:
+    """Of a method that waits: is there nothing yet?"""
+    return not (answer.get("letter") or answer.get("letters"))
+
+
+def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+    said = {"action": "send", "whose": "agent_id"} | more
+    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **said)
+
+
+_LOOKS: dict[str, Any] = {"action": "check", "writes": False}
+MAIL_ROWS = (
+    _row("send", "send a letter to one or many", _send, TO_OR_REPLY, BODY, *FIELDS, result=RECEIPT),
+    _row(
+        "send_many",
+        "send several letters in one commit: all or none",
+        _send_many,
+        Param("drafts", "list", "letters as objects: to, body and the fields of send", required=True),
+        result="receipts",
+    ),
+    _row(
+        "reply",
+        "answer a letter; thread, subject and scope are kept",
+        _reply,
+        ID,
+        BODY,
+        Param("to_all", "flag", "to everyone who got it"),
+        *FIELDS,
+        result=RECEIPT,
+    ),
+    _row("forward", "pass a letter on", _forward, ID, TO, BODY, *FIELDS, result=RECEIPT),
+    _row(
+        "broadcast",
+        "one letter to everyone registered in a scope",
+        _broadcast,
+        BODY,
+        Param("exclude", "list", "who is left out"),
+        *(Param("scope", "text", "whose members get it", required=True) if p.name == "scope" else p for p in FIELDS),
+        result=RECEIPT,
+        wide=True,
+    ),
+    _row(
+        "handoff",
+        "hand work over, with all its context",
+        _handoff,
+        TO,
+        Param("handoff", "object", "work_completed, current_state, next_steps and so on", required=True),
+        *FIELDS,
+        result=RECEIPT,
+    ),
+    _row(
+        "send_template",
+        "send a letter made from a template",
+        _send_template,
+        TO,
+        Param("name", "text", "the template", required=True),
+        Param("values", "object", "a value for each of its places"),
+        *FIELDS,
+        result=RECEIPT,
+    ),
+    _row("unsend", "take a letter back while nobody has claimed it", _unsend, ID, result="letter", action="unsend"),
+    _row("sent", "what was sent here, the newest first", _sent, LIMIT, result="letters", action="search", slow=True,
+         writes=False),
+    _row(
+        "check",
+        "the inbox: unread first, by priority, then age; stamps what it returns as read",
+        _check,
+        LIMIT,
+        Param("unread_only", "flag", "true when nothing is said"),
+        Param("peek", "flag", "stamp nothing"),
+        *WANTED,
+        result=f"mailbox, {LETTERS}",
+        action="check",
+        many=True,
+    ),
+    _row("read", "one letter, stamped as read", _read, ID, result="letter", action="read"),
+    _row("shown", "letters were put before the agent's model; stamps them as read", _shown, IDS,
+         Param("host", "text", "in what, such as claude", required=True),
+         Param("where", "text", "at what occasion"), result="shown", action="show"),
+    _row("counts", "unread letters by priority and in total", _counts, result="mailbox, urgent, high, normal, low, "
+         "total", action="count", writes=False),
+    _row(
+        "wait",
+        "the next unread letter, as soon as there is one; with a cursor, the next that came after it",
+        _wait,
+        TIMEOUT,
+        SINCE,
+        Param("peek", "flag", "stamp nothing"),
+        *WANTED,
+        result="letter (null when the time is up), cursor (for the next call)",
+        action="wait",
+        empty=nothing_came,
+        waits=30.0,
+    ),
+    _row("search", "letters sent or received here, by what they say", _search, Param("query", "text",
+         "words, phrases, from: to: tag: kind: thread: before: after:", required=True), LIMIT,
+         Param("ranked", "flag", "the best first, not the newest"), result="letters", action="search", slow=True,
+         writes=False),
+    _row("digest", "the unread mail as text for a prompt, in a fence; marks nothing", _digest,
+         Param("budget", "count", "characters at most"), Param("most", "count", "letters at most"),
+         Param("longest", "count", "characters of one letter at most"), result="text", **_LOOKS),
+    _row("thread", "the letters of a thread", _thread, Param("thread", "text", "its id, that of its first letter",
+         required=True), result="letters", action="threads", many=True, writes=False),
+    _row("tagged", "the letters with a thread tag", _tagged, Param("tag", "text", "the tag", required=True),
+         Param("scope", "text", "only of this scope"), result="letters", action="threads", many=True, writes=False),
+    _row("threads", "threads with replies, the most recently active first", _threads, LIMIT, result="threads",
+         action="threads", slow=True, writes=False),
+    _row("stats", "a mailbox in numbers", _stats, result="mailbox, unread, seen, claimed, queued, dead and so on",
+         action="count", writes=False),
+    _row("trace", "the life of a letter", _trace, ID, result="letter, stops, replies, relays, bounces",
+         action="trace", many=True, writes=False),
+)  # fmt: skip
+
+
+# Our own verbs for mail that is worked on: leases, dead letters, tasks, questions that climb.
+
+REASON = Param("reason", "text", "why", required=True)
+# What can be said of a task, and the parameter that says it: its name in the library's verb.
+STEPS = {
+    "accept": "body", "start": "body", "complete": "body", "ask": "body", "answer": "body",
+    "reject": "reason", "fail": "reason", "cancel": "reason",
+}  # fmt: skip
+
+# -- leases
+
+
+def _claim(room: Room, said: dict[str, Any]) -> Any:
+    """One try; whoever calls waits until there is something."""
+    lease = said.get("lease", room.settings.lease)
+    claimed = box_of(room, said).claim(
+        said.get("count", 1), lease=lease, **some(said, "holder"), **wanted_of(said)
+    )
+    return {"letters": [plain_work(work, lease) for work in claimed]}
+
+
+def _ack(room: Room, said: dict[str, Any]) -> Any:
+    box, ids = box_of(room, said), said["message_ids"]
+    if "reply" not in said:
+        return _settle(room, said, lambda box, letters: box.ack(letters, **_archive(said)))
+    if len(ids) != 1:
+        raise Invalid("is sent with the ack of one letter", field="reply")
+    held = _found(box, ids, said.get("token"))[0]
+    receipt = held.ack_and_reply(said["reply"], **some(said, "to_all"), **_archive(said))
+    return {"letters": [plain_move(held)], "receipts": [plain_receipt(receipt)]}
+
+
+def _archive(said: dict[str, Any]) -> dict[str, Any]:
+    return {"archive": not said.get("keep", False)}
+
+
+def _fail(room: Room, said: dict[str, Any]) -> Any:
+    return _settle(room, said, lambda box, letters: box.fail(letters, said["reason"], **some(said, "retry")))
+
+
+def _reject(room: Room, said: dict[str, Any]) -> Any:
+    return _settle(room, said, lambda box, letters: box.reject(letters, said["reason"]))
+
+
+def _release(room: Room, said: dict[str, Any]) -> Any:
+    return _settle(room, said, lambda box, letters: box.release(letters))
+
+
+def _renew(room: Room, said: dict[str, Any]) -> Any:
+    return _settle(room, said, lambda box, letters: box.renew(letters, said.get("lease")))
+
+
+def _settle(room: Room, said: dict[str, Any], step: Callable[[Mailbox, Sequence[Letter]], None]) -> Any:
+    """All letters that are named, in one commit: all or none."""
+    box = box_of(room, said)
+    letters = _found(box, said["message_ids"], said.get("token"))
+    step(box, letters)
+    return {"letters": [plain_move(letter) for letter in letters], "receipts": []}
+
+
+def _found(box: Mailbox, ids: Sequence[str], token: str | None) -> list[Letter]:
+    return [box.held(id, token) if token else box.read(id) for id in dict.fromkeys(ids)]
+
+
+# -- dead letters
+
+
+def _dead(room: Room, said: dict[str, Any]) -> Any:
+    return {"letters": [plain_letter(letter) for letter in box_of(room, said).dead(said.get("limit"))]}
+
+
+def _revive(room: Room, said: dict[str, Any]) -> Any:
+    return {"letters": [plain_move(letter) for letter in box_of(room, said).revive(*said["message_ids"])]}
+
+
+def _purge_dead(room: Room, said: dict[str, Any]) -> Any:
+    return {"purged": box_of(room, said).purge(*said["message_ids"])}
+
+
+# -- tasks
+
+
+def _give_task(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    given = box.give_task(said["to"], said.get("body"), **some(said, "deadline", "session"), **fields_of(said))
+    return plain_receipt(given)
+
+
+def _task(room: Room, said: dict[str, Any]) -> Any:
+    task = box_of(room, said).task(said["message_id"])
+    return {"task": plain_task(task), "letters": [plain_message(letter) for letter in task.letters()]}
+
+
+def _tasks(room: Room, said: dict[str, Any]) -> Any:
+    found = box_of(room, said).tasks(said.get("role", "any"), **some(said, "states", "limit"))
+    return {"tasks": [plain_task(task) for task in found]}
+
+
+def _task_step(room: Room, said: dict[str, Any]) -> Any:
+    step, box = said["step"], box_of(room, said)
+    if step not in STEPS:
+        raise Invalid(f"{step!a} is no step of a task", field="step", hint=", ".join(STEPS))
+    other = "reason" if STEPS[step] == "body" else "body"
+    if other in said:
+        raise Invalid(f"{step} takes a {STEPS[step]}", field=other)
+    token = said.get("token")
+    task = box.task(box.held(said["message_id"], token) if token else said["message_id"])
+    words = [said[STEPS[step]]] if STEPS[step] in said else []
+    if not words and step in {"ask", "answer", "reject", "fail"}:
+        raise Invalid("is missing", field=STEPS[step])
+    receipt = getattr(task, step)(*words, **fields_of(said))
+    return {"task": plain_task(task), "receipt": plain_receipt(receipt)}
+
+
+# -- questions
+
+
+def _escalate(room: Room, said: dict[str, Any]) -> Any:
+    box = box_of(room, said)
+    asked = box.escalate(said.get("body"), reason=said["reason"], **some(said, "ladder"), **fields_of(said))
+    return plain_receipt(asked)
+
+
+def _escalations(room: Room, said: dict[str, Any]) -> Any:
+    found = box_of(room, said).escalations(**some(said, "open_only"))
+    return {"escalations": [plain_escalation(one) for one in found]}
+
+
+def _resolve(room: Room, said: dict[str, Any]) -> Any:
+    return {"escalation": plain_escalation(box_of(room, said).resolve(said["escalation_id"]))}
+
+
+def _work_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+    said = {"action": "settle", "whose": "agent_id"} | more
+    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **said)
+
+
+_MOVED = "letters (id, state, attempts, reason, due_at), receipts"
+_TASK: dict[str, Any] = {"action": "task"}
+WORK_ROWS = (
+    _work_row(
+        "claim",
+        "take letters under a lease: nobody else gets them meanwhile",
+        _claim,
+        Param("count", "count", "how many; 1 when nothing is said"),
+        Param("lease", "seconds", "how long you need"),
+        Param("holder", "text", "who holds it, for people"),
+        Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 0 when nothing is said"),
+        *WANTED,
+        result="letters, each with its token and lease_seconds",
+        action="claim",
+        empty=nothing_came,
+    ),
+    _work_row("ack", "done with these; with a reply, both in one commit", _ack, IDS, TOKEN,
+         Param("reply", "any", "an answer to its sender"), Param("to_all", "flag", "the answer goes to everyone"),
+         Param("keep", "flag", "do not archive"), result=_MOVED),
+    _work_row("fail", "this try failed; they are offered again later", _fail, IDS, TOKEN, REASON,
+         Param("retry", "flag", "false: dead at once"), result=_MOVED),
+    _work_row("reject", "refuse them; their senders are told why", _reject, IDS, TOKEN, REASON, result=_MOVED),
+    _work_row("release", "give them back, as if they had never been claimed", _release, IDS, TOKEN, result=_MOVED),
+    _work_row("renew", "hold on to them for longer", _renew, IDS, TOKEN, Param("lease", "seconds", "counted from now"),
+         result=_MOVED),
+    _work_row("dead", "dead letters, with the reason", _dead, LIMIT, result="letters", action="dead", many=True,
+         writes=False),
+    _work_row("revive", "dead letters back into the inbox", _revive, IDS, result="letters", action="revive"),
+    _work_row("purge_dead", "delete dead letters for good", _purge_dead, IDS, result="purged", action="purge"),
+    _work_row("give_task", "give one agent a task", _give_task, Param("to", "address", "who does it", required=True), BODY,
+         Param("deadline", "when", "when it must be over"), Param("session", "object", "where you were asked for it; "
+         "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, action="send"),
+    _work_row("task", "how a task stands", _task, ID, result="task, letters", action="task", many=True, writes=False),
+    _work_row("tasks", "tasks given or received here", _tasks, Param("role", "text", "given, received or any"),
+         Param("states", "texts", "only in these states"), LIMIT, result="tasks", action="task", many=True,
+         writes=False),
+    _work_row("task_step", "move a task by one step", _task_step, ID, Param("step", "text", ", ".join(STEPS),
+         required=True), TOKEN, BODY, Param("reason", "text", "of reject, fail and cancel"),
+         *(p for p in FIELDS if p.name != "task"), result="task, receipt", **_TASK),
+    _work_row("escalate", "ask the one who stands above you", _escalate, BODY, Param("reason", "text",
+         "an open word, such as blocked", required=True), Param("ladder", "list", "who is asked, the lowest first"),
+         *FIELDS, result=RECEIPT, action="send"),
+    _work_row("escalations", "questions that were escalated here", _escalations, Param("open_only", "flag",
+         "true when nothing is said"), result="escalations", action="escalations", many=True,
+         writes=False),
+    _work_row("resolve", "close a question", _resolve, Param("escalation_id", "text", "its id", required=True),
+         result="escalation", action="escalations"),
+)  # fmt: skip
+
+
+# Our own verbs about who is there, and about the room itself.
+
+NAME = Param("name", "text", "its name", required=True)
+CARD = (
+    Param("display_name", "text", "a name for people"),
+    Param("description", "text", "what it is for"),
+    Param("capabilities", "list", "what it can do"),
+    Param("program", "text", "what runs it"),
+    Param("model", "text", "the model behind it"),
+    Param("scopes", "list", "the teams it is in"),
+    Param("allow_from", "list", "who may write to it"),
+    Param("max_concurrent_tasks", "count", "how many tasks at once"),
+    Param("metadata", "object", "anything else"),
+)
+
+# -- agents
+
+
+def _register(room: Room, said: dict[str, Any]) -> Any:
+    card = {param.name: said[param.name] for param in CARD if param.name in said}
+    return {"agent": plain_agent(box_of(room, said).register(**card))}
+
+
+def _heartbeat(room: Room, said: dict[str, Any]) -> Any:
+    return {
+        "agent": plain_agent(
+            box_of(room, said).heartbeat(**some(said, "current_tasks", "poll_interval", "active"))
+        )
+    }
+
+
+def _goodbye(room: Room, said: dict[str, Any]) -> Any:
+    return {"agent": plain_agent(box_of(room, said).leave(**some(said, "dormant")))}
+
+
+def _agents(room: Room, said: dict[str, Any]) -> Any:
+    here = [plain_agent(agent) for agent in room.agents(**some(said, "scope", "capability", "gone"))]
+    if not said.get("elsewhere"):
+        return {"agents": here}
+    told = outbox.told_of(room._office, room.principal)
+    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in told]}
+
+
+def _agent(room: Room, said: dict[str, Any]) -> Any:
+    return {"agent": plain_agent(room.agent(said["name"]))}
+
+
+def _block(room: Room, said: dict[str, Any]) -> Any:
+    return {"blocked": box_of(room, said).block(said["name"])}
+
+
+def _unblock(room: Room, said: dict[str, Any]) -> Any:
+    return {"blocked": box_of(room, said).unblock(said["name"])}
+
+
+def _blocked(room: Room, said: dict[str, Any]) -> Any:
+    return {"blocked": box_of(room, said).blocked()}
+
+
+# -- templates
+
+
+def _templates(room: Room, _said: dict[str, Any]) -> Any:
+    return {"templates": [plain_template(template) for template in room.templates()]}
+
+
+def _template(room: Room, said: dict[str, Any]) -> Any:
+    return {"template": plain_template(room.template(said["name"]))}
+
+
+def _save_template(room: Room, said: dict[str, Any]) -> Any:
+    told = some(said, "body", "subject", "kind", "priority", "tags")
+    return {"template": plain_template(room.save_template(said["name"], **told))}
+
+
+def _delete_template(room: Room, said: dict[str, Any]) -> Any:
+    room.delete_template(said["name"])
+    return {"deleted": said["name"]}
+
+
+# -- the room
+
+
+def _rename(room: Room, said: dict[str, Any]) -> Any:
+    room.rename(said["old"], said["new"])
+    return {"old": said["old"], "new": said["new"]}
+
+
+def _room_stats(room: Room, _said: dict[str, Any]) -> Any:
+    return plain_stats(room.stats())
+
+
+def _doctor(room: Room, said: dict[str, Any]) -> Any:
+    return plain_diagnosis(room.doctor(**some(said, "full")))
+
+
+def _sweep(room: Room, _said: dict[str, Any]) -> Any:
+    return to_plain(asdict(room.sweep()))
+
+
+def _cursor(room: Room, _said: dict[str, Any]) -> Any:
+    return {"cursor": str(room.cursor())}
+
+
+def _changes(room: Room, said: dict[str, Any]) -> Any:
+    changes, cursor = room.changes(said["since"], **some(said, "limit"))
+    return {"changes": [to_plain(change) for change in changes], "cursor": str(cursor)}
+
+
+def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
+    findings = [
+        {"check": f.check, "level": str(f.level), "what": f.what, "hint": f.hint, "repaired": f.repaired}
+        for f in found.findings
+    ]
+    return {"healthy": found.is_healthy, "worst": str(found.worst), "findings": findings}
+
+
+def _own(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+    said = {"action": name, "whose": "agent_id"} | more
+    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **said)
+
+
+def _of_the_room(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+    return Method(name=name, about=about, run=run, params=params, result=result, **{"action": "room", **more})
+
+
+ROOM_ROWS = (
+    _own("register", "say who you are", _register, *CARD, result="agent"),
+    _own("heartbeat", "a sign of life", _heartbeat, Param("current_tasks", "list", "what you work on"),
+         Param("poll_interval", "seconds", "how often you look"), Param("active", "flag", "you did something"),
+         result="agent"),
+    _own("goodbye", "you leave; mail that comes meanwhile waits", _goodbye,
+         Param("dormant", "flag", "sleep: you do not expire, and your next heartbeat wakes you"),
+         result="agent", action="heartbeat"),
+    _own("block", "refuse somebody's mail", _block, NAME, result="blocked"),
+    _own("unblock", "take it again", _unblock, NAME, result="blocked", action="block"),
+    _own("blocked", "whose mail is refused here", _blocked, result="blocked", action="block", writes=False),
+    _of_the_room("agents", "who is there, what they can do, how they are", _agents,
+                 Param("scope", "text", "only of this team"), Param("capability", "text", "only who can do this"),
+                 Param("gone", "flag", "those that are gone, too"),
+                 Param("elsewhere", "flag", "those that other systems told of, too"),
+                 result="agents (card, presence), elsewhere (agentId, peerId, status)",
+                 action="agents", many=True, writes=False),
+    _of_the_room("agent", "one agent's card", _agent, NAME, result="agent", action="agents", writes=False),
+    _of_the_room("templates", "all templates", _templates, result="templates", action="template", writes=False),
+    _of_the_room("template", "one template", _template, NAME, result="template", action="template", writes=False),
+    _of_the_room("save_template", "keep a recurring letter", _save_template, NAME,
+                 Param("body", "text", "with {places}"), Param("subject", "text", "likewise"),
+                 Param("kind", "text", "an open word"), Param("priority", "any", "low, normal, high or urgent"),
+                 Param("tags", "list", "labels"), result="template", action="templates"),
+    _of_the_room("delete_template", "drop a template", _delete_template, NAME, result="deleted",
+                 action="templates"),
+    _of_the_room("rename", "give an agent another name", _rename, Param("old", "text", "so far", required=True),
+                 Param("new", "text", "from now on", required=True), result="old, new", action="rename", slow=True),
+    _of_the_room("room_stats", "the room in numbers", _room_stats,
+                 result="letters, deliveries, states, unread, agents, mailboxes", slow=True, writes=False),
+    _of_the_room("doctor", "the room's health, with a real write and read", _doctor,
+                 Param("full", "flag", "look at every letter"), result="healthy, worst, findings", action="doctor",
+                 slow=True),
+    _of_the_room("sweep", "one round of the janitor", _sweep, result="what was done, in numbers",
+                 action="janitor", slow=True),
+    _own("cursor", "now, to ask later what happened since; of an agent: up to the newest letter that came to it",
+         _cursor, result="cursor", action="wait", writes=False),
+    _of_the_room("changes", "what happened after a cursor", _changes, Param("since", "text", "a cursor",
+                 required=True), LIMIT, result="changes, cursor", many=True, writes=False),
+)  # fmt: skip
+
+
+# Telling somebody of mail from another process: the rules are the room's, the bell is the caller's.
+#
+# A caller that may not ring at all times looks first (`peek`), which waits for mail and writes nothing; then it
+# asks in
+# earnest. Whoever gets a ring rings, once.
+
+SOON = 1.0  # seconds; who waits for letters that come together is told to wait itself
+_WAY = Param("way", "text", "by what bell, such as claude; each has a book of its own", required=True)
+
+
+def _ring(room: Room, said: dict[str, Any]) -> Any:
+    """One look; whoever calls waits until there is something."""
+    box, is_time = box_of(room, said), False
+
+    def may_ring() -> bool:
+        nonlocal is_time
+        is_time = True
+        return not said.get("peek") and said.get("unread") in {None, box.counts()["total"]}
+
+    found = box.try_ring(said["way"], may_ring=may_ring)
+    if isinstance(found, Rung):
+        return {"rung": plain_rung(found), "look_again": None}
+    return {"rung": None, "look_again": 0.0 if is_time else found.seconds}
+
+
+def _ring_failed(room: Room, said: dict[str, Any]) -> Any:
+    return {"given_up": box_of(room, said).ring_failed(said["way"], said["message_ids"], said["why"])}
+
+
+def _is_not_soon(answer: Any) -> bool:
+    """Is there nothing to ring for, now or in a moment?"""
+    seconds = answer["look_again"]
+    return answer["rung"] is None and (seconds is None or seconds > SOON)
+
+
+ALERT_ROWS = (
+    Method(
+        name="ring",
+        about="is it time to tell the agent of mail? Then that is written down, and whoever asked does it; where nobody"
+        " asked before, what is unread already counts as told",
+        action="ring",
+        whose="agent_id",
+        run=_ring,
+        params=(
+            AGENT,
+            _WAY,
+            Param("peek", "flag", "ring for nothing; say only when to ask in earnest"),
+            Param("unread", "count", "ring only if so many letters are unread"),
+            Param("timeout", "seconds", f"how long to wait while there is nothing to ring for; {LONGEST_WAIT:g} at most,"
+                  " 0 when nothing is said"),
+        ),
+        result="rung (null: not now; else mailbox, way, unread and letters), look_again (in how many seconds, 0: now;"
+        " null: when new mail comes)",
+        empty=_is_not_soon,
+        slow=True,
+    ),
+    Method(
+        name="ring_failed",
+        about="a ring did not get through: it is tried again later",
+        action="ring",
+        whose="agent_id",
+        run=_ring_failed,
+        params=(
+            AGENT,
+            _WAY,
+            IDS,
+            Param("why", "text", "what went wrong", required=True),
+        ),
+        result="given_up (for how many of them nobody tries any more)",
+    ),
+)  # fmt: skip
+
+
+# What a caller says about its own connection: who it is, and what it wants to hear of.
+
+
+class Session(Protocol):
+    """What these verbs are said to."""
+
+    def authenticate(self, token: str) -> dict[str, Any]: ...
+    def subscribe(self, said: dict[str, Any]) -> dict[str, Any]: ...
+    def unsubscribe(self, id: str) -> dict[str, Any]: ...
+    def links(self) -> dict[str, Any]: ...
+    def ping_peer(self, system: str) -> Any: ...
+
+
+def _authenticate(session: Session, said: dict[str, Any]) -> Any:
+    return session.authenticate(said["token"])
+
+
+def _subscribe(session: Session, said: dict[str, Any]) -> Any:
+    return session.subscribe(said)
+
+
+def _unsubscribe(session: Session, said: dict[str, Any]) -> Any:
+    return session.unsubscribe(said["subscription_id"])
+
+
+def _links(session: Session, _said: dict[str, Any]) -> Any:
+    return session.links()
+
+
+def _ping_peer(session: Session, said: dict[str, Any]) -> Any:
+    return session.ping_peer(said["system"])
+
+
+def _session_row(name: str, about: str, run: Any, *params: Param, result: str, action: str = "agents") -> Method:
+    return Method(
+        name=name,
+        about=about,
+        action=action,
+        run=run,
+        params=params,
+        result=result,
+        of_session=True,
+        strict=False,
+    )
+
+
+SESSION_ROWS = (
+    _session_row(
+        "authenticate",
+        "show a token: from now on this connection speaks for its agent",
+        _authenticate,
+        Param("token", "text", "as `postroom token create` showed it", required=True),
+        result="agent_id, scopes",
+    ),
+    _session_row(
+        "map/subscribe",
+        "hear of what happens, as map/event notifications on this connection",
+        _subscribe,
+        Param("filter", "object", "event_types, scopes, from_agents, priorities, mail; only what fits all of it"),
+        Param("since", "text", "a cursor: first what came after it"),
+        Param("replay_from", "text", "the same, in MAP's words"),
+        Param("options", "object", "taken and not needed"),
+        result="subscriptionId, cursor",
+    ),
+    _session_row(
+        "map/unsubscribe",
+        "hear no more of it",
+        _unsubscribe,
+        Param("subscription_id", "text", "from map/subscribe", required=True),
+        result="subscription (id, closedAt)",
+    ),
+    _session_row(
+        "links",
+        "how the links to other systems are",
+        _links,
+        result="links (system, state: connected, authenticating or disconnected, problem, sent, taken)",
+        action="peers",
+    ),
+    _session_row(
+        "ping_peer",
+        "is another system there? One that is not connected is dialled at once",
+        _ping_peer,
+        Param("system", "text", "what it is called", required=True),
+        result="system, state, url, answers, seconds (there and back), problem, hint",
+        action="peers",
+    ),
+)

@@ -1,0 +1,195 @@
+"""From a store's address to the store: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, or a path."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import BadStore
+
+if TYPE_CHECKING:
+    from .protocol import Store
+
+
+ADDRESS_RULE = (
+    "sqlite:/path/to/room.db, a path with a / or that ends in .db, files:/folder?layout=nanobot (chipset, swarm),"
+    " or memory:"
+)
+
+
+def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float, makes: bool = True) -> Store:
+    """The store at this address, made if it is not there; not `makes`: in a folder that must be there."""
+    scheme, rest = _parse(address)
+    if scheme == "memory":
+        return _open_memory(rest)
+    if scheme == "files":
+        return _open_files(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout, makes=makes)
+    return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+
+
+def _parse(address: str) -> tuple[Literal["memory", "sqlite", "files"], str]:
+    if not isinstance(address, str) or not address or "\0" in address:
+        raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
+    scheme, colon, rest = address.partition(":")
+    if colon and scheme == "memory":
+        return "memory", rest
+    if colon and scheme == "sqlite":
+        return "sqlite", rest
+    if colon and scheme == "files":
+        return "files", rest
+    if not colon and (address.endswith(".db") or "/" in address):
+        return "sqlite", address
+    raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
+
+
+def _open_memory(rest: str) -> Store:
+    from .memory import MemoryStore  # noqa: PLC0415 - a store's weight is paid by those who open it
+
+    if rest:
+        raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
+    return MemoryStore(os.urandom(8).hex())
+
+
+def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
+    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see above
+
+    return SqliteStore(_file(path, address), boot=boot, durable=durable, busy_timeout=busy_timeout)
+
+
+def _open_files(rest: str, address: str, **how: Any) -> Store:
+    from .files.layouts import layout_named  # noqa: PLC0415 - see above
+    from .files.store import FileStore  # noqa: PLC0415
+
+    folder, layout = _folder(rest, address)
+    is_marked = _check_layout(folder, layout)
+    store = FileStore(folder, layout_named(layout), **how)
+    if not is_marked:
+        _write_mark(folder, layout)
+    return store
+
+
+def _write_mark(folder: str, layout: str) -> None:
+    """Our folder may be deleted at any time: then whoever opens it next writes it."""
+    with (
+        suppress(FileNotFoundError),
+        open(_mark(folder), "w", encoding="ascii", opener=_for_its_owner) as file,
+    ):
+        file.write(f"{layout}\n")
+
+
+def _mark(folder: str) -> str:
+    return os.path.join(folder, ".postroom", "layout")
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _check_layout(folder: str, layout: str) -> bool:
+    """What one layout wrote, another would take for something else: which one it is stands beside the index.
+    Does it stand there?
+    """
+    try:
+        with open(_mark(folder), encoding="ascii", errors="replace") as file:
+            first = file.read(100).strip()
+    except OSError:
+        first = ""
+    if not first:
+        _check_letters(folder, layout)
+    elif first != layout:
+        hint = f"files:{folder}?layout={first}; if that was a mistake, delete {_mark(folder)}"
+        raise BadStore(f"the mail in {folder} is laid out as {first}'s", field="store", hint=hint)
+    return bool(first)
+
+
+def _check_letters(folder: str, layout: str) -> None:
+    """Nobody was here yet: what lies there says which layout it is of."""
+    from .files.letter_files import other_layout  # noqa: PLC0415 - see above
+
+    found = other_layout(folder, layout)
+    if found is not None:
+        what = f"the mail in {folder} is laid out as {found}'s, not as {layout}'s"
+        raise BadStore(what, field="store", hint=f"files:{folder}?layout={found}")
+
+
+def _folder(rest: str, address: str) -> tuple[str, str]:
+    """The root of a room of files, and its layout."""
+    from .files.layouts import NAMES  # noqa: PLC0415 - see above
+
+    root, _, choice = rest.partition("?")
+    key, _, layout = choice.partition("=")
+    if key != "layout" or layout not in NAMES:
+        hint = f"files:{root or '/folder'}?layout=" + " or ".join(NAMES)
+        raise BadStore(f"{address!a} names no layout", field="store", hint=hint)
+    return _file(root.rstrip("/") or root, address), layout
+
+
+def folder_of(address: str) -> str | None:
+    """The folder that the address of a room of files names; None for any other store."""
+    scheme, rest = _parse(address)
+    return _folder(rest, address)[0] if scheme == "files" else None
+
+
+def place_of(address: str) -> str | None:
+    """Where a room lies, as a file or a folder; None for one in memory. Refuses what is no address at all."""
+    return file_of(address) or folder_of(address)
+
+
+def check_usable(address: str) -> None:
+    """Refuse an address where no room can be made or opened, as far as that shows without making anything."""
+    from .sqlite import ground  # noqa: PLC0415 - see above
+
+    scheme, rest = _parse(address)
+    if scheme == "sqlite":
+        ground.check_usable(_file(rest, address), is_folder=False)
+    elif scheme == "files":
+        folder, layout = _folder(rest, address)
+        ground.check_usable(folder, is_folder=True)
+        _check_layout(folder, layout)
+
+
+def is_there(address: str) -> bool | None:
+    """Is there a room? A folder counts as one whatever is in it. None: it cannot be told, or it is in memory."""
+    place = place_of(address)
+    if place is None:
+        return None
+    try:
+        return not is_blank(place)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+
+
+def is_blank(place: str) -> bool:
+    """Is this an empty file, without a log or a note of one? Then nobody has made a room of it yet."""
+    from .sqlite.lock import number_in  # noqa: PLC0415 - see above
+
+    found = os.stat(place)
+    if found.st_size or not stat.S_ISREG(found.st_mode) or number_in(f"{place}.lock"):
+        return False
+    with suppress(FileNotFoundError):
+        return os.stat(f"{place}-wal").st_size == 0
+    return True
+
+
+def file_of(address: str) -> str | None:
+    """The file a store's address names; None for a store that has none."""
+    scheme, rest = _parse(address)
+    return _file(rest, address) if scheme == "sqlite" else None
+
+
+def _file(path: str, address: str) -> str:
+    path = path.removeprefix("//")
+    if not path or path.endswith("/") or "?" in path or "\n" in path:
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
+    try:
+        place = os.path.expanduser(path)
+        os.fsencode(place)
+    except UnicodeEncodeError:  # half a character
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
+    if place.startswith("~"):  # a user nobody knows
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
+    return place

@@ -1,0 +1,520 @@
+"""What each question reads. SQL is put together from fixed pieces; every value is bound."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ...errors import Damaged
+from ...model.codec import encode
+from ...model.delivery import UNSENT, State
+from ...model.message import DEFAULT_SCOPE, Priority
+from ...model.names import AT, fold
+from ...model.query import Query
+from ...model.report import Settled, Tally, Traffic
+from ...model.thread import general_conversation, general_scope
+from .rows import DELIVERY, FRESH, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from ...model.query import LetterQuery, Moment
+    from ...model.record import Cursor
+    from .rows import Row
+
+
+Statement = tuple[str, list[Any]]
+
+# CROSS JOIN keeps the order: deliveries first, by one of their small indexes.
+_FROM = "FROM deliveries d CROSS JOIN letters l ON l.number = d.number CROSS JOIN mailboxes m ON m.id = d.mailbox"
+_FRESH_AT = f"SELECT {FRESH}, l.sum, l.body FROM deliveries d CROSS JOIN letters l ON l.number = d.number"
+_LETTERS_AT = f"SELECT {DELIVERY}, l.sum, l.body {_FROM}"
+# Where nothing in the whole room came so late, which an index tells, nobody's mail is looked through for it.
+_IF_LATE = "FROM (SELECT 1 FROM deliveries WHERE arrived > ? LIMIT 1) CROSS JOIN"
+_LATE_AT = _LETTERS_AT.replace("FROM", _IF_LATE, 1)
+_MAILBOX = "(SELECT id FROM mailboxes WHERE folded = ? AND name = ?)"
+_THREAD = (
+    "IN (SELECT number FROM letters WHERE thread = ? UNION"
+    " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
+)
+# Asked at every claim. What does not depend on the letter is answered once; a mailbox that was renamed meanwhile
+# has another name. Short: to find the statement again, all of its text is read.
+_OFFERS = (
+    f"SELECT {DELIVERY},l.sum,l.body,EXISTS(SELECT 1 FROM deliveries WHERE mailbox=?1 AND state=1 AND seen=1),"
+    "EXISTS(SELECT 1 FROM deliveries WHERE state=2 AND lease_until<=?2 AND mailbox=?1)"
+    "OR EXISTS(SELECT 1 FROM deliveries WHERE state=0 AND due_at<=?3 AND mailbox=?1)"
+    "OR EXISTS(SELECT 1 FROM deliveries WHERE state<2 AND expires_at IS NOT NULL AND expires_at<=?3"
+    " AND mailbox=?1)"
+    f"{_FROM} WHERE d.mailbox=?1 AND m.name=?4 AND d.state=1 AND d.seen=0 AND(d.expires_at IS NULL OR"
+    " d.expires_at>?3)AND(d.due_at IS NULL OR d.due_at<=?3 OR d.due_at>?6 AND d.attempts>0)"
+    "ORDER BY d.rank,d.number LIMIT ?5"
+)
+_UNREAD = (State.UNREAD,)
+SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
+_RECEIVED = (
+    "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
+    f" AND d.mailbox = {_MAILBOX} AND d.state > 0 AND {SHOWN})"
+)
+_ORDER = {
+    "inbox": "d.seen, d.rank, d.number",
+    "priority": "d.rank, d.number",
+    "age": "d.number",
+    "newest": "d.number DESC",
+}
+
+
+def find(query: Query) -> Statement:
+    where, values = _conditions(query)
+    limit, more = _limit(query.limit)
+    return f"{_LETTERS_AT}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
+
+
+def find_fresh(query: Query) -> Statement | None:
+    """The same, where all that is asked for are letters at one mailbox that nobody has looked at. All of them come
+    in the order of the index, which is by priority: to sort them by age is quicker without their bodies.
+    """
+    if query.mailbox is None or not query.unread_only or query.states != _UNREAD or query.after is not None:
+        return None
+    if query.limit is None and query.order == "age":
+        query = replace(query, order="inbox")
+    sql, values = find(query)
+    return sql.replace(_LETTERS_AT, _FRESH_AT, 1), values
+
+
+def bare(asked: Statement) -> Statement:
+    """The same question, without the letters themselves."""
+    sql, values = asked
+    return sql.replace(", l.sum, l.body", "", 1), values
+
+
+def find_apart(query: Query) -> tuple[Statement, Statement]:
+    """Unread mail, and mail that was looked at: the index holds them apart. The first of both says of each letter
+    whether the second is worth asking.
+    """
+    values = _claim_values(query)
+    if values is not None:
+        unread, seen = _claims()
+    else:
+        where, values = _conditions(query)
+        limit, more = _limit(query.limit)
+        unread, seen = _apart(where, f" ORDER BY {_ORDER[query.order]}{limit}")
+        values += more
+    return (unread, values), (seen, values)
+
+
+def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None:
+    """The first of `find_apart`, which says of each letter also whether anything at this mailbox is overdue: both
+    questions in one take a twentieth less of a claim. None if it is not what everybody asks.
+    """
+    at, limit, most = query.mailbox, query.limit, query.due_most
+    is_now = moment.wall is query.offered_at and moment.wall is query.due_at
+    if not is_now or most is None or query != _claiming(query):
+        return None
+    return _OFFERS, [mailbox, moment.steady, micros(moment.wall), at, limit, micros(most)]
+
+
+def _apart(where: str, tail: str) -> tuple[str, str]:
+    worth_it = "EXISTS (SELECT 1 FROM deliveries s WHERE s.mailbox = d.mailbox AND s.state = 1 AND s.seen = 1)"
+    unread = f"SELECT {DELIVERY}, l.sum, l.body, {worth_it}, 0 {_FROM}{where} AND d.seen = 0{tail}"
+    return unread, f"{_LETTERS_AT}{where} AND d.seen = 1{tail}"
+
+
+def _claiming(query: Query) -> Query:
+    """What everybody asks who works on all of its mail; to put its SQL together takes longer than to ask it."""
+    return Query(
+        mailbox=query.mailbox,
+        states=(State.UNREAD,),
+        offered_at=query.offered_at,
+        due_at=query.due_at,
+        due_most=query.due_most,
+        order="priority",
+        limit=query.limit,
+    )
+
+
+def _claim_values(query: Query) -> list[Any] | None:
+    """What is bound in that question; None in any other."""
+    at, offered, due, most = query.mailbox, query.offered_at, query.due_at, query.due_most
+    if at is None or offered is None or due is None or most is None or query != _claiming(query):
+        return None
+    now = micros(offered)
+    return [fold(at), at, now, now if due is offered else micros(due), micros(most), query.limit]
+
+
+@cache
+def _claims() -> tuple[str, str]:
+    any_time = time_of(0)
+    query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, due_most=any_time, limit=1))
+    return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
+
+
+def find_late(query: Query) -> Statement:
+    """Those accepted before `query.after` that came only after it."""
+    where, values = _conditions(replace(query, after=None))
+    limit, more = _limit(query.limit)
+    late = f" AND d.arrived > ? ORDER BY d.arrived{limit}"
+    return f"{_LATE_AT}{where}{late}", [query.after, *values, query.after, *more]
+
+
+def count(query: Query) -> Statement:
+    where, values = _conditions(query)
+    # Without a condition on letters the index alone answers.
+    source = _FROM if any("l." in piece for piece, _ in _pieces(query)) else "FROM deliveries d"
+    return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
+
+
+def letters(query: LetterQuery) -> Statement:
+    pieces = list(_letter_pieces(query))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    limit, more = " LIMIT ? OFFSET ?", [-1 if query.limit is None else query.limit, query.skip]
+    order = "DESC" if query.order == "newest" else "ASC"
+    after, values = _after(query)
+    values += [value for _, held in pieces for value in held]
+    sql = (
+        "SELECT l.number, l.sum, l.body FROM letters l"
+        f" WHERE l.number > {after}{where} ORDER BY l.number {order}{limit}"
+    )
+    return sql, values + more
+
+
+def _after(query: LetterQuery) -> Statement:
+    """The number after which letters are looked at: one bound, so that the index ends the search there."""
+    if query.newest is None:
+        return "?", [query.after]
+    place = query.conversation or query.replies_in
+    column = "conversation" if query.conversation else "thread"
+    before = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
+    return f"max(?, coalesce(({before}), 0))", [query.after, place, query.newest]
+
+
+def count_letters(query: LetterQuery) -> Statement:
+    pieces = list(_letter_pieces(query))
+    if query.after:
+        pieces.append(("l.number > ?", [query.after]))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    # Without a condition the smallest index answers; the letters themselves are not read.
+    sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
+    return sql, [value for _, held in pieces for value in held]
+
+
+def ids(beginning: str, party: str | None, limit: int) -> Statement:
+    """By the index of ids alone, in its order. All characters of an id come before DEL."""
+    pieces = [("l.id >= ? AND l.id < ?", [beginning, f"{beginning}\x7f"]), *_party(party)]
+    where = " AND ".join(piece for piece, _ in pieces)
+    values = [value for _, held in pieces for value in held]
+    return f"SELECT l.id FROM letters l WHERE {where} ORDER BY l.id LIMIT ?", [*values, limit]
+
+
+def threads(party: str | None, limit: int) -> Statement:
+    pieces = list(_party(party))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    values = [value for _, held in pieces for value in held]
+    return (
+        "SELECT l.thread, max(l.number) AS latest FROM letters l"
+        f" WHERE l.thread IS NOT NULL{where} GROUP BY l.thread ORDER BY latest DESC LIMIT ?",
+        [*values, limit],
+    )
+
+
+def conversations(party: str | None, scope: str | None, limit: int) -> Statement:
+    """Rows of (conversation or NULL, scope or NULL, latest); NULL conversation is the scope's catch-all."""
+    pieces = [*_party(party), *_scope(scope)]
+    where = " AND ".join(["1", *(piece for piece, _ in pieces)])
+    values = [value for _, held in pieces for value in held]
+    return (
+        "SELECT l.conversation, CASE WHEN l.conversation IS NULL THEN l.scope END AS catch_all,"
+        f" max(l.number) AS latest FROM letters l WHERE {where} GROUP BY 1, 2 ORDER BY latest DESC LIMIT ?",
+        [*values, limit],
+    )
+
+
+def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Statement:
+    """Rows of (number, mailbox): leases run out, mail now due, mail expired, each by its own small index.
+
+    Keys alone, and maybe one twice: asked for at every claim, it must cost nothing when there is nothing.
+    """
+    now, ids = micros(moment.wall), () if mailboxes is None else mailboxes
+    sql = _overdue_at(None if mailboxes is None else len(mailboxes))
+    return sql, [moment.steady, *ids, now, *ids, now, *ids, limit]
+
+
+@cache
+def _overdue_at(mailboxes: int | None) -> str:
+    return f"{' UNION ALL '.join(_overdue_pieces(mailboxes))} LIMIT ?"
+
+
+def _overdue_pieces(mailboxes: int | None) -> list[str]:
+    at = "" if mailboxes is None else f" AND mailbox IN ({', '.join('?' * mailboxes)})"
+    pieces = (
+        "state = 2 AND lease_until <= ?",  # leases of an earlier boot end at 0
+        "state = 0 AND due_at <= ?",
+        "state < 2 AND expires_at IS NOT NULL AND expires_at <= ?",
+    )
+    return [f"SELECT number, mailbox FROM deliveries WHERE {piece}{at}" for piece in pieces]
+
+
+ONE = f"{_LETTERS_AT} WHERE d.number = ? AND d.mailbox = ?"
+
+
+def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:
+    """One row: the earliest lease end (uptime) and the earliest due or expiry time (wall), after now."""
+    now = micros(moment.wall)
+    marks = ", ".join("?" * len(mailboxes))
+    earliest = "SELECT min({0}) FROM deliveries WHERE mailbox IN ({1}) AND {2} AND {0} > ?"
+    lease = earliest.format("lease_until", marks, "state = 2")
+    walls = [
+        earliest.format("due_at", marks, "state = 0"),
+        earliest.format("due_at", marks, "state = 1 AND due_at IS NOT NULL"),
+        earliest.format("expires_at", marks, "state < 2 AND expires_at IS NOT NULL"),
+    ]
+    values: list[Any] = [*mailboxes, moment.steady]
+    for _ in walls:
+        values += [*mailboxes, now]
+    return f"SELECT ({lease}), " + ", ".join(f"({wall})" for wall in walls), values
+
+
+# What became of a letter that is deleted by now is of no use to anyone.
+CHANGES = """
+SELECT * FROM (SELECT number, 'posted' AS what, id, NULL, NULL, NULL, NULL FROM letters
+               WHERE number > ?1 ORDER BY number LIMIT ?2)
+UNION ALL
+SELECT * FROM (SELECT c.number, c.what, l.id, m.name, c.state, c.kind, c.key FROM changes c
+               LEFT JOIN letters l ON l.number = c.letter LEFT JOIN mailboxes m ON m.id = c.mailbox
+               WHERE c.number > ?1 AND (c.letter IS NULL OR l.id IS NOT NULL) ORDER BY c.number LIMIT ?2)
+ORDER BY 1 LIMIT ?2"""
+
+
+def catch_all(row: Row) -> str:
+    """The conversation's id from a row of `conversations`."""
+    conversation, scope, _ = row
+    return conversation if conversation is not None else general_conversation(scope or DEFAULT_SCOPE)
+
+
+def _conditions(query: Query) -> Statement:
+    pieces = list(_pieces(query))
+    where = " WHERE " + " AND ".join(["1", *(piece for piece, _ in pieces)])
+    return where, [value for _, values in pieces for value in values]
+
+
+def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.mailbox is not None:
+        yield f"d.mailbox = {_MAILBOX}", [fold(query.mailbox), query.mailbox]
+    if len(query.states) == 1:
+        yield f"d.state = {STATE_NUMBER[query.states[0]]}", []  # a literal, so that the partial index is seen
+    elif query.states:
+        yield f"d.state IN ({', '.join(str(STATE_NUMBER[state]) for state in query.states)})", []
+    if query.message_ids:
+        marks = ", ".join("?" * len(query.message_ids))
+        yield f"d.number IN (SELECT number FROM letters WHERE id IN ({marks}))", list(query.message_ids)
+    yield from _pieces_of_sight(query)
+    if query.min_priority > 1 and query.after is not None:  # one by one, so that the index tells what came after
+        yield f"d.rank IN ({', '.join(map(str, range(RANK[query.min_priority] + 1)))})", []
+    elif query.min_priority > 1:
+        yield "d.rank <= ?", [RANK[query.min_priority]]
+    if query.after is not None:
+        yield "d.arrived IS NULL AND d.number > ?", [query.after]
+    if query.until is not None:
+        yield "coalesce(d.arrived, d.number) <= ?", [query.until]
+    if query.thread is not None:
+        yield f"d.number {_THREAD}", [query.thread, query.thread]
+    yield from _pieces_of_letter(query)
+    yield from _pieces_of_time(query)
+
+
+def _pieces_of_sight(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.unread_only:
+        yield "d.seen = 0", []
+    if query.shown_only:
+        yield SHOWN, []
+
+
+def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.kinds:
+        yield f"coalesce(l.kind, 'message') IN ({', '.join('?' * len(query.kinds))})", list(query.kinds)
+    if query.sender is not None:
+        yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
+    if query.thread_tag is not None:
+        yield "l.thread_tag = ?", [query.thread_tag]
+    if query.tag is not None:
+        yield "EXISTS (SELECT 1 FROM json_each(l.tags) WHERE value = ?)", [query.tag]
+    if query.since is not None:
+        yield "l.created_at >= ?", [micros(query.since)]
+    if query.sent_before is not None:
+        yield "l.created_at < ?", [micros(query.sent_before)]
+    yield from _scope(query.scope)
+
+
+def _pieces_of_time(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    if query.offered_at is not None:
+        yield "(d.expires_at IS NULL OR d.expires_at > ?)", [micros(query.offered_at)]
+    if query.due_at is not None:
+        late = "" if query.due_most is None else " OR d.due_at > ? AND d.attempts > 0"
+        values = [micros(time) for time in (query.due_at, query.due_most) if time is not None]
+        yield f"(d.due_at IS NULL OR d.due_at <= ?{late})", values
+    if query.unarchived_before is not None:
+        yield "d.archived_at IS NULL AND d.acked_at < ?", [micros(query.unarchived_before)]
+
+
+def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
+    if query.thread is not None:
+        yield f"l.number {_THREAD}", [query.thread, query.thread]
+    if query.thread_tag is not None:
+        yield "l.thread_tag = ?", [query.thread_tag]
+    if query.conversation is not None:
+        yield from _conversation(query.conversation)
+    yield from _scope(query.scope)
+    yield from _party(query.party)
+    if query.sender is not None:
+        yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
+    if query.replies_in is not None:
+        yield "l.thread = ?", [query.replies_in]
+    yield from _pace(query)
+    if query.spared:
+        yield "l.id NOT IN (SELECT value FROM json_each(?))", [encode(query.spared).decode()]
+    if query.settled_before is not None:
+        yield (
+            "NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
+            " AND (d.state < 3 OR max(coalesce(d.acked_at, 0), coalesce(d.dead_at, 0)) >= ?))",
+            [micros(query.settled_before)],
+        )
+
+
+def _pace(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
+    if query.received_by is not None:
+        yield _RECEIVED, [fold(query.received_by), query.received_by]
+    if query.to_several:
+        yield "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number LIMIT 1 OFFSET 1)", []
+
+
+def _conversation(conversation: str) -> Iterator[tuple[str, list[Any]]]:
+    scope = general_scope(conversation)
+    if scope is None:
+        yield "l.conversation = ?", [conversation]
+    else:
+        yield "l.conversation IS NULL", []
+        yield from _scope(scope)
+
+
+def _scope(scope: str | None) -> Iterator[tuple[str, list[Any]]]:
+    if scope == DEFAULT_SCOPE:
+        yield "l.scope IS NULL", []
+    elif scope is not None:
+        yield "l.scope = ?", [scope]
+
+
+def _party(party: str | None) -> Iterator[tuple[str, list[Any]]]:
+    if party is not None:
+        yield f"(l.sender = {_MAILBOX} OR {_RECEIVED})", [fold(party), party] * 2
+
+
+def _limit(limit: int | None) -> tuple[str, list[Any]]:
+    return ("", []) if limit is None else (" LIMIT ?", [limit])
+
+
+# What is counted, and how: from the small indexes of open and dead mail, never by reading letters.
+
+DELIVERIES = "SELECT count(*) FROM deliveries"
+KNOWN = "SELECT name FROM mailboxes WHERE known = 1"
+IS_KNOWN = """
+SELECT 1 FROM mailboxes WHERE known = 1
+AND id IN (SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1)"""
+_OUTGOING = f"""
+SELECT m.name, q.many FROM (SELECT mailbox, count(*) AS many, min(number) AS first FROM deliveries
+                            WHERE state = 0 AND (?1 IS NULL OR due_at IS NULL OR due_at <= ?1
+                                                 OR due_at > ?2 AND attempts > 0) GROUP BY mailbox) q
+JOIN mailboxes m ON m.id = q.mailbox WHERE instr(m.name, '{AT}') ORDER BY q.first, m.name"""
+
+_UNSEEN = "SELECT max(number) FROM deliveries WHERE state = 1 AND mailbox = m.id AND seen = 0 AND rank = {rank}"
+_NEWEST = ", ".join(f"coalesce(({_UNSEEN.format(rank=rank)}), 0)" for rank in range(len(Priority)))
+STRANGERS = f"""
+SELECT name, newest FROM (SELECT m.name AS name, max({_NEWEST}) AS newest FROM mailboxes m
+                          WHERE m.known = 0 AND NOT instr(m.name, '{AT}')) WHERE newest > 0"""
+_NOT_DONE = (0, 1, 2, 4)
+# The states are literals, so that each piece sees its own partial index; together they are of one moment.
+_GROUP = """
+SELECT g.state, m.name, g.seen, g.rank, g.many, g.oldest,
+       (SELECT delivered_at FROM deliveries WHERE number = g.oldest AND mailbox = g.mailbox)
+FROM (SELECT {state} AS state, mailbox, {seen} AS seen, {rank} AS rank, count(*) AS many, min(number) AS oldest
+      FROM deliveries WHERE state = {state}{at} GROUP BY mailbox{grouped}) g
+JOIN mailboxes m ON m.id = g.mailbox"""
+
+
+def tally(mailbox: str | None) -> Statement:
+    """Rows of (state, mailbox, seen, rank, how many, the first number, when that was delivered)."""
+    at = "" if mailbox is None else " AND mailbox = (SELECT id FROM mailboxes WHERE folded = ? AND name = ?)"
+    values = [] if mailbox is None else [fold(mailbox), mailbox]
+    pieces = []
+    for state in _NOT_DONE:
+        seen, rank, grouped = ("seen", "rank", ", seen, rank") if state == 1 else (0, 0, "")
+        pieces.append(_GROUP.format(state=state, seen=seen, rank=rank, at=at, grouped=grouped))
+    return " UNION ALL ".join(pieces), values * len(_NOT_DONE)
+
+
+def outgoing(due: datetime | None, most: datetime | None) -> Statement:
+    """Rows of (mailbox at another system, how much waits for it)."""
+    return _OUTGOING, [None if time is None else micros(time) for time in (due, most)]
+
+
+def tallies(rows: Iterable[Row]) -> list[Tally]:
+    by_mailbox: dict[str, list[Row]] = {}
+    for row in rows:
+        by_mailbox.setdefault(row[1], []).append(row)
+    if not all(isinstance(name, str) for name in by_mailbox):
+        raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
+    return [_tally(mailbox, by_mailbox[mailbox]) for mailbox in sorted(by_mailbox)]
+
+
+def _tally(mailbox: str, rows: list[Row]) -> Tally:
+    unread = [row for row in rows if row[0] == 1 and not row[2]]
+    counted = dict.fromkeys(Priority, 0)
+    counted |= {priority_of(row[3]): row[4] for row in unread}
+    many = {state: sum(row[4] for row in rows if row[0] == state) for state in _NOT_DONE}
+    return Tally(
+        mailbox=mailbox,
+        unread=counted,
+        seen=many[1] - sum(counted.values()),
+        claimed=many[2],
+        queued=many[0],
+        dead=many[4],
+        oldest_unread_at=_oldest(unread),
+        oldest_seen_at=_oldest([row for row in rows if row[0] == 1 and row[2]]),
+        oldest_claimed_at=_oldest([row for row in rows if row[0] == 2]),
+    )
+
+
+def _oldest(rows: list[Row]) -> datetime | None:
+    """When the one that was accepted first was delivered."""
+    delivered = min(rows, key=lambda row: row[5])[6] if rows else None
+    return None if delivered is None else time_of(delivered)
+
+
+# Archiving moves what is done already: only what was acknowledged since counts, and once.
+_SETTLED = """
+SELECT DISTINCT m.name, d.number, d.acked_at, d.delivered_at
+FROM changes c JOIN deliveries d ON d.number = c.letter AND d.mailbox = c.mailbox
+JOIN mailboxes m ON m.id = d.mailbox
+WHERE c.number > ? AND c.number <= ? AND c.what = 'moved' AND c.state = 3 AND d.acked_at >= ?"""
+_SENT = "SELECT count(*) FROM letters WHERE number > ? AND number <= ?"
+_DIED = """
+SELECT count(*) FROM changes WHERE number > ? AND number <= ? AND what = 'moved' AND state = 4"""
+
+
+def traffic(since: Cursor, until: Cursor, after: datetime) -> tuple[Statement, Statement, Statement]:
+    """Questions for what was sent, what was settled, what died."""
+    between: list[Any] = [since.number, until.number]
+    return (_SENT, between), (_SETTLED, [*between, micros(after)]), (_DIED, between)
+
+
+def traffic_of(until: Cursor, sent: list[Row], settled: list[Row], died: list[Row]) -> Traffic:
+    return Traffic(
+        cursor=until,
+        sent=sent[0][0],
+        settled=tuple(
+            Settled(name, max(0, acked - (acked if delivered is None else delivered)) / 1_000_000)
+            for name, _, acked, delivered in settled
+        ),
+        died=died[0][0],
+    )

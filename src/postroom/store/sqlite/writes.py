@@ -1,0 +1,582 @@
+"""A letter that was accepted before: it is not written twice, and says the same or is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from ...errors import (
+    IdTaken,
+    IllegalMove,
+    LookAlike,
+    NameTaken,
+    PostroomError,
+    StaleRevision,
+    UnknownAgent,
+    UnknownMessage,
+)
+from ...model.codec import decode_message, digest, encode
+from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
+from ...model.names import AT, fold, system_of
+from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
+from ..protocol import Forget, Introduce, Move, Post, Posted, Put, check_space
+from .connection import IN_THE_WAY, IS_LED, LOOK, NEXT_NUMBER
+from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row, micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ...model.delivery import Delivery
+    from ...model.message import Message
+    from ..protocol import Rename, Write
+    from .connection import Names
+    from .rows import Row
+
+
+def repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
+    first = decode_message(body)
+    if digest(first) != digest(message):
+        raise IdTaken.of_letter(field, first.id)
+    return Posted(message_id=first.id, number=0, repeated=True)
+
+
+def repeat_of_memory(message: Message, memory: bytes, field: str) -> Posted:
+    """The first letter is deleted; only its digest is left."""
+    first = msgspec.json.decode(memory)
+    if first["digest"] != digest(message):
+        raise IdTaken.of_letter(field, None)
+    return Posted(message_id=first["id"], number=0, repeated=True)
+
+
+# A mailbox gets another name. Its number stays, so its mail, and who remembers the number, go on as before.
+
+
+def rename(database: apsw.Connection, write: Rename) -> None:
+    """Inside the transaction of a commit."""
+    old, new = fold(write.old), fold(write.new)
+    home = _mailbox(database, old)
+    if home is None:
+        home = _mailbox(database, new) or _make(database, write.new)
+    elif old != new and _mailbox(database, new) is not None:
+        raise NameTaken(f"somebody else is called {write.new!r}", field="new")
+    for name in (old, new):
+        meant = database.execute("SELECT mailbox FROM aliases WHERE folded = ?", (name,)).get
+        if meant not in {None, home}:
+            raise NameTaken(f"{name!r} was another's name", field="old" if name == old else "new")
+    database.execute("DELETE FROM aliases WHERE folded = ?", (new,))
+    database.execute("UPDATE mailboxes SET folded = ?, name = ? WHERE id = ?", (new, write.new, home))
+    if old != new:
+        database.execute("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)", (old, write.old, home))
+
+
+def _mailbox(database: apsw.Connection, folded: str) -> int | None:
+    found: int | None = database.execute("SELECT id FROM mailboxes WHERE folded = ?", (folded,)).get
+    return found
+
+
+def _make(database: apsw.Connection, name: str) -> int:
+    insert = "INSERT INTO mailboxes (folded, name, known) VALUES (?, ?, 0) RETURNING id"
+    made: int = database.execute(insert, (fold(name), name)).get
+    return made
+
+
+# How many letters count towards a quota: kept in the table `waiting`, so that a send need not count them.
+#
+# Whatever writes, changes or deletes deliveries changes the counts in the same transaction: `COUNT_ONE` for a
+# letter
+# to one mailbox and for each move, `count_deliveries` for all else. The doctor compares them with a real count.
+
+Place: TypeAlias = int | str  # a mailbox's id; of mail for another system, the folded name of that system
+Execute: TypeAlias = "Callable[..., Any]"
+
+_REST = f"substr(m.name, instr(m.name, '{AT}') + 1)"  # behind the first @, up to the first /, stands the system
+_SYSTEM = f"lower(substr({_REST}, 1, instr({_REST} || '/', '/') - 1))"
+_PLACE = f"iif(instr(m.name, '{AT}'), {_SYSTEM}, m.id)"
+_WAITS = "d.state < 3 AND d.seen = 0"
+_REALLY = f"""
+WITH counted AS (
+    SELECT {_PLACE} AS place, l.sender AS sender, count(*) AS letters
+    FROM deliveries d JOIN letters l ON l.number = d.number JOIN mailboxes m ON m.id = d.mailbox
+    WHERE {_WAITS} AND {{those}} GROUP BY 1, 2
+), really AS (SELECT * FROM counted UNION ALL SELECT place, 0, sum(letters) FROM counted GROUP BY place)"""
+_ADDED = "ON CONFLICT DO UPDATE SET letters = letters + excluded.letters"
+# Parameters: a place, the number of a letter, and 1 (it waits there now) or -1 (it no longer does).
+COUNT_ONE = f"""
+INSERT INTO waiting SELECT ?1, 0, ?3 FROM letters WHERE number = ?2
+UNION ALL SELECT ?1, sender, ?3 FROM letters WHERE number = ?2 {_ADDED}"""
+_COUNT_DELIVERIES = f"""
+{_REALLY.format(those="d.number = ?1 AND ?2 IN (0, d.mailbox)")}
+INSERT INTO waiting SELECT place, sender, ?3 * letters FROM really WHERE true {_ADDED}"""
+_KEPT = "coalesce((SELECT letters FROM waiting WHERE place = ?1 AND sender = {sender}), 0)"
+WAITING = f"SELECT {_KEPT.format(sender=0)}, {_KEPT.format(sender='?2')}"
+_ALL_KEPT = "SELECT place, sender, letters FROM waiting WHERE letters <> 0"
+_ALL_REALLY = _REALLY.format(those="true")
+WRONG = f"""
+{_ALL_REALLY}
+SELECT count(*)
+FROM (SELECT place, sender FROM (SELECT * FROM really EXCEPT {_ALL_KEPT})
+      UNION SELECT place, sender FROM ({_ALL_KEPT} EXCEPT SELECT * FROM really))"""
+
+
+def place_of(name: str, mailbox: int) -> Place:
+    """Where mail to this mailbox is counted: all mail for one other system counts together."""
+    return fold(system_of(name)) if AT in name else mailbox
+
+
+def waiting_at(execute: Execute, place: Place, sender: int) -> tuple[int, int]:
+    """How many letters count there: of all senders, and of this one."""
+    total, own = execute(WAITING, (place, sender)).fetchall()[0]
+    return total, own
+
+
+def count_deliveries(execute: Execute, number: int, mailbox: int, by: int) -> None:
+    """Count those deliveries of a letter that wait, all (0) or of one mailbox, in (`by` 1) or out (-1). Call while
+    they and the letter are in their tables.
+    """
+    execute(_COUNT_DELIVERIES, (number, mailbox, by))
+
+
+def recount(execute: Execute) -> None:
+    """Count all letters anew."""
+    execute("DELETE FROM waiting")
+    execute(f"{_ALL_REALLY} INSERT INTO waiting SELECT * FROM really")
+
+
+# Where damaged letters are kept: what is left of them, out of everybody's way.
+
+
+def quarantine(database: apsw.Connection, number: int) -> None:
+    """Keep what is left of a damaged letter where nobody stumbles over it, and never give its number again."""
+    id = database.execute("SELECT id FROM letters WHERE number = ?", (number,)).get
+    if id is None:
+        return  # another process was quicker
+    change = database.execute(NEXT_NUMBER).get
+    database.execute("INSERT INTO quarantine SELECT number, id, body FROM letters WHERE number = ?", (number,))
+    count_deliveries(database.execute, number, 0, -1)
+    database.execute("DELETE FROM letters WHERE number = ?", (number,))
+    database.execute("DELETE FROM deliveries WHERE number = ?", (number,))
+    database.execute(INSERT_CHANGE, (change, "forgot", None, id))
+
+
+# Letters of one mailbox that are read at once: few statements mark them, and one writes what is told of it.
+
+SOME = 50  # letters that one statement marks
+# Values, and not a question for them: so SQLite needs no list of its own of what it is going to change.
+_READ_SOME = f"""
+UPDATE deliveries SET seen = 1, revision = ?, read_at = ?
+WHERE mailbox = ? AND revision = ? AND number IN ({", ".join("?" * SOME)})"""
+_ALL_MOVED = """
+INSERT INTO changes (number, what, letter, mailbox, state)
+SELECT ?1 + j.key, 'moved', j.value, ?2, ?3 FROM json_each(?4) j"""
+
+
+def are_alike(moves: Sequence[Move]) -> bool:
+    """Are these letters of one mailbox, was as much done to each of them, and are they read at one time?"""
+    was, now = moves[0].before, moves[0].after
+    alike, at = (was.mailbox, was.revision, now.revision, now.state), now.read_at
+    for move in moves:
+        before, after = move.before, move.after
+        if (before.mailbox, before.revision, after.revision, after.state) != alike or after.read_at is not at:
+            return False
+    return at is not None
+
+
+def mark_as_read(execute: Callable[..., Any], moves: Sequence[Move], mailbox: int) -> list[int]:
+    """Their numbers. How many were still as they were before, SQLite's count of changes tells."""
+    was, now = moves[0].before, moves[0].after
+    values = (now.revision, now.read_at and micros(now.read_at), mailbox, was.revision)
+    numbers = [move.before.number for move in moves]
+    for start in range(0, len(numbers), SOME):
+        some = numbers[start : start + SOME]
+        some += some[-1:] * (SOME - len(some))
+        execute(_READ_SOME, (*values, *some))
+    return numbers
+
+
+def note_changes(
+    execute: Callable[..., Any], moves: Sequence[Move], numbers: Sequence[int], mailbox: int, first: int
+) -> None:
+    """`first`: the number of the first change."""
+    execute(_ALL_MOVED, (first, mailbox, STATE_NUMBER[moves[0].after.state], encode(numbers)))
+
+
+# What each write does to the tables, inside the transaction of a commit.
+
+# All a letter needs to know before it is accepted where the room is not bare, in one question.
+BEFORE_POST = f"""
+SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
+       (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
+       (SELECT body FROM letters WHERE id = ?1),
+       CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
+       EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}'), {IS_LED}"""
+# A letter by its key, or, if it was sent without one, by its id.
+BY_KEY = """
+SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
+WHERE m.folded = ?1 AND m.name = ?2 AND l.key = ?3
+UNION ALL
+SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sender
+WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
+INSERT_LETTER = f"INSERT INTO letters VALUES ({', '.join('?' * 13)})"
+INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
+# Most letters leave the same columns empty, and so do most deliveries at first. Not to bind all these NULLs saves
+# a fiftieth of a send.
+_NONE_OF_7 = (None,) * 7
+_PLAIN_LETTER = f"INSERT INTO letters VALUES({'?,' * 4}{'NULL,' * 7}?,?)"
+_FRESH_DELIVERY = f"INSERT INTO deliveries VALUES({'?,' * 9}{','.join(['NULL'] * len(NOTHING_MORE))})"
+# Like the first one. Its values are bound and not read: to read a table that is written to takes a copy of it.
+COPY_DELIVERY = f"""
+INSERT INTO deliveries SELECT ?1, j.value{"".join(f", ?{place}" for place in range(3, len(COLUMNS) + 1))}
+FROM json_each(?2) j"""
+INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
+INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
+BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
+
+
+def _update(columns: Sequence[str]) -> str:
+    values = ", ".join(f"{column} = ?" for column in columns)
+    return f"UPDATE deliveries SET {values} WHERE number = ? AND mailbox = ? AND revision = ?"
+
+
+UPDATE = {action: (_update(columns), values) for action, (columns, values) in CHANGED.items()}
+UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
+
+
+class Writing:
+    """One transaction. Numbers are given in the order of writing; that is the order of acceptance."""
+
+    def __init__(self, database: apsw.Connection, names: Names) -> None:
+        self._execute = names.cursor.execute
+        self._execute_many = names.cursor.executemany
+        self._database = database
+        self._names = names
+        self._fresh: dict[str, tuple[int, bool]] = {}
+        self._number = 0  # the next one; asked for when first needed
+        self._is_bare = False  # known with it
+        self._is_led = False  # is anybody known to be elsewhere? Known with it
+        self._guarded = False  # has anybody here a guard? Known once a letter is looked at
+
+    def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
+        posted: list[Posted] = []
+        moves: list[Move] = []
+        for write in writes:
+            if isinstance(write, Move) and (not moves or moves[0].action == write.action):
+                moves.append(write)
+                continue
+            if moves:
+                self._move(moves)
+                moves = []
+            if isinstance(write, Post):
+                posted.append(self._post(write))
+            elif isinstance(write, Move):
+                moves.append(write)
+            elif isinstance(write, Put):
+                self._put(write)
+            elif isinstance(write, Forget):
+                self._forget(write)
+            elif isinstance(write, Introduce):
+                self.mailbox(write.mailbox, "mailbox", known=write.known)
+            else:
+                rename(self._database, write)
+                self._names.committed.pop(write.old, None)
+        if moves:
+            self._move(moves)
+        return tuple(posted)
+
+    def remember(self, *, alone: bool = False) -> None:
+        """Call once the transaction is committed. `alone`: nothing else was written in it."""
+        names = self._names
+        if self._fresh:
+            names.committed.update(self._fresh)
+        if self._number:
+            names.note(self._number, is_bare=self._is_bare, is_led=self._is_led, alone=alone)
+
+    # -- letters
+
+    def _post(self, post: Post) -> Posted:
+        message = post.message
+        if not self._number and self._names.is_bare is not False:
+            self._look()
+        if not self._is_bare or message.key is not None or post.routes:
+            return self._earlier(message) or self._insert(post)
+        try:
+            return self._insert(post)
+        except (PostroomError, apsw.ConstraintError):  # if it was here already, nothing else matters
+            earlier = self._earlier(message)
+            if earlier is None:
+                raise
+            return earlier
+
+    def _insert(self, post: Post) -> Posted:
+        given, message = post, post.message
+        leads = self._is_led and not all(self._names.is_placed(one.mailbox) for one in post.deliveries)
+        if post.admit is not None and (post.routes or self._guarded or leads):
+            post = post.admit(post)
+        deliveries = post.deliveries
+        names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
+        names += post.copies
+        sender, _ = self.mailbox(message.sender, "sender", known=True)
+        places, unknown = self._places(names)
+        if unknown and post.known_only:
+            raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
+        if post.quota is not None or post.outbox is not None:
+            self._check_space(post, sender, names, places)
+        number = self._number
+        row = letter_row(message, number, sender, post.encoded or encode(message))
+        if row[4:11] == _NONE_OF_7:
+            self._execute(_PLAIN_LETTER, row[:4] + row[11:])
+        else:
+            self._execute(INSERT_LETTER, row)
+        self._number = number + 1
+        for delivery, place in zip(deliveries, places):  # noqa: B905 - asking how many there are costs more
+            row = delivery_row(delivery, number, place)
+            if row[9:] == NOTHING_MORE:
+                self._execute(_FRESH_DELIVERY, row[:9])
+            else:
+                self._execute(INSERT_DELIVERY, row)
+        if post.copies:
+            _, _, *like_first = delivery_row(deliveries[0], number, 0)
+            further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
+            self._execute(COPY_DELIVERY, (number, encode(further), *like_first))
+        if len(places) > 1:
+            count_deliveries(self._execute, number, 0, 1)
+        elif deliveries and deliveries[0].waits:
+            self._execute(COUNT_ONE, (place_of(names[0], places[0]), number, 1))
+        written = None if post is given else post
+        return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
+
+    def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
+        """The numbers of these mailboxes, and which of them nobody has heard from."""
+        committed, places, unknown = self._names.committed, [], []
+        alone = self._names.as_of == self._number  # else somebody may have got to be known since
+        for name in names:
+            held = committed.get(name)
+            if held is None or not (held[1] or alone or AT in name):  # nobody gets to be known elsewhere
+                held = self.mailbox(name, "to")
+            places.append(held[0])
+            if not held[1] and AT not in name:  # who is known elsewhere is not ours to tell
+                unknown.append(name)
+        return places, tuple(unknown)
+
+    def _earlier(self, message: Message) -> Posted | None:
+        """The letter this one repeats, if any; IdTaken when it says something else."""
+        spent = spent_key(message.sender, message.key or message.id)
+        bound = (message.id, spent, None if self._number else 1)
+        known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
+        forgotten, spent_before, body, number, guarded, is_led = known
+        self._number = self._number or number
+        self._guarded, self._is_led = guarded == 1, is_led == 1
+        if forgotten is not None:
+            return repeat_of_memory(message, forgotten, "id")
+        if spent_before is not None:
+            return repeat_of_memory(message, spent_before, "key")
+        if body is not None:
+            return repeat_of_letter(message, body, "id")
+        if message.key is not None:
+            first = self._by_key(message.sender, message.key)
+            if first:
+                return repeat_of_letter(message, first[0][2], "key")
+        return None
+
+    def _by_key(self, sender: str, key: str) -> Sequence[tuple[Any, ...]]:
+        return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
+
+    def _check_space(self, post: Post, sender: int, names: Sequence[str], mailboxes: Sequence[int]) -> None:
+        """Refuse a letter for which an inbox, or the outbox for another system, has no room."""
+        more: dict[Place, int] = {}  # of one letter, several deliveries may go to one system
+        for name, mailbox in zip(names, mailboxes, strict=True):
+            limit = post.outbox if AT in name else post.quota
+            # An inbox holds no more letters than the room ever took, so in a young room nobody is near the limit.
+            if limit is None or (AT not in name and 2 * self._number <= limit):
+                continue
+            place = place_of(name, mailbox)
+            more[place] = more.get(place, 0) + 1
+            check_space(post.message.sender, name, waiting_at(self._execute, place, sender), limit, more[place])
+
+    def _forget(self, write: Forget) -> None:
+        found = self._execute("SELECT number FROM letters WHERE id = ?", (write.message_id,)).get
+        if found is None:
+            raise UnknownMessage
+        if self._execute("SELECT 1 FROM deliveries WHERE number = ? AND state < 3 LIMIT 1", (found,)).get:
+            raise IllegalMove("a letter that is not settled everywhere cannot be deleted")
+        self._execute("DELETE FROM deliveries WHERE number = ?", (found,))
+        self._execute("DELETE FROM letters WHERE number = ?", (found,))
+        self._note("forgot", key=write.message_id)
+
+    # -- deliveries
+
+    def _move(self, moves: Sequence[Move]) -> None:
+        """Moves of one kind, all at once."""
+        action = moves[0].action
+        update, values = UPDATE.get(action) or UPDATE_ALL
+        if action == "read" and len(moves) > 1 and are_alike(moves):
+            self._read_together(moves)
+            return
+        if action == REDIRECTED:
+            for move in moves:
+                self._redirect(move)
+            return
+        names, lives = self._names.committed, action in SIGNS_OF_LIFE
+        steps, changes, counts = [], [], []
+        for change, move in enumerate(moves, self._take_numbers(len(moves))):
+            before, after = move.before, move.after
+            mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
+            if lives and not known:
+                self.mailbox(before.mailbox, "mailbox", known=True)
+            if action == "deliver":
+                after = replace(after, arrived=change)
+            steps.append((*values(after), before.number, mailbox, before.revision))
+            changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
+            if before.waits is not after.waits:
+                counts.append((place_of(before.mailbox, mailbox), before.number, 1 if after.waits else -1))
+        changed = self._database.total_changes()
+        self._execute_many(update, steps)
+        if self._database.total_changes() != changed + len(steps):
+            self._complain(steps)
+        self._execute_many(INSERT_MOVED, changes)
+        self._execute_many(COUNT_ONE, counts)
+
+    def _redirect(self, move: Move) -> None:
+        """Take a delivery to another mailbox."""
+        before, change = move.before, self.take_number()
+        former, _ = self.mailbox(before.mailbox, "mailbox")
+        mailbox, _ = self.mailbox(move.after.mailbox, "to")
+        count_deliveries(self._execute, before.number, former, -1)
+        step = (before.number, former, before.revision)
+        deleted = "DELETE FROM deliveries WHERE number = ? AND mailbox = ? AND revision = ? RETURNING 1"
+        if self._execute(deleted, step).get is None:
+            self._complain([step])
+        self.insert_delivery(move.after, before.number, mailbox)
+        self._execute(INSERT_MOVED, (change, before.number, mailbox, STATE_NUMBER[move.after.state]))
+
+    def _read_together(self, moves: Sequence[Move]) -> None:
+        mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
+        first = self._take_numbers(len(moves))
+        changed = self._database.total_changes()
+        numbers = mark_as_read(self._execute, moves, mailbox)
+        if self._database.total_changes() != changed + len(moves):
+            self._complain([(number, mailbox, 0) for number in numbers])
+        note_changes(self._execute, moves, numbers, mailbox, first)
+        place = place_of(moves[0].before.mailbox, mailbox)
+        self._execute_many(COUNT_ONE, [(place, move.before.number, -1) for move in moves if move.before.waits])
+
+    def _complain(self, steps: Sequence[Row]) -> NoReturn:
+        """One of these deliveries is not what it was, or not there at all."""
+        for *_, number, mailbox, _revision in steps:
+            where = (number, mailbox)
+            if not self._execute("SELECT 1 FROM deliveries WHERE number = ? AND mailbox = ?", where).get:
+                raise UnknownMessage
+        raise StaleRevision
+
+    # -- what was not sent here, but found in files that are the truth
+
+    def insert_letter(self, message: Message) -> int:
+        """As it is; its number."""
+        number = self.take_number()
+        sender, _ = self.mailbox(message.sender, "sender", known=True)
+        self._execute(INSERT_LETTER, letter_row(message, number, sender, encode(message)))
+        return number
+
+    def replace_letter(self, number: int, message: Message) -> None:
+        sender, _ = self.mailbox(message.sender, "sender", known=True)
+        self._execute("DELETE FROM letters WHERE number = ?", (number,))
+        self._execute(INSERT_LETTER, letter_row(message, number, sender, encode(message)))
+
+    def insert_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
+        self._execute(INSERT_DELIVERY, delivery_row(delivery, number, mailbox))
+        count_deliveries(self._execute, number, mailbox, 1)
+
+    def set_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
+        """Whatever it was before."""
+        change = self.take_number()
+        count_deliveries(self._execute, number, mailbox, -1)
+        self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
+        self.insert_delivery(delivery, number, mailbox)
+        self._execute(INSERT_MOVED, (change, number, mailbox, STATE_NUMBER[delivery.state]))
+
+    def delete_delivery(self, number: int, mailbox: int) -> None:
+        """And its letter, if nobody else has it."""
+        count_deliveries(self._execute, number, mailbox, -1)
+        self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
+        if not self._execute("SELECT 1 FROM deliveries WHERE number = ? LIMIT 1", (number,)).get:
+            self.delete_letter(number)
+
+    def delete_letter(self, number: int) -> None:
+        id = self._execute("SELECT id FROM letters WHERE number = ?", (number,)).get
+        count_deliveries(self._execute, number, 0, -1)
+        self._execute("DELETE FROM deliveries WHERE number = ?", (number,))
+        self._execute("DELETE FROM letters WHERE number = ?", (number,))
+        self._note("forgot", key=id)
+
+    # -- records and names
+
+    def _put(self, put: Put) -> None:
+        record = put.record
+        held = self._execute(
+            "SELECT revision FROM records WHERE kind = ? AND key = ?", (record.kind, record.key)
+        ).get
+        if (held or 0) != record.revision:
+            raise StaleRevision
+        if record.kind in IN_THE_WAY:
+            self._is_bare = False
+        self._is_led = self._is_led or record.kind == ROUTE
+        if record.kind == CARD:
+            self.mailbox(record.key, "id", known=True)
+        if record.value is None:
+            self._execute("DELETE FROM records WHERE kind = ? AND key = ?", (record.kind, record.key))
+        else:
+            revision = record.revision + 1 if record.revision else put.first
+            row = (record.kind, record.key, revision, encode(record.value))
+            self._execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", row)
+        if put.durable:
+            self._note("put", kind=record.kind, key=record.key)
+
+    def mailbox(self, name: str, field: str, *, known: bool = False) -> tuple[int, bool]:
+        """The mailbox's number, made if need be, and whether its owner is known."""
+        held = self._fresh.get(name) or self._names.committed.get(name)
+        if held is not None and held[1]:
+            return held
+        return self._look_up(name, field, known=known)  # another process may have got to know it since
+
+    def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
+        found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
+        found = found or self._execute(BY_ALIAS, (fold(name),)).fetchall()
+        if not found:
+            insert = "INSERT INTO mailboxes (folded, name, known) VALUES (?, ?, ?) RETURNING id"
+            number = self._execute(insert, (fold(name), name, known)).get
+            self._fresh[name] = (number, known)
+            return number, known
+        row: tuple[Any, ...] = found[0]
+        number, held, was_known = row
+        if held != name:
+            raise LookAlike(f"{name!r} reads like {held!r}", field=field, hint=f"write {held!r}")
+        if known and not was_known:
+            self._execute("UPDATE mailboxes SET known = 1 WHERE id = ?", (number,))
+        self._fresh[name] = (number, known or bool(was_known))
+        return self._fresh[name]
+
+    # -- numbers and changes
+
+    def take_number(self) -> int:
+        return self._take_numbers(1)
+
+    def _take_numbers(self, count: int) -> int:
+        """The first of so many."""
+        first = self._number or self._look()
+        self._number = first + count
+        return first
+
+    def _look(self) -> int:
+        """The next number, and whether the room is bare: known, or asked for."""
+        names = self._names
+        if names.seal == names.sealed():
+            self._number, self._is_bare, self._is_led = names.as_of, names.is_bare is True, names.is_led
+        else:
+            found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
+            self._number, self._is_bare, self._is_led = found[0], found[1] == 1, found[2] == 1
+        return self._number
+
+    def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
+        self._execute(INSERT_CHANGE, (self.take_number(), what, kind, key))

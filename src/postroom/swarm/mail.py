@@ -1,0 +1,569 @@
+"""Who is in a swarm, and which mailbox a name means.
+
+A swarm's members are the files `swarms/<swarm>/agents/*.md` below the working folder, and the agents that
+registered with the swarm as a scope. Member X of swarm S has two spellings, X and `S/X`. A letter is filed under
+the spelling its sender used, because programs of the design check one spelling only; a look at either finds both.
+Names that differ in case only are one name: the room keeps the first spelling, and refuses another.
+Others, such as `coo`, are members of no swarm: their bare name is their mailbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ..core import deliveries as core_deliveries
+from ..core import inbox, messages, work
+from ..core.authorize import authorize
+from ..core.compose import Draft, seal
+from ..core.messages import check_pace
+from ..errors import (
+    IllegalMove,
+    Invalid,
+    LeaseLost,
+    Missing,
+    NotAllowed,
+    StaleRevision,
+    UnknownAgent,
+    UnknownMessage,
+)
+from ..model import delivery as model_delivery
+from ..model.delivery import State
+from ..model.message import DEFAULT_SCOPE, Priority
+from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
+from ..model.query import Found, Query
+from ..model.record import MEMBER
+from ..policy.limits import archive_cutoff
+from .message import MessagePriority, MessageType, aware, id_in, is_unread, message_of, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from ..model.delivery import Delivery
+    from ..room import Room
+    from ..store.protocol import Post
+    from .message import Message
+
+
+SWARMS = Path("swarms")
+_log = logging.getLogger("postroom")
+
+
+class Place(NamedTuple):
+    """Where mail for a name lies: a mailbox, and of it all, or what belongs to one swarm."""
+
+    mailbox: str
+    scope: str | None = None
+
+
+def members(room: Room, swarm: str) -> list[str]:
+    """Return the names of everyone in a swarm, each agent once.
+
+    A member file X is addressed as X, the spelling that the design's own programs check. An agent that registered
+    with the swarm is addressed by the name it registered. Either is in the case that the room knows.
+    """
+    check_scope(swarm, "swarm_name")
+    registered = sorted(_registered(room, swarm), key=lambda name: "/" not in name)  # a bare name wins
+    everyone = {fold(full_name(name, swarm)): name for name in (*_files_of(swarm), *registered)}
+    return [as_known(room, name) for name in everyone.values()]
+
+
+def as_known(room: Room, name: str) -> str:
+    """Return the name in the case that the room knows."""
+    held = room._office.store.spelling(name)
+    return held if held is not None and fold(held) == fold(name) else name
+
+
+def full_name(name: str, swarm: str) -> str:
+    """Return `S/X` for a bare X of swarm S; another name as it is."""
+    return name if "/" in name else f"{swarm}/{name}"
+
+
+def mailbox(room: Room, name: str, swarm: str | None) -> str:
+    """Return the name under which a letter of a swarm is filed: as it was written, or `S/X` where only that is
+    registered. A look at `S/X` finds mail for a bare X only where a member file tells that they are one.
+    """
+    if swarm is None or "/" in name or not _has_mailboxes(swarm) or _file_of(swarm, name):
+        return name
+    registered = {fold(one): one for one in _registered(room, check_scope(swarm, "swarm_name"))}
+    return name if fold(name) in registered else registered.get(fold(full_name(name, swarm)), name)
+
+
+def places_of(name: str) -> list[Place]:
+    """Return everywhere that mail for this name may lie: a member has two spellings and one mailbox.
+
+    Where several swarms have an X, a letter to the bare X belongs to the swarm that the letter names.
+    """
+    mailbox = check_agent(name, "agent_name")
+    swarm, slash, bare = mailbox.rpartition("/")
+    files = {folder.name: file for folder in _folders() if (file := _file_of(folder.name, bare)) is not None}
+    if slash:
+        scopes = {one: None if len(files) == 1 else one for one in files if fold(one) == fold(swarm)}
+        return [Place(mailbox), *(Place(files[one], scope) for one, scope in scopes.items())]
+    return [Place(mailbox), *(Place(f"{one}/{file}") for one, file in files.items() if len(files) == 1)]
+
+
+def _files_of(swarm: str) -> list[str]:
+    names: list[str] = []
+    if not _has_mailboxes(swarm):
+        return names
+    for path in sorted((SWARMS / swarm / "agents").glob("*.md")):
+        if path.name.startswith("_"):
+            continue
+        try:
+            names.append(check_agent(path.stem, "agent"))
+        except Invalid as wrong:
+            _log.warning("%s is no member: %s", path, wrong)
+    return names
+
+
+def _file_of(swarm: str, name: str) -> str | None:
+    """Return the name of the member file of an agent, in its own case; None where there is none. The swarm is a
+    checked name, so this is never a path out of the folder.
+    """
+    if not _has_mailboxes(swarm) or name.startswith("_"):
+        return None
+    files = (SWARMS / swarm / "agents").glob("*.md")
+    return next((path.stem for path in files if fold(path.stem) == fold(name)), None)
+
+
+def _has_mailboxes(swarm: str) -> bool:
+    """Can `swarm/agent` be the name of a mailbox? In a scope such as `swarm:team` everybody has the bare name."""
+    return not {":", "/"} & set(swarm)
+
+
+def _folders() -> list[Path]:
+    return [folder for folder in SWARMS.iterdir() if folder.is_dir()] if SWARMS.is_dir() else []
+
+
+def _registered(room: Room, swarm: str) -> list[str]:
+    return room._office.store.keys(MEMBER + swarm)
+
+
+# Finding letters, and looking at them: by id, by mailbox, by thread. Moves nothing but time.
+
+EXPIRED = "expired"  # the reason of a letter that died of its age
+
+
+def find(room: Room, handle: str) -> Found | None:
+    """The letter of this id as it is now; None for what is unknown, or not for whoever asks."""
+    found = _first(room, handle)
+    if found is None or not _may(room, "read", found.delivery.mailbox):
+        return None
+    office = room._office
+    core_deliveries.let_time_pass(office, office.now(), (found.delivery.mailbox,))
+    return _first(room, handle)
+
+
+def waiting(
+    room: Room,
+    agent_name: str,
+    *,
+    unread_only: bool,
+    message_types: Sequence[MessageType] | None,
+    min_priority: MessagePriority | None,
+) -> list[Found]:
+    """The mail of an agent by priority, then age: what is unread, or everything but old completed letters."""
+    authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
+    office, moment = room._office, room._office.now()
+    asked, *others = places_of(agent_name)
+    known = [place._replace(mailbox=as_known(room, place.mailbox)) for place in others]
+    places = [asked, *(place for place in known if _may(room, "check", place.mailbox))]
+    core_deliveries.let_time_pass(office, moment, [place.mailbox for place in places])
+    found: list[Found] = []
+    for place in places:
+        query = Query(
+            mailbox=place.mailbox,
+            scope=place.scope,
+            states=(State.UNREAD,) if unread_only else _IN_THE_INBOX,
+            shown_only=True,
+            offered_at=moment.wall,
+            min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
+        )
+        found += office.store.find(query)
+        if place is asked and not found:
+            inbox.check_spelling(office, place.mailbox)
+    completed_before = archive_cutoff(moment.wall, office.limits)
+    shown = [
+        one
+        for one in found
+        if (is_unread(one.delivery) if unread_only else _is_listed(one.delivery, completed_before))
+    ]
+    if message_types:
+        shown = [one for one in shown if type_of(one.message) in message_types]
+    return sorted(shown, key=lambda one: (-one.message.priority, one.message.created_at, one.delivery.number))
+
+
+def thread(room: Room, thread_id: str) -> list[Found]:
+    """All letters of a thread, the oldest first, each as it stands with its first recipient."""
+    try:
+        letters = room.thread(id_in(thread_id))
+    except Invalid:  # no thread was ever called that
+        return []
+    found = [first for letter in letters if (first := _first(room, letter.id)) is not None]
+    return sorted(found, key=lambda one: (one.message.created_at, one.delivery.number))
+
+
+_IN_THE_INBOX = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
+
+
+def _may(room: Room, action: str, mailbox: str) -> bool:
+    try:
+        authorize(room._principal, action, mailbox)
+    except NotAllowed:
+        return False
+    return True
+
+
+def _is_listed(delivery: Delivery, completed_before: datetime) -> bool:
+    """Is this letter part of a mailbox's full list? A completed letter stays in it until it is old enough for the
+    archive, also when `mark_completed` moved its file there at once.
+    """
+    if delivery.archived_at is None:
+        return delivery.reason != EXPIRED
+    return not delivery.has_left and delivery.acked_at is not None and delivery.acked_at > completed_before
+
+
+def _first(room: Room, handle: str) -> Found | None:
+    """Of several recipients, the one that the handle names, else the first that the letter does."""
+    id, at, name = handle.partition("@")
+    try:
+        owner = check_agent(name, "message_id") if at else None
+        query = Query(mailbox=owner, message_ids=(check_id(id, "message_id"),), shown_only=True)
+    except Invalid:  # nobody ever gave it out
+        return None
+    found = [one for one in room._office.store.find(query) if one.delivery.state is not State.QUEUED]
+    return min(found, key=_place_among_recipients, default=None)
+
+
+def _place_among_recipients(found: Found) -> int:
+    named = [recipient.address for recipient in found.message.recipients]
+    mailbox = found.delivery.mailbox
+    return named.index(mailbox) if mailbox in named else len(named)
+
+
+# Sending in the design's words: one letter, an answer, or one to each member of a swarm. One commit each.
+#
+# The rules of the house hold here too: names are checked, relays are counted, nobody mails around in circles.
+
+BROADCAST_TAG = "broadcast"
+
+
+class Said(NamedTuple):
+    """What a caller of `send` said, by the design's names."""
+
+    from_agent: str
+    to_agent: str
+    subject: str
+    body: str
+    message_type: MessageType = MessageType.REQUEST
+    priority: MessagePriority = MessagePriority.NORMAL
+    payload: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    swarm_name: str | None = None
+    reply_to: str | None = None
+    thread_id: str | None = None
+    expires_at: datetime | None = None
+    attachments: list[str] | None = None
+    tags: list[str] | None = None
+
+
+def send(room: Room, said: Said) -> Message:
+    """One letter, or, to `broadcast:<swarm>`, one to each member."""
+    if not said.to_agent.startswith(BROADCAST):
+        return _post(room, [said])[0]
+    swarm = said.to_agent.removeprefix(BROADCAST)
+    copies = broadcast(room, said._replace(swarm_name=swarm), ())
+    if not copies:  # it must not look as if it had been sent
+        hint = f"put files into swarms/{swarm}/agents, or register agents with this scope"
+        raise UnknownAgent(f"nobody else is in {swarm!r}", field="to_agent", hint=hint)
+    first = copies[0]
+    first.to_agent = said.to_agent
+    return first
+
+
+def broadcast(room: Room, said: Said, exclude: Sequence[str]) -> list[Message]:
+    """One letter to each member, with an id of its own; never to the sender. All of them or none."""
+    swarm = said.swarm_name or ""
+    everyone = members(room, swarm)
+    left_out = {fold(full_name(name, swarm)) for name in (said.from_agent, *exclude)}
+    marks = [BROADCAST_TAG, f"swarm:{swarm}"]
+    tags = [*marks, *(tag for tag in said.tags or () if tag not in marks)]
+    others = [name for name in everyone if fold(full_name(name, swarm)) not in left_out]
+    copies = [said._replace(to_agent=name, tags=tags) for name in others]
+    if not copies:
+        _log.warning("nobody else is in swarm %r: nothing was sent", swarm)
+        return []
+    return _post(room, copies)
+
+
+def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str, Any] | None) -> Message | None:
+    """An answer to the letter's sender, in its thread, with its priority; None if nobody knows the letter."""
+    original = find(room, handle)
+    if original is None:
+        _log.warning("no letter %r to reply to", handle)
+        return None
+    letter = original.message
+    swarm = None if letter.scope == DEFAULT_SCOPE else letter.scope
+    try:
+        draft = messages.reply_draft(
+            room._office, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
+        )
+    except Missing:  # neither sent nor received it: in this design anybody may answer
+        said = Said(
+            from_agent=from_agent,
+            to_agent=letter.sender,
+            subject=messages.marked("Re:", letter.subject),
+            body=body,
+            message_type=MessageType.RESPONSE,
+            priority=MessagePriority(int(letter.priority)),
+            payload=payload,
+            swarm_name=swarm,
+            reply_to=letter.id,
+        )
+        return _post(room, [said])[0]
+    return _commit(room, messages.prepare_all(room._office, room._principal, [draft], _now(room)))[0]
+
+
+def _post(room: Room, wanted: Sequence[Said]) -> list[Message]:
+    return _commit(room, [_prepared(room, said) for said in wanted])
+
+
+def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
+    receipts = messages.commit_posts(room._office, posts, posts)
+    pairs = zip(receipts, posts, strict=True)
+    return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
+
+
+def _prepared(room: Room, said: Said) -> Post:
+    office, now = room._office, _now(room)
+    sender = check_agent(mailbox(room, said.from_agent, said.swarm_name), "from_agent")
+    expires = aware(said.expires_at)
+    is_over = expires is not None and expires <= now
+    reply_to = None if said.reply_to is None else check_id(id_in(said.reply_to), "reply_to")
+    draft = Draft(
+        sender=sender,
+        to=mailbox(room, said.to_agent, said.swarm_name),
+        body=said.body,
+        data=said.payload or None,
+        subject=said.subject,
+        kind=MessageType(said.message_type).value,
+        priority=MessagePriority(said.priority).value,
+        scope=said.swarm_name or None,
+        context=said.context or None,
+        attachments=said.attachments or (),
+        tags=said.tags or (),
+        expires=None if is_over else expires,
+        in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
+    )
+    post = messages.prepare(office, room._principal, draft, now)
+    post = _in_thread(room, post, reply_to, said.thread_id)
+    return _expired(room, post, expires) if is_over else post
+
+
+def _is_known(room: Room, sender: str, reply_to: str) -> bool:
+    """Did the sender write or get that letter? Then the rules about answers and relays apply."""
+    try:
+        messages.known_letter(room._office, sender, reply_to)
+    except Missing:
+        return False
+    return True
+
+
+def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | None) -> Post:
+    """The letter in the thread it is said to be in, whether or not its sender has seen any of that thread."""
+    thread = None if not thread_id else check_id(id_in(thread_id), "thread_id")
+    if thread is None and reply_to is not None:
+        parent = find(room, reply_to)
+        thread = None if parent is None else parent.message.thread
+    message = post.message
+    if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
+        return post
+    threaded = _saying(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
+    check_pace(room._office, threaded.message)
+    return threaded
+
+
+def _expired(room: Room, post: Post, expires: datetime | None) -> Post:
+    """A letter that is too late already is kept and never offered, as the design has it."""
+    deliveries = tuple(replace(delivery, expires_at=expires) for delivery in post.deliveries)
+    return replace(_saying(room, post, expires_at=expires), deliveries=deliveries)
+
+
+def _saying(room: Room, post: Post, **fields: Any) -> Post:
+    message = replace(post.message, **fields)
+    return replace(post, message=message, encoded=seal(message, room._office.limits))
+
+
+def _now(room: Room) -> datetime:
+    return room._office.now().wall
+
+
+# The life of a letter in the design's words: unread → read → processing → completed → archived, or failed.
+#
+# Processing is a claim under a lease: one worker gets the letter. When the lease runs out, the letter is unread
+# again and a try is counted; after the last try it has failed. Who may complete it:
+#
+# - the manager that claimed it, with its lease;
+# - any other manager, in the name of the mailbox: the design's agents run every step in a process of its own, so
+#   the one that completes is often not the one that began;
+# - a manager that claimed it, came too late and lost it to another worker: refused. The other one's work counts.
+# - a manager that claimed it and came too late, but nobody else has begun: its work counts.
+
+LEASE = 3600.0  # seconds that a letter is left to whoever works on it
+_PATIENCE = 5  # looks, when others move the same letter
+_RACES = (LeaseLost, StaleRevision, IllegalMove, UnknownMessage)
+
+
+class Claim(NamedTuple):
+    """What proves that a letter is held here."""
+
+    token: str
+    thread: int  # of those that share a manager, one gets the letter
+
+
+class Progress:
+    """What one manager does to letters, and what it holds. Any number of threads may use it."""
+
+    def __init__(self, room: Room, lease: float = LEASE) -> None:
+        self._room = room
+        self._lease = lease
+        self._claims: dict[tuple[str, str], Claim] = {}  # of what was claimed here, by letter and mailbox
+        self._lock = Lock()
+
+    def read(self, handle: str) -> Found | None:
+        """Looked at. What is no longer unread stays as it is."""
+        return self._until_done(handle, self._read)
+
+    def start(self, handle: str) -> Found | None:
+        """Claimed, or held for longer by the same thread; None if somebody else works on it, or it is done."""
+        return self._until_done(handle, self._start)
+
+    def complete(self, handle: str, *, archive: bool) -> Found | None:
+        return self._until_done(handle, lambda found: self._complete(found, archive=archive))
+
+    def fail(self, handle: str, reason: str, *, retry: bool) -> Found | None:
+        return self._until_done(handle, lambda found: self._fail(found, reason, retry=retry))
+
+    def _until_done(self, handle: str, step: Callable[[Found], Found | None]) -> Found | None:
+        """The step, done to the letter as it is now; again, if somebody else was quicker."""
+        for last in range(_PATIENCE, 0, -1):
+            found = find(self._room, handle)
+            if found is None:
+                return None
+            try:
+                return step(found)
+            except _RACES as lost:
+                if last == 1:
+                    _log.warning("%s: %s", handle, lost)
+        return None
+
+    # -- steps
+
+    def _read(self, found: Found) -> Found:
+        if not is_unread(found.delivery):
+            return found
+        now = self._room._office.now().wall
+        return self._moved(
+            found, "read", lambda delivery: replace(model_delivery.read(delivery, now), read_at=now)
+        )
+
+    def _start(self, found: Found) -> Found | None:
+        state = found.delivery.state
+        if state is State.UNREAD:
+            return self._claim(found)
+        if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
+            office, caller = self._room._office, self._room._principal
+            return work.renew(office, caller, found.delivery.mailbox, [found], self._lease)[0]
+        if state is State.DEAD and found.delivery.reason != EXPIRED:
+            return self._claim(self._revived(found))
+        _log.info("%s is %s and cannot be claimed", found.message.id, state)
+        return None
+
+    def _complete(self, found: Found, *, archive: bool) -> Found | None:
+        if self._was_lost(found):
+            return None
+        if found.delivery.state is State.DONE:
+            now = self._room._office.now().wall
+            if not archive or found.delivery.archived_at is not None:
+                return found
+            return self._moved(found, "archive", lambda delivery: model_delivery.archive(delivery, now))
+        held = self._revived(found) if found.delivery.state is State.DEAD else found
+        office, caller = self._room._office, self._room._principal
+        done = work.ack(office, caller, held.delivery.mailbox, [held], archive=archive)[0]
+        self._let_go(done)
+        return done
+
+    def _fail(self, found: Found, reason: str, *, retry: bool) -> Found | None:
+        if self._was_lost(found) or found.delivery.state is State.DONE:
+            return None
+        if found.delivery.state is State.DEAD:
+            return found
+        held = self._claim(found) if retry and found.delivery.state is State.UNREAD else found
+        office, caller = self._room._office, self._room._principal
+        failed = work.fail(office, caller, held.delivery.mailbox, [held], reason, retry=retry)[0]
+        self._let_go(failed)
+        return failed
+
+    # -- moves
+
+    def _claim(self, found: Found) -> Found:
+        mailbox = found.delivery.mailbox
+        claimed = work.claim_one(
+            self._room._office,
+            self._room._principal,
+            mailbox,
+            found.message.id,
+            lease=self._lease,
+            holder=f"{mailbox} (process {os.getpid()})",
+        )
+        lease = claimed.delivery.lease
+        with self._lock:
+            self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
+        return claimed
+
+    def _revived(self, found: Found) -> Found:
+        letter = self._room.mailbox(found.delivery.mailbox).revive(found.message.id)[0]
+        return type(found)(letter.message, letter.delivery)
+
+    def _moved(self, found: Found, action: str, step: Callable[[Delivery], Delivery]) -> Found:
+        query = Query(
+            mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(found.delivery.state,)
+        )
+        done = core_deliveries.move_found(self._room._office, query, action, step)
+        if not done:
+            raise StaleRevision
+        return done[0]
+
+    # -- holding
+
+    def _is_ours(self, found: Found) -> bool:
+        lease, claim = found.delivery.lease, self._claim_on(found)
+        return lease is not None and claim is not None and lease.token == claim.token
+
+    def _is_this_threads(self, found: Found) -> bool:
+        claim = self._claim_on(found)
+        return claim is not None and claim.thread == get_ident()
+
+    def _was_lost(self, found: Found) -> bool:
+        """We held it once, and now another does."""
+        held_once = self._claim_on(found) is not None
+        lost = found.delivery.state is State.CLAIMED and held_once and not self._is_ours(found)
+        if lost:
+            holder = found.delivery.lease.holder if found.delivery.lease else "nobody"
+            _log.warning("%s was left to %s: our lease ran out", found.message.id, holder)
+        return lost
+
+    def _claim_on(self, found: Found) -> Claim | None:
+        with self._lock:
+            return self._claims.get((found.message.id, found.delivery.mailbox))
+
+    def _let_go(self, found: Found) -> None:
+        with self._lock:
+            self._claims.pop((found.message.id, found.delivery.mailbox), None)
