@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from postroom.server.client import SocketDesk
+from postroom.server.client import SocketClient
 
 PATIENCE = 120.0  # seconds; only what hangs takes this long, on a machine with much else to do, too
 T = TypeVar("T")
@@ -68,8 +68,8 @@ class Daemon:
         self.where: dict[str, Any] = json.loads(line)
 
     @property
-    def desk(self) -> SocketDesk:
-        return SocketDesk(str(self.socket))
+    def client(self) -> SocketClient:
+        return SocketClient(str(self.socket))
 
     def ask(self, **said: Any) -> Any:
         """One line in, one line out."""

@@ -385,7 +385,7 @@ class AsyncWorking:
                 return
             held_since = time.monotonic()
             for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self.mailbox._office.limits.lease) / 2:
+                if time.monotonic() - held_since > (lease or self.mailbox._core.limits.lease) / 2:
                     await claimed._hold_on(place, lease)
                     held_since = time.monotonic()
                 try:
@@ -494,7 +494,7 @@ class AsyncErrands:
         inbox.check_timeout(timeout)
         await self.begin_rings(way)
         box = self.mailbox
-        patience = alerts.Patience(box._office, box._caller, box.name, way, may_ring, within=within)
+        patience = alerts.Patience(box._core, box._caller, box.name, way, may_ring, within=within)
         return await self.room._wait_until([box.name], timeout, patience.look, patience.nap)
 
     async def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
@@ -547,7 +547,7 @@ class AsyncRoom:
     def __init__(self, room: postroom_room.Room) -> None:
         self.room = room  # the same room, for calls that may block
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
-        self._ears = SharedWatcher(room._office.store)
+        self._ears = SharedWatcher(room._core.store)
         self._closed = False
 
     def mailbox(self, name: str) -> AsyncMailbox:
@@ -630,7 +630,7 @@ class AsyncRoom:
                 left = end - loop.time()
                 if found or left <= 0:
                     return found
-                timer = await self.run(seconds_to_sleep, self.room._office, mailboxes)
+                timer = await self.run(seconds_to_sleep, self.room._core, mailboxes)
                 await _wait_for_bell(bell, min(left, nap(), timer))
 
 

@@ -136,7 +136,7 @@ class Letter(LetterView):
     def cursor(self) -> Cursor:
         """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
         return replace(
-            self._mailbox.room._office.store.cursor(),
+            self._mailbox.room._core.store.cursor(),
             number=self.delivery.arrived or self.delivery.number,
             mailbox=self.delivery.mailbox,
         )

@@ -42,26 +42,26 @@ class Errands:
     """The verbs of a mailbox for special occasions."""
 
     name: str
-    _office: Core
+    _core: Core
     _caller: Principal
 
     def unsend(self, id: str) -> Message:
         """Take back a letter that was sent here, from all its recipients or none, while nobody has claimed or
         settled it. Gives the letter, to be mended and sent anew.
         """
-        return core_messages.unsend(self._office, self._caller, self.name, id)
+        return core_messages.unsend(self._core, self._caller, self.name, id)
 
     def sent(self, limit: int = 20) -> list[Message]:
         """What was sent here, the newest first."""
-        return search.sent(self._office, self._caller, self.name, limit=limit)
+        return search.sent(self._core, self._caller, self.name, limit=limit)
 
     def send_template(
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
         """Send a letter made from a template of the room, with a value for each of its places."""
         compose.check_fields(fields)
-        draft = compose.template_draft(self._office, self._caller, self.name, to, name, values, **fields)
-        return core_messages.send(self._office, self._caller, [draft])[0]
+        draft = compose.template_draft(self._core, self._caller, self.name, to, name, values, **fields)
+        return core_messages.send(self._core, self._caller, [draft])[0]
 
     # -- escalation
 
@@ -73,16 +73,16 @@ class Errands:
         """
         compose.check_fields(fields)
         return escalation.escalate(
-            self._office, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
+            self._core, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
         )
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """What was escalated by this mailbox or to it, the oldest first."""
-        return escalation.escalations(self._office, self._caller, self.name, open_only=open_only)
+        return escalation.escalations(self._core, self._caller, self.name, open_only=open_only)
 
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
-        return escalation.resolve(self._office, self._caller, self.name, id)
+        return escalation.resolve(self._core, self._caller, self.name, id)
 
     # -- telling somebody of mail
 
@@ -90,7 +90,7 @@ class Errands:
         """Begin to ring in a way of your own (`exec`, `webhook:1`): what is unread already counts as told, unless
         `backlog`. Gives how many letters that is; after the first time, 0.
         """
-        return alerts.begin(self._office, self._caller, self.name, way, backlog=backlog)
+        return alerts.begin(self._core, self._caller, self.name, way, backlog=backlog)
 
     def try_ring(
         self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
@@ -99,7 +99,7 @@ class Errands:
         again. A ring is a hint: it moves no letter. Who says `within` how many seconds will say `ring_done` then,
         or it counts as failed: so no ring is lost with who should have rung.
         """
-        return alerts.try_ring(self._office, self._caller, self.name, way, may_ring, within=within)
+        return alerts.try_ring(self._core, self._caller, self.name, way, may_ring, within=within)
 
     def wait_to_ring(
         self,
@@ -112,45 +112,45 @@ class Errands:
         """The next ring, as soon as it is time for one; None when the time is up. `may_ring` is asked before;
         `within` as in `try_ring`.
         """
-        return alerts.wait_to_ring(self._office, self._caller, self.name, way, timeout, may_ring, within=within)
+        return alerts.wait_to_ring(self._core, self._caller, self.name, way, timeout, may_ring, within=within)
 
     def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
         """The ring for these letters was carried out, as was promised by `within`."""
-        alerts.ring_done(self._office, self._caller, self.name, way, ids)
+        alerts.ring_done(self._core, self._caller, self.name, way, ids)
 
     def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
         """The ring for these letters did not get through: it is tried again later. Gives for how many it is given
         up.
         """
-        return alerts.ring_failed(self._office, self._caller, self.name, way, ids, why)
+        return alerts.ring_failed(self._core, self._caller, self.name, way, ids, why)
 
     def dead_rings(self) -> list[LostRing]:
         """Rings that were given up, for letters that are still unread."""
-        return alerts.dead_rings(self._office, self._caller, self.name)
+        return alerts.dead_rings(self._core, self._caller, self.name)
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try dead rings again; gives how many."""
-        return alerts.retry_rings(self._office, self._caller, self.name, way=way, ids=ids)
+        return alerts.retry_rings(self._core, self._caller, self.name, way=way, ids=ids)
 
     def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
         """These letters were put before a model or a person: they are stamped as read, unless only their headings
         were shown. Gives how many of them are here.
         """
-        return alerts.mark_shown(self._office, self._caller, self.name, ids, host, where, read=read)
+        return alerts.mark_shown(self._core, self._caller, self.name, ids, host, where, read=read)
 
     # -- whose mail is refused
 
     def block(self, name: str) -> list[str]:
         """Refuse mail from this name: its sender gets NotAllowed. Gives all names that are refused."""
-        return agents.block(self._office, self._caller, self.name, name)
+        return agents.block(self._core, self._caller, self.name, name)
 
     def unblock(self, name: str) -> list[str]:
         """Take mail from this name again. Gives all names that are still refused."""
-        return agents.unblock(self._office, self._caller, self.name, name)
+        return agents.unblock(self._core, self._caller, self.name, name)
 
     def blocked(self) -> list[str]:
         """The names whose mail is refused here."""
-        return agents.blocked(self._office, self._caller, self.name)
+        return agents.blocked(self._core, self._caller, self.name)
 
 
 # Working on mail: claim it, settle it, look after what died. Decides nothing: calls the service.
@@ -165,7 +165,7 @@ class Working:
     """The verbs of a mailbox for mail that is worked on."""
 
     name: str
-    _office: Core
+    _core: Core
     _caller: Principal
     _own: Callable[[Sequence[Draft]], list[Draft]]
 
@@ -216,10 +216,10 @@ class Working:
 
         def take() -> list[Found]:
             return core_work.claim(
-                self._office, self._caller, self.name, count=wanted, lease=lease, holder=by, filter=asked
+                self._core, self._caller, self.name, count=wanted, lease=lease, holder=by, filter=asked
             )
 
-        found = inbox.wait_until(self._office, [self.name], timeout, take) or []
+        found = inbox.wait_until(self._core, [self.name], timeout, take) or []
         box = self._box
         if count is None:
             return Work(box, found[0]) if found else None
@@ -247,7 +247,7 @@ class Working:
                 return
             held_since = time.monotonic()
             for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self._office.limits.lease) / 2:
+                if time.monotonic() - held_since > (lease or self._core.limits.lease) / 2:
                     claimed._hold_on(place, lease)
                     held_since = time.monotonic()
                 try:
@@ -259,7 +259,7 @@ class Working:
 
     def held(self, id: str, token: str) -> Work:
         """A letter that was claimed earlier, here or in another process, by its `work.delivery.lease.token`."""
-        return Work(self._box, core_work.held(self._office, self._caller, self.name, id, token))
+        return Work(self._box, core_work.held(self._core, self._caller, self.name, id, token))
 
     # -- settling, any number of letters in one commit: all or none
 
@@ -273,7 +273,7 @@ class Working:
         """Done with all of these, and further letters sent."""
         held = self._held(letters)
         after, receipts = core_work.ack_and_send(
-            self._office, self._caller, self.name, held, self._own(drafts), archive=archive
+            self._core, self._caller, self.name, held, self._own(drafts), archive=archive
         )
         _update(letters, after)
         return receipts
@@ -298,7 +298,7 @@ class Working:
         self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *said: Any, **more: Any
     ) -> None:
         held = self._held(letters)
-        _update(letters, verb(self._office, self._caller, self.name, held, *said, **more))
+        _update(letters, verb(self._core, self._caller, self.name, held, *said, **more))
 
     def _held(self, letters: Sequence[Letter]) -> list[Found]:
         """What the service is told of these letters, each once."""
@@ -315,16 +315,16 @@ class Working:
 
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
-        found = core_work.list_dead(self._office, self._caller, self.name, limit)
+        found = core_work.list_dead(self._core, self._caller, self.name, limit)
         return [Letter(self._box, f) for f in found]
 
     def revive(self, *ids: str) -> list[Letter]:
         """Dead letters back into the inbox."""
-        return [Letter(self._box, f) for f in core_work.revive(self._office, self._caller, self.name, ids)]
+        return [Letter(self._box, f) for f in core_work.revive(self._core, self._caller, self.name, ids)]
 
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good; says how many went."""
-        return core_work.purge_dead(self._office, self._caller, self.name, ids)
+        return core_work.purge_dead(self._core, self._caller, self.name, ids)
 
 
 def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
@@ -351,9 +351,9 @@ class Mailbox(Working, Errands):
     def __init__(self, room: Room, name: str) -> None:
         self.room = room
         self.name = check_agent(name, "mailbox")
-        self._office = room._office
-        if self._office.limits.human != HUMAN:
-            self.name = meant(self.name, self._office.limits.human)
+        self._core = room._core
+        if self._core.limits.human != HUMAN:
+            self.name = meant(self.name, self._core.limits.human)
         self._caller = room._principal
 
     def __repr__(self) -> str:
@@ -383,7 +383,7 @@ class Mailbox(Working, Errands):
         """Pass a letter on, after a word of one's own."""
         compose.check_fields(fields)
         return self._send(
-            [core_messages.forward_draft(self._office, self._caller, self.name, id, to, body, **fields)]
+            [core_messages.forward_draft(self._core, self._caller, self.name, id, to, body, **fields)]
         )[0]
 
     def broadcast(
@@ -410,7 +410,7 @@ class Mailbox(Working, Errands):
     ) -> list[Letter]:
         """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it peeks."""
         found = inbox.check(
-            self._office,
+            self._core,
             self._caller,
             self.name,
             filter=inbox.as_filter(filters),
@@ -422,21 +422,21 @@ class Mailbox(Working, Errands):
 
     def read(self, id: str) -> Letter:
         """One letter by its id, stamped as read."""
-        return Letter(self, inbox.read(self._office, self._caller, self.name, id))
+        return Letter(self, inbox.read(self._core, self._caller, self.name, id))
 
     def counts(self) -> dict[str, int]:
         """Unread letters by priority, and in total."""
-        counted = inbox.counts(self._office, self._caller, self.name)
+        counted = inbox.counts(self._core, self._caller, self.name)
         by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
         return by_name | {"total": sum(counted.values())}
 
     def stats(self) -> Tally:
         """The open and dead mail here, in numbers."""
-        return stats.mailbox_stats(self._office, self._caller, self.name)
+        return stats.mailbox_stats(self._core, self._caller, self.name)
 
     def trace(self, id: str) -> Trace:
         """The life of a letter that was sent or received here: where it is, what happened, what came of it."""
-        return stats.trace(self._office, self._caller, self.name, id)
+        return stats.trace(self._core, self._caller, self.name, id)
 
     def wait(
         self,
@@ -457,14 +457,14 @@ class Mailbox(Working, Errands):
         """Letters that were sent or received here, by what they say: words, "a phrase", from: to: tag: kind:
         thread: before: after:, and - before what must not be. The newest first, or ranked, the best.
         """
-        return search.search(self._office, self._caller, self.name, query, limit=limit, ranked=ranked)
+        return search.search(self._core, self._caller, self.name, query, limit=limit, ranked=ranked)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
         found = inbox.check(
-            self._office, self._caller, self.name, limit=validation.check_count(most, "most"), peek=True
+            self._core, self._caller, self.name, limit=validation.check_count(most, "most"), peek=True
         )
-        total = sum(inbox.counts(self._office, self._caller, self.name).values())
+        total = sum(inbox.counts(self._core, self._caller, self.name).values())
         messages = [f.message.seen_by(self.name) for f in found]
         return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
 
@@ -481,7 +481,7 @@ class Mailbox(Working, Errands):
     ) -> Receipt:
         """Give one agent a task. `session` says where you were asked for it: it stays here, as `task.session`."""
         return tasks.give(
-            self._office, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
+            self._core, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
         )
 
     def task(self, id: str | Letter) -> Task:
@@ -493,13 +493,13 @@ class Mailbox(Working, Errands):
         name = id.id if isinstance(id, Letter) else id
         from .task import Task  # noqa: PLC0415 - a send starts quicker without it
 
-        return Task(self, tasks.find(self._office, self._caller, self.name, name), letter)
+        return Task(self, tasks.find(self._core, self._caller, self.name, name), letter)
 
     def tasks(
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
     ) -> list[Task]:
         """Tasks `given` or `received` here, or any; those that moved last first."""
-        found = tasks.list_tasks(self._office, self._caller, self.name, role=role, states=states, limit=limit)
+        found = tasks.list_tasks(self._core, self._caller, self.name, role=role, states=states, limit=limit)
         from .task import Task  # noqa: PLC0415 - see above
 
         return [Task(self, standing) for standing in found]
@@ -508,30 +508,30 @@ class Mailbox(Working, Errands):
 
     def thread(self, id: str) -> list[Message]:
         """The letters of a thread that were sent or received here, the oldest first."""
-        return threads.thread(self._office, self._caller, self.name, id)
+        return threads.thread(self._core, self._caller, self.name, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """The letters with a thread tag that were sent or received here."""
-        return threads.tagged(self._office, self._caller, self.name, tag, scope)
+        return threads.tagged(self._core, self._caller, self.name, tag, scope)
 
     def reply_chain(self, id: str) -> list[Message]:
         """From the root of a thread down to this letter."""
-        return threads.reply_chain(self._office, self._caller, self.name, id)
+        return threads.reply_chain(self._core, self._caller, self.name, id)
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Threads with replies, the most recently active first."""
-        return threads.threads(self._office, self._caller, self.name, limit)
+        return threads.threads(self._core, self._caller, self.name, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
-        return threads.conversations(self._office, self._caller, self.name, scope, limit)
+        return threads.conversations(self._core, self._caller, self.name, scope, limit)
 
     def conversation(self, id: str) -> Conversation:
         """A conversation's participants and counts."""
-        return threads.conversation(self._office, self._caller, self.name, id)
+        return threads.conversation(self._core, self._caller, self.name, id)
 
     def turns(self, conversation: str) -> list[Turn]:
         """A conversation replayed."""
-        return threads.turns(self._office, self._caller, self.name, conversation)
+        return threads.turns(self._core, self._caller, self.name, conversation)
 
     # -- directory
 
@@ -539,7 +539,7 @@ class Mailbox(Working, Errands):
         """Say who you are: display_name, description, capabilities, program, model, scopes, allow_from,
         max_concurrent_tasks, metadata.
         """
-        return agents.register(self._office, self._caller, self.name, **card)
+        return agents.register(self._core, self._caller, self.name, **card)
 
     def heartbeat(
         self,
@@ -550,7 +550,7 @@ class Mailbox(Working, Errands):
     ) -> Agent:
         """A sign of life; agents without one count as offline after a minute."""
         return agents.heartbeat(
-            self._office,
+            self._core,
             self._caller,
             self.name,
             current_tasks=current_tasks,
@@ -562,7 +562,7 @@ class Mailbox(Working, Errands):
         """Say goodbye. Mail that comes meanwhile waits. Who leaves `dormant` does not expire, and is woken by its
         next heartbeat.
         """
-        return agents.heartbeat(self._office, self._caller, self.name, leaving=True, dormant=dormant)
+        return agents.heartbeat(self._core, self._caller, self.name, leaving=True, dormant=dormant)
 
     # -- drafts
 
@@ -576,8 +576,8 @@ class Mailbox(Working, Errands):
         return [one.but(sender=self.name) for one in drafts]
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        return core_messages.send(self._office, self._caller, drafts)
+        return core_messages.send(self._core, self._caller, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
         compose.check_fields(fields)
-        return core_messages.reply_draft(self._office, self._caller, self.name, id, body, to_all=to_all, **fields)
+        return core_messages.reply_draft(self._core, self._caller, self.name, id, body, to_all=to_all, **fields)

@@ -117,7 +117,7 @@ class Room:
         self.settings = settings
         self._default_scope = DEFAULT_SCOPE  # of what agent-inbox's programs say without one; the service sets it
         self._principal = principal
-        self._office = Core(
+        self._core = Core(
             store,
             settings,
             clock or SystemClock(),
@@ -157,99 +157,99 @@ class Room:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
         cursor = None if since is None else inbox.check_cursor(since)
         filter = inbox.as_filter(wanted)
-        found = inbox.wait(self._office, self._principal, names, timeout, since=cursor, peek=peek, filter=filter)
+        found = inbox.wait(self._core, self._principal, names, timeout, since=cursor, peek=peek, filter=filter)
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
     @property
     def system(self) -> str:
         """What this post room is called among others."""
-        return peers.system_id(self._office, self._principal, self.settings.system)
+        return peers.system_id(self._core, self._principal, self.settings.system)
 
     def quarantined(self) -> list[str]:
         """The ids of letters that were found damaged on disk and set aside."""
         authorize(self._principal, "room")
-        return self._office.store.quarantined()
+        return self._core.store.quarantined()
 
     def mailboxes(self) -> list[str]:
         """Every name that ever wrote, was written to, or registered."""
         authorize(self._principal, "room")
-        return self._office.store.mailboxes()
+        return self._core.store.mailboxes()
 
     def agents(
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
     ) -> list[Agent]:
         """Who is here, what they can do, how they are and what they work on; with `gone`, those of old too."""
-        return agents.agents(self._office, self._principal, scope=scope, capability=capability, gone=gone)
+        return agents.agents(self._core, self._principal, scope=scope, capability=capability, gone=gone)
 
     def agent(self, name: str) -> Agent:
         meant_by_it = meant(check_party(name, "id"), self.settings.human)
-        return agents.agent(self._office, self._principal, meant_by_it)
+        return agents.agent(self._core, self._principal, meant_by_it)
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name: all that is its own follows, and mail to the old name still arrives."""
-        rename.rename(self._office, self._principal, old, new)
+        rename.rename(self._core, self._principal, old, new)
 
     # -- templates
 
     def save_template(self, name: str, **said: Any) -> Template:
         """Keep a recurring letter: body, subject, kind, priority, tags, with `{places}` in the text."""
-        return compose.save(self._office, self._principal, name, **said)
+        return compose.save(self._core, self._principal, name, **said)
 
     def template(self, name: str) -> Template:
-        return compose.get(self._office, self._principal, name)
+        return compose.get(self._core, self._principal, name)
 
     def templates(self) -> list[Template]:
         """All templates, by name."""
-        return compose.everyone(self._office, self._principal)
+        return compose.everyone(self._core, self._principal)
 
     def delete_template(self, name: str) -> None:
-        compose.delete(self._office, self._principal, name)
+        compose.delete(self._core, self._principal, name)
 
     # -- the operator's view
 
     def thread(self, id: str) -> list[Message]:
         """All letters of a thread, the oldest first."""
-        return threads.thread(self._office, self._principal, None, id)
+        return threads.thread(self._core, self._principal, None, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """All letters with a thread tag, the oldest first."""
-        return threads.tagged(self._office, self._principal, None, tag, scope)
+        return threads.tagged(self._core, self._principal, None, tag, scope)
 
     def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
         """Letters by what they say, whoever sent or got them. See `Mailbox.search`."""
-        return search.search(self._office, self._principal, None, query, limit=limit, ranked=ranked)
+        return search.search(self._core, self._principal, None, query, limit=limit, ranked=ranked)
 
     def threads(self, limit: int = 50) -> list[Thread]:
-        return threads.threads(self._office, self._principal, None, limit)
+        return threads.threads(self._core, self._principal, None, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
-        return threads.conversations(self._office, self._principal, None, scope, limit)
+        return threads.conversations(self._core, self._principal, None, scope, limit)
 
     def turns(self, conversation: str) -> list[Turn]:
-        return threads.turns(self._office, self._principal, None, conversation)
+        return threads.turns(self._core, self._principal, None, conversation)
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Questions that were escalated, the oldest first; `waits_for` says whose answer each waits for."""
-        return escalation.escalations(self._office, self._principal, None, open_only=open_only)
+        return escalation.escalations(self._core, self._principal, None, open_only=open_only)
 
     def cursor(self) -> Cursor:
         """Now. Keep it (`str(cursor)`), and ask later what happened since."""
-        return inbox.cursor_of(self._office, self._principal)
+        return inbox.cursor_of(self._core, self._principal)
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """What happened after a cursor, and the cursor after that; Resync when it can no longer be told."""
         authorize(self._principal, "room")
-        return self._office.store.changes(inbox.check_cursor(since), check_count(limit, "limit"))
+        return self._core.store.changes(inbox.check_cursor(since), check_count(limit, "limit"))
 
     # -- care
 
     def sweep(self, *, progress: Progress | None = None) -> Sweep:
         """One round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it now and then."""
-        return retention.sweep(self._office, self._principal, progress)
+        return retention.sweep(self._core, self._principal, progress)
 
     def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
         """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
-        return retention.archive(self._office, self._principal, older_than, progress)
+        return retention.archive(self._core, self._principal, older_than, progress)
 
     def purge(
         self,
@@ -261,27 +261,27 @@ class Room:
         """Delete letters that are done or dead everywhere: those settled more than so many seconds ago, and all
         but the newest `keep`. Without either, as the settings say. Open mail is never touched.
         """
-        return retention.purge(self._office, self._principal, older_than, keep, progress)
+        return retention.purge(self._core, self._principal, older_than, keep, progress)
 
     def stats(self) -> Stats:
         """The room in numbers: letters, deliveries by state, what waits where and for how long."""
-        return stats.room_stats(self._office, self._principal)
+        return stats.room_stats(self._core, self._principal)
 
     def flow(self, last: Flow | None = None) -> Flow:
         """What waits now, and what was sent and done since the last look: `flow = room.flow(flow)`."""
-        return stats.flow(self._office, self._principal, last)
+        return stats.flow(self._core, self._principal, last)
 
     def trace(self, id: str) -> Trace:
         """The life of one letter, with every delivery and all that came of it."""
-        return stats.trace(self._office, self._principal, None, id)
+        return stats.trace(self._core, self._principal, None, id)
 
     def dead_rings(self) -> list[LostRing]:
         """Rings that were given up, for letters that are still unread, at all mailboxes."""
-        return alerts.dead_rings(self._office, self._principal, None)
+        return alerts.dead_rings(self._core, self._principal, None)
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try dead rings again; gives how many."""
-        return alerts.retry_rings(self._office, self._principal, None, way=way, ids=ids)
+        return alerts.retry_rings(self._core, self._principal, None, way=way, ids=ids)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
@@ -293,22 +293,22 @@ class Room:
             for name, meant in likely.items()
         ]
         return core_doctor.doctor(
-            self._office, self._principal, repair=repair, full=full, progress=progress, known=known
+            self._core, self._principal, repair=repair, full=full, progress=progress, known=known
         )
 
     def backup(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
     ) -> BackupReport:
         """A whole copy of this room as it is now, in a file of its own. Others may go on using the room."""
-        return portable.backup(self._office, self._principal, path, overwrite=overwrite, progress=progress)
+        return portable.backup(self._core, self._principal, path, overwrite=overwrite, progress=progress)
 
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """The whole room as JSON lines."""
-        return portable.export_room(self._office, self._principal, progress)
+        return portable.export_room(self._core, self._principal, progress)
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
-        return portable.import_room(self._office, self._principal, lines, progress)
+        return portable.import_room(self._core, self._principal, lines, progress)
 
     def markdown(self, message: Message) -> str:
         """A letter as text for a prompt, its content inside a fence it cannot break."""
@@ -333,7 +333,7 @@ class Room:
 
     def close(self) -> None:
         """Let go of files. Nothing needs to be saved. A room that is used again opens itself again."""
-        self._office.store.close()
+        self._core.store.close()
 
     def __repr__(self) -> str:
         return f"<Room {self.settings.store or 'in memory'}>"
@@ -472,11 +472,11 @@ def _both(
         raise BadStore(f"{here} is the room that it is copied from", field="target", hint="name another")
     if not os.path.lexists(here):
         raise Missing(f"there is no room at {here}", field="source", hint="nothing was copied, and none is made")
-    source_office = _office(chosen[0])
+    source_core = _core(chosen[0])
     try:
-        return source_office, _office(chosen[1]), (here, there)
+        return source_core, _core(chosen[1]), (here, there)
     except BaseException:
-        source_office.store.close()
+        source_core.store.close()
         raise
 
 
@@ -494,8 +494,8 @@ def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]
     return chosen
 
 
-def _office(chosen: Settings) -> Core:
-    return open_with(chosen, SystemClock())._office  # noqa: SLF001 - a copy goes from room to room, not by verbs
+def _core(chosen: Settings) -> Core:
+    return open_with(chosen, SystemClock())._core  # noqa: SLF001 - a copy goes from room to room, not by verbs
 
 
 def _file(chosen: Settings) -> Path | None:

@@ -81,7 +81,7 @@ class Task(TaskView):
         self.standing = standing
         self.session = None
         if standing.giver == mailbox.name:
-            self.session = tasks.session(mailbox._office, mailbox._caller, mailbox.name, standing.letter)
+            self.session = tasks.session(mailbox._core, mailbox._caller, mailbox.name, standing.letter)
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
         """Take it on, and acknowledge the letter that opened it, in one commit.
@@ -93,7 +93,7 @@ class Task(TaskView):
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
         """Let the rules and a judge decide: it is accepted, or rejected with the reason. Says which."""
         box = self._mailbox
-        moved = tasks.admit(box._office, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack)
+        moved = tasks.admit(box._core, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack)
         self._update(moved)
         return self.state is TaskState.ACCEPTED
 
@@ -128,13 +128,13 @@ class Task(TaskView):
     def refresh(self) -> TaskState:
         """Look how it stands now."""
         box = self._mailbox
-        self.standing = tasks.find(box._office, box._caller, box.name, self.id)
+        self.standing = tasks.find(box._core, box._caller, box.name, self.id)
         return self.state
 
     def letters(self) -> list[Message]:
         """The letters of its thread that were sent or received here, the oldest first."""
         box = self._mailbox
-        return threads.thread(box._office, box._caller, box.name, self.thread)
+        return threads.thread(box._core, box._caller, box.name, self.thread)
 
     @property
     def _lease(self) -> Any:
@@ -153,7 +153,7 @@ class Task(TaskView):
     ) -> Receipt:
         box = self._mailbox
         moved = tasks.move(
-            box._office,
+            box._core,
             box._caller,
             box.name,
             self.id,

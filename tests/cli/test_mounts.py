@@ -44,6 +44,6 @@ def test_what_stood_for_us_in_the_folder_is_gone_after_unmount(desk: Desk) -> No
     ours = desk.json("mount", PLACE, "--as", "nanobot")["system"]
     with postroom.open(f"files:{desk.home / 'mail'}?layout=nanobot") as there:
         introduce(there, "nanobot", ours)
-        assert peers.peer(there._office, ours) is not None
+        assert peers.peer(there._core, ours) is not None
         desk.json("unmount", "nanobot")
-        assert peers.peer(there._office, ours) is None
+        assert peers.peer(there._core, ours) is None

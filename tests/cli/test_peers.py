@@ -79,7 +79,7 @@ def test_a_peer_that_calls_us_is_given_a_token_that_is_shown_once(desk: Desk) ->
     assert token.startswith("prp_") and "--token-file -" in made.err
     assert desk.json("peers", "add", "berlin", "--exposure", "all")["token"] is None
     with desk.room() as room:
-        assert "all" == peers.proven_peer(room._office, "berlin", token).exposure
+        assert "all" == peers.proven_peer(room._core, "berlin", token).exposure
     for words in (["list"], ["show", "berlin"], ["trust", "berlin"]):
         for done in (desk.run("peers", *words), desk.run("peers", *words, "--json")):
             assert done.code == 0 and "prp_" not in done.out and peers.hashed(token) not in done.out
@@ -94,7 +94,7 @@ def test_what_we_show_is_read_from_a_file_or_standard_input_and_told_nowhere(des
     (desk.home / "t").write_text("prp_secret-2\n", encoding="utf-8")
     desk.json("peers", "add", "berlin", "--token-file", "t")
     with desk.room() as room:
-        assert "prp_secret-2" == peers.known_peer(room._office, "berlin").token
+        assert "prp_secret-2" == peers.known_peer(room._core, "berlin").token
     empty = desk.run("peers", "add", "berlin", "--token-file", "-", "--json", stdin="\n")
     assert (65, "--token-file") == (empty.code, empty.error["field"])
     assert 64 == desk.run("peers", "add", "berlin", "--token", "prp_secret-3").code
@@ -107,7 +107,7 @@ def test_a_token_goes_alone_into_a_file_and_is_its_first_line_whatever_stands_be
     said = "\n  prp_secret-1 \n\nberlin shows this when it calls.\n"
     desk.json("peers", "add", "rome", "--url", "wss://rome.example", "--token-file", "-", stdin=said)
     with desk.room() as room:
-        assert "prp_secret-1" == peers.known_peer(room._office, "rome").token
+        assert "prp_secret-1" == peers.known_peer(room._core, "rome").token
 
 
 def test_at_a_terminal_a_token_is_asked_for_and_typed_unseen(desk: Desk) -> None:
@@ -118,7 +118,7 @@ def test_at_a_terminal_a_token_is_asked_for_and_typed_unseen(desk: Desk) -> None
     code, shown = terminal.finish()
     assert 0 == code and "rome is a peer now" in shown and "secret" not in shown
     with desk.room() as room:
-        assert "prp_secret-1" == peers.known_peer(room._office, "rome").token
+        assert "prp_secret-1" == peers.known_peer(room._core, "rome").token
 
 
 def test_who_adds_a_peer_again_is_told_what_is_new(desk: Desk) -> None:
@@ -218,8 +218,8 @@ def test_a_token_is_rotated_and_shown_once(desk: Desk) -> None:
     new = done.out.partition("\n")[0]
     assert new.startswith("prp_") and new != old and "peers add" in done.err
     with desk.room() as room:
-        assert "berlin" == peers.proven_peer(room._office, "berlin", old).system
-        assert "berlin" == peers.proven_peer(room._office, "berlin", new).system
+        assert "berlin" == peers.proven_peer(room._core, "berlin", old).system
+        assert "berlin" == peers.proven_peer(room._core, "berlin", new).system
     assert "good until" not in desk.run("peers", "show", "berlin").out
 
 
@@ -245,7 +245,7 @@ def test_a_changed_certificate_stands_as_an_alert_until_it_is_trusted_anew(
     desk.json("peers", "add", "berlin", "--auth", "mtls")
     desk.json("peers", "trust", "berlin", "--certificate", first)
     with desk.room() as room, pytest.raises(NotAllowed):
-        peers.proven_peer(room._office, "berlin", None, certificate=pin_of(second))
+        peers.proven_peer(room._core, "berlin", None, certificate=pin_of(second))
     for words in (["list"], ["show", "berlin"]):
         told = desk.run("peers", *words).out
         assert "ALERT" in told and pin_of(second) in told and "peers trust berlin" in told

@@ -207,7 +207,7 @@ def test_a_command_loads_what_it_uses(room: Desk, words: str) -> None:
 
 @pytest.mark.mechanism
 def test_every_part_of_the_house_is_watched() -> None:
-    always = {"authorize", "given", "office", "records", "portable_records"}
+    always = {"authorize", "given", "core", "records", "portable_records"}
     parts = {path.stem for path in (HOME / "src/postroom/service").glob("*.py")} - {"__init__"}
     assert parts - always == _SERVICE
 

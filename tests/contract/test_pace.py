@@ -87,10 +87,10 @@ def result(reply: dict[str, Any]) -> str:
 
 def library(running: Running, _: ExitStack) -> Say:
     def say(verb: str, me: str, to: str, by: dict[str, Any]) -> str:
-        office = running.room._office
+        core = running.room._core
         try:
             if verb == "turn":
-                return turn(office, OWNER, by["conversation_id"], me, Saying(body=["re"])).id
+                return turn(core, OWNER, by["conversation_id"], me, Saying(body=["re"])).id
             return running.room.mailbox(me).send(to, "re", **by).id
         except postroom.TooFast as refused:
             raise TooFastHere(str(refused)) from None
@@ -185,7 +185,7 @@ def test_two_agents_that_answer_each_other_are_slowed_down(running: Running, sur
     number = next(numbers)
     ann, bob = f"ann-{number}", f"bob-{number}"
     guests = (Guest(agent=bob),)
-    create(running.room._office, OWNER, Opening(id=f"c-{number}", creator=ann, guests=guests))
+    create(running.room._core, OWNER, Opening(id=f"c-{number}", creator=ann, guests=guests))
     by = {
         "thread": {"in_reply_to": running.room.mailbox(ann).send(bob, "first").id},
         "tag": {"thread_tag": f"t-{number}"},

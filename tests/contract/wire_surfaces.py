@@ -156,7 +156,7 @@ class Socket(OverWire):
         self._daemon = Daemon(folder)
 
     def ask(self, verb: str, **said: Any) -> Any:
-        return self._daemon.desk.ask(verb, said)
+        return self._daemon.client.ask(verb, said)
 
     def close(self) -> None:
         self._daemon.stop()
@@ -168,7 +168,7 @@ class Http(OverWire):
     def __init__(self, folder: Path) -> None:
         self._daemon = Daemon(folder, "--http", "127.0.0.1:0")
         with postroom.open(self._daemon.room) as room:
-            self._token, _ = tokens.create(room._office, room.principal, None)
+            self._token, _ = tokens.create(room._core, room.principal, None)
         self._address = urlsplit(self._daemon.where["http"])
         self._line = HTTPConnection(self._address.netloc, timeout=PATIENCE)
 

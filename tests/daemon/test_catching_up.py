@@ -51,9 +51,9 @@ def test_what_they_missed_is_found_once_and_each_hears_all_of_it(monkeypatch: py
 
     async def story() -> None:
         with postroom.open("memory:") as room:
-            desk = Executor(room)
-            hub, reader = Broker(desk), Reader()
-            caller = Caller(desk, hub, push=reader.push)
+            executor = Executor(room)
+            broker, reader = Broker(executor), Reader()
+            caller = Caller(executor, broker, push=reader.push)
             ids = [
                 caller.subscribe({"filter": {"event_types": ["message.sent"]}})["subscriptionId"]
                 for _ in range(MANY)
@@ -66,8 +66,8 @@ def test_what_they_missed_is_found_once_and_each_hears_all_of_it(monkeypatch: py
             room.mailbox("ann").send("bob", "3")
             await until(lambda: len(reader.heard) == 4 * MANY)
             assert {("0", "1", "2", "3")} == {tuple(reader.texts(id)) for id in ids}
-            hub.close()
-            await desk.close()
+            broker.close()
+            await executor.close()
 
     asyncio.run(story())
     assert len(looks) < MANY / 5

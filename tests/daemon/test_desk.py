@@ -21,7 +21,7 @@ from postroom.app.app import JsonLines
 from postroom.core.authorize import agent_principal
 from postroom.errors import PostroomError, StoreBusy
 from postroom.server import broker, events, executor
-from postroom.server.broker import Broker
+from postroom.server.broker import FIRST_SLICE, Broker
 from postroom.server.callers import Caller
 from postroom.server.executor import FEW, Executor, Job, JobFuture, Queue
 from postroom.server.protocol import named
@@ -43,9 +43,9 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Executor]:
     with postroom.open(folder / "room.db", durability="process") as room:
-        desk = Executor(room)
-        yield desk
-        await desk.close()
+        executor = Executor(room)
+        yield executor
+        await executor.close()
 
 
 def test_callers_take_turns_and_each_keeps_its_order() -> None:
@@ -64,8 +64,8 @@ def test_callers_take_turns_and_each_keeps_its_order() -> None:
 
 def test_a_long_batch_is_told_bit_by_bit(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            calls = [desk.submit(lambda: time.sleep(0.02)) for _ in range(20)]
+        async with opened(tmp_path) as executor:
+            calls = [executor.submit(lambda: time.sleep(0.02)) for _ in range(20)]
             await calls[0]
             assert 20 > sum(call.done() for call in calls)
             await asyncio.gather(*calls)
@@ -75,13 +75,13 @@ def test_a_long_batch_is_told_bit_by_bit(tmp_path: Path) -> None:
 
 def test_what_was_not_begun_is_refused_at_the_end_and_nothing_is_served_after_it(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            calls = [desk.submit(lambda: time.sleep(0.05)) for _ in range(40)]
+        async with opened(tmp_path) as executor:
+            calls = [executor.submit(lambda: time.sleep(0.05)) for _ in range(40)]
             await calls[0]
             began = time.monotonic()
-            await desk.close()
+            await executor.close()
             assert time.monotonic() - began < 1
-            ends = await asyncio.gather(*calls, desk.submit(int), return_exceptions=True)
+            ends = await asyncio.gather(*calls, executor.submit(int), return_exceptions=True)
             assert isinstance(ends[-1], StoreBusy)
             assert {None} == {end for end in ends if not isinstance(end, StoreBusy)}
 
@@ -95,10 +95,10 @@ def test_a_fault_while_making_safe_is_told_to_everybody(
         raise ValueError("a bug")
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
+        async with opened(tmp_path) as executor:
             monkeypatch.setattr(Gathering, "_make_safe", broken)
             said = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [desk.call(desk.room.principal, "send", said) for _ in range(3)]
+            calls = [executor.call(executor.room.principal, "send", said) for _ in range(3)]
             for end in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(end, PostroomError)
             monkeypatch.undo()
@@ -109,13 +109,13 @@ def test_a_fault_while_making_safe_is_told_to_everybody(
 
 def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path) as desk:
+        async with opened(tmp_path) as executor:
             here = threading.get_ident()
-            assert {here} == set(await asyncio.gather(*[desk.submit(threading.get_ident) for _ in range(3)]))
-            await desk.submit(lambda: time.sleep(0.01))
-            assert here != await desk.submit(threading.get_ident)
-            assert here == await desk.submit(threading.get_ident)
-            many = [desk.submit(threading.get_ident) for _ in range(FEW + 1)]
+            assert {here} == set(await asyncio.gather(*[executor.submit(threading.get_ident) for _ in range(3)]))
+            await executor.submit(lambda: time.sleep(0.01))
+            assert here != await executor.submit(threading.get_ident)
+            assert here == await executor.submit(threading.get_ident)
+            many = [executor.submit(threading.get_ident) for _ in range(FEW + 1)]
             assert here not in await asyncio.gather(*many)
 
     run(story())
@@ -123,14 +123,14 @@ def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: 
 
 def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            hub, said = Broker(desk), {"agent_id": "a", "to": "b", "body": "x"}
-            callers = [Caller(desk, hub) for _ in range(3)]
+        async with opened(tmp_path) as executor:
+            broker, said = Broker(executor), {"agent_id": "a", "to": "b", "body": "x"}
+            callers = [Caller(executor, broker) for _ in range(3)]
             calls = [asyncio.ensure_future(caller.call("send", said)) for caller in callers[:2]]
             await asyncio.sleep(0)  # the next one comes while the desk looks
             calls += [asyncio.ensure_future(callers[2].call("send", said))]
             await asyncio.gather(*calls)
-            assert (1, 3) == (desk.counters.batches, desk.counters.batched)
+            assert (1, 3) == (executor.counters.batches, executor.counters.batched)
 
     run(story())
 
@@ -141,14 +141,14 @@ def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
     monkeypatch.setattr(executor, "PROMPT", 10.0)  # however long the first one takes
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
+        async with opened(tmp_path) as executor:
             ann, bob, said = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
 
             def send(caller: object, times: int = 1) -> list[JobFuture]:
                 calls: list[JobFuture] = []
                 method = named("send")
-                once = partial(desk.carry_out, desk.room, method, said, caller=caller)
-                desk.hear_out(caller, lambda: calls.extend(once() for _ in range(times)))
+                once = partial(executor.carry_out, executor.room, method, said, caller=caller)
+                executor.hear_out(caller, lambda: calls.extend(once() for _ in range(times)))
                 return calls
 
             (first,) = send(ann)
@@ -156,12 +156,12 @@ def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
             await first
             assert [True] == [call.done() for call in send(ann)]  # nobody came
             assert [True] * 3 == [call.done() for call in send(ann, 3)]
-            assert (3, 5) == (desk.counters.batches, desk.counters.batched)
+            assert (3, 5) == (executor.counters.batches, executor.counters.batched)
             await send(ann)[0]
             both = [*send(bob), *send(ann)]
             assert [False, False] == [call.done() for call in both]  # she is not alone any more
             await asyncio.gather(*both)
-            assert (5, 8) == (desk.counters.batches, desk.counters.batched)
+            assert (5, 8) == (executor.counters.batches, executor.counters.batched)
 
     run(story())
 
@@ -174,31 +174,31 @@ def test_what_cannot_be_written_together_is_written_one_by_one(
         raise Undone
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
+        async with opened(tmp_path) as executor:
             monkeypatch.setattr(Joint, "_commit", full)
             said = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [desk.call(desk.room.principal, "send", said) for _ in range(3)]
+            calls = [executor.call(executor.room.principal, "send", said) for _ in range(3)]
             told = await asyncio.gather(*calls)
-            assert 3 == desk.room.mailbox("b").counts()["total"] == len({one["id"] for one in told})
+            assert 3 == executor.room.mailbox("b").counts()["total"] == len({one["id"] for one in told})
 
     run(story())
 
 
 def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            await desk.submit(lambda: time.sleep(0.01))  # what follows such a one is done beside the loop
-            blocked = [desk.submit(lambda: time.sleep(0.1)), desk.submit(int)]
+        async with opened(tmp_path) as executor:
+            await executor.submit(lambda: time.sleep(0.01))  # what follows such a one is done beside the loop
+            blocked = [executor.submit(lambda: time.sleep(0.1)), executor.submit(int)]
             await asyncio.sleep(0)
             wait = asyncio.ensure_future(
-                desk.carry_out(desk.room, named("wait"), {"agent_id": "b", "timeout": 9.0})
+                executor.carry_out(executor.room, named("wait"), {"agent_id": "b", "timeout": 9.0})
             )
-            desk.room.mailbox("a").send("b", "x")
+            executor.room.mailbox("a").send("b", "x")
             await asyncio.sleep(0)
             wait.cancel()
             await asyncio.gather(*blocked)
-            await desk.submit(int)
-            assert 1 == desk.room.mailbox("b").counts()["total"]
+            await executor.submit(int)
+            assert 1 == executor.room.mailbox("b").counts()["total"]
 
     run(story())
 
@@ -229,12 +229,12 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
 # -- the hub
 
 
-def subscribe(desk: Executor, hub: Broker, name: str, heard: list[dict[str, Any]]) -> Caller:
+def subscribe(executor: Executor, broker: Broker, name: str, heard: list[dict[str, Any]]) -> Caller:
     def push(notice: dict[str, Any]) -> bool:
         heard.append(notice["params"]["event"])
         return True
 
-    caller = Caller(desk, hub, push=push, principal=agent_principal(name))
+    caller = Caller(executor, broker, push=push, principal=agent_principal(name))
     caller.subscribe({"filter": {"eventTypes": ["message.created"]}})
     caller.told()
     return caller
@@ -254,15 +254,15 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
         return original(room, *words)
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            hub, heard = Broker(desk), list[dict[str, Any]]()
+        async with opened(tmp_path) as executor:
+            broker, heard = Broker(executor), list[dict[str, Any]]()
             for name in ("eve", "bob", "joe"):
-                subscribe(desk, hub, name, heard)
+                subscribe(executor, broker, name, heard)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "_of_letter", counted)
-            desk.room.mailbox("ann").send("bob", "x")
+            executor.room.mailbox("ann").send("bob", "x")
             await until(1, heard)
-            hub.close()
+            broker.close()
 
     run(story())
     assert {"bob"} == set(asked)
@@ -274,17 +274,19 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
     read: list[int] = []
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
+        async with opened(tmp_path) as executor:
             for number in range(20):
-                desk.room.mailbox(f"a{number}").register(scopes=["team"])
-            desk.room.mailbox("joe").register(scopes=["apart"])
-            hub, heard = Broker(desk), list[str]()
+                executor.room.mailbox(f"a{number}").register(scopes=["team"])
+            executor.room.mailbox("joe").register(scopes=["apart"])
+            broker, heard = Broker(executor), list[str]()
             for name in ("a1", "joe", "eve"):
-                Caller(desk, hub, push=partial(_noted, heard, name), principal=agent_principal(name)).subscribe({})
-            for one in hub._everyone():
-                hub._go_on_with(one)
+                Caller(
+                    executor, broker, push=partial(_noted, heard, name), principal=agent_principal(name)
+                ).subscribe({})
+            for one in broker._everyone():
+                broker._go_on_with(one)
             await asyncio.sleep(0.02)
-            store = type(desk.room._office.store)
+            store = type(executor.room._core.store)
             records = store.records
 
             def counted(*words: Any) -> Any:
@@ -293,10 +295,10 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
                 return found
 
             monkeypatch.setattr(store, "records", counted)
-            hub.publish({"event": {"type": "build.done"}, "scope": "team"}, "a2")
+            broker.publish({"event": {"type": "build.done"}, "scope": "team"}, "a2")
             await until(1, heard)
             assert ["a1"] == heard
-            hub.close()
+            broker.close()
 
     run(story())
     assert sum(read) <= 3
@@ -316,15 +318,15 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
         return original(*words)
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            hub, heard = Broker(desk), list[dict[str, Any]]()
-            subscribe(desk, hub, "bob", heard)
+        async with opened(tmp_path) as executor:
+            broker, heard = Broker(executor), list[dict[str, Any]]()
+            subscribe(executor, broker, "bob", heard)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "events", faulty)
-            sent = [desk.room.mailbox("ann").send("bob", str(n)).id for n in range(3)]
+            sent = [executor.room.mailbox("ann").send("bob", str(n)).id for n in range(3)]
             await until(3, heard)
             assert sent == [event["data"]["id"] for event in heard]
-            hub.close()
+            broker.close()
 
     monkeypatch.setattr(broker, "AGAIN", 0.01)
     run(story())
@@ -334,21 +336,21 @@ def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
     """Letters may be large: a burst is begun with few of them, and what took long is followed by fewer."""
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            hub, sizes = Broker(desk), list[int]()
+        async with opened(tmp_path) as executor:
+            broker, sizes = Broker(executor), list[int]()
             for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
-                hub._pace(seen, seconds)
-                sizes.append(hub._slice)
-            assert [8, 16, 4, 1, 1, 2, broker.FIRST_SLICE] == sizes
-            hub.close()
+                broker._pace(seen, seconds)
+                sizes.append(broker._slice)
+            assert [8, 16, 4, 1, 1, 2, FIRST_SLICE] == sizes
+            broker.close()
 
     run(story())
 
 
 def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            hub, heard = Broker(desk), list[str]()
+        async with opened(tmp_path) as executor:
+            broker, heard = Broker(executor), list[str]()
             is_deaf = True
 
             def push(notice: dict[str, Any]) -> bool:
@@ -356,7 +358,7 @@ def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
                     heard.append(notice["params"]["event"]["type"])
                 return not is_deaf
 
-            caller = Caller(desk, hub, push=push)
+            caller = Caller(executor, broker, push=push)
             caller.subscribe({"since": f"{'0' * 16}:{'0' * 8}:1"})
             caller.told()
             await asyncio.sleep(0.05)
@@ -364,7 +366,7 @@ def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
             caller.resume()
             await until(1, heard)
             assert ["resync"] == heard
-            hub.close()
+            broker.close()
 
     run(story())
 

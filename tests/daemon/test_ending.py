@@ -46,24 +46,24 @@ def test_a_thread_whose_caller_gave_up_is_still_at_work(tmp_path: Path) -> None:
 
     async def story() -> None:
         with postroom.open(tmp_path / "room.db", durability="process") as room:
-            desk = Executor(room)
+            executor = Executor(room)
             begun, go = threading.Event(), threading.Event()
 
             def look_long() -> None:
                 begun.set()
                 go.wait(PATIENCE)
 
-            looking = asyncio.ensure_future(desk.run_slow(look_long))
+            looking = asyncio.ensure_future(executor.run_slow(look_long))
             await asyncio.to_thread(begun.wait, PATIENCE)
             looking.cancel()
             await asyncio.wait([looking])
-            assert not desk.is_idle
-            closing = asyncio.ensure_future(desk.close())
+            assert not executor.is_idle
+            closing = asyncio.ensure_future(executor.close())
             await asyncio.wait([closing], timeout=0.05)
             assert not closing.done()
             go.set()
             await closing
-            assert desk.is_idle
+            assert executor.is_idle
 
     asyncio.run(story())
 

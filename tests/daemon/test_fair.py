@@ -124,7 +124,7 @@ def test_a_batch_that_asks_for_too_much_is_answered_in_part(crowded: Daemon) -> 
     assert list(range(21)) == [reply["id"] for reply in told]
     refused = [reply["error"]["data"]["name"] for reply in told if "error" in reply]
     assert set(refused) == {"TooLarge"} and 15 < len(refused) < 20
-    assert 0 == crowded.desk.ask("counts", {"agent_id": "part"})["total"]  # it says that it was not carried out
+    assert 0 == crowded.client.ask("counts", {"agent_id": "part"})["total"]  # it says that it was not carried out
 
 
 def test_no_line_overtakes_a_batch_of_the_same_caller(shared: Daemon) -> None:
@@ -136,7 +136,7 @@ def test_no_line_overtakes_a_batch_of_the_same_caller(shared: Daemon) -> None:
         line.say(sends[:3], sends[3], call(4, "counts", agent_id="ordered"))
         told = [line.hear() for _ in range(3)]
     assert 4 == told[2]["result"]["total"]
-    found = shared.desk.ask("check", {"agent_id": "ordered"})["letters"]
+    found = shared.client.ask("check", {"agent_id": "ordered"})["letters"]
     assert ["0", "1", "2", "3"] == [letter["text"] for letter in found]
 
 
@@ -223,9 +223,9 @@ def test_a_letter_is_not_handed_to_one_who_waited_and_left(shared: Daemon, actio
     shared.ask(action="send", **{"from": "a", "to": name, "payload": "x"})
     time.sleep(0.1)
 
-    assert 1 == shared.desk.ask("counts", {"agent_id": name})["total"]
-    assert 1 == len(shared.desk.ask("claim", {"agent_id": name})["letters"])
-    assert int(is_batch) == shared.desk.ask("counts", {"agent_id": f"{name}-2"})["total"]
+    assert 1 == shared.client.ask("counts", {"agent_id": name})["total"]
+    assert 1 == len(shared.client.ask("claim", {"agent_id": name})["letters"])
+    assert int(is_batch) == shared.client.ask("counts", {"agent_id": f"{name}-2"})["total"]
 
 
 # -- those who listen

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom.errors import TooFast
-from postroom.server.client import SocketDesk
+from postroom.server.client import SocketClient
 from tests import daemons
 from tests.map_server.people import Refused, visitor
 from tests.web import running
@@ -165,7 +165,7 @@ def test_a_flood_is_slowed_down_on_every_surface_by_a_temporary_error_with_the_t
 
 
 def test_a_program_at_the_socket_hears_the_same(paced: running.Daemon) -> None:
-    desk = SocketDesk(paced.where["sockets"][0])
+    desk = SocketClient(paced.where["sockets"][0])
     drafts = [{"to": "sink", "body": "x"}] * BURST
     desk.ask("send_many", {"agent_id": "by-program", "drafts": drafts})
     with pytest.raises(TooFast) as refused:
@@ -177,7 +177,7 @@ PLANTED = """
 from postroom.room import Room
 
 def forgetful(self, principal):
-    return Room(self._office.store, self.settings, clock=self._office.clock, principal=principal)
+    return Room(self._core.store, self.settings, clock=self._core.clock, principal=principal)
 
 Room.acting_as = forgetful  # every caller begins anew
 """
@@ -204,7 +204,7 @@ def test_the_service_has_a_rate_unless_told_otherwise(tmp_path: Path) -> None:
         refused = line.ask(larger)["error"]["data"]
         assert ("TooLarge", False) == (refused["name"], refused["retryable"])
         assert "smaller pieces" in refused["hint"]
-        assert 2000 == daemon.desk.ask("counts", {"agent_id": "sink"})["total"]
+        assert 2000 == daemon.client.ask("counts", {"agent_id": "sink"})["total"]
 
 
 # -- turns

@@ -190,8 +190,8 @@ async def write_files(
     room: postroom.Room, inboxes: Path, is_done: Callable[[], bool], kind: type[InboxFolder]
 ) -> None:
     """Until that is so."""
-    desk = Executor(room)
-    carrier = inbox_files.Carrier(desk, str(inboxes))
+    executor = Executor(room)
+    carrier = inbox_files.Carrier(executor, str(inboxes))
     carrier.folder = kind(str(inboxes))
     writing = asyncio.ensure_future(carrier.run())
     async with asyncio.timeout(PATIENCE):
@@ -200,7 +200,7 @@ async def write_files(
             await asyncio.sleep(0.02)
     writing.cancel()
     await asyncio.wait([writing])
-    await desk.close()
+    await executor.close()
 
 
 @pytest.mark.parametrize("intrude", [*INTRUDERS, None])

@@ -89,24 +89,24 @@ def test_nobody_is_waited_for_longer_than_a_moment(
 def test_nobody_is_waited_for_while_there_is_something_else_to_do(tmp_path: Path) -> None:
     async def story() -> None:
         with postroom.open(tmp_path / "room.db", durability="process") as room:
-            desk, ann, bob = Executor(room), object(), object()
+            executor, ann, bob = Executor(room), object(), object()
 
             def ask(caller: object) -> JobFuture:
-                return desk.submit(lambda: "done", caller)
+                return executor.submit(lambda: "done", caller)
 
             await ask(ann)
-            assert desk.has_only(ann)
-            assert not desk.has_only(bob)
+            assert executor.has_only(ann)
+            assert not executor.has_only(bob)
             later = ask(bob)
-            assert not desk.has_only(ann)
+            assert not executor.has_only(ann)
             await later
-            assert not desk.has_only(ann)
+            assert not executor.has_only(ann)
             may_end = threading.Event()
-            slow = asyncio.ensure_future(desk.run_slow(may_end.wait))
+            slow = asyncio.ensure_future(executor.run_slow(may_end.wait))
             await ask(ann)
-            assert not desk.has_only(ann)
+            assert not executor.has_only(ann)
             may_end.set()
             await slow
-            await desk.close()
+            await executor.close()
 
     asyncio.run(asyncio.wait_for(story(), LONG))

@@ -32,14 +32,14 @@ def talk_much(room: Room, letters: int = conversations.PAGE + 10) -> None:
     room.mailbox("ann").send_many([*drafts, postroom.Draft(to="eve", body="x", conversation_id=LONG)])
 
 
-def subscribed(desk: Executor, hub: Broker, name: str | None, heard: list[str]) -> Caller:
+def subscribed(executor: Executor, broker: Broker, name: str | None, heard: list[str]) -> Caller:
     """An agent, or the operator."""
 
     def push(notice: dict[str, Any]) -> bool:
         heard.append(notice["params"]["event"]["type"])
         return True
 
-    caller = Caller(desk, hub, push=push, principal=OWNER if name is None else agent_principal(name))
+    caller = Caller(executor, broker, push=push, principal=OWNER if name is None else agent_principal(name))
     caller.subscribe({})
     caller.told()
     return caller
@@ -56,20 +56,20 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
         return hears(*words)
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            talk_much(desk.room)
-            hub, told, stranger = Broker(desk), list[str](), list[str]()
-            subscribed(desk, hub, "eve", told)
-            subscribed(desk, hub, "joe", stranger)
+        async with opened(tmp_path) as executor:
+            talk_much(executor.room)
+            broker, told, stranger = Broker(executor), list[str](), list[str]()
+            subscribed(executor, broker, "eve", told)
+            subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "hears", noted)
-            await desk.run_slow(lambda: conversations.join(desk.room._office, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
             await until(1, told)
-            desk.room.mailbox("ann").send("joe", "x")
+            executor.room.mailbox("ann").send("joe", "x")
             await until(2, stranger)
             assert ["mail.participant.joined"] == told
             assert ["message.sent", "mail.turn.added"] == stranger
-            hub.close()
+            broker.close()
 
     run(story())
     assert threads and threading.get_ident() not in threads
@@ -86,19 +86,19 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
         return view_of(*words)
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            talk_much(desk.room)
-            hub, told = Broker(desk), list[str]()
-            subscribed(desk, hub, None, told)
+        async with opened(tmp_path) as executor:
+            talk_much(executor.room)
+            broker, told = Broker(executor), list[str]()
+            subscribed(executor, broker, None, told)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(
                 conversations, "view_of", noted
             )  # what tells of it asks there, and who opens it does not
             opening = conversations.Opening(id=LONG)
-            await desk.run_slow(lambda: conversations.create(desk.room._office, OWNER, opening))
+            await executor.run_slow(lambda: conversations.create(executor.room._core, OWNER, opening))
             await until(1, told)
             assert ["mail.created"] == told
-            hub.close()
+            broker.close()
 
     run(story())
     assert threads and threading.get_ident() not in threads
@@ -112,21 +112,21 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
         return hears(*words)
 
     async def story() -> None:
-        async with opened(tmp_path) as desk:
-            talk_much(desk.room)
-            desk.room.mailbox("eve").register(scopes=["default"])
-            hub, told = Broker(desk), list[str]()
-            subscribed(desk, hub, "eve", told)
+        async with opened(tmp_path) as executor:
+            talk_much(executor.room)
+            executor.room.mailbox("eve").register(scopes=["default"])
+            broker, told = Broker(executor), list[str]()
+            subscribed(executor, broker, "eve", told)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "hears", slow)
-            await desk.run_slow(lambda: conversations.join(desk.room._office, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
             await asyncio.sleep(0.05)
-            hub.publish({"event": {"type": "build.done"}}, "ann")
+            broker.publish({"event": {"type": "build.done"}}, "ann")
             await asyncio.sleep(0.02)
             go.set()
             await until(2, told)
             assert ["mail.participant.joined", "build.done"] == told
-            hub.close()
+            broker.close()
 
     run(story())
 
@@ -134,7 +134,7 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
 def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
-        store = room._office.store
+        store = room._core.store
         read, letters = [0], type(store).letters
 
         def counted(self: Any, query: LetterQuery) -> Any:
@@ -149,7 +149,7 @@ def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypa
             (conversations.reopen, (LONG,)),
         ):
             read[0] = 0
-            verb(room._office, OWNER, *words)
+            verb(room._core, OWNER, *words)
             assert read[0] <= conversations.PAGE + 12
 
 
@@ -158,8 +158,8 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 ) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
-        conversations.join(room._office, OWNER, LONG, "zoe")
-        store = room._office.store
+        conversations.join(room._core, OWNER, LONG, "zoe")
+        store = room._core.store
         asked, records = [0], type(store).records
 
         def counted(self: Any, *words: Any, **more: Any) -> Any:
@@ -168,7 +168,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 
         monkeypatch.setattr(type(store), "records", counted)
         assert {"ann", "bob", "eve", "zoe"} == {
-            seat.agent for seat in conversations.look(room._office, OWNER, LONG).seats
+            seat.agent for seat in conversations.look(room._core, OWNER, LONG).seats
         }
         assert asked[0] < 50
 
@@ -179,11 +179,11 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
         talk_much(room)
         room.mailbox("eve").send("kim", "come in", conversation_id=LONG)
         room.mailbox("mallory").send("trudy", "x", conversation_id=LONG)
-        conversations.join(room._office, OWNER, LONG, "ann")
-        talk = conversations.look(room._office, OWNER, LONG).talk
-        assert {"ann", "bob", "eve", "kim"} == conversations.circle(room._office, talk) - {""}
+        conversations.join(room._core, OWNER, LONG, "ann")
+        talk = conversations.look(room._core, OWNER, LONG).talk
+        assert {"ann", "bob", "eve", "kim"} == conversations.circle(room._core, talk) - {""}
         for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
-            assert is_in == conversations.hears(room._office, agent_principal(name), talk), name
+            assert is_in == conversations.hears(room._core, agent_principal(name), talk), name
 
 
 def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

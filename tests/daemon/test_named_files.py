@@ -124,16 +124,16 @@ def test_verbs_of_ours_are_known() -> None:
 @pytest.mark.parametrize("name", TOOLS)
 def test_no_tool_opens_a_path(name: str) -> None:
     async def call(room: Room, said: dict[str, Any]) -> Any:
-        desk = Executor(room)
-        hub = Broker(desk)
+        executor = Executor(room)
+        broker = Broker(executor)
         try:
-            caller = ToolCaller(partial(Door(desk, hub).call, OWNER), usual="alice")
+            caller = ToolCaller(partial(Door(executor, broker).call, OWNER), usual="alice")
             return await TOOLS[name].run(caller, understood(TOOLS[name], said))
         except PostroomError as refused:
             return str(refused)
         finally:
-            hub.close()
-            await desk.close()
+            broker.close()
+            await executor.close()
 
     with postroom.open("memory:") as room:
         filled = Filled(room)
@@ -159,7 +159,7 @@ class Served:
         self.daemon = Daemon(folder, "--http", "127.0.0.1:0", cwd=folder, **more)
         with postroom.open(self.daemon.room, durability="process") as room:
             self.filled = Filled(room)
-            self.token, _ = tokens.create(room._office, room.principal, None)
+            self.token, _ = tokens.create(room._core, room.principal, None)
         self.port = int(self.daemon.where["http"].rpartition(":")[2])
 
     def everything(self, ask: Ask, methods: dict[str, Method]) -> list[str]:

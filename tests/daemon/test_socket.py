@@ -19,7 +19,7 @@ import pytest
 from postroom import PostroomError
 from postroom.app.app import Held
 from postroom.errors import NameTaken
-from postroom.server.client import SocketDesk
+from postroom.server.client import SocketClient
 from tests.daemons import Daemon, Line, until
 
 CALLS = 50
@@ -142,7 +142,7 @@ def test_a_batch_is_answered_as_a_batch(shared: Daemon) -> None:
     assert [1, 2, None] == [reply["id"] for reply in batch]
     assert [-32601, -32600] == [reply["error"]["code"] for reply in batch[1:]]
     assert [(3, -32600), (4, -32602)] == [(r["id"], r["error"]["code"]) for r in (version, positional)]
-    assert 2 == shared.desk.ask("counts", {"agent_id": "noted"})["total"]
+    assert 2 == shared.client.ask("counts", {"agent_id": "noted"})["total"]
 
 
 def test_params_of_null_say_nothing(shared: Daemon) -> None:
@@ -163,7 +163,7 @@ def test_waiting_with_a_cursor_misses_nothing(shared: Daemon) -> None:
     sent = [shared.ask(action="send", **{"from": "a", "to": "c", "payload": n})["messageId"] for n in range(3)]
     heard = []
     for _ in sent:
-        told = shared.desk.ask("wait", {"agent_id": "c", "since": cursor, "peek": True, "timeout": 5})
+        told = shared.client.ask("wait", {"agent_id": "c", "since": cursor, "peek": True, "timeout": 5})
         heard.append(told["letter"]["id"])
         cursor = told["cursor"]
 
@@ -240,7 +240,7 @@ def test_one_daemon_may_listen_at_several_sockets(tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_told_by_the_client(tmp_path: Path) -> None:
-    desk = SocketDesk(str(tmp_path / "s"), patience=0)
+    desk = SocketClient(str(tmp_path / "s"), patience=0)
     with pytest.raises(PostroomError, match="no post room answers"):
         desk.ask("counts", {"agent_id": "x"})
 

@@ -74,7 +74,7 @@ class Filled:
     """A room with something in it for every method."""
 
     def __init__(self, room: Room) -> None:
-        self.room, office = room, room._office
+        self.room, core = room, room._core
         alice, bob = room.mailbox("alice"), room.mailbox("bob")
         bob.register(scopes=["default"])
         alice.register(scopes=["default"])
@@ -85,10 +85,10 @@ class Filled:
         self.letter = bob.send("alice", WORD, subject=WORD, thread_tag="tag").id
         self.task = bob.give_task("alice", WORD).id
         opening = Opening(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
-        conversations.create(office, OWNER, opening)
+        conversations.create(core, OWNER, opening)
         self.turn = alice.send("bob", WORD, conversation_id=TALK).id
         room.save_template("plain", body="hello")
-        agents.create(office, OWNER, "alice", "team", {})
+        agents.create(core, OWNER, "alice", "team", {})
         self.cursor = str(room.cursor())
 
     def said(self, name: str, method: Method, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
@@ -132,14 +132,14 @@ def carried_out(room: Room, principal: Principal, method: Method, said: dict[str
     """One call, as a daemon carries it out; its reply."""
 
     async def call() -> Any:
-        desk = Executor(room)
-        hub = Broker(desk)
+        executor = Executor(room)
+        broker = Broker(executor)
         try:
-            caller = Caller(desk, hub, principal=principal)
+            caller = Caller(executor, broker, principal=principal)
             return await caller.carry_out(Asked([Told(Action(method.name, said), method, said)]))
         finally:
-            hub.close()
-            await desk.close()
+            broker.close()
+            await executor.close()
 
     reply: dict[str, Any] = json.loads(encode(asyncio.run(call())))
     return reply
@@ -158,8 +158,8 @@ def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
     """Who shows a token of its own."""
 
     def made(room: Room) -> Principal:
-        text, _ = tokens.create(room._office, room.principal, agent, list(scopes) or None)
-        return tokens.holder(room._office, text)
+        text, _ = tokens.create(room._core, room.principal, agent, list(scopes) or None)
+        return tokens.holder(room._core, text)
 
     return made
 
@@ -167,7 +167,7 @@ def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
 def revoked(agent: str | None) -> Callable[[Room], Principal]:
     def made(room: Room) -> Principal:
         principal = holder(agent)(room)
-        tokens.revoke(room._office, OWNER, principal.token or "")
+        tokens.revoke(room._core, OWNER, principal.token or "")
         return principal
 
     return made
@@ -260,7 +260,7 @@ def test_a_child_that_its_parents_token_does_not_guard_is_found_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug: only the agent's own token counts."""
-    monkeypatch.setattr(tokens, "_is_closed", lambda _office, name, closed: name in closed)
+    monkeypatch.setattr(tokens, "_is_closed", lambda _core, name, closed: name in closed)
     check_closed(name, beside("alice"))
     with pytest.raises(AssertionError, match=r"it reads her mail|it (may )?acts? for her"):
         check_closed(name, below("boss"))
@@ -287,13 +287,13 @@ def check_closed(name: str, guard: Callable[[Room], Principal]) -> None:
 
 def owned(room: Room) -> list[Any]:
     """What is alice's, and must not move by another's hand: her card, her mail, her seats, what she said."""
-    alice, office = room.mailbox("alice"), room._office
+    alice, core = room.mailbox("alice"), room._core
     return [
         room.agent("alice").card,
-        [(found.message.id, found.delivery) for found in office.store.find(Query(mailbox="alice"))
+        [(found.message.id, found.delivery) for found in core.store.find(Query(mailbox="alice"))
          if found.message.sender in {"alice", "bob"}],
         sorted(letter.id for letter in alice.sent()),
-        office.store.records(CONVERSATION, TALK),
+        core.store.records(CONVERSATION, TALK),
         alice.blocked(),
     ]  # fmt: skip
 
@@ -330,7 +330,7 @@ def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool)
 
 
 def carl(room: Room) -> Principal:
-    return tokens.holder(room._office, tokens.create(room._office, OWNER, "carl")[0])
+    return tokens.holder(room._core, tokens.create(room._core, OWNER, "carl")[0])
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_a_cursor_with_the_rooms_own_number_is_found_out(
     busy: tuple[Room, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug."""
-    monkeypatch.setattr(inbox, "cursor_of", lambda office, _caller: office.store.cursor())
+    monkeypatch.setattr(inbox, "cursor_of", lambda core, _caller: core.store.cursor())
     with pytest.raises(AssertionError, match="it counts the mail of others"):
         check_cursor_tells_nothing_of_others(*busy)
 
@@ -403,35 +403,35 @@ def test_a_cursor_with_the_rooms_own_number_is_found_out(
 
 
 def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
-    text, token = tokens.create(room._office, room.principal, "alice")
-    assert "alice" == tokens.holder(room._office, text).agent
-    tokens.revoke(room._office, room.principal, token.id)
+    text, token = tokens.create(room._core, room.principal, "alice")
+    assert "alice" == tokens.holder(room._core, text).agent
+    tokens.revoke(room._core, room.principal, token.id)
     for wrong in (text, "", "pr_", f"pr_{token.id}_x", text[:-1], text + "x", None, 7, "ž" * 40):
         with pytest.raises(NotAllowed, match="not valid"):
-            tokens.holder(room._office, wrong)
+            tokens.holder(room._core, wrong)
 
 
 def test_an_agent_stays_sealed_until_the_operator_says_otherwise(room: Room) -> None:
-    _, token = tokens.create(room._office, room.principal, "alice")
+    _, token = tokens.create(room._core, room.principal, "alice")
     check, said = METHODS["mail/check"], {"agent_id": "alice"}
-    tokens.revoke(room._office, room.principal, token.id)
+    tokens.revoke(room._core, room.principal, token.id)
     assert "NotAllowed" == carried_out(room, SOCKET, check, said)["told"]
-    tokens.unseal(room._office, room.principal, "alice")
+    tokens.unseal(room._core, room.principal, "alice")
     assert "done" == carried_out(room, SOCKET, check, said)["told"]
 
 
 def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> None:
     room.mailbox("alice").register()
-    text, _ = tokens.create(room._office, room.principal, "alice")
+    text, _ = tokens.create(room._core, room.principal, "alice")
     room.rename("alice", "alba")
     check = METHODS["mail/check"]
 
-    assert "alba" == tokens.holder(room._office, text).agent
-    assert "done" == carried_out(room, tokens.holder(room._office, text), check, {"agent_id": "alba"})["told"]
+    assert "alba" == tokens.holder(room._core, text).agent
+    assert "done" == carried_out(room, tokens.holder(room._core, text), check, {"agent_id": "alba"})["told"]
     for name in ("alice", "alba", "ALBA"):
         assert "NotAllowed" == carried_out(room, SOCKET, check, {"agent_id": name})["told"]
-    later, _ = tokens.create(room._office, room.principal, "alice")  # by the name it had
-    assert "alba" == tokens.holder(room._office, later).agent
+    later, _ = tokens.create(room._core, room.principal, "alice")  # by the name it had
+    assert "alba" == tokens.holder(room._core, later).agent
 
 
 # -- the tools of MCP
@@ -441,15 +441,15 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
     """done, or the name of an error, of a tool that is asked about alice."""
 
     async def call(room: Room, principal: Principal, said: dict[str, Any]) -> None:
-        desk = Executor(room)
-        hub = Broker(desk)
+        executor = Executor(room)
+        broker = Broker(executor)
         try:
-            verbs = partial(Door(desk, hub).call, principal)
+            verbs = partial(Door(executor, broker).call, principal)
             caller = ToolCaller(verbs, agent=principal.agent)
             await TOOLS[name].run(caller, understood(TOOLS[name], said))
         finally:
-            hub.close()
-            await desk.close()
+            broker.close()
+            await executor.close()
 
     with postroom.open("memory:") as room:
         filled = Filled(room)

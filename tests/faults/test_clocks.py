@@ -174,26 +174,26 @@ def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
     """A holder fails, and a link, while the clock is in another century; then it is put right: what does not come
     back within the longest pause. What its sender set for later does not come before.
     """
-    office, ann, bob = room._office, room.mailbox("ann"), room.mailbox("bob")
+    core, ann, bob = room._core, room.mailbox("ann"), room.mailbox("bob")
     know_peer(room, Peer(system="far"))
     ann.send_many([draft("bob", "failed"), draft("zoe@far", "not taken")])
     clock.jump(CENTURIES)
     work = bob.claim()
     assert work is not None
     work.fail("no luck")
-    (found,) = outbox.next_letters(office, ["zoe@far"], 9)
-    outbox.delayed(office, found, "busy", clock.wall + retry.pause(1, office.limits, 1))
-    wrong = [] if bob.claim() is None and not outbox.waiting(office) else ["tried again at once"]
+    (found,) = outbox.next_letters(core, ["zoe@far"], 9)
+    outbox.delayed(core, found, "busy", clock.wall + retry.pause(1, core.limits, 1))
+    wrong = [] if bob.claim() is None and not outbox.waiting(core) else ["tried again at once"]
     clock.jump(-CENTURIES)
     ann.send_many([draft(name, "for next year", at=8760 * HOUR) for name in ("bob", "zoe@far")])
-    clock.advance(max(office.limits.backoff_most, office.limits.outbox_retry_cap))
+    clock.advance(max(core.limits.backoff_most, core.limits.outbox_retry_cap))
     again = bob.claim()
     if again is None or again.text != "failed":
         wrong.append("a letter waits for another century")
     if bob.claim() is not None:
         wrong.append("a letter came before its time")
-    names = outbox.waiting(office)
-    ready = [one.message.text for one in outbox.next_letters(office, names, 9)]
+    names = outbox.waiting(core)
+    ready = [one.message.text for one in outbox.next_letters(core, names, 9)]
     return wrong if ready == ["not taken"] else [*wrong, f"the link would take {ready}"]
 
 

@@ -281,7 +281,7 @@ class Served(Struct):
         """What came of one more letter."""
         said = text(len(self.letters))
         try:
-            self.daemon.desk.ask("send", {"agent_id": "ann", "to": "bob", "body": said})
+            self.daemon.client.ask("send", {"agent_id": "ann", "to": "bob", "body": said})
         except PostroomError as refused:
             return type(refused).__name__
         self.letters.add(said)

@@ -51,7 +51,7 @@ def plant_the_bug() -> None:
 
     async def carrying(self: Courier, trip: Any, letters: Any) -> None:
         for parcel, _ in letters:
-            departed(self._office, [found.delivery for found in parcel.found], parcel.system)
+            departed(self._core, [found.delivery for found in parcel.found], parcel.system)
         await carry(self, trip, letters)
 
     patch.object(Courier, "_carry", carrying).start()

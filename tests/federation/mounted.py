@@ -17,7 +17,7 @@ from tests.federation.systems import System
 
 
 def mount(home: System, place: str, name: str = "folder", **said: Any) -> None:
-    peers.mount(home.room._office, OWNER, name, place, ours=home.name, room="memory:", **said)
+    peers.mount(home.room._core, OWNER, name, place, ours=home.name, room="memory:", **said)
 
 
 class Mounted:
@@ -41,4 +41,4 @@ class Mounted:
 
     def host(self) -> Peer | None:
         with self.room() as room:
-            return peers.peer(room._office, self.home.name)
+            return peers.peer(room._core, self.home.name)

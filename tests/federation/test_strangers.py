@@ -126,19 +126,19 @@ def test_a_token_may_be_shown_with_the_first_word_of_the_federation(house: House
 
 
 def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) -> None:
-    office = house.system.room._office
+    core = house.system.room._core
 
     def remove(system: str) -> None:
-        peers.remove(office, OWNER, system)
+        peers.remove(core, OWNER, system)
 
     def rotate(system: str) -> None:
-        peers.rotate(office, OWNER, system)
+        peers.rotate(core, OWNER, system)
 
     def distrust(system: str) -> None:
-        peers.put(office, OWNER, replace(house.system.peer(system), trusted=False))
+        peers.put(core, OWNER, replace(house.system.peer(system), trusted=False))
 
     for change in (rotate, distrust, remove):
-        if peers.peer(office, "brief") is not None:
+        if peers.peer(core, "brief") is not None:
             remove("brief")
         token = house.system.trusts("brief")
         with visitor(house.system.port) as person:
@@ -146,13 +146,13 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) 
             change("brief")
             said = {"systemId": "brief", "exposure": {"agents": [{"agentId": "everybody"}]}}
             assert 5002 == refused(person, "map/federation/connect", **said)
-    assert not office.store.records(ROUTE, "everybody")
+    assert not core.store.records(ROUTE, "everybody")
 
 
 def test_agents_and_operators_speak_for_no_system(house: House) -> None:
     room = house.system.room
     for agent in ("ann", None):
-        token, _ = tokens.create(room._office, room.principal, agent, None, "")
+        token, _ = tokens.create(room._core, room.principal, agent, None, "")
         with visitor(house.system.port) as person:
             person.join(token, "agent", name="ann")
             proof = {"method": "bearer", "credentials": house.tokens["near"]}
@@ -224,12 +224,12 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
             raise ZeroDivisionError(said)
 
     async def asked(room: Room) -> dict[str, Any]:
-        desk = Executor(room)
+        executor = Executor(room)
         try:
-            serving = Faulty(desk, Link(Peer(system="near"), lambda: None), "here")
+            serving = Faulty(executor, Link(Peer(system="near"), lambda: None), "here")
             return await serving.answer("map/federation/find", {"agent": "ann"})
         finally:
-            await desk.close()
+            await executor.close()
 
     with postroom.open("memory:") as room:
         told = asyncio.run(asked(room))
@@ -294,7 +294,7 @@ def test_whom_a_peer_tells_of_stands_in_the_table(house: House, near: Person) ->
 
     def goes_to(name: str) -> str:
         receipt = house.system.room.mailbox("ann").send(name, "x")
-        (found,) = house.system.room._office.store.find(Query(message_ids=(receipt.id,)))
+        (found,) = house.system.room._core.store.find(Query(message_ids=(receipt.id,)))
         return found.delivery.mailbox
 
     announced("zoe", "yan")
@@ -313,8 +313,8 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
             return {}
 
     async def told(room: Room) -> None:
-        desk = Executor(room)
-        serving = Counting(desk, Link(Peer(system="near"), lambda: None), "here")
+        executor = Executor(room)
+        serving = Counting(executor, Link(Peer(system="near"), lambda: None), "here")
         for n in range(1000):
             serving.heard("map/federation/announce", {"exposure": {"agents": [n]}})
         while not noted or noted[-1] != {"agents": [999]}:
@@ -322,7 +322,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
         await serving.call("map/federation/announce", {"exposure": {"agents": ["at once"]}})
         while noted[-1] != {"agents": ["at once"]}:
             await asyncio.sleep(0.01)
-        await desk.close()
+        await executor.close()
 
     with postroom.open("memory:") as room:
         asyncio.run(asyncio.wait_for(told(room), 20))

@@ -55,7 +55,7 @@ def opened(where: str) -> Iterator[Store]:
         store.close()
 
 
-def office(store: Store) -> Core:
+def core(store: Store) -> Core:
     return Core(store, Settings(), CLOCK, RandomIds())
 
 
@@ -352,10 +352,10 @@ def test_a_move_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, monkeyp
             with monkeypatch.context() as cut:
                 cut.setattr(transfer._Passage, at, cut_off)
                 with pytest.raises(KeyboardInterrupt):
-                    transfer.copy_room(office(here), office(there), OWNER, move=True)
+                    transfer.copy_room(core(here), core(there), OWNER, move=True)
             assert {d.state for _, ds in content(here).values() for d in ds.values()} == {State.UNREAD}
         assert calls == 3
-        done = transfer.copy_room(office(here), office(there), OWNER, move=True)
+        done = transfer.copy_room(core(here), core(there), OWNER, move=True)
         assert done.moved == 5
         assert {d.state for _, ds in content(there).values() for d in ds.values()} == {State.UNREAD}
 
@@ -378,9 +378,9 @@ def test_what_a_stranger_is_done_with_meanwhile_is_done_over_there_after_the_nex
 
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(transfer._Passage, "_leave", after_the_stranger)
-            done = transfer.copy_room(office(here), office(there), OWNER, move=True)
+            done = transfer.copy_room(core(here), core(there), OWNER, move=True)
         assert (done.moved, done.held) == (0, 1)
-        transfer.copy_room(office(here), office(there), OWNER, move=True)
+        transfer.copy_room(core(here), core(there), OWNER, move=True)
     assert (state(source), state(target)) == (State.DONE, State.DONE)
 
 

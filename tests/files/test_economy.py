@@ -53,7 +53,7 @@ def steps(manager: MailboxManager, agent: str) -> int:
         count += 1
         return False
 
-    store = manager._office.store
+    store = manager._core.store
     assert isinstance(store, FileStore)
     database = store.connection().database
     database.set_progress_handler(step, 1)

@@ -255,16 +255,16 @@ def test_a_file_that_is_no_letter_is_set_aside_with_a_report_and_blocks_nobody(
 
 def test_files_that_are_set_aside_one_after_the_other_cost_nobody_a_lease(layout: Layout, tmp_path: Path) -> None:
     """Not even with nothing else written in between."""
-    with room(tmp_path, layout) as office:
-        office.mailbox("anna").send("bob", "work")
-        work = office.mailbox("bob").claim()
+    with room(tmp_path, layout) as core:
+        core.mailbox("anna").send("bob", "work")
+        work = core.mailbox("bob").claim()
         assert work is not None
         for number in range(1, 4):
             os.utime(write(inbox(tmp_path, layout), BAD_NAMES[layout.name].format(number), b"{"), OLD)
             if layout.name == "nanobot":
                 os.utime(write(tmp_path, "_registry.json", b"{"), OLD)
-            assert office.mailbox("bob").claim() is None
-        store = office._office.store
+            assert core.mailbox("bob").claim() is None
+        store = core._core.store
         assert isinstance(store, FileStore) and "" == store.made_anew
         assert (6 if layout.name == "nanobot" else 3) == len(store.quarantined())
         work.ack()

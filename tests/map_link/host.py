@@ -145,16 +145,16 @@ async def hosted(host: Host) -> AsyncIterator[Host]:
 async def linked(host: Host, folder: Path, **wants: str) -> AsyncIterator[postroom.Room]:
     """A room with a link to it; not waited for."""
     with postroom.open(folder / "room.db", durability="process", backoff_first=0) as room:
-        desk = Executor(room)
-        hub = Broker(desk)
-        link = MapLink(desk, Wants(server=host.url, name="berlin", **wants))
-        hub.listeners.append(link.emitted)
-        host.publish = lambda event, scope: hub.publish({"event": event, "scope": scope}, "ann")
+        executor = Executor(room)
+        broker = Broker(executor)
+        link = MapLink(executor, Wants(server=host.url, name="berlin", **wants))
+        broker.listeners.append(link.emitted)
+        host.publish = lambda event, scope: broker.publish({"event": event, "scope": scope}, "ann")
         running = asyncio.ensure_future(link.run())
         try:
             yield room
         finally:
             running.cancel()
             await asyncio.wait((running,))
-            hub.close()
-            await desk.close()
+            broker.close()
+            await executor.close()

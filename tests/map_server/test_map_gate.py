@@ -218,9 +218,9 @@ def test_who_goes_is_away_and_comes_back_idle(running: Daemon, port: int, operat
         ola.ask("map/agents/update", agentId="ola", state="busy")
     with postroom.open(running.room) as room:
         until(lambda: room.agent("ola").presence.left)
-    with visitor(port) as desk:
-        desk.join(operator, kind="client")
-        assert desk.ask("map/agents/get", agentId="ola")["agent"]["ownerId"] is None
+    with visitor(port) as executor:
+        executor.join(operator, kind="client")
+        assert executor.ask("map/agents/get", agentId="ola")["agent"]["ownerId"] is None
     with agent(port, operator, "ola") as ola:
         told = ola.ask("map/agents/get", agentId="ola")["agent"]
         assert ("idle", "r", ["s"], {"k": 1}, "ola") == tuple(
@@ -325,13 +325,15 @@ def test_what_would_be_unsafe_or_means_nothing_is_refused(tmp_path: Any, words: 
 
 
 def test_a_client_has_a_name_of_its_own(port: int, operator: str) -> None:
-    with visitor(port) as desk, agent(port, operator, "rob") as rob:
-        desk.join(operator, kind="client", name="The desk")
-        desk.send("rob", "do it")
+    with visitor(port) as executor, agent(port, operator, "rob") as rob:
+        executor.join(operator, kind="client", name="The desk")
+        executor.send("rob", "do it")
         assert "The-desk" == rob.message()["from"]
-        made = desk.ask("mail/create", subject="x")
+        made = executor.ask("mail/create", subject="x")
         assert "The-desk" == made["participant"]["id"]
-        assert "The-desk" == desk.ask("mail/turn", conversationId=made["id"], content="t")["turn"]["participant"]
+        assert (
+            "The-desk" == executor.ask("mail/turn", conversationId=made["id"], content="t")["turn"]["participant"]
+        )
 
 
 def test_an_operators_agent_speaks_in_conversations_as_itself_alone(port: int, operator: str) -> None:

@@ -40,7 +40,7 @@ class House:
 
     def __init__(self, room: postroom.Room) -> None:
         self.room = room
-        self.desk = Executor(room)
+        self.executor = Executor(room)
 
     @asynccontextmanager
     async def client(
@@ -49,7 +49,7 @@ class House:
         """A client of a server that was told of an agent, or that knows its caller by a token."""
         principal = agent_principal(token) if token else self.room.principal
         scope = more.pop("scope", None)
-        caller = Caller(partial(self.desk.call, principal), agent=principal.agent, usual=usual, scope=scope)
+        caller = Caller(partial(self.executor.call, principal), agent=principal.agent, usual=usual, scope=scope)
         async with Client(build(lambda _ctx: caller, "0"), mode=mode, **more) as client:
             yield client
 
@@ -59,7 +59,7 @@ async def house() -> AsyncIterator[House]:
     with postroom.open("memory:") as room:
         opened = House(room)
         yield opened
-        await opened.desk.close()
+        await opened.executor.close()
 
 
 async def ask(client: Client, tool: str, **said: Any) -> Any:

@@ -40,7 +40,7 @@ KNOWN: dict[str, Principal] = {}  # callers with a token of their own
 @asynccontextmanager
 async def serving(opened: House) -> AsyncIterator[str]:
     """A rim that believes a header; what it stands for asks for a token."""
-    app = asgi(Door(opened.desk, Broker(opened.desk)), "0")
+    app = asgi(Door(opened.executor, Broker(opened.executor)), "0")
 
     async def rim(scope: Any, receive: Any, send: Any) -> None:
         name = dict(scope["headers"]).get(b"x-agent", b"").decode()
@@ -101,14 +101,14 @@ def test_new_mail_is_told_over_http() -> None:
 def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with house() as opened, serving(opened) as url:
-            office, owner = opened.room._office, opened.room.principal
-            text, token = tokens.create(office, owner, "bob", ["read"], "")
-            monkeypatch.setitem(KNOWN, "bob", tokens.holder(office, text))
+            core, owner = opened.room._core, opened.room.principal
+            text, token = tokens.create(core, owner, "bob", ["read"], "")
+            monkeypatch.setitem(KNOWN, "bob", tokens.holder(core, text))
             async with calling(url, "bob") as bob:
                 opened.room.mailbox("ann").send("bob", "hello")
                 assert 1 == (await ask(bob, "check_inbox"))["count"]
                 assert "NotAllowed" == (await refused(bob, "send_message", to="ann", body="x"))["name"]
-                tokens.revoke(office, owner, token.id)
+                tokens.revoke(core, owner, token.id)
                 assert "NotAllowed" == (await refused(bob, "check_inbox"))["name"]
 
     run(story())

@@ -100,7 +100,7 @@ def test_new_mail_is_told_to_who_listens() -> None:
 def test_watching_goes_on_after_the_room_was_restored() -> None:
     async def story(house: House) -> None:
         async with house.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as heard:
-            house.room._office.store.renew_epoch()
+            house.room._core.store.renew_epoch()
             house.room.mailbox("ann").send("bob", "after")
             assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
 
@@ -116,7 +116,7 @@ def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatc
         async def call(name: str, said: dict[str, Any]) -> Any:
             if name == "wait" and said["timeout"] and troubles:
                 raise troubles.pop()
-            return await house.desk.call(house.room.principal, name, said)
+            return await house.executor.call(house.room.principal, name, said)
 
         async def changed() -> None:
             told.set()

@@ -18,7 +18,7 @@ from postroom.nanobot.channel import auto_reply
 from postroom.nanobot.channel.bus import Inbound
 from postroom.nanobot.channel.post import Caller
 
-from .office import PATIENCE, Desk, desk, run, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 
 MOST = 10  # of automatic mails to one peer in one conversation, by default
 RUNAWAY = 100  # turns, after which a conversation counts as endless
@@ -26,7 +26,7 @@ QUIET = 0.4  # seconds in which nothing more must come
 
 
 @asynccontextmanager
-async def chatty(at: Desk, peer: str, mails: int, tool: str) -> AsyncIterator[list[str]]:
+async def chatty(at: ScriptedAgent, peer: str, mails: int, tool: str) -> AsyncIterator[list[str]]:
     """A model that writes so many mails to `peer` in each turn; gives what the tool said."""
     said: list[str] = []
 
@@ -49,12 +49,12 @@ async def chatty(at: Desk, peer: str, mails: int, tool: str) -> AsyncIterator[li
             working.result()
 
 
-async def until_or_ever(at: Desk, seen: int) -> None:
+async def until_or_ever(at: ScriptedAgent, seen: int) -> None:
     while len(at.seen) <= seen:
         await asyncio.sleep(0.01)
 
 
-async def turns_at_rest(*desks: Desk) -> list[int]:
+async def turns_at_rest(*desks: ScriptedAgent) -> list[int]:
     """How many turns each had, once nothing more happens."""
     seen: list[int] = []
     while seen != (now := [len(one.seen) for one in desks]):
@@ -64,11 +64,11 @@ async def turns_at_rest(*desks: Desk) -> list[int]:
     return seen
 
 
-def notices(at: Desk) -> list[Inbound]:
+def notices(at: ScriptedAgent) -> list[Inbound]:
     return [inbound for inbound in at.seen if "went on by themselves for too long" in inbound.content]
 
 
-def tells(at: Desk) -> list[str]:
+def tells(at: ScriptedAgent) -> list[str]:
     """What the person at this desk is told without a turn of the model, from now on."""
     told: list[str] = []
 
@@ -81,7 +81,10 @@ def tells(at: Desk) -> list[str]:
 
 async def say_hello(folder: Path, mails: int, tool: str) -> None:
     """A person asks for a greeting; the models go on by themselves, and stop. A person's word lets them go on."""
-    async with desk(folder, "boss") as boss, desk(folder, "coder", lambda _: "hello to you!") as coder:
+    async with (
+        scripted_agent(folder, "boss") as boss,
+        scripted_agent(folder, "coder", lambda _: "hello to you!") as coder,
+    ):
         told = tells(boss)
         async with chatty(boss, "coder", mails, tool) as said:
             for _ in range(mails):
@@ -124,8 +127,8 @@ def test_in_a_thread_of_mail_they_stop_too_and_the_human_is_told_by_letter(tmp_p
 
     async def scene() -> None:
         async with (
-            desk(tmp_path, "boss") as boss,
-            desk(tmp_path, "coder", lambda _: "hello to you!") as coder,
+            scripted_agent(tmp_path, "boss") as boss,
+            scripted_agent(tmp_path, "coder", lambda _: "hello to you!") as coder,
             chatty(boss, "coder", mails, "mail_send"),
         ):
             await boss.post.room.mailbox("anna").send("boss", "say hello to coder")
@@ -143,8 +146,8 @@ def test_in_a_thread_of_mail_they_stop_too_and_the_human_is_told_by_letter(tmp_p
 def test_over_all_conversations_they_stop_after_so_many_mails_an_hour(tmp_path: Path) -> None:
     async def scene() -> None:
         async with (
-            desk(tmp_path, "boss", automaticMails=1000, automaticPerHour=12) as boss,
-            desk(tmp_path, "coder", lambda _: "hello to you!") as coder,
+            scripted_agent(tmp_path, "boss", automaticMails=1000, automaticPerHour=12) as boss,
+            scripted_agent(tmp_path, "coder", lambda _: "hello to you!") as coder,
             chatty(boss, "coder", 2, "mail_send"),
         ):
             told = tells(boss)
@@ -159,7 +162,7 @@ def test_over_all_conversations_they_stop_after_so_many_mails_an_hour(tmp_path: 
 
 def test_a_program_that_answers_every_answer_is_slowed_down_until_a_person_writes(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "you are welcome", automaticPerHour=3) as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "you are welcome", automaticPerHour=3) as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "thank you")
             for _ in range(3):
@@ -174,7 +177,7 @@ def test_a_program_that_answers_every_answer_is_slowed_down_until_a_person_write
             notice = await anna.claim(timeout=PATIENCE)
             assert notice is not None and "3 replies of anna were answered within an hour" in notice.text
             await asyncio.sleep(QUIET)
-            delivery = received(coder.post.office, "coder", waits.id).delivery
+            delivery = received(coder.post.core, "coder", waits.id).delivery
             assert (4, State.UNREAD, 0) == (len(coder.seen), delivery.state, delivery.attempts)
             await anna.send("coder", "something new")  # in another thread
             await until(lambda: len(coder.seen) == 5)
@@ -185,7 +188,7 @@ def test_a_program_that_answers_every_answer_is_slowed_down_until_a_person_write
     run(scene)
 
 
-def numbers_of(at: Desk) -> list[int]:
+def numbers_of(at: ScriptedAgent) -> list[int]:
     return [int(found[1]) for inbound in at.seen if (found := re.search(r"mail (\d+)", inbound.content))]
 
 
@@ -194,14 +197,14 @@ async def hundred_letters(folder: Path) -> None:
     with postroom.open(f"files:{folder / 'mailboxes'}?layout=nanobot") as room:
         sent = [room.mailbox("anna").send("coder", f"mail {number}").id for number in range(100)]
         room.mailbox("bert").send("coder", "and me?")
-    async with desk(folder, "coder", lambda _: "fine", pace=auto_reply.Pace(27, 0.5)) as coder:
+    async with scripted_agent(folder, "coder", lambda _: "fine", pace=auto_reply.Pace(27, 0.5)) as coder:
         anna = coder.post.room.mailbox("anna")
         await until(lambda: len(coder.seen) == 101 or numbers_of(coder) != list(range(len(numbers_of(coder)))))
         assert list(range(100)) == numbers_of(coder), "they changed places"
         await until(
-            lambda: all(received(coder.post.office, "coder", id).delivery.state is State.DONE for id in sent)
+            lambda: all(received(coder.post.core, "coder", id).delivery.state is State.DONE for id in sent)
         )
-        assert not any(received(coder.post.office, "coder", id).delivery.attempts for id in sent)
+        assert not any(received(coder.post.core, "coder", id).delivery.attempts for id in sent)
         assert {"coder"} == {letter.sender for letter in await anna.check(limit=200)}  # no bounces
 
 
@@ -224,7 +227,7 @@ def test_letters_over_the_pace_that_change_places_are_found_out(
 
 def test_a_burst_of_forty_is_within_the_default_pace(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "fine") as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "fine") as coder:
             anna = coder.post.room.mailbox("anna")
             for number in range(40):
                 await anna.send("coder", f"mail {number}")

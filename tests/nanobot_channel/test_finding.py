@@ -23,8 +23,8 @@ from postroom.model.report import Finding, Level
 from postroom.nanobot.channel import config, gateways
 from postroom.nanobot.channel import doctor as channel_doctor
 
+from .agents import run, scripted_agent
 from .conftest import NANOBOT, NEWEST, Open, wheel_once
-from .office import desk, run
 
 PATIENCE = 120.0
 
@@ -191,7 +191,7 @@ def test_how_many_gateways_are_up_and_that_the_last_one_left(tmp_path: Path) -> 
     file = tmp_path / "config.json"
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", home="here"), desk(tmp_path, "coder", home="there"):
+        async with scripted_agent(tmp_path, "coder", home="here"), scripted_agent(tmp_path, "coder", home="there"):
             assert gateways.of_gateway(said, file).what.startswith("2 gateways of coder are up: idle, ")
         assert gateways.of_gateway(said, file).what.startswith("no gateway of coder is up: it said goodbye ")
 

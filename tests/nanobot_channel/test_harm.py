@@ -16,7 +16,7 @@ from postroom.model.task import TaskState
 from postroom.nanobot.channel import post, reception, settlement
 from postroom.nanobot.channel.bus import Inbound
 
-from .office import PATIENCE, content_and_mode, desk, run, state_of, until, use
+from .agents import PATIENCE, content_and_mode, run, scripted_agent, state_of, until, use
 
 
 def drop(folder: Path, agent: str, name: str, **mail: Any) -> None:
@@ -27,7 +27,7 @@ def drop(folder: Path, agent: str, name: str, **mail: Any) -> None:
 
 def test_a_part_that_lacks_its_fields_is_shown_as_it_is(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             parts = [{"type": kind} for kind in ("reference", "text", "data", "file", "event")]
             drop(tmp_path, "coder", "1_stranger", **{"from": "stranger", "content": {"parts": parts}})
             [seen] = await until(lambda: coder.seen)
@@ -43,13 +43,13 @@ def test_a_letter_that_cannot_be_handed_over_costs_itself_a_try_and_the_channel_
         return "fine"
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", says) as coder:
+        async with scripted_agent(tmp_path, "coder", says) as coder:
             anna = coder.post.room.mailbox("anna")
             bad = await anna.send("coder", "poison")
             behind = await anna.send("coder", "hello", in_reply_to=bad.id)
             answer = await anna.wait(PATIENCE)
             assert answer is not None and ("fine", behind.id) == (answer.text, answer.message.in_reply_to)
-            delivery = received(coder.post.office, "coder", bad.id).delivery
+            delivery = received(coder.post.core, "coder", bad.id).delivery
             assert (State.UNREAD, 1) == (delivery.state, delivery.attempts)
             assert "not for me" in str(delivery.reason) and "not for me" in str(coder.told.lines)
             assert coder.post.turns.get(bad.id) is None
@@ -69,7 +69,7 @@ def test_a_letter_that_cannot_be_handed_over_costs_itself_a_try_and_the_channel_
 )
 def test_a_last_word_is_made_so_that_it_can_be_mailed(tmp_path: Path, word: str, told: str) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: word) as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: word) as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "hello")
             answer = await anna.wait(PATIENCE)
@@ -87,11 +87,11 @@ def test_where_an_answer_is_refused_all_the_same_the_task_fails_and_the_letter_i
     monkeypatch.setattr(settlement, "mailable", lambda text: text)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "a\0b") as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "a\0b") as coder:
             anna = coder.post.room.mailbox("anna")
             sent = await anna.send("coder", "hello")
             await until(lambda: state_of(coder, sent.id) is State.DEAD)
-            assert "NUL" in str(received(coder.post.office, "coder", sent.id).delivery.reason)
+            assert "NUL" in str(received(coder.post.core, "coder", sent.id).delivery.reason)
             task = await anna.give_task("coder", "work")
             await until(lambda: coder.post.mailbox.task(task.id).is_final)
             found = coder.post.mailbox.task(task.id)
@@ -109,7 +109,7 @@ def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypa
         return {"type": "file", "path": "a.txt", "bytes": base64.b64encode(content).decode()}
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             (tmp_path / "coder-workspace" / "secret.txt").write_text("a secret", encoding="utf-8")
             named = {"type": "file", "path": "secret.txt", "size": 8}
             parts = [named, enclosed(b"x" * 11), *[enclosed(b"xx")] * 5]
@@ -124,7 +124,7 @@ def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypa
 
 def test_the_files_of_a_letter_are_out_of_reach_of_one_with_a_name_alike(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", store=f"sqlite:{tmp_path / 'room.db'}") as coder:
+        async with scripted_agent(tmp_path, "coder", store=f"sqlite:{tmp_path / 'room.db'}") as coder:
             anna = coder.post.room.mailbox("anna")
             for id in ("a_b", "a:b", "..a_b"):
                 file = {"type": "file", "path": "a.txt", "bytes": base64.b64encode(id.encode()).decode()}
@@ -145,7 +145,7 @@ def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
     monkeypatch.setattr(reception, "SLICE", 3)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna, bert = coder.post.room.mailbox("anna"), coder.post.room.mailbox("bert")
             first = await anna.send("coder", "first")
             sent = [(await anna.send("coder", "more", in_reply_to=first.id)).id for _ in range(18)]
@@ -154,7 +154,7 @@ def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
             seen = await until(lambda: [inbound for inbound in coder.seen if inbound.sender == "bert"])
             await coder.answer(seen[0], "hello bert")
             assert await bert.wait(PATIENCE) is not None
-            left = [received(coder.post.office, "coder", id).delivery for id in sent]
+            left = [received(coder.post.core, "coder", id).delivery for id in sent]
             assert any(one.state is State.UNREAD for one in left) and not any(one.attempts for one in left)
             coder.says = lambda _: "done"
             await coder.answer(next(one for one in coder.seen if one.sender == "anna"), "done")
@@ -171,7 +171,7 @@ def test_questions_that_nobody_answers_in_time_do_not_keep_other_tasks_out(
     monkeypatch.setattr(settlement, "LEAST_TO_ANSWER", timedelta(0))
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", maxConcurrentTasks=1) as coder:
+        async with scripted_agent(tmp_path, "coder", maxConcurrentTasks=1) as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             sent = await anna.give_task("coder", "work", deadline=1.0)
@@ -196,7 +196,7 @@ def test_a_question_about_a_task_without_a_deadline_is_not_open_for_ever(
     monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             sent = await anna.give_task("coder", "work")
             [seen] = await until(lambda: coder.seen)
@@ -218,7 +218,7 @@ def test_a_question_about_a_task_without_a_deadline_is_not_open_for_ever(
 @pytest.mark.parametrize("task", [None, {}, "work", {"id": 7}, {"id": "t1", "state": "completed"}])
 def test_what_calls_itself_a_task_and_holds_none_is_refused_with_the_reason(tmp_path: Path, task: Any) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             text = {"parts": [{"type": "text", "text": "write it"}]}
             drop(tmp_path, "coder", "1_anna", **{"from": "anna", "type": "task", "task": task, "content": text})
             bounce = await coder.post.room.mailbox("anna").wait(PATIENCE)
@@ -230,7 +230,7 @@ def test_what_calls_itself_a_task_and_holds_none_is_refused_with_the_reason(tmp_
 
 def test_whoever_is_not_allowed_gets_nowhere_by_calling_it_a_task(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", allowFrom=["boss"]) as coder:
+        async with scripted_agent(tmp_path, "coder", allowFrom=["boss"]) as coder:
             drop(tmp_path, "coder", "1_anna", **{"from": "anna", "type": "task", "content": "write it"})
             bounce = await coder.post.room.mailbox("anna").wait(PATIENCE)
             assert bounce is not None and "unauthorized" in bounce.text
@@ -241,7 +241,7 @@ def test_whoever_is_not_allowed_gets_nowhere_by_calling_it_a_task(tmp_path: Path
 
 def test_what_calls_itself_a_task_in_the_thread_of_another_is_not_taken_for_it(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             sent = await anna.give_task("coder", "work")
             await until(lambda: coder.seen)
@@ -256,7 +256,7 @@ def test_what_calls_itself_a_task_in_the_thread_of_another_is_not_taken_for_it(t
 def test_a_copy_of_a_task_is_only_read(tmp_path: Path) -> None:
     async def scene() -> None:
         store = f"sqlite:{tmp_path / 'room.db'}"
-        async with desk(tmp_path, "coder", store=store) as coder:
+        async with scripted_agent(tmp_path, "coder", store=store) as coder:
             anna = coder.post.room.mailbox("anna")
             await coder.post.room.mailbox("writer").register()
             await anna.give_task("writer", "work", cc=["coder"])
@@ -268,7 +268,7 @@ def test_a_copy_of_a_task_is_only_read(tmp_path: Path) -> None:
 
 def test_a_letter_with_the_longest_id_is_answered(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "fine") as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "fine") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "hello", id="i" * 200)
             answer = await anna.wait(PATIENCE)

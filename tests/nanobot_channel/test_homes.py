@@ -23,7 +23,7 @@ from postroom.nanobot.channel import gateways, reception
 from postroom.nanobot.channel.bus import Inbound
 from postroom.store.protocol import Put
 
-from .office import PATIENCE, Desk, desk, run, state_of, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, state_of, until, use
 
 pytestmark = pytest.mark.mechanism  # of several gateways of one nanobot agent
 
@@ -38,10 +38,10 @@ def _each_signs_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def two(folder: Path, agent: str, **section: Any) -> AsyncIterator[tuple[Desk, Desk]]:
+async def two(folder: Path, agent: str, **section: Any) -> AsyncIterator[tuple[ScriptedAgent, ScriptedAgent]]:
     async with (
-        desk(folder, agent, home="first", **section) as first,
-        desk(folder, agent, home="second", **section) as second,
+        scripted_agent(folder, agent, home="first", **section) as first,
+        scripted_agent(folder, agent, home="second", **section) as second,
     ):
         yield first, second
 
@@ -53,7 +53,7 @@ def told(seen: list[Inbound]) -> list[str]:
 @pytest.mark.parametrize("tool", ["mail_task", "mail_send"])
 def test_results_and_answers_are_told_where_they_were_asked_for(tmp_path: Path, tool: str) -> None:
     async def scene() -> None:
-        async with two(tmp_path, "boss") as (first, second), desk(tmp_path, "coder", lambda _: "done"):
+        async with two(tmp_path, "boss") as (first, second), scripted_agent(tmp_path, "coder", lambda _: "done"):
             for number in range(SOME):
                 for at in (first, second):
                     assert "id " in await use(at, tool, to="coder", text=f"{at.post.home} {number}")
@@ -67,8 +67,8 @@ def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None
     """The first one is away: its results wait for it, and the second goes on without a pause."""
 
     async def scene() -> None:
-        async with desk(tmp_path, "boss", lambda _: "hello", home="second", pollInterval=60) as second:
-            async with desk(tmp_path, "boss", home="first") as first:
+        async with scripted_agent(tmp_path, "boss", lambda _: "hello", home="second", pollInterval=60) as second:
+            async with scripted_agent(tmp_path, "boss", home="first") as first:
                 coder = first.post.room.mailbox("coder")
                 await coder.register()
                 await use(first, "mail_task", to="coder", text="work")
@@ -82,7 +82,7 @@ def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None
                 await coder_of(second).send("boss", "and now?", priority="high")
                 assert await coder_of(second).wait(PATIENCE, kinds="message")
             assert ["mailbox"] == [inbound.channel for inbound in second.seen]
-            async with desk(tmp_path, "boss", home="first") as first:
+            async with scripted_agent(tmp_path, "boss", home="first") as first:
                 [inbound] = await until(lambda: first.seen)
                 assert "the result" in inbound.content and "person:sofa" == inbound.session
                 await first.answer(inbound, "told")
@@ -92,7 +92,7 @@ def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None
     run(scene)
 
 
-def coder_of(at: Desk) -> Any:
+def coder_of(at: ScriptedAgent) -> Any:
     return at.post.room.mailbox("coder")
 
 
@@ -106,11 +106,11 @@ def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
         return reached
 
     async def scene() -> None:
-        async with desk(tmp_path, "boss", home="first") as first:
+        async with scripted_agent(tmp_path, "boss", home="first") as first:
             coder = first.post.room.mailbox("coder")
             await coder.register()
             await use(first, "mail_task", to="coder", text="work")
-        async with desk(tmp_path, "boss", home="second") as second:
+        async with scripted_agent(tmp_path, "boss", home="second") as second:
             monkeypatch.setattr(second, "reaches", reaches)
             letter = await coder_of(second).claim(timeout=PATIENCE)
             task = await coder_of(second).task(letter)
@@ -133,8 +133,8 @@ def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
 def test_the_agent_is_there_until_its_last_gateway_leaves(tmp_path: Path) -> None:
     async def scene() -> None:
         room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
-        async with desk(tmp_path, "coder", home="first", pollInterval=60):
-            async with desk(tmp_path, "coder", home="second", pollInterval=60):
+        async with scripted_agent(tmp_path, "coder", home="first", pollInterval=60):
+            async with scripted_agent(tmp_path, "coder", home="second", pollInterval=60):
                 pass
             assert "idle" == room.agent("coder").presence.status
         assert "offline" == room.agent("coder").presence.status
@@ -147,8 +147,8 @@ def test_a_gateway_that_died_keeps_nobody_from_leaving(tmp_path: Path) -> None:
         room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
         ours = gateways.signature("coder").rpartition(" ")[0]
         dead = ours.replace(ours.rpartition(" ")[2], "4194999)")
-        gateways.sign(room._office, "coder", "first", dead)
-        async with desk(tmp_path, "coder", home="second"):
+        gateways.sign(room._core, "coder", "first", dead)
+        async with scripted_agent(tmp_path, "coder", home="second"):
             pass
         assert "offline" == room.agent("coder").presence.status
 
@@ -181,9 +181,9 @@ def test_a_task_is_taken_back_and_a_question_answered_where_it_is_worked_on(tmp_
 
 def test_a_thread_goes_on_where_it_began_as_long_as_somebody_is_there(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "fine", home="second") as second:
+        async with scripted_agent(tmp_path, "coder", lambda _: "fine", home="second") as second:
             peers = [second.post.room.mailbox(f"peer{number}") for number in range(2 * SOME)]
-            async with desk(tmp_path, "coder", lambda _: "fine", home="first") as first:
+            async with scripted_agent(tmp_path, "coder", lambda _: "fine", home="first") as first:
                 begun = {peer: (await peer.send("coder", "hello")).id for peer in peers}
                 for peer in peers:
                     await answer_to(peer)
@@ -251,21 +251,21 @@ def test_a_home_is_known_by_what_is_kept_there(tmp_path: Path) -> None:
 
 def test_gateways_of_whom_nothing_is_heard_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
-    gateways.sign(room._office, "coder", "first", "a gateway")
-    gateways.forget_old(room._office, "coder")
-    assert gateways.is_awaited(room._office, "coder", "first")
+    gateways.sign(room._core, "coder", "first", "a gateway")
+    gateways.forget_old(room._core, "coder")
+    assert gateways.is_awaited(room._core, "coder", "first")
     monkeypatch.setattr(gateways, "KEPT", timedelta(0))
-    gateways.forget_old(room._office, "coder")
-    assert not gateways.is_awaited(room._office, "coder", "first")
+    gateways.forget_old(room._core, "coder")
+    assert not gateways.is_awaited(room._core, "coder", "first")
 
 
 def test_signs_are_renewed_while_a_gateway_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateways, "BETWEEN_SIGNS", 0.0)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", home="first") as coder:
-            office, before = coder.post.office, gateways._gateways(coder.post.office, "coder")
-            await until(lambda: gateways._gateways(office, "coder") != before)
+        async with scripted_agent(tmp_path, "coder", home="first") as coder:
+            core, before = coder.post.core, gateways._gateways(coder.post.core, "coder")
+            await until(lambda: gateways._gateways(core, "coder") != before)
 
     run(scene)
 
@@ -276,10 +276,10 @@ def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(
 ) -> None:
     room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
     strange = Record(kind=GATEWAY, key="coder other-program", value=value)
-    room._office.store.commit([Put(record=strange)])
+    room._core.store.commit([Put(record=strange)])
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "fine", home="first") as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "fine", home="first") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "how are you?")
             assert await anna.wait(PATIENCE)
@@ -287,7 +287,7 @@ def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(
 
     run(scene)
     assert 1 == caplog.text.count("'coder other-program', cannot be read and is ignored")
-    assert value in [record.value for record in room._office.store.records(GATEWAY)]
+    assert value in [record.value for record in room._core.store.records(GATEWAY)]
 
 
 def test_gateways_that_start_at_once_in_one_folder_agree_on_their_home(

@@ -11,10 +11,10 @@ from postroom.model.delivery import State
 from postroom.nanobot.channel import reception
 from postroom.nanobot.channel.turns import Turn
 
-from .office import PATIENCE, Desk, desk, run, state_of, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, state_of, until, use
 
 
-async def lose_lease(at: Desk, letter: str) -> None:
+async def lose_lease(at: ScriptedAgent, letter: str) -> None:
     """As if the machine had slept for longer than it. Then the letter is claimed again."""
     turn = at.post.turns.get(letter)
     assert turn is not None and turn.work.delivery.lease is not None
@@ -26,7 +26,7 @@ async def lose_lease(at: Desk, letter: str) -> None:
 
 def test_a_turn_whose_lease_ended_goes_on_and_its_thread_too(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", pollInterval=60) as coder:
+        async with scripted_agent(tmp_path, "coder", pollInterval=60) as coder:
             anna = coder.post.room.mailbox("anna")
             sent = await anna.send("coder", "one")
             [seen] = await until(lambda: coder.seen)
@@ -49,7 +49,7 @@ def test_a_result_counts_as_told_by_the_clock_only_where_nanobot_says_nothing(
     monkeypatch.setattr(reception, "LONGEST_TELLING", 0.1)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "coder", lambda _: "done"), scripted_agent(tmp_path, "boss") as boss:
             boss.says_what_is_over = says
             await use(boss, "mail_task", to="coder", text="work")
             [seen] = await until(lambda: boss.seen)
@@ -68,7 +68,7 @@ def test_a_turn_that_never_ends_is_given_up_and_its_sender_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder, desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "coder") as coder, scripted_agent(tmp_path, "boss") as boss:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             sent = await anna.send("coder", "one")
@@ -91,7 +91,7 @@ def test_a_turn_that_never_ends_is_given_up_and_its_sender_told(
 
 def test_a_turn_gets_older_from_when_it_is_handed_over(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             await coder.post.room.mailbox("anna").send("coder", "one")
             await until(lambda: coder.seen)
             [turn] = coder.post.turns.all()
@@ -103,7 +103,7 @@ def test_a_turn_gets_older_from_when_it_is_handed_over(tmp_path: Path) -> None:
 
 def test_a_result_that_is_never_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "coder", lambda _: "done"), scripted_agent(tmp_path, "boss") as boss:
             await use(boss, "mail_task", to="coder", text="work")
             await until(lambda: boss.seen)
             monkeypatch.setattr(reception, "LONGEST_TURN", 0.1)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from postroom.nanobot.channel.intent import session_of
 
-from .office import PATIENCE, Desk, desk, run, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 
 
-async def rename(at: Desk, old: str, new: str) -> None:
+async def rename(at: ScriptedAgent, old: str, new: str) -> None:
     await at.post.room.run(at.post.room.room.rename, old, new)
 
 
 def test_the_answer_of_a_peer_that_was_renamed_comes_into_the_conversation_once(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             await boss.post.room.mailbox("anna").register()
             await use(boss, "mail_send", to="anna", text="how are you?")
             await rename(boss, "anna", "berta")
@@ -36,7 +36,7 @@ def test_the_answer_of_a_peer_that_was_renamed_comes_into_the_conversation_once(
 
 def test_a_peer_that_was_renamed_goes_on_in_its_session(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "well") as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "well") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             first = await anna.send("coder", "hello")
@@ -52,7 +52,7 @@ def test_a_peer_that_was_renamed_goes_on_in_its_session(tmp_path: Path) -> None:
 
 def test_a_question_about_the_task_of_a_peer_that_was_renamed_is_answered_in_its_session(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             given = await anna.give_task("coder", "write it")
@@ -69,15 +69,15 @@ def test_a_question_about_the_task_of_a_peer_that_was_renamed_is_answered_in_its
 
 def test_an_agent_that_is_renamed_itself_still_knows_where_it_was_asked(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             await boss.post.room.mailbox("anna").register()
             await use(boss, "mail_send", to="anna", text="how are you?")
-        async with desk(tmp_path, "other") as other:
+        async with scripted_agent(tmp_path, "other") as other:
             await rename(other, "boss", "chief")
             letter = await other.post.room.mailbox("anna").wait(PATIENCE)
             assert letter is not None
             await letter.reply("fine")
-        async with desk(tmp_path, "chief") as chief:
+        async with scripted_agent(tmp_path, "chief") as chief:
             [told] = await until(lambda: chief.seen)
             assert "person:sofa" == told.session
 

@@ -13,7 +13,7 @@ import pytest
 from postroom.errors import Invalid
 from postroom.nanobot.channel import bus, outbound
 
-from .office import PATIENCE, desk, until
+from .agents import PATIENCE, scripted_agent, until
 
 EMPTY = "I completed the tool steps but couldn't produce a final answer. Please try again or narrow the task."
 
@@ -140,7 +140,7 @@ def test_whoever_calls_a_tool_is_noted() -> None:
 
 def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             said = {
                 "mailbox_type": "task",
                 "mailbox_task": {"deadline": "2030-01-01T00:00:00Z"},
@@ -177,7 +177,7 @@ def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("collects", [True, False])
 def test_what_a_tool_says_to_the_chat_of_its_own_turn_is_the_answer(tmp_path: Path, collects: bool) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "hello")
             [seen] = await until(lambda: coder.seen)
@@ -203,7 +203,7 @@ def test_errors_that_lost_their_turn_are_given_to_those_there_are(tmp_path: Path
     """0.2.2 says that it is sorry without saying to whom."""
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             sent = [(await coder.post.room.mailbox("anna").send("coder", "hello")).id for _ in range(2)]
             await until(lambda: len(coder.seen) == 2)
             turns = coder.post.turns

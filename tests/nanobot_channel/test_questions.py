@@ -15,10 +15,10 @@ from postroom.nanobot.channel import reception, settlement
 from postroom.nanobot.channel.auto_reply import MOST_ROUNDS
 from postroom.nanobot.channel.bus import Inbound
 
-from .office import PATIENCE, Desk, desk, run, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 
 
-async def given_to_anna(boss: Desk) -> AsyncTask:
+async def given_to_anna(boss: ScriptedAgent) -> AsyncTask:
     """A task of boss's person that anna, who asks for more than she needs, works on."""
     anna = boss.post.room.mailbox("anna")
     await anna.register()
@@ -31,7 +31,7 @@ async def given_to_anna(boss: Desk) -> AsyncTask:
     return task
 
 
-async def asked_by(task: AsyncTask, boss: Desk) -> Inbound:
+async def asked_by(task: AsyncTask, boss: ScriptedAgent) -> Inbound:
     """Her question, as boss's model sees it."""
     await task.refresh()
     await task.ask("which language?")
@@ -41,7 +41,7 @@ async def asked_by(task: AsyncTask, boss: Desk) -> Inbound:
 
 def test_questions_are_answered_for_so_many_rounds_until_the_person_speaks(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             task, said = await given_to_anna(boss), []
             for _ in range(MOST_ROUNDS):
                 question = await asked_by(task, boss)
@@ -58,7 +58,7 @@ def test_questions_are_answered_for_so_many_rounds_until_the_person_speaks(tmp_p
 
 def test_who_asks_without_waiting_for_an_answer_is_not_listened_to_for_ever(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss", lambda _: "I do not know") as boss:
+        async with scripted_agent(tmp_path, "boss", lambda _: "I do not know") as boss:
             task = await given_to_anna(boss)
             for number in range(MOST_ROUNDS + 5):
                 await task.ask(f"question {number}?")
@@ -77,13 +77,13 @@ def test_who_asks_without_waiting_for_an_answer_is_not_listened_to_for_ever(tmp_
     run(scene)
 
 
-def inbox_of(at: Desk) -> list[Any]:
+def inbox_of(at: ScriptedAgent) -> list[Any]:
     return at.post.mailbox.check(peek=True, unread_only=False)
 
 
 def test_answers_to_questions_keep_the_pace(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss", mailsPerMinute=20) as boss:
+        async with scripted_agent(tmp_path, "boss", mailsPerMinute=20) as boss:
             task = await given_to_anna(boss)
             await asked_by(task, boss)
             for _ in range(19):
@@ -96,7 +96,7 @@ def test_answers_to_questions_keep_the_pace(tmp_path: Path) -> None:
 
 def test_the_giver_of_a_task_is_asked_so_many_times_and_not_again(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             sent = await anna.give_task("coder", "write a sort")
@@ -119,7 +119,7 @@ def test_a_far_deadline_of_a_task_leaves_a_question_open_for_a_day_only(
     monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             sent = await anna.give_task("coder", "work", deadline=timedelta(days=36_500).total_seconds())
             [seen] = await until(lambda: coder.seen)
@@ -140,7 +140,7 @@ def test_a_question_that_cannot_be_answered_in_time_is_not_asked(
     tmp_path: Path, seconds: float, told: str
 ) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             sent = await anna.give_task("coder", "work", deadline=seconds)
             [seen] = await until(lambda: coder.seen)
@@ -159,14 +159,14 @@ def test_a_crash_leaves_no_task_at_work_whose_question_was_not_answered(
     """Whatever the commit after which it dies: the task waits still, or has failed."""
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             sent = await anna.give_task("coder", "work")
             [seen] = await until(lambda: coder.seen)
             await use(coder, "mail_ask", seen, question="which?")
             await coder.answer(seen, "")
-            store, commit = coder.post.office.store, coder.post.office.store.commit
+            store, commit = coder.post.core.store, coder.post.core.store.commit
             states: list[str] = []
 
             def commit_and_look(*args: Any, **options: Any) -> Any:

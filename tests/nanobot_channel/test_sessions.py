@@ -11,18 +11,18 @@ from postroom.model.task import TaskState
 from postroom.nanobot.channel.auto_reply import MOST_ROUNDS
 from postroom.nanobot.channel.intent import LONGEST_SESSION, session_of
 
-from .office import PATIENCE, Desk, desk, run, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 from .test_harm import drop
 
 
-async def told(boss: Desk, text: str) -> str:
+async def told(boss: ScriptedAgent, text: str) -> str:
     """The session that got this text."""
     seen = await until(lambda: [inbound for inbound in boss.seen if text in inbound.content])
     await boss.answer(seen[0], "told")
     return str(seen[0].session)
 
 
-async def asked(boss: Desk, tool: str) -> tuple[AsyncMailbox, AsyncLetter]:
+async def asked(boss: ScriptedAgent, tool: str) -> tuple[AsyncMailbox, AsyncLetter]:
     """Anna, and what boss's model asked of her."""
     anna = boss.post.room.mailbox("anna")
     await anna.register()
@@ -34,7 +34,7 @@ async def asked(boss: Desk, tool: str) -> tuple[AsyncMailbox, AsyncLetter]:
 
 def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             anna, letter = await asked(boss, "mail_send")
             await letter.reply("fine")
             assert "person:sofa" == await told(boss, "fine")
@@ -52,11 +52,11 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
 
 def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             _, letter = await asked(boss, "mail_send")
             await letter.reply("fine")
             await until(lambda: boss.seen)
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             assert "person:sofa" == await told(boss, "fine")
 
     run(scene)
@@ -64,7 +64,7 @@ def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: P
 
 def test_a_task_that_is_over_lets_nobody_in(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             anna, letter = await asked(boss, "mail_task")
             task = await anna.task(letter)
             await task.accept()
@@ -78,7 +78,10 @@ def test_a_task_that_is_over_lets_nobody_in(tmp_path: Path) -> None:
 
 def test_answers_by_a_tool_end_after_the_same_rounds(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss, desk(tmp_path, "coder", lambda _: "and how are you?") as coder:
+        async with (
+            scripted_agent(tmp_path, "boss") as boss,
+            scripted_agent(tmp_path, "coder", lambda _: "and how are you?") as coder,
+        ):
             first = await coder.post.box.send("boss", "hello")
             [seen] = await until(lambda: boss.seen)
             await boss.answer(seen, "")
@@ -96,7 +99,7 @@ def test_answers_by_a_tool_end_after_the_same_rounds(tmp_path: Path) -> None:
 
 def test_the_peer_of_a_turn_is_not_written_to_by_a_tool(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "boss") as boss:
             anna = boss.post.room.mailbox("anna")
             old = await anna.send("boss", "one")
             await told(boss, "one")
@@ -109,7 +112,7 @@ def test_the_peer_of_a_turn_is_not_written_to_by_a_tool(tmp_path: Path) -> None:
 
 def test_a_task_that_waits_is_taken_back_and_the_running_turn_goes_on(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             first = await anna.give_task("coder", "one")
             [seen] = await until(lambda: coder.seen)
@@ -139,7 +142,7 @@ def test_a_session_is_short_enough_for_a_file_name_and_one_of_its_own(tmp_path: 
     assert 3 == len(sessions) and all(len(session) <= LONGEST_SESSION for session in sessions)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             await coder.post.room.mailbox(long).send("coder", "hello")
             [seen] = await until(lambda: coder.seen)
             assert len(seen.session) <= LONGEST_SESSION

@@ -13,10 +13,10 @@ from postroom.core.inbox import received
 from postroom.model.delivery import State
 from postroom.nanobot.channel import auto_reply, reception
 
-from .office import PATIENCE, Desk, desk, run, until, use
+from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 
 
-def seen_more_than(one: Desk, number: int) -> bool:
+def seen_more_than(one: ScriptedAgent, number: int) -> bool:
     return len(one.seen) > number
 
 
@@ -24,7 +24,11 @@ def test_who_asks_whom_in_three_steps_comes_back_the_same_way(tmp_path: Path) ->
     """A person asks a, a asks b, b asks c; the tasks end in the opposite order."""
 
     async def scene() -> None:
-        async with desk(tmp_path, "a") as a, desk(tmp_path, "b") as b, desk(tmp_path, "c", lambda _: "42") as c:
+        async with (
+            scripted_agent(tmp_path, "a") as a,
+            scripted_agent(tmp_path, "b") as b,
+            scripted_agent(tmp_path, "c", lambda _: "42") as c,
+        ):
             assert "is given to b" in await use(a, "mail_task", to="b", text="how much?")
             [asked] = await until(lambda: b.seen)
             assert "is given to c" in await use(b, "mail_task", asked, to="c", text="how much?")
@@ -55,10 +59,10 @@ def test_a_task_that_was_passed_on_to_two_is_done_when_both_have_answered(tmp_pa
 
     async def scene() -> None:
         async with (
-            desk(tmp_path, "a") as a,
-            desk(tmp_path, "b") as b,
-            desk(tmp_path, "c", lambda _: "forty"),
-            desk(tmp_path, "d", lambda _: "two"),
+            scripted_agent(tmp_path, "a") as a,
+            scripted_agent(tmp_path, "b") as b,
+            scripted_agent(tmp_path, "c", lambda _: "forty"),
+            scripted_agent(tmp_path, "d", lambda _: "two"),
         ):
             await use(a, "mail_task", to="b", text="how much?")
             [asked] = await until(lambda: b.seen)
@@ -79,7 +83,7 @@ def test_a_task_that_was_passed_on_to_two_is_done_when_both_have_answered(tmp_pa
 
 def test_rounds_without_a_word_of_the_person_come_to_an_end(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "boss") as boss, desk(tmp_path, "coder", lambda _: "done"):
+        async with scripted_agent(tmp_path, "boss") as boss, scripted_agent(tmp_path, "coder", lambda _: "done"):
             assert "is given" in await use(boss, "mail_task", to="coder", text="once more")
             said = ["is given"]
             while "is given" in said[-1]:
@@ -94,7 +98,7 @@ def test_rounds_without_a_word_of_the_person_come_to_an_end(tmp_path: Path) -> N
 
 def test_the_manners_of_sending(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
             await anna.send("coder", "hello")
@@ -116,7 +120,10 @@ def test_the_manners_of_sending(tmp_path: Path) -> None:
 
 def test_the_other_tools(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder, desk(tmp_path, "boss", capabilities=["asking"]) as boss:
+        async with (
+            scripted_agent(tmp_path, "coder") as coder,
+            scripted_agent(tmp_path, "boss", capabilities=["asking"]) as boss,
+        ):
             assert "- boss (idle) [can: 'asking']" in await use(coder, "mail_agents")
             assert "No other agent is registered." == await use(boss, "mail_agents", capability="asking")
             assert "No tasks." == await use(boss, "mail_tasks")
@@ -139,7 +146,7 @@ def test_declining_later_is_a_failure_and_asking_waits(tmp_path: Path, monkeypat
     monkeypatch.setattr(reception, "BEFORE_WORKING", 0.0)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder, desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "coder") as coder, scripted_agent(tmp_path, "boss") as boss:
             given = await use(boss, "mail_task", to="coder", text="work")
             id = given.partition("id ")[2].partition(". ")[0]
             [seen] = await until(lambda: coder.seen)
@@ -175,7 +182,7 @@ def test_an_answer_in_the_moment_in_which_work_is_told_of_is_not_lost(
     monkeypatch.setattr(reception, "BETWEEN_STARTS", 0.001)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "done", maxConcurrentTasks=100) as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "done", maxConcurrentTasks=100) as coder:
             anna = coder.post.room.mailbox("anna")
             given = [await anna.give_task("coder", f"work {number}") for number in range(20)]
             async with asyncio.timeout(PATIENCE):
@@ -190,7 +197,7 @@ def test_an_answer_in_the_moment_in_which_work_is_told_of_is_not_lost(
 
 def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with desk(tmp_path, "coder") as coder:
+        async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             task, mail = await anna.give_task("coder", "work"), await anna.send("coder", "hello")
             await until(lambda: len(coder.seen) == 2)
@@ -199,7 +206,7 @@ def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -
                 await coder.answer(seen, "no model today")
             found = await anna.task(task.id)
             assert ("failed", "no model today") == (found.state, found.reason)
-            delivery = received(coder.post.office, "coder", mail.id).delivery
+            delivery = received(coder.post.core, "coder", mail.id).delivery
             assert (State.UNREAD, 1, "no model today") == (delivery.state, delivery.attempts, delivery.reason)
             assert delivery.due_at is not None
 
@@ -212,7 +219,10 @@ def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypat
     often = 8  # more than a letter is tried
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "done") as coder, desk(tmp_path, "boss") as boss:
+        async with (
+            scripted_agent(tmp_path, "coder", lambda _: "done") as coder,
+            scripted_agent(tmp_path, "boss") as boss,
+        ):
             await use(boss, "mail_task", to="coder", text="work")
             letter = ""
             for number in range(often):
@@ -224,7 +234,7 @@ def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypat
             await until(partial(seen_more_than, boss, often))
             assert "done" in boss.seen[-1].content and boss.seen[0].session == boss.seen[-1].session
             await boss.answer(boss.seen[-1], "told")
-            delivery = received(boss.post.office, "boss", letter).delivery
+            delivery = received(boss.post.core, "boss", letter).delivery
             assert (State.DONE, ()) == (delivery.state, delivery.history)
             assert 1 == len(coder.seen) and [] == await coder.post.box.check(peek=True, unread_only=False)
 
@@ -237,11 +247,11 @@ def test_what_cannot_be_told_for_days_is_left_to_mail_tasks(
     monkeypatch.setattr(reception, "MOST", 0)
 
     async def scene() -> None:
-        async with desk(tmp_path, "coder", lambda _: "done"), desk(tmp_path, "boss") as boss:
+        async with scripted_agent(tmp_path, "coder", lambda _: "done"), scripted_agent(tmp_path, "boss") as boss:
             await use(boss, "mail_task", to="coder", text="work")
             [seen] = await until(lambda: boss.seen)
             await boss.reception.broken_off(letter := seen.metadata["mailbox"]["id"])
-            assert State.DONE is received(boss.post.office, "boss", letter).delivery.state
+            assert State.DONE is received(boss.post.core, "boss", letter).delivery.state
             assert 0 == len(boss.post.turns) and "mail_tasks shows it" in boss.told.lines[-1]
 
     run(scene)
@@ -254,7 +264,7 @@ def test_a_task_beyond_its_abilities_or_its_deadline_is_rejected_with_the_reason
         late = anna.give_task("coder", "be quick", deadline=0.01)
         java = anna.give_task("coder", "write Java", metadata={"required_capabilities": ["java"]})
         python = anna.give_task("coder", "write Python", metadata={"required_capabilities": ["python"]})
-        async with desk(tmp_path, "coder", lambda _: "done", capabilities=["python"]) as coder:
+        async with scripted_agent(tmp_path, "coder", lambda _: "done", capabilities=["python"]) as coder:
             await until(lambda: anna.task(python.id).state == "completed")
             assert ("rejected", "deadline") == (anna.task(late.id).state, anna.task(late.id).reason)
             assert ("rejected", "lacks java") == (anna.task(java.id).state, anna.task(java.id).reason)

@@ -48,7 +48,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def added(room: Room, receiver: Receiver, mailbox: str = "human") -> Webhook:
-    return webhooks.add(room._office, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
+    return webhooks.add(room._core, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
 
 
 def post(room: Room, to: str = "human", priority: str = "normal") -> None:
@@ -59,14 +59,14 @@ def push(room: Room, act: Callable[[Executor], object]) -> None:
     """While it runs, `act` is done on a thread of its own."""
 
     async def both() -> None:
-        desk = Executor(room)
-        pushing = asyncio.ensure_future(Pusher(desk).run())
+        executor = Executor(room)
+        pushing = asyncio.ensure_future(Pusher(executor).run())
         try:
-            await asyncio.to_thread(act, desk)
+            await asyncio.to_thread(act, executor)
         finally:
             pushing.cancel()
             await asyncio.wait([pushing])
-            await desk.close()
+            await executor.close()
         assert pushing.cancelled()
 
     asyncio.run(both())
@@ -102,11 +102,11 @@ def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
 
 
 def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> None:
-    def act(desk: Executor) -> None:
+    def act(executor: Executor) -> None:
         webhook = added(room, receiver)
         post(room)
-        until(lambda: {(webhook.id, "rung"): 1} == desk.counters.rings)
-        webhooks.remove(room._office, OWNER, webhook.id)
+        until(lambda: {(webhook.id, "rung"): 1} == executor.counters.rings)
+        webhooks.remove(room._core, OWNER, webhook.id)
         post(room)
         added(room, receiver, "coder")
         post(room, "coder")
@@ -122,7 +122,7 @@ def test_a_new_secret_and_a_new_name_count_at_once(room: Room, receiver: Receive
         room.mailbox("coder").register()
         post(room, "coder")
         receiver.wait_for(1)
-        webhooks.rotate(room._office, OWNER, webhook.id)
+        webhooks.rotate(room._core, OWNER, webhook.id)
         room.rename("coder", "builder")
 
         def is_told() -> bool:
@@ -181,10 +181,10 @@ def test_webhooks_that_cannot_be_looked_at_for_a_moment_are_called_then(
 ) -> None:
     honest, failures = webhooks.all_webhooks, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
 
-    def all_webhooks(office: Any) -> list[Webhook]:
+    def all_webhooks(core: Any) -> list[Webhook]:
         if failures:
             raise failures.pop(0)
-        return honest(office)
+        return honest(core)
 
     monkeypatch.setattr(webhooks, "all_webhooks", all_webhooks)
     added(room, receiver)
@@ -203,11 +203,11 @@ def test_calls_are_counted_for_prometheus() -> None:
 
 def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Receiver) -> None:
     """Two calls are due at once, and the first is asked to wait: the other is not made then, and loses no try."""
-    office, webhook, made = room._office, added(room, receiver), []
+    core, webhook, made = room._core, added(room, receiver), []
     for _ in range(2):
         post(room)
-        (call,) = [one for one in webhooks.due(office, OWNER, webhook).calls if one.id not in made]
-        webhooks.failed(office, OWNER, webhook, call, "it answered 500", asked=0.5, chance=0)
+        (call,) = [one for one in webhooks.due(core, OWNER, webhook).calls if one.id not in made]
+        webhooks.failed(core, OWNER, webhook, call, "it answered 500", asked=0.5, chance=0)
         made.append(call.id)
     time.sleep(0.5)  # now both are due, however quickly the first of them is found
     receiver.answers.append(Answer(429, {"Retry-After": "1"}))
@@ -230,7 +230,7 @@ def test_after_a_410_nothing_else_is_said(room: Room, receiver: Receiver) -> Non
         post(room)
         receiver.wait_for(1)
         post(room, priority="urgent")
-        until(lambda: not webhooks.webhook(room._office, OWNER, webhook.id).is_on)
+        until(lambda: not webhooks.webhook(room._core, OWNER, webhook.id).is_on)
 
     push(room, act)
     assert 3 == len(receiver.calls)

@@ -180,13 +180,13 @@ def test_they_hold_for_a_recipient_with_several_bells(kind: Kind) -> None:
     played()
 
 
-STALE = "letters = _ring(office, mailbox, way, moment, until, least, also, promised)"
+STALE = "letters = _ring(core, mailbox, way, moment, until, least, also, promised)"
 AT_ONCE = f"letters = told(seen.found[id] for id in verdict.ring); {STALE.removeprefix('letters = ')}"
 # name -> what the witness says, a history (letters 0 and 1 are old), and the line that is wrong
 BUGS: dict[str, tuple[Any, ...]] = {
     "no sync": (
         "rung for before it was safe", "normal, wait 1, look",
-        alerts, "try_ring", "office.store.sync()", "pass",
+        alerts, "try_ring", "core.store.sync()", "pass",
     ),
     "what came after the sync": (
         "rung for before it was safe", "urgent, look send",
@@ -199,15 +199,15 @@ BUGS: dict[str, tuple[Any, ...]] = {
         "rung for twice", "normal, wait 1, look rival", alerts, "try_ring", STALE, AT_ONCE,
     ),
     "no cold start": (
-        "the backlog was rung for", "wait 1, look", alerts, "begin", "office.store.cursor().number", "0",
+        "the backlog was rung for", "wait 1, look", alerts, "begin", "core.store.cursor().number", "0",
     ),
     "what comes back": (
         "somebody was never told", "normal, claim 2, normal, wait 1, look, release 2",
-        alerts, "not_new", ", *(_number(f) - 1 for f in office.store.find(held))", ",", alerts,
+        alerts, "not_new", ", *(_number(f) - 1 for f in core.store.find(held))", ",", alerts,
     ),
     "what it rang for already": (
         "rung for twice", "normal, claim 2, normal, wait 1, look",
-        alerts, "_new", "audit_of(office, mailbox, f.message.id).last(way) is None", "True",
+        alerts, "_new", "audit_of(core, mailbox, f.message.id).last(way) is None", "True",
     ),
     "what somebody holds": (
         "rung for what somebody works on", "urgent, look, claim 2, wait 301, look",
@@ -242,10 +242,10 @@ def test_a_ring_that_reads_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     """Whoever is told of a letter has not seen it."""
     rightly: Callable[..., list[Write]] = alerts.audit_writes
 
-    def wrongly(office: Any, mailbox: str, ids: Sequence[str], change: Any) -> list[Write]:
-        found = office.store.find(Query(mailbox=mailbox, message_ids=tuple(ids)))
-        read = [Move(f.delivery, delivery.read(f.delivery, office.now().wall), "read") for f in found]
-        return [*rightly(office, mailbox, ids, change), *read]
+    def wrongly(core: Any, mailbox: str, ids: Sequence[str], change: Any) -> list[Write]:
+        found = core.store.find(Query(mailbox=mailbox, message_ids=tuple(ids)))
+        read = [Move(f.delivery, delivery.read(f.delivery, core.now().wall), "read") for f in found]
+        return [*rightly(core, mailbox, ids, change), *read]
 
     run(CORE[0], history("normal, wait 1, look"))
     monkeypatch.setattr(alerts, "audit_writes", wrongly)

@@ -81,7 +81,7 @@ CARD: dict[str, list[Any]] = {
     "max_concurrent_tasks": [-1, True, "3", 1.5, HUGE],
     "metadata": OBJECTS,
     "name": ["x"],
-    "office": [1],
+    "core": [1],
     "principal": ["root"],
     "id": ["x"],
     "colour": ["red"],

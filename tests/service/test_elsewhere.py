@@ -37,11 +37,11 @@ def room(house: House) -> Room:
 
 def route(room: Room, agent: str, system: str, seconds: float = 300) -> None:
     value = to_plain(Route(system=system, until=NOW + timedelta(seconds=seconds)))
-    room._office.store.commit([Put(record=Record(kind=ROUTE, key=agent, value=value))])
+    room._core.store.commit([Put(record=Record(kind=ROUTE, key=agent, value=value))])
 
 
 def places(room: Room, id: str) -> dict[str, State]:
-    found = room._office.store.find(Query(message_ids=(id,)))
+    found = room._core.store.find(Query(message_ids=(id,)))
     return {one.delivery.mailbox: one.delivery.state for one in found}
 
 
@@ -53,13 +53,13 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
         "@far/team": State.QUEUED,
         "carl": State.UNREAD,
     }
-    assert (sent.unknown, outbox.waiting(room._office)) == (("carl",), ["@far/team", "bob@far"])
+    assert (sent.unknown, outbox.waiting(room._core)) == (("carl",), ["@far/team", "bob@far"])
     assert room.mailbox("carl").check()[0].text == "hello"
 
 
 def test_whoever_is_in_the_room_may_take_it_along(room: Room) -> None:
     """What must be asked of it was asked before."""
-    (post,) = prepare_all(room._office, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
+    (post,) = prepare_all(room._core, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
     assert tray.pack([post], durable=True) is not None
 
 
@@ -129,7 +129,7 @@ def test_too_many_letters_for_one_system_are_refused(house: House) -> None:
 
     with pytest.raises(QuotaFull, match="2 letters wait for the system 'far', and at most 2 may"):
         room.mailbox("max").send("bob@far", "3")
-    assert room._office.store.waiting("any@FAR", "ann") == (2, 1)
+    assert room._core.store.waiting("any@FAR", "ann") == (2, 1)
     room.mailbox("ann").send("bob@near", "3")
 
 
@@ -150,7 +150,7 @@ def test_a_letter_to_many_counts_all_of_them(house: House) -> None:
 
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send(["a@far", "b@far", "c@far"], "1")
-    assert room._office.store.outgoing(None) == {}
+    assert room._core.store.outgoing(None) == {}
     room.mailbox("ann").send(["a@far", "b@far"], "1")
 
 
@@ -160,7 +160,7 @@ def test_letters_that_are_sent_together_count_together(house: House) -> None:
 
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send_many([draft("bob@far", text) for text in "123"])
-    assert room._office.store.outgoing(None) == {}
+    assert room._core.store.outgoing(None) == {}
     assert len(room.mailbox("ann").send_many([draft("bob@far", text) for text in "12"])) == 2
 
 
@@ -181,7 +181,7 @@ def test_the_same_letter_again_is_known_whatever_became_of_the_way(house: House)
     ann.send("bob@far", "hello", id="one")
 
     assert ann.send("bob@far", "hello", id="one").repeated
-    peers.remove(room._office, OWNER, "far")
+    peers.remove(room._core, OWNER, "far")
     assert ann.send("bob@far", "hello", id="one").repeated
 
 
@@ -243,10 +243,10 @@ def test_a_bare_name_is_to_be_found_where_the_settings_say_so(house: House, sett
 
 def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: Room) -> None:
     assert places(room, room.mailbox("ann").send("bob@*", "hello").id) == {"bob@*": State.QUEUED}
-    room._office.store.commit(
+    room._core.store.commit(
         [
             Put(record=Record(kind=record.kind, key=record.key, value=None, revision=record.revision))
-            for record in room._office.store.records("peer")
+            for record in room._core.store.records("peer")
         ]
     )
     with pytest.raises(Missing, match="nobody to ask"):
@@ -259,38 +259,38 @@ def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: R
 def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> None:
     ann = room.mailbox("ann")
     sent = [ann.send("bob", f"{n}") for n in range(3)]
-    assert ["bob"] == list(outbox.strangers(room._office))
-    assert "Bob@far" == outbox.send_on(room._office, "bob", "Bob", "far")
+    assert ["bob"] == list(outbox.strangers(room._core))
+    assert "Bob@far" == outbox.send_on(room._core, "bob", "Bob", "far")
     assert [{"Bob@far": State.QUEUED}] * 3 == [places(room, one.id) for one in sent]
-    assert {} == outbox.strangers(room._office) and not room.mailbox("bob").check()
+    assert {} == outbox.strangers(room._core) and not room.mailbox("bob").check()
     assert ("Bob@far",) == ann.send("bob", "at once, as it was found").routed
-    assert [] == outbox.told_of(room._office, OWNER)  # who was only asked for is not listed
+    assert [] == outbox.told_of(room._core, OWNER)  # who was only asked for is not listed
 
 
 def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock: FakeClock) -> None:
     room = house.room(system="here", outbox_max_age=100)
     know_peer(room, Peer(system="far", scopes={"open": ("*",)}))
-    ann, office = room.mailbox("ann"), room._office
+    ann, core = room.mailbox("ann"), room._core
     for name in ("bob", "eve"):
         ann.send(name, "closed", scope="shut")
     old = ann.send("bob", "too old", scope="open")
     clock.advance(101)
     young = ann.send("bob", "young", scope="open")
     ann.send("human", "for the person")
-    assert {"bob", "eve"} == set(outbox.strangers(office))
-    assert None is outbox.send_on(office, "eve", "eve", "far")
-    assert "bob@far" == outbox.send_on(office, "bob", "bob", "far")
+    assert {"bob", "eve"} == set(outbox.strangers(core))
+    assert None is outbox.send_on(core, "eve", "eve", "far")
+    assert "bob@far" == outbox.send_on(core, "bob", "bob", "far")
     assert [{"bob": State.UNREAD}, {"bob@far": State.QUEUED}] == [places(room, one.id) for one in (old, young)]
     ann.send("zoe", "unread, and she came while peers were asked", scope="open")
     room.mailbox("zoe").register()
-    assert None is outbox.send_on(office, "zoe", "zoe", "far")
+    assert None is outbox.send_on(core, "zoe", "zoe", "far")
 
 
 def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
     room = house.room(system="here", outbox_max_letters=2)
     know_peer(room, Peer(system="far"))
     sent = [room.mailbox("ann").send("bob", f"{n}") for n in range(3)]
-    outbox.send_on(room._office, "bob", "bob", "far")
+    outbox.send_on(room._core, "bob", "bob", "far")
     assert ["bob@far", "bob@far", "bob"] == [next(iter(places(room, one.id))) for one in sent]
 
 
@@ -298,8 +298,8 @@ def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
 def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
     house: House, settings: dict[str, Any]
 ) -> None:
-    assert outbox.refreshes(house.room()._office)
-    assert not outbox.refreshes(house.room(**settings)._office)
+    assert outbox.refreshes(house.room()._core)
+    assert not outbox.refreshes(house.room(**settings)._core)
 
 
 # -- nobody here is somebody elsewhere
@@ -332,12 +332,12 @@ def test_case_does_not_count_elsewhere_either(room: Room) -> None:
 
 def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: Room) -> None:
     value = to_plain(Route(system="far", until=NOW + timedelta(seconds=300), name="Zoe"))
-    room._office.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
+    room._core.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
     ann = room.mailbox("ann")
     for said in ("zoe", "ZOE@far", "zoe@FAR/dev"):
         sent = ann.send(said, "one")
         assert f"Zoe@far{'/dev' if '/' in said else ''}" == next(iter(places(room, sent.id)))
-    assert ["Zoe"] == [name for name, _ in outbox.told_of(room._office, OWNER)]
+    assert ["Zoe"] == [name for name, _ in outbox.told_of(room._core, OWNER)]
 
 
 def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:
@@ -376,7 +376,7 @@ def test_letters_that_are_sent_together_count_each_other(house: House) -> None:
 
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send_many([Draft(to=f"b{n}@far", body="x") for n in range(6)])
-    assert room._office.store.outgoing(None) == {}
+    assert room._core.store.outgoing(None) == {}
     said = [Draft(to=f"b{n}@far", body="x", id=f"id{n}") for n in range(5)]
     assert [[one.repeated for one in room.mailbox("ann").send_many(said)] for _ in range(2)] == [
         [False] * 5,

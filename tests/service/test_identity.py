@@ -32,29 +32,29 @@ def test_a_name_that_is_set_is_used_and_a_bad_one_refused(house: House) -> None:
 
 
 def test_a_name_that_was_kept_or_told_does_not_give_way_to_a_servers(house: House) -> None:
-    made = peers.system_id(house.room()._office, OWNER, gives_way=True)
-    assert made == peers.announced(house.room()._office, OWNER) == house.room().system
-    assert made == peers.adopt(house.room()._office, OWNER, "hive") == house.room().system
-    assert "berlin" == peers.announced(house.room()._office, OWNER, "berlin")
+    made = peers.system_id(house.room()._core, OWNER, gives_way=True)
+    assert made == peers.announced(house.room()._core, OWNER) == house.room().system
+    assert made == peers.adopt(house.room()._core, OWNER, "hive") == house.room().system
+    assert "berlin" == peers.announced(house.room()._core, OWNER, "berlin")
 
 
 def test_a_name_that_was_made_before_there_was_a_link_stays(house: House) -> None:
     made = house.room().system
-    assert made == peers.adopt(house.room()._office, OWNER, "hive") == house.room().system
+    assert made == peers.adopt(house.room()._core, OWNER, "hive") == house.room().system
 
 
 def test_a_servers_name_beats_one_that_was_made_for_the_time_being_and_is_kept(house: House) -> None:
-    made = peers.system_id(house.room()._office, OWNER, gives_way=True)
+    made = peers.system_id(house.room()._core, OWNER, gives_way=True)
     assert made == house.room().system
-    assert "hive" == peers.adopt(house.room()._office, OWNER, "hive") == house.room().system != made
-    assert "hive" == peers.adopt(house.room()._office, OWNER, "another")  # the first server's stays
+    assert "hive" == peers.adopt(house.room()._core, OWNER, "hive") == house.room().system != made
+    assert "hive" == peers.adopt(house.room()._core, OWNER, "another")  # the first server's stays
     house.reopen()
     assert "hive" == house.room().system
     assert "berlin" == house.room(system="berlin").system  # what is set beats both
     with pytest.raises(Invalid):
-        peers.adopt(house.room()._office, OWNER, "MAP Server")
+        peers.adopt(house.room()._core, OWNER, "MAP Server")
     with pytest.raises(postroom.NotAllowed):
-        peers.adopt(house.room()._office, agent_principal("ann"), "mine")
+        peers.adopt(house.room()._core, agent_principal("ann"), "mine")
 
 
 def test_only_who_may_see_the_room_is_told(room: Room) -> None:

@@ -221,7 +221,7 @@ def test_mail_goes_on_in_the_copy_as_in_the_original(house: House, clock: FakeCl
     clock.advance(timedelta(hours=2).total_seconds())
     for room in (house.room(), copy):
         room.sweep()
-    originals, copies = (_places(room._office.store) for room in (house.room(), copy))
+    originals, copies = (_places(room._core.store) for room in (house.room(), copy))
     assert [(d.mailbox, d.state, d.reason) for d in originals] == [(d.mailbox, d.state, d.reason) for d in copies]
 
 

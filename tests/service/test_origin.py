@@ -18,8 +18,8 @@ FOLDERS = ("nanobot", "chipset", "swarm")
 
 def shown(room: Room, agent: str | None) -> Principal:
     """Who shows a token of this agent; an operator's, where there is none."""
-    text, _ = tokens.create(room._office, room.principal, agent)
-    return tokens.holder(room._office, text)
+    text, _ = tokens.create(room._core, room.principal, agent)
+    return tokens.holder(room._core, text)
 
 
 def origin_of(room: Room, id: str) -> str:
@@ -42,7 +42,7 @@ def test_answers_tasks_and_repeats_are_verified_too(room: Room) -> None:
     ann = room.acting_as(shown(room, "ann")).mailbox("ann")
     ids = [ann.reply(first.id, "Yes.").id, ann.give_task("bob", "Then do.").id, ann.send("bob", "x", key="k").id]
     assert room.mailbox("ann").send("bob", "x", key="k").repeated  # the same letter, whoever says it again
-    is_kept = room._office.store.vouches
+    is_kept = room._core.store.vouches
     assert {f"ann ({'verified' if is_kept else 'unverified'})"} == {origin_of(room, id) for id in ids}
 
 

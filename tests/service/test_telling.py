@@ -147,7 +147,7 @@ def test_a_bell_for_important_mail_alone_joins_the_others(house: House, clock: F
     bob = with_bells(room)
     plain, high = post(room), post(room, priority="high")
     clock.advance(1)
-    found = alerts.try_ring(room._office, OWNER, "bob", "webhook:1", least=Priority.HIGH)
+    found = alerts.try_ring(room._core, OWNER, "bob", "webhook:1", least=Priority.HIGH)
     assert isinstance(found, Rung) and (high,) == found.ids
     assert (high, plain) == rung(bob, "exec")
 
@@ -163,7 +163,7 @@ def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
     bob = with_bells(room)
     first = post(room)
     clock.advance(1)
-    store, sync = room._office.store, room._office.store.sync
+    store, sync = room._core.store, room._core.store.sync
     looked, told = threading.Event(), threading.Event()
     quick: list[str] = []
 
@@ -209,16 +209,16 @@ def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
 
 def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]) -> None:
     """Books of each way alone: nobody counted how often the recipient was told."""
-    office = room._office
-    told = find_record(office, TOLD, "bob")
+    core = room._core
+    told = find_record(core, TOLD, "bob")
     writes = [] if told is None else [put_record(TOLD, "bob", None, told)]
     for way, times in recent.items():
         key = bell_key("bob", way)
-        held = find_record(office, BELL, key)
+        held = find_record(core, BELL, key)
         assert held is not None
-        book = Book(up_to=held.value["up_to"], boot=office.now().boot, recent=times)
+        book = Book(up_to=held.value["up_to"], boot=core.now().boot, recent=times)
         writes.append(put_record(BELL, key, to_plain(book), held))
-    office.store.commit(lambda: writes)
+    core.store.commit(lambda: writes)
 
 
 def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_forgotten(
@@ -250,4 +250,4 @@ def test_a_renamed_agent_was_told_as_often_as_before(room: Room, bob: Mailbox, c
     clock.advance(1)
     assert (first,) == rung(rob, "exec")
     assert seconds(rob, "claude") == pytest.approx(19)
-    assert ["rob"] == room._office.store.keys(TOLD)
+    assert ["rob"] == room._core.store.keys(TOLD)

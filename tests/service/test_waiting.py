@@ -42,14 +42,14 @@ def ticking(kind: Kind, tmp_path: Path) -> Iterator[Room]:
 def while_waiting(crew: ThreadPoolExecutor, room: Room, wait: Callable[[], T], act: Callable[[], object]) -> T:
     """What `wait` returns when `act` is done after it has set its watch."""
     listening = threading.Event()
-    hang = room._office.store.watch
+    hang = room._core.store.watch
 
     def watch(mailboxes: list[str]) -> object:
         heard = hang(mailboxes)
         listening.set()
         return heard
 
-    room._office.store.watch = watch  # type: ignore[assignment, method-assign]
+    room._core.store.watch = watch  # type: ignore[assignment, method-assign]
     waiting: Future[T] = crew.submit(wait)
     assert listening.wait(LONG)
     act()
@@ -171,7 +171,7 @@ def test_a_cursor_of_an_agent_misses_nothing_and_repeats_nothing(room: Room, clo
     for _ in range(5):
         bob.send("alice", "x")
     assert since == carl.cursor() and since.number < room.cursor().number
-    room._office.store.trim_changes(1)
+    room._core.store.trim_changes(1)
     assert carl.mailbox("carl").wait(0, since=since) is None
     bob.send("carl", "next")
     letter = carl.mailbox("carl").wait(0, since=str(since))
@@ -291,7 +291,7 @@ def test_a_cursor_goes_through_every_mailbox_a_letter_went_to(room: Room) -> Non
 
 
 def test_what_comes_between_two_looks_does_not_overtake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    since, ann, store = room.cursor(), room.mailbox("ann"), room._office.store
+    since, ann, store = room.cursor(), room.mailbox("ann"), room._core.store
     find = store.find
     sent: list[bool] = []
 

@@ -70,7 +70,7 @@ class Daemon:
 
     def revoke(self, token: str) -> None:
         with postroom.open(self.room) as room:
-            tokens.revoke(room._office, OWNER, token.split("_")[1])
+            tokens.revoke(room._core, OWNER, token.split("_")[1])
 
     def stop(self) -> tuple[float, int, str]:
         """How long it took, its exit code, its log."""
@@ -102,7 +102,7 @@ def daemon(folder: Path, *words: str, counted: bool = False) -> Iterator[Daemon]
 
 
 def make_token(room: Room, agent: str | None = None, *scopes: str) -> str:
-    text, _ = tokens.create(room._office, OWNER, agent, list(scopes) or None)
+    text, _ = tokens.create(room._core, OWNER, agent, list(scopes) or None)
     return text
 
 
@@ -183,19 +183,19 @@ async def open_house(
 ) -> AsyncIterator[tuple[HttpServer, Room, Executor, Broker]]:
     """The same, inside this process."""
     with postroom.open(folder / "room.db", durability="process", **settings or {}) as room:
-        desk = Executor(room)
-        hub = Broker(desk)
-        reception = MapServer(desk, hub) if with_map else None
-        server = HttpServer(desk, hub, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception)
+        executor = Executor(room)
+        broker = Broker(executor)
+        reception = MapServer(executor, broker) if with_map else None
+        server = HttpServer(executor, broker, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception)
         await server.start()
         try:
-            yield server, room, desk, hub
+            yield server, room, executor, broker
         finally:
             await server.stop()
             if reception is not None:
                 reception.close()
-            hub.close()
-            await desk.close()
+            broker.close()
+            await executor.close()
 
 
 def port_of(server: HttpServer) -> int:

@@ -34,12 +34,12 @@ def test_health_is_told_to_anybody_and_details_to_those_we_know(anonymous: Clien
 
 def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_house(tmp_path) as (_, room, desk, _hub):
-            pulse, before = Pulse(desk), desk.counters.batches
+        async with open_house(tmp_path) as (_, room, executor, _hub):
+            pulse, before = Pulse(executor), executor.counters.batches
             await asyncio.gather(*(pulse.ask(knows_us=False) for _ in range(100)))
             await pulse.ask(knows_us=True)
-            assert before + 1 == desk.counters.batches
-            assert [] == room._office.store.records(PULSE)
+            assert before + 1 == executor.counters.batches
+            assert [] == room._core.store.records(PULSE)
 
     asyncio.run(scenario())
 

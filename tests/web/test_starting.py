@@ -153,10 +153,10 @@ def test_an_address_in_version_six(tmp_path: Path) -> None:
 
 
 def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, durable=False)
+    executor = Desk(tmp_path, durable=False)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    running = desk.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
+    running = executor.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
     try:
         assert running.stdout is not None
         said = ""
@@ -165,13 +165,13 @@ def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
             assert line, said
         send, check, token, curl, heard = said.partition("type:\n")[2].partition("\n\n")[0].splitlines()
         assert all(f"--room {tmp_path}/other.db" in line for line in (send, check, token, heard))
-        desk.home = elsewhere  # another terminal is in another folder
-        assert desk.type(send).code == 0
-        assert "Hello" in desk.type(check).out
-        made = desk.type(token).out.split()[0]
+        executor.home = elsewhere  # another terminal is in another folder
+        assert executor.type(send).code == 0
+        assert "Hello" in executor.type(check).out
+        made = executor.type(token).out.split()[0]
         if shutil.which("curl"):
-            assert '"result"' in desk.type(curl.replace("THE-TOKEN", made)).out
-            assert "Hello by HTTP" in desk.type(heard).out
+            assert '"result"' in executor.type(curl.replace("THE-TOKEN", made)).out
+            assert "Hello by HTTP" in executor.type(heard).out
         config = json.loads(said.partition("of its own:\n")[2].splitlines()[0])
         assert Path(config["mcpServers"]["postroom"]["command"]).is_absolute()
     finally:
@@ -188,8 +188,8 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def banner(desk: Desk, *words: str, **variables: str) -> str:
-    running = desk.start("serve", *words, **variables)
+def banner(executor: Desk, *words: str, **variables: str) -> str:
+    running = executor.start("serve", *words, **variables)
     try:
         assert running.stdout is not None
         said = ""
@@ -204,9 +204,9 @@ def banner(desk: Desk, *words: str, **variables: str) -> str:
 
 def test_who_listens_everywhere_is_called_by_a_name(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
-    desk = Desk(tmp_path, durable=False)
-    assert desk.run("token", "create", "--agent", "carl").code == 0
-    said = banner(desk, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
+    executor = Desk(tmp_path, durable=False)
+    assert executor.run("token", "create", "--agent", "carl").code == 0
+    said = banner(executor, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
     assert "curl https://THIS-HOST:" in said and "curl https://0.0.0.0" not in said
 
 
@@ -215,19 +215,19 @@ def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     without += "gone = ('mcp_types', 'uvicorn')\n"
     without += "u.find_spec = lambda name, package=None: None if name in gone else find(name, package)\n"
     (tmp_path / "sitecustomize.py").write_text(without, encoding="utf-8")
-    desk = Desk(tmp_path, durable=False)
-    path = f"{tmp_path}:{desk.environment['PYTHONPATH']}"
-    said = banner(desk, PYTHONPATH=path)
+    executor = Desk(tmp_path, durable=False)
+    path = f"{tmp_path}:{executor.environment['PYTHONPATH']}"
+    said = banner(executor, PYTHONPATH=path)
     assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in said
     assert 'pip install "postroom[mcp]"' in said and "mcpServers" not in said
-    assert "HTTP" not in banner(desk, "--http", "off", PYTHONPATH=path)
+    assert "HTTP" not in banner(executor, "--http", "off", PYTHONPATH=path)
 
 
 def test_the_users_own_room_needs_no_name_and_a_program_off_the_path_its_whole(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, durable=False)
-    del desk.environment["POSTROOM_STORE"]
+    executor = Desk(tmp_path, durable=False)
+    del executor.environment["POSTROOM_STORE"]
     typed = (
-        banner(desk, "--http", "off", "--socket", str(tmp_path / "s"), PATH="/nowhere")
+        banner(executor, "--http", "off", "--socket", str(tmp_path / "s"), PATH="/nowhere")
         .partition("type:\n")[2]
         .partition("\n\n")[0]
     )

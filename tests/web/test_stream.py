@@ -109,14 +109,14 @@ def test_a_stream_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(http_app, "KEEP_ALIVE", 0.05)
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, room, desk, _):
+        async with open_house(tmp_path) as (server, room, executor, _):
             client = Client(port_of(server), make_token(room, "ann"))
             with subscribe(client) as stream:
                 await aside(until, stream, b":\n\n")
-                assert 1 == desk.counters.subscribers()
+                assert 1 == executor.counters.subscribers()
                 await aside(until, stream, b":\n\n")
                 await aside(until, stream, b":\n\n")
-            while desk.counters.subscribers():  # it has hung up
+            while executor.counters.subscribers():  # it has hung up
                 await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(scenario(), 10))

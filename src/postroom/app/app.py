@@ -49,12 +49,12 @@ log = logging.getLogger("postroom")
 EVERY = 30.0  # seconds
 
 
-async def keep_house(desk: Executor) -> None:
+async def keep_house(executor: Executor) -> None:
     """For ever. What goes wrong is logged, and tried again the next time."""
     while True:
         await asyncio.sleep(EVERY)
         try:
-            await desk.run_slow(desk.room.sweep)
+            await executor.run_slow(executor.room.sweep)
         except BaseException as failed:
             if not isinstance(failed, Exception):
                 raise
@@ -75,7 +75,9 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-def web_server(desk: Executor, hub: Broker, options: Options, reception: MapServer | None) -> HttpServer | None:
+def web_server(
+    executor: Executor, broker: Broker, options: Options, map_server: MapServer | None
+) -> HttpServer | None:
     """The server that was asked for, not started. None: nobody asked, or it cannot be and nobody insisted."""
     if not options.host:
         return None
@@ -84,7 +86,7 @@ def web_server(desk: Executor, hub: Broker, options: Options, reception: MapServ
             raise Invalid("HTTP needs more than is installed", field="http", hint=SERVE)
         log.warning("HTTP is off, the socket is on: %s", SERVE)
         return None
-    _check_tokens(desk, options)
+    _check_tokens(executor, options)
     from ..server.http_app import Mounted  # noqa: PLC0415 - uvicorn weighs as much as the rest of us
     from ..server.http_server import HttpServer, Place  # noqa: PLC0415
 
@@ -97,13 +99,13 @@ def web_server(desk: Executor, hub: Broker, options: Options, reception: MapServ
     )
 
     def load() -> Any:
-        return load_mcp(Door(desk, hub), server)
+        return load_mcp(Door(executor, broker), server)
 
-    server = HttpServer(desk, hub, place, Mounted(partial(desk.run_slow, load)), reception)
+    server = HttpServer(executor, broker, place, Mounted(partial(executor.run_slow, load)), map_server)
     return server
 
 
-def map_link(desk: Executor, options: Options) -> MapLink | None:
+def map_link(executor: Executor, options: Options) -> MapLink | None:
     """The link that was asked for, not begun. None: nobody asked."""
     if options.map_link is None:
         return None
@@ -111,18 +113,18 @@ def map_link(desk: Executor, options: Options) -> MapLink | None:
         raise Invalid("a link to a MAP server needs more than is installed", field="map-server", hint=SERVE)
     from ..map.link import MapLink  # noqa: PLC0415 - only where it is asked for
 
-    return MapLink(desk, options.map_link)
+    return MapLink(executor, options.map_link)
 
 
-def exchange(desk: Executor, options: Options) -> Exchange | None:
+def exchange(executor: Executor, options: Options) -> Exchange | None:
     """The exchange with other systems, not begun. None: what it needs is not installed, and nobody needs it."""
     if not is_there("websockets"):
-        if peers.all_peers(desk.room._office):
+        if peers.all_peers(executor.room._core):
             log.warning("mail for other systems waits, for there are no links: %s", SERVE)
         return None
     from ..federation.exchange import Exchange  # noqa: PLC0415 - only where it can be
 
-    return Exchange(desk, options.certificate, options.key)
+    return Exchange(executor, options.certificate, options.key)
 
 
 def load_mcp(door: Door, server: HttpServer) -> Any:
@@ -148,13 +150,13 @@ def is_there(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def _check_tokens(desk: Executor, options: Options) -> None:
+def _check_tokens(executor: Executor, options: Options) -> None:
     """What can be reached from outside is not opened before somebody may come in."""
     if options.is_loopback:
         return
-    office = desk.room._office
-    has_tokens = any(token.is_live for token in tokens.everyone(office, OWNER))
-    if not has_tokens and not peers.all_peers(office):
+    core = executor.room._core
+    has_tokens = any(token.is_live for token in tokens.everyone(core, OWNER))
+    if not has_tokens and not peers.all_peers(core):
         told = f"{options.host} can be reached from outside, and nobody has a token"
         raise Invalid(told, field="http", hint="postroom token create, or peers add, then start again")
 
@@ -316,11 +318,11 @@ def _leave() -> None:
     os._exit(0)
 
 
-def _leave_if_busy(desk: Executor) -> None:
+def _leave_if_busy(executor: Executor) -> None:
     """A thread may wait for somebody else's lock, or look through much mail. We do not wait with it, and the room
     is not closed under it: what it holds may be another's the moment after.
     """
-    if not desk.is_idle:
+    if not executor.is_idle:
         _leave()
 
 
@@ -335,45 +337,45 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     held.take()
     stack.callback(held.leave)
     is_linked = options.map_link is not None
-    system = peers.system_id(room._office, OWNER, settings.system, gives_way=is_linked)
-    if changed := app_options.apply(room._office, options.peers, system):
+    system = peers.system_id(room._core, OWNER, settings.system, gives_way=is_linked)
+    if changed := app_options.apply(room._core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
-    desk = Executor(room)
-    stack.callback(_leave_if_busy, desk)
-    stack.push_async_callback(desk.close)
-    hub = Broker(desk)
-    stack.callback(hub.close)
-    reception = None if options.map == OFF else MapServer(desk, hub, is_open=options.map == OPEN)
-    if reception is not None:
-        stack.callback(reception.close)
-    links = exchange(desk, options)
-    if reception is not None:
-        reception.exchange = links
-    desk.links = links
+    executor = Executor(room)
+    stack.callback(_leave_if_busy, executor)
+    stack.push_async_callback(executor.close)
+    broker = Broker(executor)
+    stack.callback(broker.close)
+    map_server = None if options.map == OFF else MapServer(executor, broker, is_open=options.map == OPEN)
+    if map_server is not None:
+        stack.callback(map_server.close)
+    links = exchange(executor, options)
+    if map_server is not None:
+        map_server.exchange = links
+    executor.links = links
     rims: list[Rim] = []
-    stack.push_async_callback(_stop, rims, reception)
+    stack.push_async_callback(_stop, rims, map_server)
     for path in options.sockets:
-        rims.append(UnixServer(desk, hub, path, reception))
+        rims.append(UnixServer(executor, broker, path, map_server))
         await rims[-1].start()
-    web = web_server(desk, hub, options, reception)
+    web = web_server(executor, broker, options, map_server)
     if web is not None:
         rims.append(web)
         await web.start()
         if links is not None:
             links.admit = web.admit
-    desk.counters.connections["socket"] = lambda: sum(
+    executor.counters.connections["socket"] = lambda: sum(
         len(r.connections) for r in rims if isinstance(r, UnixServer)
     )
-    chores = asyncio.ensure_future(keep_house(desk))
+    chores = asyncio.ensure_future(keep_house(executor))
     stack.push_async_callback(_end, chores)
-    stack.push_async_callback(_end, asyncio.ensure_future(Pusher(desk).run()))
+    stack.push_async_callback(_end, asyncio.ensure_future(Pusher(executor).run()))
     if options.inboxes:
-        carrier = Carrier(desk, options.inboxes)
+        carrier = Carrier(executor, options.inboxes)
         stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))
-    link = map_link(desk, options)
+    link = map_link(executor, options)
     if link is not None:
-        desk.counters.connections["map_link"] = lambda: int(link.is_up)
-        hub.listeners.append(link.emitted)
+        executor.counters.connections["map_link"] = lambda: int(link.is_up)
+        broker.listeners.append(link.emitted)
         stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
     if links is not None:
         stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
@@ -421,10 +423,10 @@ def _said(options: Options) -> dict[str, Any]:
     return {name: getattr(options.settings, name) for name in names if name != "store"}
 
 
-async def _stop(rims: Sequence[Rim], reception: MapServer | None) -> None:
+async def _stop(rims: Sequence[Rim], map_server: MapServer | None) -> None:
     """All at once: each gives what is under way a moment."""
-    if reception is not None:
-        reception.is_ending = True
+    if map_server is not None:
+        map_server.is_ending = True
     ended = await asyncio.gather(*(rim.stop() for rim in rims), return_exceptions=True)
     for wrong in (end for end in ended if isinstance(end, BaseException)):
         raise wrong

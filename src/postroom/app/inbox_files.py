@@ -607,15 +607,15 @@ AGAIN = 5.0  # seconds after a failure
 class Carrier:
     """Made inside an event loop."""
 
-    def __init__(self, desk: Executor, folder: str) -> None:
-        self._desk = desk
-        self._office = desk.room._office
-        self._store = self._office.store
+    def __init__(self, executor: Executor, folder: str) -> None:
+        self._executor = executor
+        self._core = executor.room._core
+        self._store = self._core.store
         self.folder = InboxFolder(
-            folder, lambda name, n: notice_of(name, n, self._office.now().wall), tell=log.warning
+            folder, lambda name, n: notice_of(name, n, self._core.now().wall), tell=log.warning
         )
         self.folder.prepare()
-        self._is_kept = not desk.room.settings.store.startswith("memory:")
+        self._is_kept = not executor.room.settings.store.startswith("memory:")
         self._rang = asyncio.Event()
         self._number = -1  # told up to here; not known yet
         self._is_first = True  # may some of the next slice have been told already?
@@ -642,7 +642,7 @@ class Carrier:
     async def _round(self, watch: Watch) -> None:
         self._rang.clear()
         try:
-            await self._desk.run_slow(self.carry)
+            await self._executor.run_slow(self.carry)
         except BaseException as failed:
             if not isinstance(failed, Exception):
                 raise

@@ -254,21 +254,21 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 _AS_SAID = ("url", "auth", "exposure", "tags", "scopes", "relays_for", "relays_to")
 
 
-def apply(office: Core, path: str, ours: str) -> list[str]:
+def apply(core: Core, path: str, ours: str) -> list[str]:
     """Make the room's peers those of the file; the names of those that changed. All of it, or nothing and why."""
     tables = _read(path) if path else {}
     folder = os.path.dirname(os.path.abspath(path))
     steps = {system: _step(system, said, folder) for system, said in tables.items()}
-    made = [_checked(office, path, system, step, ours) for system, step in steps.items()]
-    _check_apart(path, made, core_peers.all_peers(office))
-    before = core_peers.all_peers(office)
+    made = [_checked(core, path, system, step, ours) for system, step in steps.items()]
+    _check_apart(path, made, core_peers.all_peers(core))
+    before = core_peers.all_peers(core)
     for system, step in steps.items():
-        core_peers.change(office, OWNER, system, step, ours=ours)
+        core_peers.change(core, OWNER, system, step, ours=ours)
     kept = {fold(system) for system in tables}
     for peer in before.values():
         if peer.of_file and fold(peer.system) not in kept:
-            core_peers.remove(office, OWNER, peer.system)
-    after = core_peers.all_peers(office)
+            core_peers.remove(core, OWNER, peer.system)
+    after = core_peers.all_peers(core)
     return sorted(name for name in before | after if before.get(name) != after.get(name))
 
 
@@ -370,10 +370,10 @@ def _check_apart(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -> N
             raise Invalid(f"{other!r} shows the same token", field=f"{path}: {peer.system}.accept_file", hint=hint)
 
 
-def _checked(office: Core, path: str, system: str, step: Callable[[Peer | None], Peer], ours: str) -> Peer:
+def _checked(core: Core, path: str, system: str, step: Callable[[Peer | None], Peer], ours: str) -> Peer:
     """Before anything is written. An error names the table as well."""
     try:
-        return check_peer(step(core_peers.peer(office, system)), ours)
+        return check_peer(step(core_peers.peer(core, system)), ours)
     except Invalid as wrong:
         wrong.field = f"{path}: {system}.{wrong.field}"
         raise

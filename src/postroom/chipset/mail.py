@@ -155,16 +155,16 @@ class Mailboxes:
         """Send a letter whose time its sender chose. Its file's name begins with that time and ends with digits
         that no other letter has: where one has them, other digits are tried.
         """
-        office, principal = self._room._office, self._room._principal
+        core, principal = self._room._core, self._room._principal
         for last in range(_TRIES, 0, -1):
             named = draft.but(id=_id_at(draft.sender, time))
-            now = office.now().wall
-            post = messages.prepare(office, principal, named, now)
+            now = core.now().wall
+            post = messages.prepare(core, principal, named, now)
             letter = replace(post.message, created_at=time)
             sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # its age counts from now
-            post = replace(post, message=letter, deliveries=sent, encoded=seal(letter, office.limits))
+            post = replace(post, message=letter, deliveries=sent, encoded=seal(letter, core.limits))
             try:
-                (receipt,) = messages.commit_posts(office, [post], [post])
+                (receipt,) = messages.commit_posts(core, [post], [post])
             except IdTaken as taken:
                 if taken.field != "id" or last == 1:
                     raise
@@ -177,7 +177,7 @@ class Mailboxes:
     def _put_away(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
         """Each of them is asked about again in the commit: somebody may be quicker."""
         query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
-        moved = move_found(box._office, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
+        moved = move_found(box._core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
         return len(moved)
 
     def _settle(self, agent: str, id: str) -> None:
@@ -190,7 +190,7 @@ class Mailboxes:
     @staticmethod
     def _id_there(box: Mailbox, id: str) -> str:
         """A second letter under a name of ours, with other content, has a longer id in the room."""
-        found = box._office.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
+        found = box._core.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
         return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
 
     def _sheets(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:

@@ -266,7 +266,7 @@ def _beginning(context: Context, word: str) -> list[str]:
     room = context.room
     mailbox = None if _is_operator(context) else context.mailbox.name
     try:
-        return ids_beginning(room._office, room._principal, mailbox, word, _MOST)
+        return ids_beginning(room._core, room._principal, mailbox, word, _MOST)
     except PostroomError:  # the command itself tells what is wrong
         return []
 

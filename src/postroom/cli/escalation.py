@@ -262,15 +262,15 @@ def _next(context: Context, id: str) -> dict[str, Any] | None:
     one = next((one for one in context.mailbox.escalations() if one.id == id), None)
     if one is None or one.due_at is None:
         return None
-    office = context.room._office
-    place = core_escalation.next_rung(office, one)
+    core = context.room._core
+    place = core_escalation.next_rung(core, one)
     return None if place is None else {"name": one.rungs[place], "at": to_plain(one.due_at)}
 
 
 def _passed_over(context: Context, letter: Message) -> list[str]:
     """Who stands below the one that was asked, and was not asked."""
-    office = context.room._office
-    rungs = rungs_above(core_escalation.check_ladder(office, context.get("ladder")), context.mailbox.name)
+    core = context.room._core
+    rungs = rungs_above(core_escalation.check_ladder(core, context.get("ladder")), context.mailbox.name)
     asked = letter.recipients[0].address
     return list(takewhile(lambda name: not same_name(name, asked), rungs)) if asked in rungs else []
 

@@ -362,8 +362,8 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
 _NAMES: dict[str, Callable[[Room], list[str]]] = {
     "scopes": lambda room: sorted({scope for agent in room.agents() for scope in agent.card.scopes}),
     "templates": lambda room: [template.name for template in room.templates()],
-    "peers": lambda room: list(peers.all_peers(room._office)),
-    "webhooks": lambda room: [one.id for one in webhooks.all_webhooks(room._office)],
+    "peers": lambda room: list(peers.all_peers(room._core)),
+    "webhooks": lambda room: [one.id for one in webhooks.all_webhooks(room._core)],
 }
 
 

@@ -21,7 +21,7 @@ from ..model.codec import to_plain
 from ..model.names import system_of
 from ..model.peer import shown
 from ..policy.trust import speaks_for
-from ..server.client import SocketDesk
+from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
 from .context import STDIN, note, read_source
 from .errors import NOT_NOW, Usage
@@ -276,8 +276,8 @@ def _typed(system: str) -> str:
 
 
 def _add(system: str, said: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
-    before = core_peers.peer(room._office, system)
-    return before, *core_peers.add(room._office, room.principal, system, said, ours=room.system)
+    before = core_peers.peer(room._core, system)
+    return before, *core_peers.add(room._core, room.principal, system, said, ours=room.system)
 
 
 def _changed(before: Peer, after: Peer) -> list[str]:
@@ -292,9 +292,9 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
 
 
 def run_peers_list(context: Context) -> Answer:
-    found = core_peers.everyone(context.room._office, context.room.principal)
+    found = core_peers.everyone(context.room._core, context.room.principal)
     links = _links(context) if found else {}
-    waiting, stranded = outbox.waiting_by_way(context.room._office)
+    waiting, stranded = outbox.waiting_by_way(context.room._core)
     peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
     told = {"system": context.room.system, "peers": peers, "stranded": stranded}
     return Answer(context.name, told, listed)
@@ -313,10 +313,10 @@ def _links(context: Context) -> dict[str, Any]:
 
 def why_it_waits(context: Context, mailbox: str) -> str | None:
     """What keeps a letter for another system here, though there is a way: that the link is down, and why."""
-    office = context.room._office
+    core = context.room._core
     if served_at(context.room.settings.store) is None:
         return "waits: nobody serves this room"
-    peer = outbox.peer_towards(office, core_peers.all_peers(office), system_of(mailbox))
+    peer = outbox.peer_towards(core, core_peers.all_peers(core), system_of(mailbox))
     link = None if peer is None else _links(context).get(peer.system)
     if peer is None or link is None or link["state"] == "connected":
         return None
@@ -327,7 +327,7 @@ def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         told = _ask(context, "ping_peer", system=_known(context).system)
         return Answer(context.name, told, pinged, code=0 if told["answers"] else NOT_NOW)
-    found = core_peers.everyone(context.room._office, context.room.principal)
+    found = core_peers.everyone(context.room._core, context.room.principal)
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
     is_well = all(told["answers"] for told in every)
     return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
@@ -338,12 +338,12 @@ def _ask(context: Context, action: str, **said: Any) -> Any:
     path = served_at(context.room.settings.store)
     if path is None:
         raise Busy("nobody serves this room, so it has no links to others", field="room", hint="postroom serve")
-    return SocketDesk(path, token=variable(AUTH_TOKEN), patience=0.5).ask(action, said)
+    return SocketClient(path, token=variable(AUTH_TOKEN), patience=0.5).ask(action, said)
 
 
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
-    waiting, _ = outbox.waiting_by_way(context.room._office)
+    waiting, _ = outbox.waiting_by_way(context.room._core)
     told = _plain(peer) | _now(peer, _links(context), waiting)
     return Answer(context.name, {"peer": told}, whole)
 
@@ -353,12 +353,12 @@ def run_peers_trust(context: Context) -> Answer:
     if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
         raise Usage("says two things at once", field=f"--{ways[-1]}", hint="one of them")
     before = _known(context)
-    office, caller = context.room._office, context.room.principal
+    core, caller = context.room._core, context.room.principal
     said = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
-    after = core_peers.change(office, caller, before.system, lambda held: replace(held or before, **said))
+    after = core_peers.change(core, caller, before.system, lambda held: replace(held or before, **said))
     token = None
     if context.get("rotate"):
-        token, after = core_peers.rotate(office, caller, before.system)
+        token, after = core_peers.rotate(core, caller, before.system)
         if not context.screen.tables:
             note(context.call, how_to_bring(context.room.system, after.system))
     former = before.pin if before.pin and before.pin != after.pin else None
@@ -389,16 +389,16 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 
 
 def run_peers_remove(context: Context) -> Answer:
-    office = context.room._office
-    gone = core_peers.remove(office, context.room.principal, context.get("system"))
-    _, stranded = outbox.waiting_by_way(office)
+    core = context.room._core
+    gone = core_peers.remove(core, context.room.principal, context.get("system"))
+    _, stranded = outbox.waiting_by_way(core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
 
 
 def _known(context: Context) -> Peer:
     authorize.authorize(context.room.principal, "peers")
-    return core_peers.known_peer(context.room._office, context.get("system"))
+    return core_peers.known_peer(context.room._core, context.get("system"))
 
 
 def _plain(peer: Peer) -> dict[str, Any]:
@@ -422,7 +422,7 @@ def run_mount(context: Context) -> Answer:
 
 def _mount(context: Context, place: str, room: Room) -> Peer:
     return core_peers.mount(
-        room._office,
+        room._core,
         room.principal,
         context.get("as"),
         place,
@@ -433,10 +433,10 @@ def _mount(context: Context, place: str, room: Room) -> Peer:
 
 
 def run_unmount(context: Context) -> Answer:
-    office, system = context.room._office, context.get("name")
+    core, system = context.room._core, context.get("name")
     authorize.authorize(context.room.principal, "peers")
-    peer = core_peers.mounted(office, system)
-    core_peers.remove(office, context.room.principal, system)
+    peer = core_peers.mounted(core, system)
+    core_peers.remove(core, context.room.principal, system)
     told = forget(peer, context.room.system)
     return Answer(context.name, {"removed": peer.system, "told": told}, _unmounted)
 

@@ -22,7 +22,7 @@ from ..mcp.server import need_sdk
 from ..model.codec import to_plain
 from ..model.names import check_agent, check_scope
 from ..room import chosen_settings
-from ..server.client import SocketDesk
+from ..server.client import SocketClient
 from .context import is_own, note, program, typed_program, whole_address
 from .errors import Usage
 from .output import Answer, facts, hint, one_line, sayable, table
@@ -130,25 +130,25 @@ def _paste(data: Mapping[str, Any]) -> str:
 
 def run_token_create(context: Context) -> Answer:
     agent, scopes, words = context.get("agent"), context.get("scope"), context.get("note", "")
-    office, caller = context.room._office, context.room.principal
-    text, token = tokens.create(office, caller, agent, scopes, words)
+    core, caller = context.room._core, context.room.principal
+    text, token = tokens.create(core, caller, agent, scopes, words)
     return Answer(context.name, {"token": text, "about": _plain(token)}, _created)
 
 
 def run_token_list(context: Context) -> Answer:
-    found = tokens.everyone(context.room._office, context.room.principal)
+    found = tokens.everyone(context.room._core, context.room.principal)
     return Answer(context.name, {"tokens": [_plain(token) for token in found]}, _list)
 
 
 def run_token_revoke(context: Context) -> Answer:
-    gone = tokens.revoke(context.room._office, context.room.principal, context.get("id"))
+    gone = tokens.revoke(context.room._core, context.room.principal, context.get("id"))
     return Answer(context.name, {"about": _plain(gone)}, _revoked)
 
 
 def run_token_unseal(context: Context) -> Answer:
-    office = context.room._office
-    agent = tokens.unseal(office, context.room.principal, context.get("agent"))
-    return Answer(context.name, {"agent": agent, "sealed": tokens.sealed(office)}, _unsealed)
+    core = context.room._core
+    agent = tokens.unseal(core, context.room.principal, context.get("agent"))
+    return Answer(context.name, {"agent": agent, "sealed": tokens.sealed(core)}, _unsealed)
 
 
 def _plain(token: Token) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def run_mcp(context: Context) -> Iterator[Answer]:
     if room is not None:
         server.run(server.serve_room(room, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
     else:
-        call = SocketDesk(path, token=variable(AUTH_TOKEN)).call
+        call = SocketClient(path, token=variable(AUTH_TOKEN)).call
         server.run(server.serve(call, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
 
 

@@ -86,7 +86,7 @@ def run_webhook_add(context: Context) -> Answer:
 
 def _add(context: Context, room: Room) -> tuple[str, Webhook]:
     return webhooks.add(
-        room._office,
+        room._core,
         room.principal,
         context.get("url"),
         context.get("for"),
@@ -102,18 +102,18 @@ def _say_beside(context: Context, text: str) -> None:
 
 
 def run_webhook_list(context: Context) -> Answer:
-    found = webhooks.everyone(context.room._office, context.room.principal)
+    found = webhooks.everyone(context.room._core, context.room.principal)
     return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, listed)
 
 
 def run_webhook_test(context: Context) -> Answer:
-    office, caller = context.room._office, context.room.principal
-    webhook = webhooks.webhook(office, caller, context.get("id"))
+    core, caller = context.room._core, context.room.principal
+    webhook = webhooks.webhook(core, caller, context.get("id"))
     began = perf_counter()
     outcome = asyncio.run(_tried(context.room, webhook))
     seconds = perf_counter() - began
     if outcome.is_rung and not webhook.is_on:
-        webhook = webhooks.switch_on(office, caller, webhook.id)
+        webhook = webhooks.switch_on(core, caller, webhook.id)
     data = {
         "webhook": _plain(webhook),
         "rung": outcome.is_rung,
@@ -128,23 +128,23 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
     from ..hosts import webhooks  # noqa: PLC0415 - only who calls needs what calls
     from ..hosts.webhooks import Telephone  # noqa: PLC0415
 
-    office, telephone = room._office, Telephone()
+    core, telephone = room._core, Telephone()
     try:
-        body = webhooks.trial(webhook.mailbox, office.now().wall)
-        return await telephone.call(webhook, office.ids.token(), body, lambda: office.now().wall)
+        body = webhooks.trial(webhook.mailbox, core.now().wall)
+        return await telephone.call(webhook, core.ids.token(), body, lambda: core.now().wall)
     finally:
         telephone.close()
 
 
 def run_webhook_rotate(context: Context) -> Answer:
     room = context.room
-    secret, webhook = webhooks.rotate(room._office, room.principal, context.get("id"))
+    secret, webhook = webhooks.rotate(room._core, room.principal, context.get("id"))
     _say_beside(context, f"the new secret of {webhook.id}; it is not shown again")
     return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, rotated)
 
 
 def run_webhook_remove(context: Context) -> Answer:
-    gone = webhooks.remove(context.room._office, context.room.principal, context.get("id"))
+    gone = webhooks.remove(context.room._core, context.room.principal, context.get("id"))
     return Answer(context.name, {"removed": gone.id}, removed)
 
 

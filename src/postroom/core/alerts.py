@@ -51,8 +51,8 @@ MOST_AUDITED = 1000  # letters named in one call
 _COME = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 
 
-def audit_of(office: Core, mailbox: str, letter: str) -> Audit:
-    return _audit(find_record(office, AUDIT + mailbox, letter))
+def audit_of(core: Core, mailbox: str, letter: str) -> Audit:
+    return _audit(find_record(core, AUDIT + mailbox, letter))
 
 
 def _audit(held: Record | None) -> Audit:
@@ -60,18 +60,18 @@ def _audit(held: Record | None) -> Audit:
 
 
 def audit_writes(
-    office: Core, mailbox: str, ids: Collection[str], change: Callable[[str, Audit], Audit]
+    core: Core, mailbox: str, ids: Collection[str], change: Callable[[str, Audit], Audit]
 ) -> list[Write]:
     """The audits of these letters, each changed. Part of a plan: it looks first."""
     writes: list[Write] = []
     for id in ids:
-        held = find_record(office, AUDIT + mailbox, id)
+        held = find_record(core, AUDIT + mailbox, id)
         writes.append(put_record(AUDIT + mailbox, id, to_plain(change(id, _audit(held))), held, durable=False))
-    return [*writes, *_recent(office, mailbox, ids)] if writes else []
+    return [*writes, *_recent(core, mailbox, ids)] if writes else []
 
 
-def _recent(office: Core, mailbox: str, ids: Collection[str]) -> list[Write]:
-    held = find_record(office, AUDITED, mailbox)
+def _recent(core: Core, mailbox: str, ids: Collection[str]) -> list[Write]:
+    held = find_record(core, AUDITED, mailbox)
     before = [] if held is None else held.value
     after = [*(id for id in before if id not in set(ids)), *ids][-MOST_RECENT:]
     return [] if after == before else [put_record(AUDITED, mailbox, after, held, durable=False)]
@@ -85,25 +85,25 @@ def check_ids(ids: Any) -> tuple[str, ...]:
     return named
 
 
-def forgotten(office: Core, letters: Sequence[Message]) -> list[Write]:
+def forgotten(core: Core, letters: Sequence[Message]) -> list[Write]:
     """What goes with these letters when they are deleted. Part of a plan: it looks first."""
-    told = {held.key: held for held in office.store.records(AUDITED)}
+    told = {held.key: held for held in core.store.records(AUDITED)}
     if not told:
         return []
     ids = {letter.id for letter in letters}
-    found = office.store.find(Query(message_ids=tuple(ids)))
+    found = core.store.find(Query(message_ids=tuple(ids)))
     places = {(f.delivery.mailbox, f.message.id) for f in found if f.delivery.mailbox in told}
-    audits = [(AUDIT + at, id, find_record(office, AUDIT + at, id)) for at, id in sorted(places)]
+    audits = [(AUDIT + at, id, find_record(core, AUDIT + at, id)) for at, id in sorted(places)]
     writes: list[Write] = [put_record(kind, id, None, held, durable=False) for kind, id, held in audits if held]
     for mailbox in sorted({at for at, _ in places}):
         kept = [id for id in told[mailbox].value if id not in ids]
         if kept != told[mailbox].value:
             writes.append(put_record(AUDITED, mailbox, kept or None, told[mailbox], durable=False))
-    return [*writes, *without(office, ids)]
+    return [*writes, *without(core, ids)]
 
 
 def mark_shown(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     ids: Any,
@@ -118,22 +118,22 @@ def mark_shown(
     """
     authorize(caller, "show", mailbox)
     named = check_ids(ids)
-    now = office.now().wall
+    now = core.now().wall
     sight = Sight(at=now, host=check_kind(host, "host"), where=check_line(where, "where", LONGEST_WORD))
     marked = 0
 
     def plan() -> Sequence[Write]:
         nonlocal marked
         query = Query(mailbox=mailbox, message_ids=named, states=_COME, shown_only=True, order="age")
-        found = [f.delivery for f in office.store.find(query)]
+        found = [f.delivery for f in core.store.find(query)]
         marked = len(found)
         here = [delivery.message_id for delivery in found]
-        writes = audit_writes(office, mailbox, here, lambda _, audit: audit.with_sight(sight))
+        writes = audit_writes(core, mailbox, here, lambda _, audit: audit.with_sight(sight))
         unread = [d for d in found if read and d.read_at is None and d.state in inbox.READABLE]
         return [*(Move(d, model_delivery.read(d, now), "read") for d in unread), *writes]
 
     if named:
-        office.store.commit(plan)
+        core.store.commit(plan)
     return marked
 
 
@@ -151,24 +151,24 @@ class Look(Struct, frozen=True):
     settled: frozenset[str]  # letters in the book that nobody need be told of any more
 
 
-def find_book(office: Core, mailbox: str, way: str) -> tuple[Book, Record] | None:
-    held = find_record(office, BELL, bell_key(mailbox, way))
+def find_book(core: Core, mailbox: str, way: str) -> tuple[Book, Record] | None:
+    held = find_record(core, BELL, bell_key(mailbox, way))
     return None if held is None else (convert(held.value, Book), held)
 
 
-def books(office: Core, mailbox: str | None) -> Iterator[tuple[str, str, Book, Record]]:
+def books(core: Core, mailbox: str | None) -> Iterator[tuple[str, str, Book, Record]]:
     """Mailbox, way and book: of one mailbox, or of all."""
-    for held in office.store.records(BELL):
+    for held in core.store.records(BELL):
         at, _, way = held.key.partition(" ")
         if mailbox in {None, at}:
             yield at, way, convert(held.value, Book), held
 
 
-def without(office: Core, ids: AbstractSet[str]) -> list[Write]:
+def without(core: Core, ids: AbstractSet[str]) -> list[Write]:
     """All books, without what they hold of these letters."""
     return [
         put_book(at, way, alerts.without(book, ids), held)
-        for at, way, book, held in books(office, None)
+        for at, way, book, held in books(core, None)
         if ids & (book.notes.keys() | book.dead.keys() | book.open.keys())
     ]
 
@@ -177,11 +177,11 @@ def put_book(mailbox: str, way: str, book: Book, held: Record | None) -> Put:
     return put_record(BELL, bell_key(mailbox, way), to_plain(book), held, durable=False)
 
 
-def find_told(office: Core, mailbox: str, moment: Moment) -> tuple[Told, Record | None]:
+def find_told(core: Core, mailbox: str, moment: Moment) -> tuple[Told, Record | None]:
     """What all ringers of a mailbox remember together. In a room of an older version each had its book alone."""
-    held = find_record(office, TOLD, mailbox)
+    held = find_record(core, TOLD, mailbox)
     if held is None:
-        return alerts.of_books((book for _, _, book, _ in books(office, mailbox)), moment), None
+        return alerts.of_books((book for _, _, book, _ in books(core, mailbox)), moment), None
     return convert(held.value, Told), held
 
 
@@ -190,7 +190,7 @@ def put_told(mailbox: str, told: Told, held: Record | None) -> Put:
 
 
 def look(
-    office: Core,
+    core: Core,
     mailbox: str,
     way: str,
     book: Book,
@@ -199,10 +199,10 @@ def look(
     least: Priority = Priority.NORMAL,
 ) -> Look:
     """New letters that came up to this number, and those in the book."""
-    page = _new(office, mailbox, way, book.up_to, until, moment, least)
+    page = _new(core, mailbox, way, book.up_to, until, moment, least)
     # They overtake.
-    more = _new(office, mailbox, way, _number(page[-1]), until, moment, Priority.URGENT) if page else []
-    noted = _noted(office, mailbox, book)
+    more = _new(core, mailbox, way, _number(page[-1]), until, moment, Priority.URGENT) if page else []
+    noted = _noted(core, mailbox, book)
     again = [f for f in noted if f.delivery.state is State.UNREAD]
     return Look(
         waiting=(*(_waiting(f, is_new=True) for f in (*page, *more)), *(_waiting(f, is_new=False) for f in again)),
@@ -211,14 +211,14 @@ def look(
     )
 
 
-def not_new(office: Core, mailbox: str, book: Book, until: int) -> int:
+def not_new(core: Core, mailbox: str, book: Book, until: int) -> int:
     """After a ring, nothing that came up to this number is new. But what somebody holds and nobody has read is not
     passed: it may come back.
     """
     held = Query(
         mailbox=mailbox, states=(State.CLAIMED,), unread_only=True, after=book.up_to, order="age", limit=1
     )
-    return min((until, *(_number(f) - 1 for f in office.store.find(held))))
+    return min((until, *(_number(f) - 1 for f in core.store.find(held))))
 
 
 def told(found: Iterable[Found]) -> tuple[RungLetter, ...]:
@@ -238,7 +238,7 @@ def told(found: Iterable[Found]) -> tuple[RungLetter, ...]:
 
 
 def _new(
-    office: Core, mailbox: str, way: str, after: int, until: int, moment: Moment, least: Priority
+    core: Core, mailbox: str, way: str, after: int, until: int, moment: Moment, least: Priority
 ) -> list[Found]:
     """The first unread letters that this way never rang for, in the order of their coming."""
     while True:
@@ -253,19 +253,19 @@ def _new(
             order="age",
             limit=MOST_ALERTED,
         )
-        page = office.store.find(query)
-        new = [f for f in page if audit_of(office, mailbox, f.message.id).last(way) is None]
+        page = core.store.find(query)
+        new = [f for f in page if audit_of(core, mailbox, f.message.id).last(way) is None]
         if new or len(page) < MOST_ALERTED:
             return new
         after = _number(page[-1])
 
 
-def _noted(office: Core, mailbox: str, book: Book) -> list[Found]:
+def _noted(core: Core, mailbox: str, book: Book) -> list[Found]:
     """The letters in the book that are not settled, whoever works on them."""
     if not book.notes:
         return []
     open_here = (State.UNREAD, State.CLAIMED)
-    return office.store.find(Query(mailbox=mailbox, message_ids=tuple(book.notes), states=open_here, order="age"))
+    return core.store.find(Query(mailbox=mailbox, message_ids=tuple(book.notes), states=open_here, order="age"))
 
 
 def _waiting(found: Found, *, is_new: bool) -> Waiting:
@@ -303,30 +303,30 @@ CUT_OFF = "whoever rang ended before it was done"
 NOT_NOW = 1.0  # seconds until one who may not be told now is asked again
 
 
-def begin(office: Core, caller: Principal, mailbox: str, way: str, *, backlog: bool = False) -> int:
+def begin(core: Core, caller: Principal, mailbox: str, way: str, *, backlog: bool = False) -> int:
     """Open the book, if there is none: what is unread already counts as told; gives how many letters that is. With
     `backlog`, only what this way rang for counts as told.
     """
     authorize(caller, "ring", mailbox)
     way = check_kind(way, "way")
-    check_spelling(office, mailbox)
+    check_spelling(core, mailbox)
     seen = 0
 
     def plan() -> Sequence[Write]:
         nonlocal seen
-        found = find_book(office, mailbox, way)
+        found = find_book(core, mailbox, way)
         if found is not None:
             return [put_book(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else []
-        seen = 0 if backlog else _count_unread(office, mailbox, office.now())
-        return [put_book(mailbox, way, Book(up_to=0 if backlog else office.store.cursor().number), None)]
+        seen = 0 if backlog else _count_unread(core, mailbox, core.now())
+        return [put_book(mailbox, way, Book(up_to=0 if backlog else core.store.cursor().number), None)]
 
-    if backlog or find_book(office, mailbox, way) is None:
-        office.store.commit(plan)
+    if backlog or find_book(core, mailbox, way) is None:
+        core.store.commit(plan)
     return seen
 
 
 def try_ring(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     way: str,
@@ -346,42 +346,42 @@ def try_ring(
     if may_ring is not None and not callable(may_ring):
         raise Invalid(f"must be a function, not {type(may_ring).__name__}", field="may_ring")
     promised = None if within is None else check_seconds(within, "within", above=0)
-    moment = office.now()
-    deliveries.let_time_pass(office, moment, (mailbox,))
-    book = _book_now(office, caller, mailbox, way, moment)
+    moment = core.now()
+    deliveries.let_time_pass(core, moment, (mailbox,))
+    book = _book_now(core, caller, mailbox, way, moment)
     if book is None:
-        begin(office, caller, mailbox, way)
+        begin(core, caller, mailbox, way)
         return Later()
     more = alerts.unheard_of(book, moment)[1]
-    until = office.store.cursor().number
-    seen = look(office, mailbox, way, book, moment, until, least)
+    until = core.store.cursor().number
+    seen = look(core, mailbox, way, book, moment, until, least)
     if not seen.waiting:
-        check_spelling(office, mailbox)
+        check_spelling(core, mailbox)
         return Later(more)
-    before, _ = find_told(office, mailbox, moment)
-    verdict = alerts.decide(seen.waiting, book, before, moment, office.limits)
+    before, _ = find_told(core, mailbox, moment)
+    verdict = alerts.decide(seen.waiting, book, before, moment, core.limits)
     if not verdict.ring:
         return Later(min((s for s in (verdict.look_again, more) if s is not None), default=None))
     if may_ring is not None and not may_ring():
         return Later(NOT_NOW)
-    office.store.sync()  # whoever is told finds it, whatever happens next
-    letters = _ring(office, mailbox, way, moment, until, least, also, promised)
+    core.store.sync()  # whoever is told finds it, whatever happens next
+    letters = _ring(core, mailbox, way, moment, until, least, also, promised)
     if not letters:
         return Later(0.0)  # somebody was quicker
-    return Rung(mailbox=mailbox, way=way, letters=letters, unread=_count_unread(office, mailbox, moment))
+    return Rung(mailbox=mailbox, way=way, letters=letters, unread=_count_unread(core, mailbox, moment))
 
 
-def _book_now(office: Core, caller: Principal, mailbox: str, way: str, moment: Moment) -> Book | None:
+def _book_now(core: Core, caller: Principal, mailbox: str, way: str, moment: Moment) -> Book | None:
     """Rings that nobody said to be done in time have failed in it."""
-    found = find_book(office, mailbox, way)
+    found = find_book(core, mailbox, way)
     if found is not None and (lost := alerts.unheard_of(found[0], moment)[0]):
-        ring_failed(office, caller, mailbox, way, lost, CUT_OFF)
-        found = find_book(office, mailbox, way)
+        ring_failed(core, caller, mailbox, way, lost, CUT_OFF)
+        found = find_book(core, mailbox, way)
     return None if found is None else found[0]
 
 
 def _ring(
-    office: Core,
+    core: Core,
     mailbox: str,
     way: str,
     moment: Moment,
@@ -398,36 +398,36 @@ def _ring(
     def plan() -> Sequence[Write]:
         nonlocal letters
         letters = ()
-        found = find_book(office, mailbox, way)
+        found = find_book(core, mailbox, way)
         if found is None:
             return []
         book, held = found
-        seen = look(office, mailbox, way, book, moment, until, least)
-        before, shared = find_told(office, mailbox, moment)
-        verdict = alerts.decide(seen.waiting, book, before, moment, office.limits)
+        seen = look(core, mailbox, way, book, moment, until, least)
+        before, shared = find_told(core, mailbox, moment)
+        verdict = alerts.decide(seen.waiting, book, before, moment, core.limits)
         ids = verdict.ring
         if not ids:
             return []
-        after = alerts.recipient_notified(before, len(ids), until, moment, office.limits, joins=verdict.joins)
+        after = alerts.recipient_notified(before, len(ids), until, moment, core.limits, joins=verdict.joins)
         telling = after.tellings[-1]
         rung = [waiting for waiting in seen.waiting if waiting.id in ids]
-        up_to = min(telling.up_to, not_new(office, mailbox, book, until))
-        book = alerts.rang(book, rung, up_to, telling.number, moment, office.limits, within=within)
+        up_to = min(telling.up_to, not_new(core, mailbox, book, until))
+        book = alerts.rang(book, rung, up_to, telling.number, moment, core.limits, within=within)
         ring = Ring(at=moment.wall, way=way, telling=telling.number)
         letters = told(seen.found[id] for id in ids)
         return [
             put_book(mailbox, way, alerts.without(book, seen.settled), held),
             put_told(mailbox, after, shared),
-            *audit_writes(office, mailbox, ids, lambda _, audit: audit.with_ring(ring)),
+            *audit_writes(core, mailbox, ids, lambda _, audit: audit.with_ring(ring)),
             *(also([letter.id for letter in letters]) if also is not None else ()),
         ]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return letters
 
 
 def wait_to_ring(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     way: str,
@@ -438,9 +438,9 @@ def wait_to_ring(
 ) -> Rung | None:
     """Block until it is time to ring, at most `timeout` seconds: woken by new mail, and by the rules' timers."""
     inbox.check_timeout(timeout)
-    begin(office, caller, mailbox, way)
-    patience = Patience(office, caller, mailbox, way, may_ring, within=within)
-    return inbox.wait_until(office, (mailbox,), timeout, patience.look, patience.nap)
+    begin(core, caller, mailbox, way)
+    patience = Patience(core, caller, mailbox, way, may_ring, within=within)
+    return inbox.wait_until(core, (mailbox,), timeout, patience.look, patience.nap)
 
 
 class Patience:
@@ -448,7 +448,7 @@ class Patience:
 
     def __init__(
         self,
-        office: Core,
+        core: Core,
         caller: Principal,
         mailbox: str,
         way: str,
@@ -456,7 +456,7 @@ class Patience:
         *,
         within: float | None = None,
     ) -> None:
-        self._ask = partial(try_ring, office, caller, mailbox, way, may_ring, within=within)
+        self._ask = partial(try_ring, core, caller, mailbox, way, may_ring, within=within)
         self._seconds: float | None = None
 
     def look(self) -> Rung | None:
@@ -470,9 +470,9 @@ class Patience:
         return LOOK_EVERY if self._seconds is None else min(self._seconds + 0.001, LOOK_EVERY)
 
 
-def _count_unread(office: Core, mailbox: str, moment: Moment) -> int:
+def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:
     query = Query(mailbox=mailbox, states=(State.UNREAD,), unread_only=True, offered_at=moment.wall)
-    return sum(office.store.count(query).values())
+    return sum(core.store.count(query).values())
 
 
 # What came of rings. Those that did not get through are tried again after a pause, and given up after several
@@ -482,7 +482,7 @@ LONGEST_WHY = 500
 
 
 def ring_failed(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     way: str,
@@ -499,61 +499,61 @@ def ring_failed(
     authorize(caller, "ring", mailbox)
     way, why = check_kind(way, "way"), check_text(why, "why")[:LONGEST_WHY]
     named = check_ids(ids)
-    moment = office.now()
+    moment = core.now()
     given_up = 0
 
     def plan() -> Sequence[Write]:
         nonlocal given_up
-        found = find_book(office, mailbox, way)
+        found = find_book(core, mailbox, way)
         if found is None:
             return []
         book, held = found
         is_known = book.open.keys().isdisjoint(named)
         book = alerts.done(book, named)
-        lasts = {id: audit_of(office, mailbox, id).last(way) for id in named}
+        lasts = {id: audit_of(core, mailbox, id).last(way) for id in named}
         lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
         for id in lost:
             book = alerts.failed(
-                book, id, why, moment, office.limits, asked=asked, chance=chance, was_tried=was_tried
+                book, id, why, moment, core.limits, asked=asked, chance=chance, was_tried=was_tried
             )
         given_up = len(lost.keys() & book.dead.keys())
         outcomes = {
             id: replace(last, outcome="dead" if id in book.dead else "failed", why=why)
             for id, last in lost.items()
         }
-        audits = audit_writes(office, mailbox, outcomes, lambda letter, audit: audit.with_last(outcomes[letter]))
-        before, shared = find_told(office, mailbox, moment)
+        audits = audit_writes(core, mailbox, outcomes, lambda letter, audit: audit.with_last(outcomes[letter]))
+        before, shared = find_told(core, mailbox, moment)
         after = alerts.recipient_failed(before, [last.telling for last in lost.values()])
         if is_known and not lost:
             return []
         return [put_book(mailbox, way, book, held), put_told(mailbox, after, shared), *audits]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return given_up
 
 
-def ring_done(office: Core, caller: Principal, mailbox: str, way: str, ids: Any) -> None:
+def ring_done(core: Core, caller: Principal, mailbox: str, way: str, ids: Any) -> None:
     """The ring for these letters was carried out. Whoever promised to say so does; else it counts as failed."""
     authorize(caller, "ring", mailbox)
     way, named = check_kind(way, "way"), check_ids(ids)
 
     def plan() -> Sequence[Write]:
-        found = find_book(office, mailbox, way)
+        found = find_book(core, mailbox, way)
         if found is None or not found[0].open.keys() & set(named):
             return []
         return [put_book(mailbox, way, alerts.done(found[0], named), found[1])]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
-def dead_rings(office: Core, caller: Principal, mailbox: str | None) -> list[LostRing]:
+def dead_rings(core: Core, caller: Principal, mailbox: str | None) -> list[LostRing]:
     """Rings that were given up, for letters that are still unread: of a mailbox, or of all (None)."""
     authorize(caller, "room" if mailbox is None else "ring", mailbox)
-    return [lost for at, way, book, _ in books(office, mailbox) for lost in _lost(office, at, way, book)]
+    return [lost for at, way, book, _ in books(core, mailbox) for lost in _lost(core, at, way, book)]
 
 
 def retry_rings(
-    office: Core, caller: Principal, mailbox: str | None, *, way: str | None = None, ids: Any = None
+    core: Core, caller: Principal, mailbox: str | None, *, way: str | None = None, ids: Any = None
 ) -> int:
     """Try dead rings again: of these letters or of all, of this way or of any. Who rings there looks within
     seconds. Gives how many.
@@ -561,37 +561,37 @@ def retry_rings(
     authorize(caller, "room" if mailbox is None else "ring", mailbox)
     wanted = None if way is None else check_kind(way, "way")
     named = None if ids is None else check_ids(ids)
-    moment = office.now()
+    moment = core.now()
     count = 0
 
     def plan() -> Sequence[Write]:
         nonlocal count
         writes: list[Write] = []
         count = 0
-        for at, by, book, held in books(office, mailbox):
+        for at, by, book, held in books(core, mailbox):
             if wanted not in {None, by}:
                 continue
-            again = [id for id in _unread_dead(office, at, book) if named is None or id in named]
+            again = [id for id in _unread_dead(core, at, book) if named is None or id in named]
             count += len(again)
             if again:
                 writes.append(put_book(at, by, alerts.tried_again(book, again, moment), held))
         return writes
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return count
 
 
-def _lost(office: Core, mailbox: str, way: str, book: Book) -> Iterator[LostRing]:
-    for id, letter in _unread_dead(office, mailbox, book).items():
+def _lost(core: Core, mailbox: str, way: str, book: Book) -> Iterator[LostRing]:
+    for id, letter in _unread_dead(core, mailbox, book).items():
         dead = book.dead[id]
         yield LostRing(mailbox=mailbox, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
 
 
-def _unread_dead(office: Core, mailbox: str, book: Book) -> dict[str, RungLetter]:
+def _unread_dead(core: Core, mailbox: str, book: Book) -> dict[str, RungLetter]:
     """The letters of dead rings; of those that were read meanwhile nobody need be told."""
     ids = tuple(book.dead)
     query = Query(mailbox=mailbox, message_ids=ids, states=(State.UNREAD,), unread_only=True, order="age")
-    return {letter.id: letter for letter in told(office.store.find(query))} if ids else {}
+    return {letter.id: letter for letter in told(core.store.find(query))} if ids else {}
 
 
 # Does telling somebody of mail help? Rates by way and host, of the letters of which somebody was told last.
@@ -603,23 +603,23 @@ SAMPLE = 2000  # letters that are looked at, at most
 AuditedDelivery = tuple["Audit", "Delivery"]
 
 
-def rates(office: Core) -> tuple[Rate, ...]:
+def rates(core: Core) -> tuple[Rate, ...]:
     """One for each way and host, by name."""
     told: dict[str, list[AuditedDelivery]] = {}
-    for audit, delivery in _sample(office):
+    for audit, delivery in _sample(core):
         names = {ring.way for ring in audit.rings} | {sight.host for sight in audit.sights}
         for name in names:
             told.setdefault(name, []).append((audit, delivery))
     return tuple(_rate(name, told[name]) for name in sorted(told))
 
 
-def _sample(office: Core) -> Iterator[AuditedDelivery]:
-    recent = office.store.records(AUDITED)[:SAMPLE]
+def _sample(core: Core) -> Iterator[AuditedDelivery]:
+    recent = core.store.records(AUDITED)[:SAMPLE]
     share = SAMPLE // max(len(recent), 1)
     for held in recent:
         query = Query(mailbox=held.key, message_ids=tuple(held.value[-share:]))
-        for found in office.store.find(query):
-            for record in office.store.records(AUDIT + held.key, found.message.id):
+        for found in core.store.find(query):
+            for record in core.store.records(AUDIT + held.key, found.message.id):
                 yield convert(record.value, Audit), found.delivery
 
 

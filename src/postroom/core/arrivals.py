@@ -93,44 +93,44 @@ class Verdict(Struct, frozen=True):
     problem: PostroomError | None = None  # None: it is stored, or was before
 
 
-def accept(office: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
+def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
     """Take a letter in, for all of its targets that may have it. Durable when this returns.
 
     `sender_rate` does not hold here: the letter was accepted elsewhere, by a service that has a rate for its own
     agents, and the peer is one that the operator allowed. To refuse it for now would only move the queue into the
     peer's outbox and slow down a link behind one busy sender. What a peer can fill is bounded by the quotas.
     """
-    now = office.now().wall
-    arrival = recognized(office, peer, arrival)
+    now = core.now().wall
+    arrival = recognized(core, peer, arrival)
     try:
-        message = checked(office, peer, arrival, now, Batch())
-        verdicts = _Intake(office, peer, arrival, message, now, _Seen()).taken()
+        message = checked(core, peer, arrival, now, Batch())
+        verdicts = _Intake(core, peer, arrival, message, now, _Seen()).taken()
     except (StoreBusy, StoreFailing, Damaged):
         raise
     except PostroomError as refused:
         verdicts = [Verdict(target, refused) for target in arrival.targets]
     if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
         return verdicts
-    return [Verdict(one.target) if _is_kept(office, arrival, one.target) else one for one in verdicts]
+    return [Verdict(one.target) if _is_kept(core, arrival, one.target) else one for one in verdicts]
 
 
-def accept_together(office: Core, peer: Peer, arrivals: Sequence[Arrival]) -> bool:
+def accept_together(core: Core, peer: Peer, arrivals: Sequence[Arrival]) -> bool:
     """Take several letters in by one commit, if they have nothing to do with each other and all their targets may
     have them. False: nothing was done. Durable when this returns.
     """
-    now, seen, batch = office.now().wall, _Seen(), Batch()
+    now, seen, batch = core.now().wall, _Seen(), Batch()
 
     def plan() -> Sequence[Write]:
-        seen.look(office, [arrival.message.id for arrival in arrivals])
+        seen.look(core, [arrival.message.id for arrival in arrivals])
         return [write for intake in intakes for write in intake.unless_refused()]
 
     try:
-        known = [recognized(office, peer, arrival) for arrival in arrivals]
-        letters = [checked(office, peer, arrival, now, batch) for arrival in known]
+        known = [recognized(core, peer, arrival) for arrival in arrivals]
+        letters = [checked(core, peer, arrival, now, batch) for arrival in known]
         if not _are_strangers(letters):  # as they are here: their thread may be another than they say
             return False
-        intakes = [_Intake(office, peer, *one, now, seen) for one in zip(known, letters, strict=True)]
-        office.store.commit(plan)
+        intakes = [_Intake(core, peer, *one, now, seen) for one in zip(known, letters, strict=True)]
+        core.store.commit(plan)
     except (StoreBusy, StoreFailing, Damaged):
         raise
     except PostroomError:
@@ -154,19 +154,19 @@ class _Seen:
         self.mailboxes: dict[tuple[str, str, Address], list[str]] = {}  # by source and scope: those of a target
         self.open: set[str] = set()  # mailboxes without a guard
 
-    def look(self, office: Core, ids: Sequence[str]) -> None:
+    def look(self, core: Core, ids: Sequence[str]) -> None:
         """Begin anew."""
-        self.letters = office.store.get(ids)
+        self.letters = core.store.get(ids)
         self.mailboxes.clear()
         self.open.clear()
 
 
-def _is_kept(office: Core, arrival: Arrival, target: Address) -> bool:
+def _is_kept(core: Core, arrival: Arrival, target: Address) -> bool:
     """Was it taken before, whatever was agreed since? Whoever did not hear of it would take it for refused: its
     sender would be told so, or another system be given it.
     """
-    id, store = arrival.message.id, office.store
-    mailbox = named(office, target) if target.agent else None
+    id, store = arrival.message.id, core.store
+    mailbox = named(core, target) if target.agent else None
     if mailbox is None or target.scope:  # in another scope it is another's letter, in the same mailbox
         return False
     sender, key = arrival.message.sender, _key(arrival, id, mailbox)
@@ -183,9 +183,9 @@ class _Intake:
     """One letter on its way in."""
 
     def __init__(
-        self, office: Core, peer: Peer, arrival: Arrival, message: Message, now: datetime, seen: _Seen
+        self, core: Core, peer: Peer, arrival: Arrival, message: Message, now: datetime, seen: _Seen
     ) -> None:
-        self._office, self._peer, self._arrival = office, peer, arrival
+        self._core, self._peer, self._arrival = core, peer, arrival
         self._message, self._now, self._seen = message, now, seen
         self._says = _said(arrival.message)
         self._counts = False  # must each inbox be asked whether it is full?
@@ -195,15 +195,15 @@ class _Intake:
 
     def taken(self) -> list[Verdict]:
         try:
-            self._office.store.commit(self._plan)
+            self._core.store.commit(self._plan)
         except QuotaFull:  # of one of them: look who
             self._counts = True
-            self._office.store.commit(self._plan)
+            self._core.store.commit(self._plan)
         return [Verdict(target, self._verdicts[i]) for i, target in enumerate(self._arrival.targets)]
 
     def _plan(self) -> Sequence[Write]:
         """Look and write with nobody in between, so that a letter that comes twice at once is written once."""
-        self._seen.look(self._office, [self._message.id])
+        self._seen.look(self._core, [self._message.id])
         return self._writes()
 
     def unless_refused(self) -> Sequence[Write]:
@@ -229,14 +229,14 @@ class _Intake:
                 self._verdicts[i] = refused
         writes: Sequence[Write] = self._posts([*wanted])
         has_task = writes and self._message.task is not None
-        return task_index.entered(self._office, writes) if has_task else writes
+        return task_index.entered(self._core, writes) if has_task else writes
 
     def _mailboxes(self, target: Address) -> list[str]:
         """Where the letter goes for one target; a refusal of all means that the target is refused."""
         key = (self._arrival.source, self._message.scope, target)
         names = self._seen.mailboxes.get(key)
         if names is None:
-            names = mailboxes(self._office, self._peer, self._arrival, self._message, target)
+            names = mailboxes(self._core, self._peer, self._arrival, self._message, target)
             if not any(AT in name for name in names):  # on the way further each letter is asked for itself
                 self._seen.mailboxes[key] = names
         open_to, refusal = [], None
@@ -252,16 +252,16 @@ class _Intake:
 
     def _check_door(self, mailbox: str) -> None:
         is_open = AT in mailbox or mailbox in self._seen.open
-        if not is_open and addressing.is_open_to(self._office, self._message, mailbox):
+        if not is_open and addressing.is_open_to(self._core, self._message, mailbox):
             self._seen.open.add(mailbox)
         if self._counts and mailbox not in self._with_space and not self._was_taken(mailbox):
             self._check_space(mailbox)
             self._with_space.add(mailbox)
 
     def _check_space(self, mailbox: str) -> None:
-        limits, sender, system = self._office.limits, self._message.sender, fold(system_of(mailbox))
+        limits, sender, system = self._core.limits, self._message.sender, fold(system_of(mailbox))
         limit = limits.outbox_max_letters if system else limits.inbox_quota
-        waiting = self._office.store.waiting(mailbox, sender)
+        waiting = self._core.store.waiting(mailbox, sender)
         check_space(sender, mailbox, waiting, limit, 1 + self._per_system[system])
         if system:
             self._per_system[system] += 1
@@ -269,7 +269,7 @@ class _Intake:
     # -- what is here already
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
-        store, id = self._office.store, self._message.id
+        store, id = self._core.store, self._message.id
         held, memory = self._seen.letters.get(id), store.records(FORGOTTEN, id)
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
@@ -290,14 +290,14 @@ class _Intake:
     def _was_taken(self, mailbox: str) -> bool:
         """Has this mailbox the letter, under its own id or as a copy?"""
         at = Query(mailbox=mailbox, message_ids=(self._message.id,))
-        return bool(self._office.store.find(at)) or self._copy(mailbox) is None
+        return bool(self._core.store.find(at)) or self._copy(mailbox) is None
 
     def _copy(self, mailbox: str) -> Post | None:
         """The letter under an id of ours; None if that is here, or was."""
         sender, key = self._message.sender, _key(self._arrival, self._message.id, mailbox)
-        if self._office.store.sent(sender, key) or self._office.store.records(SPENT, spent_key(sender, key)):
+        if self._core.store.sent(sender, key) or self._core.store.records(SPENT, spent_key(sender, key)):
             return None
-        return self._post(replace(self._message, id=self._office.new_id(agent_of(sender)), key=key), [mailbox])
+        return self._post(replace(self._message, id=self._core.new_id(agent_of(sender)), key=key), [mailbox])
 
     # -- what is written
 
@@ -318,10 +318,10 @@ class _Intake:
         message = replace(message, recipients=(*message.recipients, *missing), extra=message.extra | {CAME: came})
         return Post(
             message=message,
-            encoded=seal(message, self._office.limits),
+            encoded=seal(message, self._core.limits),
             deliveries=tuple(self._delivery(message, name) for name in mailboxes),
-            quota=self._office.limits.inbox_quota,
-            outbox=self._office.limits.outbox_max_letters,
+            quota=self._core.limits.inbox_quota,
+            outbox=self._core.limits.outbox_max_letters,
         )
 
     def _delivery(self, message: Message, mailbox: str) -> Delivery:
@@ -345,50 +345,50 @@ def _key(arrival: Arrival, id: str, mailbox: str) -> str:
 # Whether mail from another system is taken: what it says, who says it, which way it came, whom it is for.
 
 
-def recognized(office: Core, peer: Peer, arrival: Arrival) -> Arrival:
+def recognized(core: Core, peer: Peer, arrival: Arrival) -> Arrival:
     """The same, with its system and sender spelt as they are known here."""
     names = (peer.system, *peer.relays_for)
     source = next((name for name in names if same_name(name, arrival.source)), arrival.source)
     message = arrival.message
     if same_name(system_of(message.sender), source):
-        sender = outbox.spelt(office, at_system(agent_of(message.sender), source))
+        sender = outbox.spelt(core, at_system(agent_of(message.sender), source))
         message = replace(message, sender=sender)
     return replace(arrival, message=message, source=source)
 
 
-def checked(office: Core, peer: Peer, arrival: Arrival, now: datetime, batch: Batch) -> Message:
+def checked(core: Core, peer: Peer, arrival: Arrival, now: datetime, batch: Batch) -> Message:
     """The letter as it would be written here, or a refusal of all of it."""
-    _check_way(office, peer, arrival)
-    message = _sound(office, arrival, now)
+    _check_way(core, peer, arrival)
+    message = _sound(core, arrival, now)
     if message.is_automatic and agent_of(message.sender) != POSTMASTER:
         raise NotAllowed(f"only a house writes a {message.kind!r}", field="kind")
     check_expiry(message.expires_at, now)
-    message = _followed(office, message, arrival)
+    message = _followed(core, message, arrival)
     if not message.is_automatic:
-        check_pace(office, message, batch)
+        check_pace(core, message, batch)
         batch.add(message)
     return message
 
 
-def mailboxes(office: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> list[str]:
+def mailboxes(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> list[str]:
     """Where the letter goes for one of its targets."""
     trust.check_incoming(peer, arrival.source, message.scope, target)
-    if not target.system or core_peers.is_ours(office, target.system):
+    if not target.system or core_peers.is_ours(core, target.system):
         if target.agent:
-            return [_resident(office, peer, arrival.source, message.scope, target.agent)]
-        return _everybody(office, peer, arrival.source, message.scope, target.scope)
-    if target.system == ANYWHERE and office.store.is_known(target.agent):
-        return [_resident(office, peer, arrival.source, message.scope, target.agent)]
-    return [_further(office, peer, arrival, message, target)]
+            return [_resident(core, peer, arrival.source, message.scope, target.agent)]
+        return _everybody(core, peer, arrival.source, message.scope, target.scope)
+    if target.system == ANYWHERE and core.store.is_known(target.agent):
+        return [_resident(core, peer, arrival.source, message.scope, target.agent)]
+    return [_further(core, peer, arrival, message, target)]
 
 
-def named(office: Core, target: Address) -> str | None:
+def named(core: Core, target: Address) -> str | None:
     """The mailbox that is meant, whether or not it may have the letter; None: there is none."""
-    if target.system and not core_peers.is_ours(office, target.system):
-        is_here = target.system == ANYWHERE and office.store.is_known(target.agent)
-        return target.agent if is_here else outbox.spelt(office, format_address(target))
+    if target.system and not core_peers.is_ours(core, target.system):
+        is_here = target.system == ANYWHERE and core.store.is_known(target.agent)
+        return target.agent if is_here else outbox.spelt(core, format_address(target))
     try:
-        return office.store.spelling(meant(check_agent(target.agent, "to"), office.limits.human))
+        return core.store.spelling(meant(check_agent(target.agent, "to"), core.limits.human))
     except Invalid:
         return None
 
@@ -396,67 +396,67 @@ def named(office: Core, target: Address) -> str | None:
 # -- who says it, and which way it came
 
 
-def _check_way(office: Core, peer: Peer, arrival: Arrival) -> None:
+def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
     sender = parse_address(arrival.message.sender, "from")
     if not same_name(sender.system, arrival.source):
         wrong = f"{arrival.message.sender!r} is not at {arrival.source!r}"
         raise NotAllowed(wrong, field="from", hint="agent@system, where the letter was written")
     if not trust.speaks_for(peer, arrival.source):
         raise NotAllowed(f"{peer.system!r} does not speak for {arrival.source!r}", field="from")
-    if core_peers.is_ours(office, arrival.source):
+    if core_peers.is_ours(core, arrival.source):
         raise LoopDetected("the letter was written here", field="from")
-    if any(core_peers.is_ours(office, system) for system in arrival.path):
+    if any(core_peers.is_ours(core, system) for system in arrival.path):
         raise LoopDetected(f"the letter was here before ({' → '.join(arrival.path)})", field="path")
-    if max(arrival.hops, len(arrival.path) - 1) >= office.limits.federation_hops:
+    if max(arrival.hops, len(arrival.path) - 1) >= core.limits.federation_hops:
         raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
 
 
 # -- what it says
 
 
-def _sound(office: Core, arrival: Arrival, now: datetime) -> Message:
+def _sound(core: Core, arrival: Arrival, now: datetime) -> Message:
     """As its sender would say it here."""
     said = arrival.message
     extra = {name: value for name, value in said.extra.items() if name != CAME}
-    recipients = _at_home(office, said)
+    recipients = _at_home(core, said)
     drafted = draft_of(replace(said, key=None, extra=extra, recipients=recipients or (Recipient("x"),)))
-    message = compose(office, drafted, now)
-    trace = dict.fromkeys([*(_name_here(office, name, arrival.source) for name in said.trace), message.sender])
+    message = compose(core, drafted, now)
+    trace = dict.fromkeys([*(_name_here(core, name, arrival.source) for name in said.trace), message.sender])
     return replace(
         message,
         recipients=message.recipients if recipients else (),
-        hops=max(1, min(said.hops, office.limits.hops)),
+        hops=max(1, min(said.hops, core.limits.hops)),
         trace=tuple(trace),
         created_at=min(said.created_at, now),
     )
 
 
-def _at_home(office: Core, message: Message) -> tuple[Recipient, ...]:
+def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:
     """Those of ours by the names they have here. Whom nobody here is called like stays as it was said."""
     ours: dict[str, Recipient] = {}
     for recipient in message.recipients:
         address = recipient.address
-        is_ours = AT in address and agent_of(address) and core_peers.is_ours(office, system_of(address))
-        if is_ours and outbox.is_somebody(office, address):
+        is_ours = AT in address and agent_of(address) and core_peers.is_ours(core, system_of(address))
+        if is_ours and outbox.is_somebody(core, address):
             name = core_compose.check_address(agent_of(address), recipient.kind)
-            address = office.store.spelling(name) or name
+            address = core.store.spelling(name) or name
         ours.setdefault(address, replace(recipient, address=address))
     return tuple(ours.values())
 
 
-def _name_here(office: Core, name: str, source: str) -> str:
+def _name_here(core: Core, name: str, source: str) -> str:
     """What somebody in the trace of a letter from there is called here."""
     party = check_party(name, "trace")
     if AT not in party:
         return at_system(party, source)
-    return agent_of(party) if core_peers.is_ours(office, system_of(party)) else party
+    return agent_of(party) if core_peers.is_ours(core, system_of(party)) else party
 
 
-def _followed(office: Core, message: Message, arrival: Arrival) -> Message:
+def _followed(core: Core, message: Message, arrival: Arrival) -> Message:
     """In the thread of the letter that it answers, where its sender knows that letter; else in the one that it
     says, unless that is somebody else's here.
     """
-    parent = None if message.in_reply_to is None else _known(office, message, arrival, message.in_reply_to)
+    parent = None if message.in_reply_to is None else _known(core, message, arrival, message.in_reply_to)
     if parent is not None:
         return replace(
             message,
@@ -465,74 +465,74 @@ def _followed(office: Core, message: Message, arrival: Arrival) -> Message:
             conversation_id=message.conversation_id or parent.conversation_id,
         )
     root = arrival.message.thread_id
-    if root is None or (office.store.get([root]) and _known(office, message, arrival, root) is None):
+    if root is None or (core.store.get([root]) and _known(core, message, arrival, root) is None):
         return message
     return replace(message, thread_id=check_id(root, "thread_id"))
 
 
-def _known(office: Core, message: Message, arrival: Arrival, id: str) -> Message | None:
+def _known(core: Core, message: Message, arrival: Arrival, id: str) -> Message | None:
     """A letter here that the sender of this one wrote or got; of a notice, one that its reader wrote."""
     if message.is_automatic:
-        found = office.store.get([id]).get(id)
+        found = core.store.get([id]).get(id)
         readers = [target.agent for target in arrival.targets]
         is_theirs = found is not None and any(same_name(found.message.sender, name) for name in readers)
         return found.message if found is not None and is_theirs else None
-    found = office.store.get([id]).get(id)
+    found = core.store.get([id]).get(id)
     if found is None or found.message.sender == message.sender:
         return None if found is None else found.message
-    return found.message if outbox.was_sent_to(office, id, message.sender) else None
+    return found.message if outbox.was_sent_to(core, id, message.sender) else None
 
 
 # -- whom it is for
 
 
-def _resident(office: Core, peer: Peer, source: str, scope: str, name: str) -> str:
+def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str:
     """The mailbox of an agent here that this peer may write to, from this scope of that system."""
-    spelt = office.store.spelling(meant(check_agent(name, "to"), office.limits.human))
-    if spelt is None or not office.store.is_known(spelt):
+    spelt = core.store.spelling(meant(check_agent(name, "to"), core.limits.human))
+    if spelt is None or not core.store.is_known(spelt):
         raise UnknownAgent(f"nobody here is called {name!r}", field="to")
-    found = office.store.records(CARD, spelt)
-    card = convert(found[0].value, Card) if found else Card(id=spelt, registered_at=office.now().wall)
-    if found and not _is_there(office, spelt):
+    found = core.store.records(CARD, spelt)
+    card = convert(found[0].value, Card) if found else Card(id=spelt, registered_at=core.now().wall)
+    if found and not _is_there(core, spelt):
         raise UnknownAgent(f"{name!r} left, and did not come back", field="to")
     if not trust.is_reachable(peer, card, source, scope):
         raise NotAllowed(f"{name!r} takes no mail from {peer.system!r}", field="to")
     return spelt
 
 
-def _everybody(office: Core, peer: Peer, source: str, scope: str, within: str) -> list[str]:
+def _everybody(core: Core, peer: Peer, source: str, scope: str, within: str) -> list[str]:
     """All that are shown to this peer and may be written to from this scope; or those of them in one of ours."""
-    cards = [convert(record.value, Card) for record in office.store.records(CARD) if AT not in record.key]
+    cards = [convert(record.value, Card) for record in core.store.records(CARD) if AT not in record.key]
     shown = [card for card in cards if trust.is_shown(peer, card) and (not within or within in card.scopes)]
     meant = [card.id for card in shown if trust.is_reachable(peer, card, source, scope)]
-    names = [name for name in meant if _is_there(office, name)]
+    names = [name for name in meant if _is_there(core, name)]
     if not names:
         raise UnknownAgent("nobody here is shown to you", field="to")
     return names
 
 
-def _is_there(office: Core, name: str) -> bool:
+def _is_there(core: Core, name: str) -> bool:
     """One that left, and did not come back in time, is not. One that is only silent is: its mail waits for it."""
-    (record,) = office.store.records(CARD, name)
-    presence = agents.agent_of(office, record, office.now()).presence
+    (record,) = core.store.records(CARD, name)
+    presence = agents.agent_of(core, record, core.now()).presence
     return not presence.left or presence.warmth not in {Warmth.EXPIRED, Warmth.GONE}
 
 
-def _further(office: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> str:
+def _further(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> str:
     """The mailbox at a further system, where this peer may go there through us."""
-    peers = core_peers.all_peers(office)
+    peers = core_peers.all_peers(core)
     is_said = target.system != ANYWHERE
-    onward = outbox.peer_towards(office, peers, target.system) if is_said else None
+    onward = outbox.peer_towards(core, peers, target.system) if is_said else None
     trust.check_relaying(peer, onward)
-    if max(arrival.hops, len(arrival.path) - 1) + 1 >= office.limits.federation_hops:
+    if max(arrival.hops, len(arrival.path) - 1) + 1 >= core.limits.federation_hops:
         raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
     if target.system == ANYWHERE:
-        route = outbox.route_of(office, target.agent, office.now().wall)
-        if route is None and not outbox.seeks(office):
+        route = outbox.route_of(core, target.agent, core.now().wall)
+        if route is None and not outbox.seeks(core):
             raise UnknownAgent(f"nobody here knows {target.agent!r}", field="to")
         if route is not None:
             target = replace(target, agent=route.name or target.agent, system=route.system)
     if any(same_name(target.system, passed) for passed in (*arrival.path, arrival.source, peer.system)):
         raise LoopDetected(f"the letter comes from {target.system!r}", field="to")
-    outbox.check_ways(office, peers, message, [format_address(target)])
-    return outbox.spelt(office, format_address(target))
+    outbox.check_ways(core, peers, message, [format_address(target)])
+    return outbox.spelt(core, format_address(target))

@@ -119,16 +119,16 @@ def check_fields(fields: Mapping[str, Any]) -> None:
             raise Invalid("a letter has no such field", field=unknown, hint=", ".join(FIELDS))
 
 
-def compose(office: Core, draft: Draft, now: datetime) -> Message:
+def compose(core: Core, draft: Draft, now: datetime) -> Message:
     """A sound letter, or an error that names the field. Its sender is checked already."""
-    said = _said(office, draft.fields, now) if draft.fields else {}  # most letters say nothing more
+    said = _said(core, draft.fields, now) if draft.fields else {}  # most letters say nothing more
     message = Message(
-        id=said.pop("id", None) or office.new_id(draft.sender),
+        id=said.pop("id", None) or core.new_id(draft.sender),
         sender=draft.sender,
-        recipients=check_recipients(draft, office.limits),
+        recipients=check_recipients(draft, core.limits),
         created_at=now,
-        parts=_parts(office, draft),
-        hops=office.limits.hops,
+        parts=_parts(core, draft),
+        hops=core.limits.hops,
         trace=(draft.sender,),
     )
     return replace(message, **said) if said else message
@@ -145,10 +145,10 @@ def draft_of(message: Message) -> Draft:
     return Draft(sender=message.sender, body=list(message.parts), **said)
 
 
-def _said(office: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _said(core: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """What a caller said of a letter by name, checked."""
     said: dict[str, Any] = {}
-    depth = office.limits.max_depth
+    depth = core.limits.max_depth
     for field, value in fields.items():
         check = CHECKS.get(field)
         if check is not None:
@@ -255,8 +255,8 @@ def _elsewhere(address: Any, field: RecipientKind) -> str:
     return text if AT in text else check_address(text, field)
 
 
-def _parts(office: Core, draft: Draft) -> tuple[Part, ...]:
-    limits, data = office.limits, draft.fields.get("data")
+def _parts(core: Core, draft: Draft) -> tuple[Part, ...]:
+    limits, data = core.limits, draft.fields.get("data")
     if type(draft.body) is str and data is None:  # most letters
         return (text(check_text(draft.body, "body[0]")),)
     given = pieces(draft.body)
@@ -267,7 +267,7 @@ def _parts(office: Core, draft: Draft) -> tuple[Part, ...]:
     checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
     for i, part in enumerate(checked):
         if part.type == "file":
-            checked[i] = enclosed(given[i], part, office.file_root, limits.max_message_bytes, f"body[{i}]")
+            checked[i] = enclosed(given[i], part, core.file_root, limits.max_message_bytes, f"body[{i}]")
     return tuple(checked)
 
 
@@ -401,49 +401,49 @@ def _check_bytes(content: Any, field: str) -> None:
 # Templates: recurring letters, kept by name in the room, filled in when they are sent.
 
 
-def save(office: Core, caller: Principal, name: str, /, **said: Any) -> Template:
+def save(core: Core, caller: Principal, name: str, /, **said: Any) -> Template:
     """Keep a template under its name, in the place of an older one."""
     authorize(caller, "templates")
-    template = check_template(office, name, said)
+    template = check_template(core, name, said)
 
     def plan() -> Sequence[Write]:
         value = to_plain(template)
-        return [put_record(TEMPLATE, template.name, value, find_record(office, TEMPLATE, template.name))]
+        return [put_record(TEMPLATE, template.name, value, find_record(core, TEMPLATE, template.name))]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return template
 
 
-def get(office: Core, caller: Principal, name: str) -> Template:
+def get(core: Core, caller: Principal, name: str) -> Template:
     authorize(caller, "template")
-    held = find_record(office, TEMPLATE, check_name(name, "template"))
+    held = find_record(core, TEMPLATE, check_name(name, "template"))
     if held is None:
-        raise Missing(f"there is no template {name!r}", field="template", hint=_known(office))
+        raise Missing(f"there is no template {name!r}", field="template", hint=_known(core))
     return convert(held.value, Template)
 
 
-def everyone(office: Core, caller: Principal) -> list[Template]:
+def everyone(core: Core, caller: Principal) -> list[Template]:
     """All templates, by name."""
     authorize(caller, "template")
-    return [convert(record.value, Template) for record in office.store.records(TEMPLATE)]
+    return [convert(record.value, Template) for record in core.store.records(TEMPLATE)]
 
 
-def delete(office: Core, caller: Principal, name: str) -> None:
+def delete(core: Core, caller: Principal, name: str) -> None:
     authorize(caller, "templates")
 
     def plan() -> Sequence[Write]:
-        get(office, caller, name)
-        return [put_record(TEMPLATE, name, None, find_record(office, TEMPLATE, name))]
+        get(core, caller, name)
+        return [put_record(TEMPLATE, name, None, find_record(core, TEMPLATE, name))]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
 def template_draft(
-    office: Core, caller: Principal, mailbox: str, to: Any, name: str, values: Any, /, **more: Any
+    core: Core, caller: Principal, mailbox: str, to: Any, name: str, values: Any, /, **more: Any
 ) -> Draft:
     """A letter made from a template. What is said by name beats what the template says."""
     authorize(caller, "send", mailbox)
-    template = get(office, caller, name)
+    template = get(core, caller, name)
     given = _check_values(template, values)
     kept = {
         "subject": filled(template.subject, given),
@@ -454,7 +454,7 @@ def template_draft(
     return Draft(sender=mailbox, to=to, body=filled(template.body, given), **(kept | more))
 
 
-def check_template(office: Core, name: Any, said: Mapping[str, Any]) -> Template:
+def check_template(core: Core, name: Any, said: Mapping[str, Any]) -> Template:
     """A checked template. Only known fields are taken."""
     fields = {field for field in Template.__struct_fields__ if field != "name"}
     unknown = set(said) - fields
@@ -472,8 +472,8 @@ def check_template(office: Core, name: Any, said: Mapping[str, Any]) -> Template
         places_in(getattr(template, field), field)
     for tag in template.tags:
         places_in(tag, "tags")
-    if len(template.body.encode()) > office.limits.max_message_bytes:
-        raise TooLarge(f"is larger than a letter may be ({office.limits.max_message_bytes} bytes)", field="body")
+    if len(template.body.encode()) > core.limits.max_message_bytes:
+        raise TooLarge(f"is larger than a letter may be ({core.limits.max_message_bytes} bytes)", field="body")
     return template
 
 
@@ -507,6 +507,6 @@ def _as_text(value: Any, field: str) -> str:
     return check_text(value, field)
 
 
-def _known(office: Core) -> str:
-    names = office.store.keys(TEMPLATE)
+def _known(core: Core) -> str:
+    names = core.store.keys(TEMPLATE)
     return f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"

@@ -88,26 +88,26 @@ def party(principal: Principal) -> str | None:
     return principal.agent or _NOBODY
 
 
-def look(office: Core, caller: Principal, id: str) -> View:
+def look(core: Core, caller: Principal, id: str) -> View:
     """The conversation, or Missing, whether it is absent or not this caller's."""
     authorize(caller, "talks", caller.agent)
-    return view_of(office, party(caller), id)
+    return view_of(core, party(caller), id)
 
 
-def letters_of(office: Core, reader: str | None, id: str) -> list[Message]:
+def letters_of(core: Core, reader: str | None, id: str) -> list[Message]:
     """All letters of a conversation that are somebody's, as they were written; the oldest first."""
     query = LetterQuery(conversation=check_id(id, "conversation"), party=reader)
-    return [letter.message for letter in office.store.letters(query)]
+    return [letter.message for letter in core.store.letters(query)]
 
 
-def view_of(office: Core, reader: str | None, id: str, known: Sequence[Message] | None = None) -> View:
+def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | None = None) -> View:
     """The same, for who changes it, and asked before. `known`: its letters, for who has just read them."""
     checked = check_id(id, "conversation")
-    held = find_record(office, CONVERSATION, checked)
+    held = find_record(core, CONVERSATION, checked)
     talk = None if held is None else convert(held.value, Talk)
-    found = letters_of(office, reader, checked) if known is None else known
-    letters = tuple(seen_by(office, letter, reader) for letter in found)
-    inner = None if talk is None else _circle(office, talk, reader, found)
+    found = letters_of(core, reader, checked) if known is None else known
+    letters = tuple(seen_by(core, letter, reader) for letter in found)
+    inner = None if talk is None else _circle(core, talk, reader, found)
     is_inside = inner is None or reader is None or reader in inner
     if not letters and (talk is None or not is_inside):
         raise unknown(checked)
@@ -117,13 +117,13 @@ def view_of(office: Core, reader: str | None, id: str, known: Sequence[Message] 
         talk=talk,
         held=held,
         letters=letters,
-        seats=_seats(office, talk, letters, inner),
+        seats=_seats(core, talk, letters, inner),
         strands=_strands(talk, letters, everything=reader is None),
         is_inside=is_inside,
     )
 
 
-def hears(office: Core, principal: Principal, talk: Talk) -> bool:
+def hears(core: Core, principal: Principal, talk: Talk) -> bool:
     """Is this caller told what happens to a conversation now? Who left is not."""
     reader = party(principal)
     seat = None if reader is None else talk.seat(reader)
@@ -131,44 +131,44 @@ def hears(office: Core, principal: Principal, talk: Talk) -> bool:
         return seat is None or seat.left_at is None
     if reader == talk.created_by:
         return True
-    has_letters = bool(office.store.letters(LetterQuery(conversation=talk.id, party=reader, limit=1)))
-    return has_letters and reader in circle(office, talk, until=reader)
+    has_letters = bool(core.store.letters(LetterQuery(conversation=talk.id, party=reader, limit=1)))
+    return has_letters and reader in circle(core, talk, until=reader)
 
 
-def is_long(office: Core, id: str) -> bool:
+def is_long(core: Core, id: str) -> bool:
     """Has it so many letters that to look through them takes more than a moment?"""
-    return bool(office.store.letters(LetterQuery(conversation=id, skip=PAGE, limit=1)))
+    return bool(core.store.letters(LetterQuery(conversation=id, skip=PAGE, limit=1)))
 
 
-def founder(office: Core, id: str) -> str:
+def founder(core: Core, id: str) -> str:
     """Who wrote the first letter of a conversation that nobody opened; nobody: there is none."""
-    first = office.store.letters(LetterQuery(conversation=id, limit=1))
-    return resident(office, first[0].message.sender) if first else ""
+    first = core.store.letters(LetterQuery(conversation=id, limit=1))
+    return resident(core, first[0].message.sender) if first else ""
 
 
-def circle(office: Core, talk: Talk, *, until: str | None = None) -> set[str]:
+def circle(core: Core, talk: Talk, *, until: str | None = None) -> set[str]:
     """Who belongs to a conversation: its seats, who opened it, and whoever one of these wrote to in it. With
     `until` it ends as soon as this one is found.
     """
-    return _drawn(office, talk, _pages(office, talk.id), until)
+    return _drawn(core, talk, _pages(core, talk.id), until)
 
 
-def _circle(office: Core, talk: Talk, reader: str | None, letters: Sequence[Message]) -> set[str]:
+def _circle(core: Core, talk: Talk, reader: str | None, letters: Sequence[Message]) -> set[str]:
     """The same, as far as these letters of `reader` name anybody: mostly they name nobody who has no seat."""
     if reader is None:  # these are all of them
-        return _drawn(office, talk, [letters])
-    today, reached = residents(office), _reached(office, letters)
+        return _drawn(core, talk, [letters])
+    today, reached = residents(core), _reached(core, letters)
     named = {today(letter.sender) for letter in letters}
     named = named.union(*(_written_to(letter, reached, today) for letter in letters))
     roots = _roots(talk)
-    return roots if named <= roots else circle(office, talk)
+    return roots if named <= roots else circle(core, talk)
 
 
-def _drawn(office: Core, talk: Talk, pages: Iterable[Sequence[Message]], until: str | None = None) -> set[str]:
-    inner, today = _roots(talk), residents(office)
+def _drawn(core: Core, talk: Talk, pages: Iterable[Sequence[Message]], until: str | None = None) -> set[str]:
+    inner, today = _roots(talk), residents(core)
     left = {seat.agent: seat.left_at for seat in talk.seats}
     for letters in pages:
-        reached = _reached(office, letters)
+        reached = _reached(core, letters)
         for letter in letters:
             sender = today(letter.sender)
             gone = left.get(sender)
@@ -179,10 +179,10 @@ def _drawn(office: Core, talk: Talk, pages: Iterable[Sequence[Message]], until: 
     return inner
 
 
-def _pages(office: Core, id: str) -> Iterator[list[Message]]:
+def _pages(core: Core, id: str) -> Iterator[list[Message]]:
     """All letters of a conversation, and never many of them in memory."""
     last = 0
-    while found := office.store.letters(LetterQuery(conversation=id, after=last, limit=PAGE)):
+    while found := core.store.letters(LetterQuery(conversation=id, after=last, limit=PAGE)):
         yield [letter.message for letter in found]
         last = found[-1].number
 
@@ -196,9 +196,9 @@ def _written_to(letter: Message, reached: dict[str, list[str]], today: Callable[
     return {today(name) for name in (*named, *reached.get(letter.id, ()))}
 
 
-def seat_in(office: Core, view: View, agent: str) -> Seat | None:
+def seat_in(core: Core, view: View, agent: str) -> Seat | None:
     """Where somebody sits, whatever they were called when it was given to them."""
-    return view.seat(resident(office, check_agent(agent, "agent_id")))
+    return view.seat(resident(core, check_agent(agent, "agent_id")))
 
 
 def unknown(id: str) -> Missing:
@@ -218,42 +218,42 @@ def told_by(letters: Sequence[Message]) -> Talk:
     )
 
 
-def conversations(office: Core, caller: Principal, scope: str | None, after: str | None) -> Iterator[View]:
+def conversations(core: Core, caller: Principal, scope: str | None, after: str | None) -> Iterator[View]:
     """Those a caller may see, the most recently active first; those behind `after`, the id of one of them."""
     authorize(caller, "talks", caller.agent)
-    order = _by_activity(office, party(caller), scope)
+    order = _by_activity(core, party(caller), scope)
     if after is not None:
         if after not in order:
             raise Invalid(f"there is no conversation {after!a} to go on from", field="cursor")
         del order[: order.index(after) + 1]
     for id in order:
         try:
-            yield look(office, caller, id)
+            yield look(core, caller, id)
         except Missing:  # its last letter was deleted meanwhile
             continue
 
 
-def _by_activity(office: Core, reader: str | None, scope: str | None) -> list[str]:
+def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]:
     active: dict[str, datetime] = {}
-    for record in office.store.records(CONVERSATION):
+    for record in core.store.records(CONVERSATION):
         talk = convert(record.value, Talk)
         seen = reader is None or reader == talk.created_by or talk.seat(reader) is not None
         if seen and scope in {None, talk.scope}:
             active[talk.id] = talk.updated_at
-    for id in [*active, *office.store.conversations(reader, scope, MOST)]:
-        last = office.store.letters(LetterQuery(conversation=id, party=reader, order="newest", limit=1))
+    for id in [*active, *core.store.conversations(reader, scope, MOST)]:
+        last = core.store.letters(LetterQuery(conversation=id, party=reader, order="newest", limit=1))
         for letter in last:
             spoken = letter.message.created_at
             active[id] = max(active.get(id, spoken), spoken)
     return sorted(active, key=lambda name: (active[name], name), reverse=True)
 
 
-def recent(office: Core, caller: Principal, scope: str | None, limit: int) -> list[Message]:
+def recent(core: Core, caller: Principal, scope: str | None, limit: int) -> list[Message]:
     """The last letters of all conversations, the newest first."""
     authorize(caller, "talks", caller.agent)
     reader = party(caller)
-    found = office.store.letters(LetterQuery(party=reader, scope=scope, order="newest", limit=limit))
-    return [seen_by(office, letter.message, reader) for letter in found]
+    found = core.store.letters(LetterQuery(party=reader, scope=scope, order="newest", limit=limit))
+    return [seen_by(core, letter.message, reader) for letter in found]
 
 
 def turn_in(view: View, letter: str) -> Message:
@@ -264,10 +264,10 @@ def turn_in(view: View, letter: str) -> Message:
     raise Missing(f"no turn {letter!r} in this conversation", field="turn")
 
 
-def _seats(office: Core, talk: Talk, letters: Sequence[Message], inner: set[str] | None) -> tuple[Seat, ...]:
+def _seats(core: Core, talk: Talk, letters: Sequence[Message], inner: set[str] | None) -> tuple[Seat, ...]:
     """Who joined and has not left, then senders and visible recipients in order of appearance, of `inner`."""
     seats = {seat.agent: seat for seat in talk.seats}
-    today, reached = residents(office), _reached(office, letters)
+    today, reached = residents(core), _reached(core, letters)
     for letter in letters:
         for name in (letter.sender, *_named_recipients(letter), *reached.get(letter.id, ())):
             now = today(name)
@@ -285,11 +285,11 @@ def _is_open(address: str) -> bool:
     return is_broadcast(address) or is_any(address)
 
 
-def _reached(office: Core, letters: Sequence[Message]) -> dict[str, list[str]]:
+def _reached(core: Core, letters: Sequence[Message]) -> dict[str, list[str]]:
     """Who got the letters that do not say so: those to a scope, or to whoever can."""
     ids = tuple(x.id for x in letters if any(_is_open(r.address) for r in x.recipients))
     reached: dict[str, list[str]] = {}
-    for found in office.store.find(Query(message_ids=ids, order="age")) if ids else ():
+    for found in core.store.find(Query(message_ids=ids, order="age")) if ids else ():
         if found.delivery.kind != "bcc":
             reached.setdefault(found.delivery.message_id, []).append(found.delivery.mailbox)
     return reached
@@ -357,61 +357,61 @@ class Opening(Struct, frozen=True, kw_only=True):
     guests: tuple[Guest, ...] = ()
 
 
-def create(office: Core, caller: Principal, opening: Opening, first: Saying | None = None) -> View:
+def create(core: Core, caller: Principal, opening: Opening, first: Saying | None = None) -> View:
     """Open a conversation; with `first`, its first turn is in the same commit."""
     authorize(caller, "converse", caller.agent)
     said = opening.creator or caller.agent
     creator = None if said is None else check_agent(said, "agent_id")
     authorize(caller, "join", creator)
-    talk = _opened(office, caller, opening, creator)
+    talk = _opened(core, caller, opening, creator)
     view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
     if first is not None and creator is None:
         raise Invalid("is missing", field="participant_id", hint="who speaks first?")
-    posts = [] if first is None or creator is None else [letter(office, caller, view, creator, first)]
+    posts = [] if first is None or creator is None else [letter(core, caller, view, creator, first)]
 
     def plan() -> Sequence[Write]:
-        _check_free(office, party(caller), talk.id)
+        _check_free(core, party(caller), talk.id)
         happened = [("created", creator or ""), *(("joined", seat.agent) for seat in talk.seats)]
         return [*_writes(talk, view, happened, talk.created_at), *posts]
 
-    messages.commit_posts(office, posts, plan)
-    return view_of(office, party(caller), talk.id)
+    messages.commit_posts(core, posts, plan)
+    return view_of(core, party(caller), talk.id)
 
 
-def close(office: Core, caller: Principal, id: str, status: str = "completed") -> View:
+def close(core: Core, caller: Principal, id: str, status: str = "completed") -> View:
     """No more turns. Again is no error."""
     if status not in ENDS:
         raise Invalid(f"{status!a} is not how a conversation ends", field="status", hint=", ".join(ENDS))
-    return _moved(office, caller, id, ENDS[status], status)
+    return _moved(core, caller, id, ENDS[status], status)
 
 
-def reopen(office: Core, caller: Principal, id: str) -> View:
-    return _moved(office, caller, id, "reopen", "reopened")
+def reopen(core: Core, caller: Principal, id: str) -> View:
+    return _moved(core, caller, id, "reopen", "reopened")
 
 
-def join(office: Core, caller: Principal, id: str, agent: str, role: Any = None) -> View:
+def join(core: Core, caller: Principal, id: str, agent: str, role: Any = None) -> View:
     """Take a seat; one's own, and only where one may look in: whoever has no letter of it needs an invitation."""
     authorize(caller, "join", check_agent(agent, "agent_id"))
-    return _sit(office, caller, id, Guest(agent=agent, role=role))
+    return _sit(core, caller, id, Guest(agent=agent, role=role))
 
 
-def invite(office: Core, caller: Principal, id: str, guest: Guest) -> View:
+def invite(core: Core, caller: Principal, id: str, guest: Guest) -> View:
     """Give somebody a seat, at once: every later turn reaches them."""
 
     def step(view: View) -> tuple[Talk, list[Happening]]:
         _check_inside(caller, view)
         if caller.agent is not None:
-            addressing.check_guard_at(office, caller.agent, _guest_name(office, guest))
-        return _with_seat(office, view, guest)
+            addressing.check_guard_at(core, caller.agent, _guest_name(core, guest))
+        return _with_seat(core, view, guest)
 
-    return _change(office, caller, id, step)
+    return _change(core, caller, id, step)
 
 
-def leave(office: Core, caller: Principal, id: str, agent: str) -> datetime:
+def leave(core: Core, caller: Principal, id: str, agent: str) -> datetime:
     """Give up a seat; later turns do not come here. When it was given up."""
     name = check_agent(agent, "agent_id")
     authorize(caller, "join", name)
-    now = office.now().wall
+    now = core.now().wall
     left = now
 
     def step(view: View) -> tuple[Talk, list[Happening]]:
@@ -423,12 +423,12 @@ def leave(office: Core, caller: Principal, id: str, agent: str) -> datetime:
             return view.talk, []
         return seated(view.talk, replace(seat, left_at=now)), [("left", name)]
 
-    _change(office, caller, id, step)
+    _change(core, caller, id, step)
     return left
 
 
 def start_thread(
-    office: Core, caller: Principal, id: str, root: str, *, parent: str | None = None, subject: Any = None
+    core: Core, caller: Principal, id: str, root: str, *, parent: str | None = None, subject: Any = None
 ) -> Strand:
     """Open a thread at a turn (by its letter's id). The first one there is the one its replies belong to. A caller
     that is no agent may name a turn that is not there, as agent-inbox's programs do; an agent must see it.
@@ -447,9 +447,9 @@ def start_thread(
         taken = {strand.id for strand in view.talk.strands}
         name = f"{THREAD}{root}"
         strand = Strand(
-            id=name if name not in taken else f"{THREAD}{office.ids.message()}",
+            id=name if name not in taken else f"{THREAD}{core.ids.message()}",
             root=root,
-            created_at=office.now().wall,
+            created_at=core.now().wall,
             created_by=caller.agent or "",
             parent=parent,
             subject=words,
@@ -457,42 +457,42 @@ def start_thread(
         made[:] = [strand]
         return replace(view.talk, strands=(*view.talk.strands, strand)), [("threaded", strand.id)]
 
-    _change(office, caller, id, step)
+    _change(core, caller, id, step)
     return made[0]
 
 
-def revision(office: Core, id: str) -> int:
+def revision(core: Core, id: str) -> int:
     """Of what is kept beside the letters; 0: nothing."""
-    held = find_record(office, CONVERSATION, id)
+    held = find_record(core, CONVERSATION, id)
     return held.revision if held else 0
 
 
-def _change(office: Core, caller: Principal, id: str, step: Step) -> View:
+def _change(core: Core, caller: Principal, id: str, step: Step) -> View:
     """Look freely, then write; who was overtaken looks again inside the commit, and cannot lose."""
     authorize(caller, "converse", caller.agent)
     reader = party(caller)
-    letters = letters_of(office, reader, id)  # once: there may be many
-    view = _inside(office, reader, id, letters)
+    letters = letters_of(core, reader, id)  # once: there may be many
+    view = _inside(core, reader, id, letters)
 
     def plan() -> Sequence[Write]:
         nonlocal view
-        if revision(office, id) != (view.held.revision if view.held else 0):
-            view = _inside(office, reader, id, letters)
+        if revision(core, id) != (view.held.revision if view.held else 0):
+            view = _inside(core, reader, id, letters)
         after, happened = step(view)
-        return [] if after == view.talk else _writes(after, view, happened, office.now().wall)
+        return [] if after == view.talk else _writes(after, view, happened, core.now().wall)
 
-    office.store.commit(plan)
-    return view_of(office, reader, id, letters)
+    core.store.commit(plan)
+    return view_of(core, reader, id, letters)
 
 
-def _inside(office: Core, reader: str | None, id: str, letters: Sequence[Message] | None = None) -> View:
+def _inside(core: Core, reader: str | None, id: str, letters: Sequence[Message] | None = None) -> View:
     """As who changes it sees it. Of one that only letters tell of, the first letter says who began it: whoever
     puts a record beside them does not own the conversation by that.
     """
-    view = view_of(office, reader, id, letters)
+    view = view_of(core, reader, id, letters)
     if view.held is None:
-        view = replace(view, talk=replace(view.talk, created_by=founder(office, id)))
-        is_inside = reader is None or reader in circle(office, view.talk, until=reader)
+        view = replace(view, talk=replace(view.talk, created_by=founder(core, id)))
+        is_inside = reader is None or reader in circle(core, view.talk, until=reader)
     else:
         is_inside = view.is_inside
     if not is_inside:
@@ -511,13 +511,13 @@ def _notice(id: str, what: str, whom: str, now: datetime) -> Put:
     return put_record(HAPPENED, f"{id} {what} {whom or '-'} {now.isoformat()}", None, None)
 
 
-def _moved(office: Core, caller: Principal, id: str, action: str, happened: str) -> View:
+def _moved(core: Core, caller: Principal, id: str, action: str, happened: str) -> View:
     def step(view: View) -> tuple[Talk, list[Happening]]:
         _check_inside(caller, view)
-        after = stepped(view.talk, action, office.now().wall)
+        after = stepped(view.talk, action, core.now().wall)
         return after, [(happened, caller.agent or "")]
 
-    return _change(office, caller, id, step)
+    return _change(core, caller, id, step)
 
 
 def _check_inside(principal: Principal, view: View) -> None:
@@ -526,19 +526,19 @@ def _check_inside(principal: Principal, view: View) -> None:
         raise NotAllowed("is not in this conversation", field="participant", hint="join it first")
 
 
-def seating(office: Core, view: View, agent: str) -> list[Write]:
+def seating(core: Core, view: View, agent: str) -> list[Write]:
     """What gives somebody a seat who speaks without one, beside what they say."""
-    talk, happened = _with_seat(office, view, Guest(agent=agent))
-    return _writes(talk, view, happened, office.now().wall)
+    talk, happened = _with_seat(core, view, Guest(agent=agent))
+    return _writes(talk, view, happened, core.now().wall)
 
 
-def _sit(office: Core, caller: Principal, id: str, guest: Guest) -> View:
-    return _change(office, caller, id, lambda view: _with_seat(office, view, guest))
+def _sit(core: Core, caller: Principal, id: str, guest: Guest) -> View:
+    return _change(core, caller, id, lambda view: _with_seat(core, view, guest))
 
 
-def _with_seat(office: Core, view: View, guest: Guest) -> tuple[Talk, list[Happening]]:
-    now = office.now().wall
-    seat = _seat(office, guest, now)
+def _with_seat(core: Core, view: View, guest: Guest) -> tuple[Talk, list[Happening]]:
+    now = core.now().wall
+    seat = _seat(core, guest, now)
     held = view.talk.seat(seat.agent)
     if held is not None and held.left_at is None:
         same = replace(held, role=seat.role or held.role, permissions=seat.permissions or held.permissions)
@@ -547,81 +547,81 @@ def _with_seat(office: Core, view: View, guest: Guest) -> tuple[Talk, list[Happe
         if fold(other.agent) == fold(seat.agent) and other.agent != seat.agent:
             raise _look_alike(seat.agent, other.agent)
     talk = seated(view.talk, seat)
-    if len(talk.seats) > office.limits.max_recipients:
-        raise TooLarge(f"more than {office.limits.max_recipients} participants", field="agent_id")
+    if len(talk.seats) > core.limits.max_recipients:
+        raise TooLarge(f"more than {core.limits.max_recipients} participants", field="agent_id")
     return talk, [("joined", seat.agent)]
 
 
-def _seat(office: Core, guest: Guest, now: datetime) -> Seat:
-    agent = resident(office, _guest_name(office, guest))
+def _seat(core: Core, guest: Guest, now: datetime) -> Seat:
+    agent = resident(core, _guest_name(core, guest))
     if fold(agent) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="agent_id")
-    spelt = office.store.spelling(agent)
+    spelt = core.store.spelling(agent)
     if spelt not in {None, agent}:
         raise _look_alike(agent, spelt or "")
     role = "" if guest.role is None else check_label(guest.role, "role")
-    permissions = check_object(guest.permissions or {}, "permissions", office.limits.max_depth)
+    permissions = check_object(guest.permissions or {}, "permissions", core.limits.max_depth)
     return Seat(agent=agent, joined_at=now, role=role, permissions=permissions)
 
 
-def _guest_name(office: Core, guest: Guest) -> str:
-    return meant(check_agent(guest.agent, "agent_id"), office.limits.human)
+def _guest_name(core: Core, guest: Guest) -> str:
+    return meant(check_agent(guest.agent, "agent_id"), core.limits.human)
 
 
 def _look_alike(name: str, held: str) -> LookAlike:
     return LookAlike(f"{name!r} reads like {held!r}", field="agent_id", hint=f"write {held!r}")
 
 
-def _opened(office: Core, caller: Principal, opening: Opening, creator: str | None) -> Talk:
-    now = office.now().wall
+def _opened(core: Core, caller: Principal, opening: Opening, creator: str | None) -> Talk:
+    now = core.now().wall
     kind = TYPES[0] if opening.type is None else opening.type
     if kind not in TYPES:
         raise Invalid("is not a type of conversation", field="type", hint=", ".join(TYPES))
     talk = Talk(
-        id=_new_id(office, opening.id),
+        id=_new_id(core, opening.id),
         scope=DEFAULT_SCOPE if opening.scope is None else check_scope(opening.scope, "scope"),
         created_at=now,
         updated_at=now,
         created_by=creator or "",
         subject="" if opening.subject is None else check_line(opening.subject, "subject", LONGEST_SUBJECT),
         type=kind,
-        parent=_parent(office, party(caller), opening.parent),
+        parent=_parent(core, party(caller), opening.parent),
         parent_turn=None if opening.parent_turn is None else check_id(opening.parent_turn, "parent_turn_id"),
-        metadata=check_object(opening.metadata or {}, "metadata", office.limits.max_depth),
+        metadata=check_object(opening.metadata or {}, "metadata", core.limits.max_depth),
     )
     guests = [*([Guest(agent=creator, role="initiator")] if creator else []), *opening.guests]
     for guest in guests:
         if creator is not None and not caller.operator and guest.agent != creator:
-            addressing.check_guard_at(office, creator, _guest_name(office, guest))
+            addressing.check_guard_at(core, creator, _guest_name(core, guest))
         view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
-        talk, _ = _with_seat(office, view, guest)
+        talk, _ = _with_seat(core, view, guest)
     return talk
 
 
-def _new_id(office: Core, said: Any) -> str:
-    id = f"conv-{office.ids.message()}" if said is None else check_id(said, "id")
+def _new_id(core: Core, said: Any) -> str:
+    id = f"conv-{core.ids.message()}" if said is None else check_id(said, "id")
     if general_scope(id) is not None:
         raise Invalid(f"{id!a} is a scope's catch-all, which needs no opening", field="id")
     return id
 
 
-def _parent(office: Core, reader: str | None, said: Any) -> str | None:
+def _parent(core: Core, reader: str | None, said: Any) -> str | None:
     if said is None:
         return None
     try:
-        return _inside(office, reader, check_id(said, "parent_conversation_id")).talk.id
+        return _inside(core, reader, check_id(said, "parent_conversation_id")).talk.id
     except Missing as absent:
         raise Missing(absent.message, field="parent_conversation") from None
 
 
-def _check_free(office: Core, reader: str | None, id: str) -> None:
+def _check_free(core: Core, reader: str | None, id: str) -> None:
     """Nobody opens a conversation that others are in: its opener would get their turns."""
-    if find_record(office, CONVERSATION, id) is not None:
+    if find_record(core, CONVERSATION, id) is not None:
         raise _unusable()
     if reader is None:
         return
-    letters = office.store.letters(LetterQuery(conversation=id, limit=1))
-    own = bool(letters) and reader in circle(office, told_by([letters[0].message]), until=reader)
+    letters = core.store.letters(LetterQuery(conversation=id, limit=1))
+    own = bool(letters) and reader in circle(core, told_by([letters[0].message]), until=reader)
     if (letters and not own) or (not own and _OF_A_TAG.fullmatch(id)):
         raise _unusable()
 
@@ -655,37 +655,37 @@ class Saying(Struct, frozen=True, kw_only=True):
     key: Any = None
 
 
-def turn(office: Core, caller: Principal, id: str, participant: str, saying: Saying) -> Message:
+def turn(core: Core, caller: Principal, id: str, participant: str, saying: Saying) -> Message:
     """Say something. It reaches everybody else in the conversation, or nobody."""
     name = check_agent(participant, "participant_id")
     authorize(caller, "send", name)
-    view = _heard(office, caller, id)
-    posts = [letter(office, caller, view, name, saying)]
+    view = _heard(core, caller, id)
+    posts = [letter(core, caller, view, name, saying)]
 
     def plan() -> Sequence[Write]:
         nonlocal view
-        if revision(office, id) != (view.held.revision if view.held else 0):
-            view = _heard(office, caller, id)
-            posts[:] = [letter(office, caller, view, name, saying)]
+        if revision(core, id) != (view.held.revision if view.held else 0):
+            view = _heard(core, caller, id)
+            posts[:] = [letter(core, caller, view, name, saying)]
         if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
             return posts
-        return [*seating(office, view, name), *posts]
+        return [*seating(core, view, name), *posts]
 
-    return messages.commit_posts(office, posts, plan)[0].message
+    return messages.commit_posts(core, posts, plan)[0].message
 
 
-def _heard(office: Core, caller: Principal, id: str) -> View:
+def _heard(core: Core, caller: Principal, id: str) -> View:
     """The conversation of somebody who may speak, or Missing: a letter of one's own lets nobody in."""
     authorize(caller, "converse", caller.agent)
-    view = view_of(office, party(caller), id)
+    view = view_of(core, party(caller), id)
     if not view.is_inside:
         raise unknown(id)
     return view
 
 
-def letter(office: Core, caller: Principal, view: View, participant: str, saying: Saying) -> Post:
+def letter(core: Core, caller: Principal, view: View, participant: str, saying: Saying) -> Post:
     """The letter that a turn is, ready to be committed, or the reason why not."""
-    said = None if saying.key is None else office.store.sent(participant, saying.key)
+    said = None if saying.key is None else core.store.sent(participant, saying.key)
     if said is None:
         _check_open(view, participant, strict=not caller.operator)
         audience = _audience(view, participant, saying.visibility)
@@ -697,15 +697,15 @@ def letter(office: Core, caller: Principal, view: View, participant: str, saying
         sender=participant,
         to=audience or (participant,),
         body=saying.body,
-        extra={TURN_NOTE: to_plain(_note(office, saying, parent))},
+        extra={TURN_NOTE: to_plain(_note(core, saying, parent))},
         metadata=saying.metadata or {},
         scope=view.talk.scope,
         **_fields(view, saying),
     )
-    if parent is not None and _is_known(office, parent, participant, audience):
+    if parent is not None and _is_known(core, parent, participant, audience):
         draft = draft.but(in_reply_to=parent.id)
-    now = office.now().wall
-    post = messages.prepare(office, caller, draft, now)
+    now = core.now().wall
+    post = messages.prepare(core, caller, draft, now)
     if audience or not post.deliveries:
         return post
     done = ack(open_delivery(post.message, participant, "to", now), now, archive=True)
@@ -735,8 +735,8 @@ def _check_open(view: View, participant: str, *, strict: bool) -> None:
         raise NotAllowed(f"{participant!r} is not in this conversation", field="participant", hint="join it first")
 
 
-def _note(office: Core, saying: Saying, parent: Message | None) -> TurnNote:
-    depth = office.limits.max_depth
+def _note(core: Core, saying: Saying, parent: Message | None) -> TurnNote:
+    depth = core.limits.max_depth
     thread = saying.thread
     if thread is None and parent is not None:
         thread = thread_of(parent) or f"{THREAD}{parent.id}"
@@ -774,6 +774,6 @@ def _is_for(seat: Seat, visibility: dict[str, Any]) -> bool:
     return bool(kind == "all")
 
 
-def _is_known(office: Core, parent: Message, participant: str, audience: Sequence[str]) -> bool:
+def _is_known(core: Core, parent: Message, participant: str, audience: Sequence[str]) -> bool:
     """Has everybody the letter that is answered? Else the answer would count as passing it on."""
-    return not addressing.without_it(office, parent, [participant, *audience])
+    return not addressing.without_it(core, parent, [participant, *audience])

@@ -96,8 +96,8 @@ class Core(Struct, frozen=True):
 # Small named things with a revision: find one, write it as it was found. For plans, so nobody is in between.
 
 
-def find_record(office: Core, kind: str, key: str) -> Record | None:
-    found = office.store.records(kind, key)
+def find_record(core: Core, kind: str, key: str) -> Record | None:
+    found = core.store.records(kind, key)
     return found[0] if found else None
 
 
@@ -112,13 +112,13 @@ def put_record(kind: str, key: str, value: Any, held: Record | None, *, durable:
 PULSE = "pulse"  # a record that is written, read and removed; none is left behind
 
 
-def beat(office: Core) -> None:
+def beat(core: Core) -> None:
     """A real write and a real read, by the way that letters go. A record, not a letter: it rings nobody's bell and
     stays in nobody's history.
     """
-    value = office.ids.token()
-    office.store.commit([put_record(PULSE, PULSE, value, find_record(office, PULSE, PULSE))])
-    found = find_record(office, PULSE, PULSE)
+    value = core.ids.token()
+    core.store.commit([put_record(PULSE, PULSE, value, find_record(core, PULSE, PULSE))])
+    found = find_record(core, PULSE, PULSE)
     if found is None or found.value != value:
         raise StoreFailing("what was written is not what is read", hint="do not trust this disk")
-    office.store.commit([put_record(PULSE, PULSE, None, found)])
+    core.store.commit([put_record(PULSE, PULSE, None, found)])

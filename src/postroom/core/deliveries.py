@@ -49,17 +49,17 @@ Step = Callable[[Delivery], Delivery]
 SLICE = 200  # deliveries moved in one commit when time has caught up with many
 
 
-def offered(office: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
+def offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
     """What can be had at this mailbox now, after what time did to it."""
-    found = office.store.offered(query, moment)
+    found = core.store.offered(query, moment)
     if found is None:
-        let_time_pass(office, moment, (mailbox,))
-        found = office.store.find(query)
+        let_time_pass(core, moment, (mailbox,))
+        found = core.store.find(query)
     return found
 
 
 def move_found(
-    office: Core, query: Query, action: str, step: Step, first: Sequence[Found] | None = None
+    core: Core, query: Query, action: str, step: Step, first: Sequence[Found] | None = None
 ) -> list[Found]:
     """Find deliveries and move each by `step`, in one commit. Returns them as they are afterwards. `first`: what
     was found just now.
@@ -76,19 +76,19 @@ def move_found(
         return writes
 
     def plan() -> Sequence[Write]:
-        return steps(office.store.find(query))
+        return steps(core.store.find(query))
 
     moves = plan() if first is None else steps(first)
     if not moves:
         return []
     try:
-        office.store.commit(moves)
+        core.store.commit(moves)
     except (StaleRevision, UnknownMessage):  # somebody was quicker: look again, with the door closed
-        office.store.commit(plan)
+        core.store.commit(plan)
     return after
 
 
-def let_time_pass(office: Core, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:
+def let_time_pass(core: Core, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:
     """Do to these mailboxes what time did: leases run out, queued mail comes due, mail expires.
 
     Counts what was done, by action. What dies of too many tries bounces in the same commit.
@@ -97,19 +97,19 @@ def let_time_pass(office: Core, moment: Moment, mailboxes: Sequence[str] | None)
 
     def plan() -> Sequence[Write]:
         writes: list[Write] = []
-        for found in office.store.overdue(moment, mailboxes, SLICE):
-            after = retry.catch_up(found.delivery, moment, office.limits)
+        for found in core.store.overdue(moment, mailboxes, SLICE):
+            after = retry.catch_up(found.delivery, moment, core.limits)
             if after is not None:
                 delivery, action = after
                 done[action] = done.get(action, 0) + 1
                 writes.append(Move(found.delivery, delivery, action))
                 if action == "bury":
-                    writes += bounce(office, found.message, delivery, moment.wall)
+                    writes += bounce(core, found.message, delivery, moment.wall)
         return writes
 
-    while office.store.overdue(moment, mailboxes, 1):
+    while core.store.overdue(moment, mailboxes, 1):
         moved = sum(done.values())
-        office.store.commit(plan)
+        core.store.commit(plan)
         if moved == sum(done.values()):
             break
     return done
@@ -119,7 +119,7 @@ def let_time_pass(office: Core, moment: Moment, mailboxes: Sequence[str] | None)
 
 
 def notice(
-    office: Core,
+    core: Core,
     kind: str,
     to: str,
     subject: str,
@@ -132,7 +132,7 @@ def notice(
 ) -> Post:
     """A notice to one agent, in words and as data; `fields` are the letter's own, as `about` gives them."""
     message = Message(
-        id=office.new_id(POSTMASTER),
+        id=core.new_id(POSTMASTER),
         sender=POSTMASTER,
         recipients=(Recipient(to),),
         created_at=now,
@@ -142,7 +142,7 @@ def notice(
         trace=(POSTMASTER,),
         **fields,
     )
-    home = office.store.spelling(to) or to  # it may have another name by now
+    home = core.store.spelling(to) or to  # it may have another name by now
     return Post(message=message, deliveries=(open_delivery(message, home, "to", now),))
 
 
@@ -160,7 +160,7 @@ def about(letter: Message) -> dict[str, Any]:
 # Notices to a sender whose letter died. Written by the house, and never about another notice.
 
 
-def bounce(office: Core, message: Message, delivery: Delivery, now: datetime) -> list[Write]:
+def bounce(core: Core, message: Message, delivery: Delivery, now: datetime) -> list[Write]:
     """The notice to the sender that its letter died here; none for what the house wrote itself, and none to
     somebody elsewhere from where the letter did not come: who put it here wrote in a name that is not theirs.
     """
@@ -170,10 +170,10 @@ def bounce(office: Core, message: Message, delivery: Delivery, now: datetime) ->
     words = f"Your letter to {delivery.mailbox} is dead after {_tries(delivery.attempts)}: {reason}"
     facts = {"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}
     subject = f"Undeliverable: {message.subject or message.id}"
-    return [notice(office, BOUNCE, message.sender, subject, words, facts, now, **about(message))]
+    return [notice(core, BOUNCE, message.sender, subject, words, facts, now, **about(message))]
 
 
-def turn_away(office: Core, message: Message, to: str, reason: str) -> None:
+def turn_away(core: Core, message: Message, to: str, reason: str) -> None:
     """The notice to a sender elsewhere that its letter was not taken here, once for each letter. What is said to
     the house itself is not answered, else two that answer everything would never end.
     """
@@ -182,15 +182,15 @@ def turn_away(office: Core, message: Message, to: str, reason: str) -> None:
     key = f"refused:{blake2b(f'{message.sender} {message.id}'.encode(), digest_size=16).hexdigest()}"
 
     def plan() -> Sequence[Write]:
-        if office.store.sent(POSTMASTER, key):
+        if core.store.sent(POSTMASTER, key):
             return []
         words = f"Your letter to {to} was not taken: {reason}"
         facts = {"message_id": message.id, "mailbox": to, "reason": reason}
         subject = f"Undeliverable: {message.subject or message.id}"
-        now = office.now().wall
-        return [notice(office, BOUNCE, message.sender, subject, words, facts, now, key=key, **about(message))]
+        now = core.now().wall
+        return [notice(core, BOUNCE, message.sender, subject, words, facts, now, key=key, **about(message))]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
 def _is_forged(message: Message) -> bool:

@@ -43,7 +43,7 @@ MANY = 1000  # how many overdue deliveries are counted
 
 
 def doctor(
-    office: Core,
+    core: Core,
     caller: Principal,
     *,
     repair: bool = False,
@@ -63,7 +63,7 @@ def doctor(
         tell(done, total + len(CHECKS))
 
     try:
-        findings += office.store.examine(repair=repair, full=full, progress=of_store)
+        findings += core.store.examine(repair=repair, full=full, progress=of_store)
     except PostroomError as broken:
         findings.append(error("store", broken.message, broken.hint or ""))
     total = reached[1] + len(CHECKS)
@@ -77,37 +77,37 @@ def doctor(
             findings.append(note(name, "not tried: it would be written over what lies behind the end of the log"))
             continue
         try:
-            findings += check(office, caller, repair)
+            findings += check(core, caller, repair)
         except PostroomError as broken:  # a check that cannot be made is a finding too
             findings.append(error(name, broken.message, broken.hint or ""))
         tell(place, total)
     return Diagnosis(findings=tuple(findings))
 
 
-def _write_and_read(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
-    key, value = office.ids.token(), office.now().wall.isoformat()
+def _write_and_read(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    key, value = core.ids.token(), core.now().wall.isoformat()
     began = time.monotonic()
-    office.store.commit([Put(record=Record(kind=PROBE, key=key, value=value))])
+    core.store.commit([Put(record=Record(kind=PROBE, key=key, value=value))])
     spent = time.monotonic() - began
-    found = office.store.records(PROBE, key)
+    found = core.store.records(PROBE, key)
     if [record.value for record in found] != [value]:
         yield error("write and read", "what was written is not what is read", "do not trust this disk")
     elif spent > SLOW:
         yield warning("write and read", f"works, but a write took {spent:.1f} s", "is the disk busy or failing?")
     else:
         yield ok("write and read", f"a durable write took {spent * 1000:.1f} ms")
-    left = office.store.records(PROBE)  # those too that a killed doctor left behind
-    office.store.commit([Put(record=Record(kind=PROBE, key=r.key, value=None, revision=r.revision)) for r in left])
+    left = core.store.records(PROBE)  # those too that a killed doctor left behind
+    core.store.commit([Put(record=Record(kind=PROBE, key=r.key, value=None, revision=r.revision)) for r in left])
 
 
-def _leases(office: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
+def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
     """Claims whose time is up, and claims of processes that are gone."""
-    moment = office.now()
-    overdue = office.store.overdue(moment, None, MANY)
+    moment = core.now()
+    overdue = core.store.overdue(moment, None, MANY)
     stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
     told = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
     if stale and repair:
-        did = let_time_pass(office, moment, None)
+        did = let_time_pass(core, moment, None)
         back = did.get("lapse", 0)
         yield warning("leases", f"{told}; {back} letters are offered again", repaired=True)
     elif stale:
@@ -116,7 +116,7 @@ def _leases(office: Core, _caller: Principal, repair: bool) -> Iterator[Finding]
         yield warning("leases", f"{told} at {', '.join(names)}", hint)
     else:
         yield ok("leases", "no claim is overdue")
-    running = office.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
+    running = core.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
     gone = sorted(
         {f.delivery.lease.holder for f in running if f.delivery.lease and is_gone(f.delivery.lease.holder)}
     )
@@ -125,9 +125,9 @@ def _leases(office: Core, _caller: Principal, repair: bool) -> Iterator[Finding]
         yield note("leases", f"claims are held by processes that are gone: {', '.join(gone[:MOST])}", hint)
 
 
-def _clock(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
-    now = office.now().wall
-    newest = office.store.letters(LetterQuery(order="newest", limit=100))
+def _clock(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+    now = core.now().wall
+    newest = core.store.letters(LetterQuery(order="newest", limit=100))
     future = [letter.message for letter in newest if letter.message.created_at > now + AHEAD]
     if future:
         latest = max(message.created_at for message in future)
@@ -139,13 +139,13 @@ def _clock(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]
         yield ok("clock", f"{now.isoformat(timespec='seconds')}")
 
 
-def _backlog(office: Core, caller: Principal, _repair: bool) -> Iterator[Finding]:
-    tallies = {tally.mailbox: tally for tally in office.store.tally(None)}
-    present = {agent.card.id: agent.presence.warmth for agent in agents(office, caller, gone=True)}
+def _backlog(core: Core, caller: Principal, _repair: bool) -> Iterator[Finding]:
+    tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
+    present = {agent.card.id: agent.presence.warmth for agent in agents(core, caller, gone=True)}
     waiting = {name for name, tally in tallies.items() if tally.backlog}
     gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
-    strangers = sorted(waiting - set(office.store.known()))
-    dead = {name: _dead_at(office, name) for name, tally in tallies.items() if tally.dead}
+    strangers = sorted(waiting - set(core.store.known()))
+    dead = {name: _dead_at(core, name) for name, tally in tallies.items() if tally.dead}
     dead = {name: many for name, many in sorted(dead.items()) if many}
     if gone:
         yield note(
@@ -165,9 +165,9 @@ def _backlog(office: Core, caller: Principal, _repair: bool) -> Iterator[Finding
         yield ok("backlog", f"{sum(tally.backlog for tally in tallies.values())} letters are open")
 
 
-def _peers(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
+def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     """Only where there are any, or mail for any."""
-    known = all_peers(office)
+    known = all_peers(core)
     for peer in known.values():
         if peer.alert:
             told = f"{peer.system} came with another certificate, {peer.alert}, and was refused"
@@ -175,7 +175,7 @@ def _peers(office: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]
                 f"if its operator changed it: postroom peers trust {peer.system}; else somebody stands in between"
             )
             yield warning("peers", told, hint)
-    _, stranded = waiting_by_way(office)
+    _, stranded = waiting_by_way(core)
     for system, many in stranded.items():
         hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"
         yield warning("peers", f"{_letters(many)} for {system}, to which there is no way", hint)
@@ -187,10 +187,10 @@ def _letters(many: int) -> str:
     return "a letter waits" if many == 1 else f"{many} letters wait"
 
 
-def _dead_at(office: Core, mailbox: str) -> int:
+def _dead_at(core: Core, mailbox: str) -> int:
     """As its owner sees them: not those that were taken back unseen."""
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)
-    return sum(office.store.count(query).values())
+    return sum(core.store.count(query).values())
 
 
 def _few(names: Sequence[str]) -> str:

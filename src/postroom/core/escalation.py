@@ -48,7 +48,7 @@ MARK = "Escalation:"
 
 
 def escalate(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     body: Any,
@@ -63,13 +63,13 @@ def escalate(
     """
     authorize(caller, "send", mailbox)
     word = check_kind(reason, "reason")
-    above = rungs_above(check_ladder(office, ladder), mailbox)
-    above = _heard_from(office, above) if ladder is None else above
-    now = office.now().wall
+    above = rungs_above(check_ladder(core, ladder), mailbox)
+    above = _heard_from(core, above) if ladder is None else above
+    now = core.now().wall
     said = {"subject": "", "priority": None, "id": None, "key": None} | more
-    id = office.new_id(mailbox) if said["id"] is None else check_id(said["id"], "id")
+    id = core.new_id(mailbox) if said["id"] is None else check_id(said["id"], "id")
     escalation_id = _id(mailbox, said["key"] or id)
-    rungs = _from_first(office, mailbox, said["key"] or id, above)
+    rungs = _from_first(core, mailbox, said["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
     own = {
         "sender": mailbox,
@@ -80,7 +80,7 @@ def escalate(
         "priority": urgency(word) if said["priority"] is None else said["priority"],
         "body": [*pieces(body), {"type": "data", "data": about, "schema": ESCALATION}],
     }
-    post = prepare(office, caller, Draft(**(more | own)), now)
+    post = prepare(core, caller, Draft(**(more | own)), now)
     message = post.message
     opened = Escalation(
         id=escalation_id,
@@ -93,125 +93,123 @@ def escalate(
         thread=message.thread,
         opened_at=now,
         since=now,
-        due_at=time_to_climb(now, office.limits),
+        due_at=time_to_climb(now, core.limits),
     )
 
     def plan() -> Sequence[Write]:
-        if _is_repeat(office, post):
+        if _is_repeat(core, post):
             return [post]
         return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
 
-    return commit_posts(office, [post], plan)[0]
+    return commit_posts(core, [post], plan)[0]
 
 
-def escalations(
-    office: Core, caller: Principal, mailbox: str | None, *, open_only: bool = True
-) -> list[Escalation]:
+def escalations(core: Core, caller: Principal, mailbox: str | None, *, open_only: bool = True) -> list[Escalation]:
     """Those this mailbox asked or was asked (None: the operator's view), the oldest first, as they are now."""
     authorize(caller, "room" if mailbox is None else "escalations", mailbox)
     kinds = (OPEN_ESCALATION,) if open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
-    found = [convert(record.value, Escalation) for kind in kinds for record in office.store.records(kind)]
-    seen = [as_it_is(office, one) for one in found if mailbox is None or _concerns(one, mailbox)]
+    found = [convert(record.value, Escalation) for kind in kinds for record in core.store.records(kind)]
+    seen = [as_it_is(core, one) for one in found if mailbox is None or _concerns(one, mailbox)]
     if not seen and mailbox is not None:
-        inbox.check_spelling(office, mailbox)
+        inbox.check_spelling(core, mailbox)
     shown = [one for one in seen if one.status == "open" or not open_only]
     return sorted(shown, key=lambda one: (one.opened_at, one.id))
 
 
-def resolve(office: Core, caller: Principal, mailbox: str, id: str) -> Escalation:
+def resolve(core: Core, caller: Principal, mailbox: str, id: str) -> Escalation:
     """Close one without an answer, by its asker or by one it was put to; it climbs no further."""
     authorize(caller, "escalations", mailbox)
     closed: list[Escalation] = []
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, OPEN_ESCALATION, check_id(id, "id"))
+        held = find_record(core, OPEN_ESCALATION, check_id(id, "id"))
         found = None if held is None else convert(held.value, Escalation)
         if found is None or not _concerns(found, mailbox):
-            inbox.check_spelling(office, mailbox)
+            inbox.check_spelling(core, mailbox)
             raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
-        now = as_it_is(office, found)
+        now = as_it_is(core, found)
         if now.status == "open":
-            now = replace(now, status="resolved", closed_at=office.now().wall, closed_by=mailbox)
+            now = replace(now, status="resolved", closed_at=core.now().wall, closed_by=mailbox)
         closed[:] = [now]
-        return [*close(office, now), *stand_down(office, now)]
+        return [*close(core, now), *stand_down(core, now)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return closed[0]
 
 
-def close(office: Core, closed: Escalation) -> list[Write]:
+def close(core: Core, closed: Escalation) -> list[Write]:
     """Out of the way of the janitor, and kept for the audit. Part of a plan."""
-    held = find_record(office, OPEN_ESCALATION, closed.id)
-    before = find_record(office, CLOSED_ESCALATION, closed.id)
+    held = find_record(core, OPEN_ESCALATION, closed.id)
+    before = find_record(core, CLOSED_ESCALATION, closed.id)
     return [
         put_record(OPEN_ESCALATION, closed.id, None, held),
         put_record(CLOSED_ESCALATION, closed.id, to_plain(closed), before),
     ]
 
 
-def as_it_is(office: Core, one: Escalation) -> Escalation:
+def as_it_is(core: Core, one: Escalation) -> Escalation:
     """The escalation as its letters tell it: answered, if somebody it was put to wrote to the asker since;
     resolved, if the asker took its letter back, or if it is deleted.
     """
     if one.status != "open":
         return one
-    first = office.store.get(one.letters[:1]).get(one.letters[0])
-    if first is None or _is_unsent(office, one.letters[-1]):
-        return replace(one, status="resolved", closed_at=office.now().wall, closed_by=one.asker)
-    asker = names_of(office, one.asker)
+    first = core.store.get(one.letters[:1]).get(one.letters[0])
+    if first is None or _is_unsent(core, one.letters[-1]):
+        return replace(one, status="resolved", closed_at=core.now().wall, closed_by=one.asker)
+    asker = names_of(core, one.asker)
     for name in one.reached:
-        query = LetterQuery(replies_in=one.thread, sender=_spelt(office, name), after=first.number)
-        for letter in office.store.letters(query):
+        query = LetterQuery(replies_in=one.thread, sender=_spelt(core, name), after=first.number)
+        for letter in core.store.letters(query):
             if any(recipient.address in asker for recipient in letter.message.recipients):
                 at = letter.message.created_at
                 return replace(one, status="answered", closed_at=at, closed_by=name)
     return one
 
 
-def _spelt(office: Core, name: str) -> str:
-    return office.store.spelling(name) or name
+def _spelt(core: Core, name: str) -> str:
+    return core.store.spelling(name) or name
 
 
-def check_ladder(office: Core, ladder: Any) -> list[str]:
+def check_ladder(core: Core, ladder: Any) -> list[str]:
     """The names on a ladder as they are today, the lowest first; without one, those of the settings."""
-    names = office.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
+    names = core.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
     said = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
-    checked = [resident(office, meant(name, office.limits.human)) for name in said]
+    checked = [resident(core, meant(name, core.limits.human)) for name in said]
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())
 
 
-def _heard_from(office: Core, above: tuple[str, ...]) -> tuple[str, ...]:
+def _heard_from(core: Core, above: tuple[str, ...]) -> tuple[str, ...]:
     """Of the room's own ladder: who was never heard from is passed over, as nobody may ever look there. The last
     rung, the human, counts in any case, and so does everyone whom the asker names.
     """
-    known = {fold(name) for name in office.store.known()}
+    known = {fold(name) for name in core.store.known()}
     return (*(name for name in above[:-1] if fold(name) in known), above[-1])
 
 
-def _from_first(office: Core, asker: str, key: str, above: tuple[str, ...]) -> tuple[str, ...]:
+def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tuple[str, ...]:
     """The rungs from the first that takes mail from the asker. One that was asked already, with this key, stays
     the first, whatever became of it since.
     """
-    asked = office.store.sent(asker, key)
+    asked = core.store.sent(asker, key)
     if asked is not None:
         return (asked.message.recipients[0].address, *above[1:])
-    refused = list(takewhile(lambda name: not takes(office, asker, name), above))
+    refused = list(takewhile(lambda name: not takes(core, asker, name), above))
     return above[len(refused) :] or above
 
 
-def takes(office: Core, asker: str, name: str) -> bool:
+def takes(core: Core, asker: str, name: str) -> bool:
     """Does the guard of this rung let the asker in?"""
     try:
-        addressing.check_guard_at(office, asker, name)
+        addressing.check_guard_at(core, asker, name)
     except NotAllowed:
         return False
     return True
 
 
-def _is_unsent(office: Core, id: str) -> bool:
-    found = office.store.find(Query(message_ids=(id,)))
+def _is_unsent(core: Core, id: str) -> bool:
+    found = core.store.find(Query(message_ids=(id,)))
     return bool(found) and all(f.delivery.reason == UNSENT for f in found)
 
 
@@ -226,9 +224,9 @@ def _id(asker: str, key: Any) -> str:
     return "ESC-" + blake2b(f"{asker} {key}".encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _is_repeat(office: Core, post: Post) -> bool:
+def _is_repeat(core: Core, post: Post) -> bool:
     message = post.message
-    return not post.deliveries or office.store.sent(message.sender, message.key or message.id) is not None
+    return not post.deliveries or core.store.sent(message.sender, message.key or message.id) is not None
 
 
 def span(since: datetime, now: datetime) -> str:
@@ -241,94 +239,94 @@ def span(since: datetime, now: datetime) -> str:
 # Unanswered escalations climb, once per rung, however many janitors look at the same time.
 
 
-def climb_overdue(office: Core, now: datetime) -> int:
+def climb_overdue(core: Core, now: datetime) -> int:
     """Close what is answered, let climb what is overdue. Says how many climbed."""
-    waiting = [convert(record.value, Escalation) for record in office.store.records(OPEN_ESCALATION)]
-    ripe = [one.id for one in waiting if _is_due(one, now) or as_it_is(office, one).status != "open"]
-    return sum(_look_after(office, id, now) for id in ripe)
+    waiting = [convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION)]
+    ripe = [one.id for one in waiting if _is_due(one, now) or as_it_is(core, one).status != "open"]
+    return sum(_look_after(core, id, now) for id in ripe)
 
 
 def _is_due(one: Escalation, now: datetime) -> bool:
     return one.due_at is not None and one.due_at <= now
 
 
-def forget_closed(office: Core, now: datetime) -> None:
+def forget_closed(core: Core, now: datetime) -> None:
     """Closed escalations are kept as long as settled mail is."""
-    if office.limits.retain_for == 0:
+    if core.limits.retain_for == 0:
         return
-    cutoff = now - timedelta(seconds=office.limits.retain_for)
-    for record in office.store.records(CLOSED_ESCALATION):
+    cutoff = now - timedelta(seconds=core.limits.retain_for)
+    for record in core.store.records(CLOSED_ESCALATION):
         closed_at = convert(record.value, Escalation).closed_at
         if closed_at is not None and closed_at < cutoff:
             with suppress(StaleRevision):  # another janitor was quicker
-                office.store.commit([put_record(CLOSED_ESCALATION, record.key, None, record)])
+                core.store.commit([put_record(CLOSED_ESCALATION, record.key, None, record)])
 
 
-def letters_of_open(office: Core) -> list[str]:
+def letters_of_open(core: Core) -> list[str]:
     """The letters of questions that wait for an answer."""
-    waiting = (convert(record.value, Escalation) for record in office.store.records(OPEN_ESCALATION))
+    waiting = (convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION))
     return [id for one in waiting for id in one.letters]
 
 
-def _look_after(office: Core, id: str, now: datetime) -> bool:
+def _look_after(core: Core, id: str, now: datetime) -> bool:
     climbed = False
 
     def plan() -> Sequence[Write]:
         nonlocal climbed
         climbed = False
-        held = find_record(office, OPEN_ESCALATION, id)
+        held = find_record(core, OPEN_ESCALATION, id)
         if held is None:  # another janitor was quicker
             return []
-        one = as_it_is(office, convert(held.value, Escalation))
+        one = as_it_is(core, convert(held.value, Escalation))
         if one.status != "open":
-            return [*close(office, one), *stand_down(office, one)]
+            return [*close(core, one), *stand_down(core, one)]
         if not _is_due(one, now):  # likewise
             return []
-        after, letters = _climb(office, one, now)
+        after, letters = _climb(core, one, now)
         climbed = after.rung > one.rung
         return [put_record(OPEN_ESCALATION, id, to_plain(after), held), *letters]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return climbed
 
 
-def _climb(office: Core, one: Escalation, now: datetime) -> tuple[Escalation, list[Write]]:
+def _climb(core: Core, one: Escalation, now: datetime) -> tuple[Escalation, list[Write]]:
     """One rung up, past those who take no mail from the asker. At the top it stays, and that is told once."""
     waited = f"unanswered by {one.rungs[one.rung]} for {span(one.since, now)}"
-    place = next_rung(office, one)
+    place = next_rung(core, one)
     if place is None:
         stays = replace(one, due_at=None)
-        return stays, [_update(office, stays, f"{one.id} is {waited}. Nobody stands above.", now)]
-    letter = _letter(office, one, place, f"{one.id} was {waited}.", now)
+        return stays, [_update(core, stays, f"{one.id} is {waited}. Nobody stands above.", now)]
+    letter = _letter(core, one, place, f"{one.id} was {waited}.", now)
     after = replace(
         one,
         rung=place,
         letters=(*one.letters, letter.id),
         priority=letter.priority,
         since=now,
-        due_at=time_to_climb(now, office.limits),
+        due_at=time_to_climb(now, core.limits),
     )
     told = f"{one.id} was {waited}. It is with {one.rungs[place]} now."
-    return after, [_post(letter, now), _update(office, after, told, now)]
+    return after, [_post(letter, now), _update(core, after, told, now)]
 
 
-def next_rung(office: Core, one: Escalation) -> int | None:
+def next_rung(core: Core, one: Escalation) -> int | None:
     """The place of who is asked next, when nobody answers; None at the top."""
     for place in range(one.rung + 1, len(one.rungs)):
-        if takes(office, one.asker, one.rungs[place]):
+        if takes(core, one.asker, one.rungs[place]):
             return place
     return None
 
 
-def _letter(office: Core, one: Escalation, place: int, note: str, now: datetime) -> Message:
+def _letter(core: Core, one: Escalation, place: int, note: str, now: datetime) -> Message:
     """The question once more, from its asker, to the next rung; those below get a copy, and so the answer."""
-    first = office.store.get(one.letters[:1])[one.letters[0]].message
-    below = [name for name in one.rungs[:place] if takes(office, one.asker, name)]
+    first = core.store.get(one.letters[:1])[one.letters[0]].message
+    below = [name for name in one.rungs[:place] if takes(core, one.asker, name)]
     recipients = (Recipient(one.rungs[place]), *(Recipient(name, "cc") for name in below))
-    spelt = {_spelt(office, r.address): r.kind for r in reversed(recipients)}  # each once, the next rung as `to`
+    spelt = {_spelt(core, r.address): r.kind for r in reversed(recipients)}  # each once, the next rung as `to`
     return replace(
         first,
-        id=office.new_id(one.asker),
+        id=core.new_id(one.asker),
         recipients=tuple(Recipient(name, kind) for name, kind in reversed(spelt.items())),
         created_at=now,
         parts=(text(note), *(_with_rung(part, place) for part in first.parts)),
@@ -336,7 +334,7 @@ def _letter(office: Core, one: Escalation, place: int, note: str, now: datetime)
         expires_at=None,
         thread_id=one.thread,
         in_reply_to=one.letters[-1],
-        hops=office.limits.hops,
+        hops=core.limits.hops,
         trace=(one.asker,),
         key=None,
     )
@@ -349,11 +347,11 @@ def _with_rung(part: Part, place: int) -> Part:
     return data(part["data"] | {"rung": place + 1}, schema=ESCALATION)
 
 
-def _update(office: Core, one: Escalation, words: str, now: datetime) -> Post:
+def _update(core: Core, one: Escalation, words: str, now: datetime) -> Post:
     """A notice of the house to the asker."""
     facts = {"escalation_id": one.id, "rung": one.rung + 1, "waits_for": one.waits_for}
     where = {"thread_id": one.thread, "in_reply_to": one.letters[-1]}
-    return notice(office, ESCALATION_UPDATE, one.asker, one.subject, words, facts, now, schema=ESCALATION, **where)
+    return notice(core, ESCALATION_UPDATE, one.asker, one.subject, words, facts, now, schema=ESCALATION, **where)
 
 
 def _post(message: Message, now: datetime) -> Post:
@@ -369,19 +367,19 @@ def _post(message: Message, now: datetime) -> Post:
 # this the question would stay in their mail as if it were open.
 
 
-def stand_down(office: Core, closed: Escalation) -> list[Write]:
+def stand_down(core: Core, closed: Escalation) -> list[Write]:
     """Part of the plan that closes it: the question is done with at every rung above, unless somebody there has
     claimed it, and each is told who was quicker. Who was on the answer knows already.
     """
     writes: list[Write] = []
     for name in _above(closed):
-        mailbox = office.store.spelling(name) or name
+        mailbox = core.store.spelling(name) or name
         query = Query(mailbox=mailbox, message_ids=closed.letters, states=(State.UNREAD,), order="age")
-        waiting = [found.delivery for found in office.store.find(query)]
-        now = office.now().wall
+        waiting = [found.delivery for found in core.store.find(query)]
+        now = core.now().wall
         writes += [Move(one, delivery.ack(one, now, archive=True), "ack") for one in waiting]
-        if waiting and not _has_the_answer(office, closed, mailbox):
-            writes.append(_closing_notice(office, closed, mailbox))
+        if waiting and not _has_the_answer(core, closed, mailbox):
+            writes.append(_closing_notice(core, closed, mailbox))
     return writes
 
 
@@ -391,19 +389,17 @@ def _above(closed: Escalation) -> Sequence[str]:
     return closed.reached[places[0] + 1 if places else 0 :]
 
 
-def _has_the_answer(office: Core, closed: Escalation, mailbox: str) -> bool:
+def _has_the_answer(core: Core, closed: Escalation, mailbox: str) -> bool:
     if closed.status != "answered" or closed.closed_by is None:
         return False
-    sender = office.store.spelling(closed.closed_by) or closed.closed_by
-    answers = [x.message for x in office.store.letters(LetterQuery(replies_in=closed.thread, sender=sender))]
+    sender = core.store.spelling(closed.closed_by) or closed.closed_by
+    answers = [x.message for x in core.store.letters(LetterQuery(replies_in=closed.thread, sender=sender))]
     return any(same_name(recipient.address, mailbox) for answer in answers for recipient in answer.recipients)
 
 
-def _closing_notice(office: Core, closed: Escalation, mailbox: str) -> Post:
+def _closing_notice(core: Core, closed: Escalation, mailbox: str) -> Post:
     words = f"{closed.id} was {closed.status} by {closed.closed_by}. It no longer waits for you."
     facts = {"escalation_id": closed.id, "status": closed.status, "closed_by": closed.closed_by}
     where = {"thread_id": closed.thread, "in_reply_to": closed.letters[-1]}
-    now = office.now().wall
-    return notice(
-        office, ESCALATION_UPDATE, mailbox, closed.subject, words, facts, now, schema=ESCALATION, **where
-    )
+    now = core.now().wall
+    return notice(core, ESCALATION_UPDATE, mailbox, closed.subject, words, facts, now, schema=ESCALATION, **where)

@@ -37,7 +37,7 @@ LONGEST_SLEEP = 60.0  # seconds; a bell is only a hint, so look now and then all
 
 
 def wait_until(
-    office: Core,
+    core: Core,
     mailboxes: Sequence[str],
     timeout: float,
     look: Callable[[], T | None],
@@ -53,21 +53,21 @@ def wait_until(
     end = time.monotonic() + seconds
     watch = None
     try:
-        watch = office.store.watch(mailboxes)
+        watch = core.store.watch(mailboxes)
         while True:
             found = look()
             left = end - time.monotonic()
             if found or left <= 0:
                 return found
-            watch.wait(min(left, nap(), seconds_to_sleep(office, mailboxes)))
+            watch.wait(min(left, nap(), seconds_to_sleep(core, mailboxes)))
     finally:
         if watch is not None:
             watch.close()
 
 
-def seconds_to_sleep(office: Core, mailboxes: Sequence[str]) -> float:
+def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
     """Until time itself brings something to one of these mailboxes."""
-    timer = office.store.next_timer(office.now(), mailboxes)
+    timer = core.store.next_timer(core.now(), mailboxes)
     return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
 
 
@@ -105,16 +105,16 @@ def as_filter(said: Mapping[str, Any]) -> Filter:
     return Filter(**said)
 
 
-def narrow(office: Core, query: Query, filter: Filter) -> Query:
+def narrow(core: Core, query: Query, filter: Filter) -> Query:
     """The query with the filter's checked values in it."""
     if filter is NO_FILTER:
         return query
-    sender = None if filter.sender is None else meant(check_party(filter.sender, "sender"), office.limits.human)
+    sender = None if filter.sender is None else meant(check_party(filter.sender, "sender"), core.limits.human)
     return replace(
         query,
         kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),
         min_priority=compose.check_priority(filter.min_priority, "min_priority"),
-        sender=None if sender is None else names.resident(office, sender),
+        sender=None if sender is None else names.resident(core, sender),
         thread=None if filter.thread is None else check_id(filter.thread, "thread"),
         thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
         tag=None if filter.tag is None else check_label(filter.tag, "tag"),
@@ -124,7 +124,7 @@ def narrow(office: Core, query: Query, filter: Filter) -> Query:
 
 
 def check(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     *,
@@ -136,59 +136,59 @@ def check(
 ) -> list[Found]:
     """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it only peeks."""
     authorize(caller, "check", mailbox)
-    moment = office.now()
-    let_time_pass(office, moment, (mailbox,))
-    query = narrow(office, _offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
+    moment = core.now()
+    let_time_pass(core, moment, (mailbox,))
+    query = narrow(core, _offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
     if order != "inbox":
         query = replace(query, order=order)
     if unread_only and not peek:
-        found = move_found(office, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
+        found = move_found(core, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
     else:
-        found = office.store.find(query)
+        found = core.store.find(query)
     if not found:
-        check_spelling(office, mailbox)
-    return found if peek or unread_only else _stamp(office, found, moment)
+        check_spelling(core, mailbox)
+    return found if peek or unread_only else _stamp(core, found, moment)
 
 
-def check_spelling(office: Core, mailbox: str) -> None:
+def check_spelling(core: Core, mailbox: str) -> None:
     """Where nothing is found: is it because the name is spelt otherwise here, or given up?"""
-    held = office.store.spelling(mailbox)
+    held = core.store.spelling(mailbox)
     if held is not None and held != mailbox:
-        if fold(held) != fold(mailbox) or held == names.resident(office, mailbox):
+        if fold(held) != fold(mailbox) or held == names.resident(core, mailbox):
             raise names.moved(mailbox, held, "mailbox")
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
 
 
-def read(office: Core, caller: Principal, mailbox: str, id: str) -> Found:
+def read(core: Core, caller: Principal, mailbox: str, id: str) -> Found:
     """One letter of a mailbox, stamped as read while it is open."""
     authorize(caller, "read", mailbox)
-    moment = office.now()
-    let_time_pass(office, moment, (mailbox,))
-    return _stamp(office, [received(office, mailbox, id)], moment)[0]
+    moment = core.now()
+    let_time_pass(core, moment, (mailbox,))
+    return _stamp(core, [received(core, mailbox, id)], moment)[0]
 
 
-def received(office: Core, mailbox: str, id: Any, field: str = "id") -> Found:
+def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:
     """A letter as it lies in this mailbox. What is not there, and what is another's, is equally unknown."""
-    found = office.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),), shown_only=True))
+    found = core.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),), shown_only=True))
     if not found or found[0].delivery.state is State.QUEUED:
-        check_spelling(office, mailbox)
+        check_spelling(core, mailbox)
         raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field=field)
     return found[0]
 
 
-def counts(office: Core, caller: Principal, mailbox: str) -> dict[Priority, int]:
+def counts(core: Core, caller: Principal, mailbox: str) -> dict[Priority, int]:
     """Unread letters by priority."""
     authorize(caller, "count", mailbox)
-    moment = office.now()
-    let_time_pass(office, moment, (mailbox,))
-    counted = office.store.count(_offered(mailbox, moment, unread_only=True))
+    moment = core.now()
+    let_time_pass(core, moment, (mailbox,))
+    counted = core.store.count(_offered(mailbox, moment, unread_only=True))
     if not any(counted.values()):
-        check_spelling(office, mailbox)
+        check_spelling(core, mailbox)
     return counted
 
 
 def look(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailboxes: Sequence[str],
     *,
@@ -197,22 +197,22 @@ def look(
     filter: Filter = NO_FILTER,
 ) -> Found | None:
     """The first letter a waiting reader gets, if there is one now. Never blocks."""
-    moment = office.now()
+    moment = core.now()
     for mailbox in mailboxes:
         authorize(caller, "wait", mailbox)
-    let_time_pass(office, moment, mailboxes)
-    until = office.store.cursor().number if since else None  # what comes while we look must not overtake
-    found = [first for name in mailboxes for first in _first(office, name, moment, since, until, filter)]
+    let_time_pass(core, moment, mailboxes)
+    until = core.store.cursor().number if since else None  # what comes while we look must not overtake
+    found = [first for name in mailboxes for first in _first(core, name, moment, since, until, filter)]
     if not found:
         for mailbox in mailboxes:
-            check_spelling(office, mailbox)
+            check_spelling(core, mailbox)
         return None
     best = min(found, key=_by_coming if since else _by_priority)
-    return best if peek else _stamp(office, [best], moment)[0]
+    return best if peek else _stamp(core, [best], moment)[0]
 
 
 def wait(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailboxes: Sequence[str],
     timeout: float,
@@ -226,12 +226,12 @@ def wait(
     Without a cursor: the first unread letter. With one: the first letter accepted after it, read or not, so
     that a reader who was away misses nothing; a cursor from another life of the room starts from the beginning.
     """
-    since = None if since is None else still_valid(office, since)
+    since = None if since is None else still_valid(core, since)
 
     def find() -> Found | None:
-        return look(office, caller, mailboxes, since=since, peek=peek, filter=filter)
+        return look(core, caller, mailboxes, since=since, peek=peek, filter=filter)
 
-    return wait_until(office, mailboxes, timeout, find)
+    return wait_until(core, mailboxes, timeout, find)
 
 
 def check_cursor(value: Any) -> Cursor:
@@ -240,29 +240,29 @@ def check_cursor(value: Any) -> Cursor:
     return cursor
 
 
-def cursor_of(office: Core, caller: Principal) -> Cursor:
+def cursor_of(core: Core, caller: Principal) -> Cursor:
     """Return the cursor of now. An agent gets the number of the newest letter that came to it: the room's own
     number would tell it how much mail the others exchange (G8).
     """
-    now = office.store.cursor()
+    now = core.store.cursor()
     if caller.operator:
         return now
     if caller.agent is None:
         return replace(now, number=0)
     came = Query(mailbox=caller.agent, states=_DELIVERED, shown_only=True, until=now.number)
-    newest = office.store.find(replace(came, order="newest", limit=1))
+    newest = core.store.find(replace(came, order="newest", limit=1))
     if not newest:
         return replace(now, number=0)
     # A letter with a smaller number may have come later, because its sender had set a time for it.
-    later = office.store.find(replace(came, after=newest[0].delivery.number, order="age"))
+    later = core.store.find(replace(came, after=newest[0].delivery.number, order="age"))
     return replace(now, number=_by_coming((later or newest)[-1])[0])
 
 
-def still_valid(office: Core, since: Cursor) -> Cursor:
+def still_valid(core: Core, since: Cursor) -> Cursor:
     """The cursor, or the very beginning when it is from another life of the room. Letters are found by their own
     numbers, so it does not matter whether the list of changes still reaches back to it.
     """
-    now = office.store.cursor()
+    now = core.store.cursor()
     is_of_this_life = (since.store, since.epoch) == (now.store, now.epoch) and since.number <= now.number
     return since if is_of_this_life else replace(now, number=0)
 
@@ -278,25 +278,25 @@ def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | No
 
 
 def _first(
-    office: Core, mailbox: str, moment: Moment, since: Cursor | None, until: int | None, filter: Filter
+    core: Core, mailbox: str, moment: Moment, since: Cursor | None, until: int | None, filter: Filter
 ) -> list[Found]:
     if since is None:
-        return office.store.find(narrow(office, _offered(mailbox, moment, unread_only=True, limit=1), filter))
+        return core.store.find(narrow(core, _offered(mailbox, moment, unread_only=True, limit=1), filter))
     after = since.number_for(mailbox)
     query = Query(
         mailbox=mailbox, states=_DELIVERED, shown_only=True, after=after, until=until, order="age", limit=1
     )
-    return office.store.find(narrow(office, query, filter))
+    return core.store.find(narrow(core, query, filter))
 
 
-def _stamp(office: Core, found: Sequence[Found], moment: Moment) -> list[Found]:
+def _stamp(core: Core, found: Sequence[Found], moment: Moment) -> list[Found]:
     """Stamp read_at on what is open and has none; the rest comes back as it is."""
     new = [f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in READABLE]
     fresh: dict[str, Found] = {}
     for start in range(0, len(new), SLICE):
         ids = tuple(new[start : start + SLICE])
         query = Query(mailbox=found[0].delivery.mailbox, message_ids=ids, states=READABLE, unread_only=True)
-        stamped = move_found(office, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
+        stamped = move_found(core, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
         fresh |= {f.message.id: f for f in stamped}
     return [fresh.get(f.message.id, f) for f in found]
 

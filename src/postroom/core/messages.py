@@ -66,60 +66,60 @@ class Receipt(Struct, frozen=True, gc=False, kw_only=True):
         return self.message.thread
 
 
-def send(office: Core, caller: Principal, drafts: Sequence[Draft]) -> list[Receipt]:
+def send(core: Core, caller: Principal, drafts: Sequence[Draft]) -> list[Receipt]:
     """Send letters, all in one commit. A temporary error carries the key with which to try again."""
-    posts = prepare_all(office, caller, drafts, office.now().wall)
-    return commit_posts(office, posts, posts)
+    posts = prepare_all(core, caller, drafts, core.now().wall)
+    return commit_posts(core, posts, posts)
 
 
-def prepare_all(office: Core, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
+def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
     """Letters ready to be committed together; each counts towards the pace of the next."""
     if len(drafts) == 1:
-        return [prepare(office, caller, drafts[0], now)]
+        return [prepare(core, caller, drafts[0], now)]
     batch, posts = Batch(), []
     try:
         for draft in drafts:
-            post = prepare(office, caller, draft, now, batch)
+            post = prepare(core, caller, draft, now, batch)
             posts.append(post)
             batch.add(post.message)
     except PostroomError as error:
         if error.field is not None:  # of which letter
             error.field = f"drafts[{len(posts)}].{error.field}"
         if error.temporary:
-            error.keys = tuple(_key_to_retry(office, draft) for draft in drafts)
+            error.keys = tuple(_key_to_retry(core, draft) for draft in drafts)
         raise
     return posts
 
 
 def commit_posts(
-    office: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan, step: Step | None = None
+    core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan, step: Step | None = None
 ) -> list[Receipt]:
     """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
     for post in posts:
         if post.message.task is not None:
-            writes = partial(_entered, office, writes, step)
+            writes = partial(_entered, core, writes, step)
             break
     # A letter that was sent before, with the same key, has no deliveries: it was counted then.
     senders = (post.message.sender for post in posts if post.deliveries)
     try:
-        with office.within_rate(senders):
-            posted = office.store.commit(writes)
+        with core.within_rate(senders):
+            posted = core.store.commit(writes)
     except PostroomError as error:
         if error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     receipts = []
     for place, post in enumerate(posts, len(posted) - len(posts)):  # before ours may stand bounces
-        receipts.append(_receipt(office, post, posted[place]))
+        receipts.append(_receipt(core, post, posted[place]))
     return receipts
 
 
-def _entered(office: Core, writes: Sequence[Write] | Plan, step: Step | None) -> Sequence[Write]:
-    return task_index.entered(office, writes() if callable(writes) else writes, step)
+def _entered(core: Core, writes: Sequence[Write] | Plan, step: Step | None) -> Sequence[Write]:
+    return task_index.entered(core, writes() if callable(writes) else writes, step)
 
 
 def prepare(
-    office: Core,
+    core: Core,
     caller: Principal,
     draft: Draft,
     now: datetime,
@@ -130,47 +130,47 @@ def prepare(
     """
     try:
         if draft.to is None:
-            draft = _answering(office, caller, draft)
-        return _prepare(office, caller, draft, now, batch)
+            draft = _answering(core, caller, draft)
+        return _prepare(core, caller, draft, now, batch)
     except PostroomError as error:
         if error.temporary:
-            error.keys = (_key_to_retry(office, draft),)
+            error.keys = (_key_to_retry(core, draft),)
         raise
 
 
-def _key_to_retry(office: Core, draft: Draft) -> str:
+def _key_to_retry(core: Core, draft: Draft) -> str:
     """Nothing was written yet: a letter without a key of its own may be sent with any new one."""
     key = draft.fields.get("key") or draft.fields.get("id")
-    return key if isinstance(key, str) else office.ids.message()
+    return key if isinstance(key, str) else core.ids.message()
 
 
-def _prepare(office: Core, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
+def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
     authorize(caller, "send", check_agent(draft.sender, "sender"))
-    message = compose(office, draft, now)
+    message = compose(core, draft, now)
     if caller.token is not None and caller.agent is not None:
-        message = vouched(office.store, replace(message, proven=True))
+        message = vouched(core.store, replace(message, proven=True))
     if message.is_automatic:
         raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
-    seeks = office.limits.federation_strategy != "table"
+    seeks = core.limits.federation_strategy != "table"
     peers: dict[str, Peer] | None = None
     for recipient in message.recipients:
         if AT in recipient.address:
-            peers = core_peers.all_peers(office)
-            message = outbox.at_home(office, peers, message)
+            peers = core_peers.all_peers(core)
+            message = outbox.at_home(core, peers, message)
             break
-    way = None if message.key is None else _way_of_first(office, message.sender, message.key)
+    way = None if message.key is None else _way_of_first(core, message.sender, message.key)
     if way is not None:
-        return _repeat(office, message, way, draft)
+        return _repeat(core, message, way, draft)
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
-    first, others = _mailboxes(office, message, draft)
+    first, others = _mailboxes(core, message, draft)
     if peers is not None and not seeks:  # now, if that will do: so who is in the room already can take it along
         far = [name for name, _ in first if AT in name]
-        seeks = not (batch is None and outbox.are_open(office, peers, message, far))
+        seeks = not (batch is None and outbox.are_open(core, peers, message, far))
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
-        message = _follow(office, message, names, draft)
-    check_pace(office, message, batch)
+        message = _follow(core, message, names, draft)
+    check_pace(core, message, batch)
     at = draft.fields.get("at")
     due_at = None if at is None else _due_at(message, at, now)
     deliveries, routes = [], seeks
@@ -179,13 +179,13 @@ def _prepare(office: Core, caller: Principal, draft: Draft, now: datetime, batch
         routes = routes or is_any(name)
     return Post(
         message=message,
-        encoded=seal(message, office.limits),
+        encoded=seal(message, core.limits),
         deliveries=tuple(deliveries),
         copies=tuple(others),
-        quota=office.limits.inbox_quota,
-        outbox=office.limits.outbox_max_letters,
-        known_only=office.limits.unknown == "refuse",
-        admit=partial(_admitted, office),
+        quota=core.limits.inbox_quota,
+        outbox=core.limits.outbox_max_letters,
+        known_only=core.limits.unknown == "refuse",
+        admit=partial(_admitted, core),
         routes=routes,
     )
 
@@ -201,23 +201,23 @@ def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
     return due_at
 
 
-def _admitted(office: Core, post: Post) -> Post:
+def _admitted(core: Core, post: Post) -> Post:
     """Asked by the store, inside the commit, where there is a guard to pass or an agent to choose."""
-    return addressing.addressed(office, post)
+    return addressing.addressed(core, post)
 
 
-def _way_of_first(office: Core, sender: str, key: str) -> dict[str, Any] | None:
+def _way_of_first(core: Core, sender: str, key: str) -> dict[str, Any] | None:
     """How the letter that used this key before found its way, even if it is deleted by now."""
-    sent = office.store.sent(sender, key)
+    sent = core.store.sent(sender, key)
     if sent is not None and sent.message.sender != sender:  # renamed since: the store knows that letter by its id
         return way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:
         return way_of(sent.message)
-    spent = office.store.records(SPENT, spent_key(sender, key))
+    spent = core.store.records(SPENT, spent_key(sender, key))
     return spent[0].value["way"] if spent else None
 
 
-def _repeat(office: Core, message: Message, way: dict[str, Any], draft: Draft) -> Post:
+def _repeat(core: Core, message: Message, way: dict[str, Any], draft: Draft) -> Post:
     """A letter with a key that was used before. What held for the first is not asked again; whether it says
     the same, the store decides.
     """
@@ -229,7 +229,7 @@ def _repeat(office: Core, message: Message, way: dict[str, Any], draft: Draft) -
     if "priority" in kept:
         kept["priority"] = Priority(kept["priority"])
     followed = replace(message, **(kept | said | {"trace": tuple(way["trace"])}))
-    return Post(message=followed, encoded=seal(followed, office.limits), deliveries=())
+    return Post(message=followed, encoded=seal(followed, core.limits), deliveries=())
 
 
 # What an answer has from the letter that it answers, where its sender says nothing else. Whatever surface it comes
@@ -238,7 +238,7 @@ INHERITED = ("subject", "priority", "scope")
 
 
 def reply_draft(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     id: str,
@@ -253,32 +253,32 @@ def reply_draft(
     caller's name of the id, for errors.
     """
     authorize(caller, "send", mailbox)
-    letter = addressing.routed_to(office, known_letter(office, mailbox, id, field))
-    known = tuple(one for one in letter.recipients if outbox.is_somebody(office, one.address))
+    letter = addressing.routed_to(core, known_letter(core, mailbox, id, field))
+    known = tuple(one for one in letter.recipients if outbox.is_somebody(core, one.address))
     letter = replace(letter, recipients=known)  # an answer from here makes no mailbox of a name from elsewhere
     # What escalated is answered to everyone it went past: that is how an answer comes back down.
-    names = core_names.names_of(office, mailbox)
+    names = core_names.names_of(core, mailbox)
     to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model_task.ESCALATION)
     kept: dict[str, Any] = {"to": to, "cc": cc, "callback": letter.callback}
     return Draft(**(kept | more | {"sender": mailbox, "in_reply_to": letter.id, "body": body}))
 
 
-def _answering(office: Core, caller: Principal, draft: Draft) -> Draft:
+def _answering(core: Core, caller: Principal, draft: Draft) -> Draft:
     """A letter to which its sender named nobody: with `in_reply_to` it is a reply, by the rules of `reply`."""
     fields = dict(draft.fields)
     id = fields.pop("in_reply_to", None)
     if id is None:
         hint = "an agent's name, a list of them, or in_reply_to for whoever wrote that letter"
         raise Invalid("nobody is named", field="to", hint=hint)
-    return reply_draft(office, caller, draft.sender, id, draft.body, field="in_reply_to", **fields)
+    return reply_draft(core, caller, draft.sender, id, draft.body, field="in_reply_to", **fields)
 
 
 def forward_draft(
-    office: Core, caller: Principal, mailbox: str, id: str, /, to: Any, body: Any = None, **more: Any
+    core: Core, caller: Principal, mailbox: str, id: str, /, to: Any, body: Any = None, **more: Any
 ) -> Draft:
     """The letter passed on, after a word of one's own. One hop less; never back along its way."""
     authorize(caller, "send", mailbox)
-    letter = known_letter(office, mailbox, id)
+    letter = known_letter(core, mailbox, id)
     kept: dict[str, Any] = {
         "subject": marked("Fwd:", letter.subject),
         "kind": letter.kind,
@@ -323,12 +323,12 @@ def _check_handoff(handoff: Any) -> model_message.Handoff:
         raise Invalid(str(broken), field="handoff") from None
 
 
-def known_letter(office: Core, mailbox: str, id: Any, field: str = "id") -> Message:
+def known_letter(core: Core, mailbox: str, id: Any, field: str = "id") -> Message:
     """A letter this mailbox sent or received; any other is unknown."""
-    letter = office.store.get((check_id(id, field),)).get(id)
-    if letter is not None and core_names.is_sent_by(office, letter.message, mailbox):
+    letter = core.store.get((check_id(id, field),)).get(id)
+    if letter is not None and core_names.is_sent_by(core, letter.message, mailbox):
         return letter.message
-    return core_names.seen_by(office, inbox.received(office, mailbox, id, field).message, mailbox)
+    return core_names.seen_by(core, inbox.received(core, mailbox, id, field).message, mailbox)
 
 
 def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -344,21 +344,21 @@ def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tu
     return (letter.sender, *(a for a in to if a not in own)), tuple(a for a in cc if a not in own)
 
 
-def _follow(office: Core, message: Message, mailboxes: Sequence[str], draft: Draft) -> Message:
+def _follow(core: Core, message: Message, mailboxes: Sequence[str], draft: Draft) -> Message:
     """Thread, conversation, hops and trace from the letter this one answers or passes on; of an answer, also what
     it inherits.
     """
-    parent = addressing.routed_to(office, known_letter(office, message.sender, message.in_reply_to, "in_reply_to"))
+    parent = addressing.routed_to(core, known_letter(core, message.sender, message.in_reply_to, "in_reply_to"))
     targets = [recipient.address for recipient in message.recipients]
-    passed_to = targets if draft.relays else addressing.without_it(office, parent, targets)
+    passed_to = targets if draft.relays else addressing.without_it(core, parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
         if len(reached) <= FEW:  # whoever was renamed since is still the same
             reached = [
-                was for name in reached for was in core_names.names_of(office, core_names.resident(office, name))
+                was for name in reached for was in core_names.names_of(core, core_names.resident(core, name))
             ]
-        hops, trace = admission.relay(parent, message.sender, reached, office.limits.hops)
+        hops, trace = admission.relay(parent, message.sender, reached, core.limits.hops)
     return replace(
         message,
         thread_id=parent.thread,
@@ -382,7 +382,7 @@ def _inherited(draft: Draft, parent: Message, *, is_answer: bool) -> dict[str, A
     return {name: value for name, value in had.items() if draft.fields.get(name) is None}
 
 
-def _mailboxes(office: Core, message: Message, draft: Draft) -> tuple[list[tuple[str, RecipientKind]], list[str]]:
+def _mailboxes(core: Core, message: Message, draft: Draft) -> tuple[list[tuple[str, RecipientKind]], list[str]]:
     """Where the letter goes: named mailboxes with their kind, and further ones that get the same as the first."""
     named: list[tuple[str, RecipientKind]] = []
     scopes: list[str] = []
@@ -396,17 +396,17 @@ def _mailboxes(office: Core, message: Message, draft: Draft) -> tuple[list[tuple
         return named, []
     if not scopes:
         raise Invalid("only a broadcast can leave somebody out", field="exclude")
-    human = office.limits.human
+    human = core.limits.human
     excluded = [meant(check_agent(name, "exclude"), human) for name in listed(draft.exclude, "exclude")]
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
-    members = [name for scope in scopes for name in office.store.keys(MEMBER + scope)]
+    members = [name for scope in scopes for name in core.store.keys(MEMBER + scope)]
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]
     if not members and not named:
         raise UnknownAgent(
             f"nobody else is in {', '.join(scopes)!r}", field="to", hint="register agents with this scope"
         )
-    if len(named) + len(members) > office.limits.max_recipients:
-        raise TooLarge(f"more than {office.limits.max_recipients} recipients", field="to")
+    if len(named) + len(members) > core.limits.max_recipients:
+        raise TooLarge(f"more than {core.limits.max_recipients} recipients", field="to")
     if not named or named[0][1] != "to":
         first: list[tuple[str, RecipientKind]] = [(name, "to") for name in members[:1]]
         named = first + named
@@ -414,12 +414,12 @@ def _mailboxes(office: Core, message: Message, draft: Draft) -> tuple[list[tuple
     return named, members
 
 
-def _receipt(office: Core, post: Post, posted: Posted) -> Receipt:
+def _receipt(core: Core, post: Post, posted: Posted) -> Receipt:
     message = post.message
     if not posted.repeated:
         routed = addressing.routed_by(post, posted.written) if posted.written is not None else ()
         return Receipt(message=message, unknown=posted.unknown, routed=routed)
-    first = office.store.get((posted.message_id,)).get(posted.message_id)
+    first = core.store.get((posted.message_id,)).get(posted.message_id)
     kept = replace(message, id=posted.message_id) if first is None else first.message
     return Receipt(message=kept, repeated=True)
 
@@ -448,28 +448,28 @@ def way_of(message: Message) -> dict[str, Any]:
 _NAMED = 3  # so many holders are named in a refusal
 
 
-def unsend(office: Core, caller: Principal, mailbox: str, id: str) -> Message:
+def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
     """Take a letter back. It is dead everywhere with the reason "unsent", and nobody can revive it; who had not
     looked at it never sees it. A task that it opened is canceled. Unsending twice is the same as once.
     """
     authorize(caller, "unsend", mailbox)
-    check_not_moved(office, mailbox, "mailbox")
-    letter = office.store.get((check_id(id, "id"),)).get(id)
-    if letter is None or not is_sent_by(office, letter.message, mailbox):
+    check_not_moved(core, mailbox, "mailbox")
+    letter = core.store.get((check_id(id, "id"),)).get(id)
+    if letter is None or not is_sent_by(core, letter.message, mailbox):
         raise UnknownMessage(f"no letter {id!r} was sent by {mailbox!r}", field="id")
-    now = office.now().wall
+    now = core.now().wall
 
     def plan() -> Sequence[Write]:
-        found = [f.delivery for f in office.store.find(Query(message_ids=(id,), order="age"))]
+        found = [f.delivery for f in core.store.find(Query(message_ids=(id,), order="age"))]
         if all(_is_unsent(delivery) for delivery in found):
             return []
         _check_untouched(found)
-        _check_task(office, letter.message)
+        _check_task(core, letter.message)
         seen = any(delivery.kind == "to" and delivery.read_at is not None for delivery in found)
         taken_back = [Move(delivery, model_delivery.unsend(delivery, now), "unsend") for delivery in found]
-        return [*taken_back, *take_back(office, letter.message, now, seen=seen)]
+        return [*taken_back, *take_back(core, letter.message, now, seen=seen)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return letter.message
 
 
@@ -488,15 +488,15 @@ def _check_untouched(deliveries: Sequence[Delivery]) -> None:
         raise IllegalMove(f"too late to unsend: {', '.join(told)}{more}", field="id", hint="send a correction")
 
 
-def _check_task(office: Core, message: Message) -> None:
+def _check_task(core: Core, message: Message) -> None:
     """Refuse once the receiver has taken the task on, which it may without settling the letter; and a step of a
     task, by which the other party goes.
     """
-    task = opened_by(office, message)
+    task = opened_by(core, message)
     if task is not None and task.is_active:
         told = f"{task.receiver} has taken the task on"
         raise IllegalMove(f"too late to unsend: {told}", field="id", hint="cancel the task")
-    if has_moved(office, message):
+    if has_moved(core, message):
         raise IllegalMove("a step of a task cannot be taken back", field="id", hint="send a correction")
 
 
@@ -543,7 +543,7 @@ class Batch:
         return self._counts[sender, _name(place)]
 
 
-def check_pace(office: Core, message: Message, batch: Batch | None = None) -> None:
+def check_pace(core: Core, message: Message, batch: Batch | None = None) -> None:
     """Raise TooFast if this letter is one answer too many. `batch`: the letters that are written with it. A letter
     that is no reply and is in no named conversation costs nothing.
     """
@@ -551,47 +551,47 @@ def check_pace(office: Core, message: Message, batch: Batch | None = None) -> No
     own, shared = _places(message)
     if own is None or shared is None:
         return
-    _check_sender(office, message, own, batch)
-    if _is_to_several(message) and message.sender != office.limits.human:
-        _check_crowd(office, message, shared, batch)
+    _check_sender(core, message, own, batch)
+    if _is_to_several(message) and message.sender != core.limits.human:
+        _check_crowd(core, message, shared, batch)
 
 
-def _check_sender(office: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
-    rate, now = office.limits.thread_rate, message.created_at
+def _check_sender(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
+    rate, now = core.limits.thread_rate, message.created_at
     back = rate - 1 - batch.count(message.sender, place)
-    earlier = _earlier(office, message, replace(place, sender=message.sender), back) if rate else None
+    earlier = _earlier(core, message, replace(place, sender=message.sender), back) if rate else None
     if earlier is None or not is_within(MINUTE, earlier[1], now):
         return
-    if _is_answer(office, message, place, earlier[0]):
+    if _is_answer(core, message, place, earlier[0]):
         raise too_fast(_name(place), rate, earlier[1], now)
 
 
-def _check_crowd(office: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
-    rate, now = office.limits.thread_hourly, message.created_at
+def _check_crowd(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
+    rate, now = core.limits.thread_hourly, message.created_at
     several, back = replace(place, to_several=True), rate - 1 - batch.count("", place)
-    earlier = _earlier(office, message, several, back) if rate else None
+    earlier = _earlier(core, message, several, back) if rate else None
     if earlier is None or not is_within(HOUR, earlier[1], now):
         return
     since = 0 if earlier[0] is None else earlier[0] - 1  # that letter may be the person's own
-    person = office.store.letters(replace(place, sender=office.limits.human, after=since))
+    person = core.store.letters(replace(place, sender=core.limits.human, after=since))
     if person:
-        earlier = _earlier(office, message, replace(several, after=person[0].number), back)
-    if earlier is not None and _is_answer(office, message, place, earlier[0]):
+        earlier = _earlier(core, message, replace(several, after=person[0].number), back)
+    if earlier is not None and _is_answer(core, message, place, earlier[0]):
         raise too_crowded(_name(place), rate, earlier[1], now)
 
 
-def _is_answer(office: Core, message: Message, place: LetterQuery, since: int | None) -> bool:
+def _is_answer(core: Core, message: Message, place: LetterQuery, since: int | None) -> bool:
     """Is it a reply, or did somebody write to its sender here since that letter?"""
     if message.thread_id is not None or since is None:
         return message.thread_id is not None
-    return bool(office.store.letters(replace(place, received_by=message.sender, after=since)))
+    return bool(core.store.letters(replace(place, received_by=message.sender, after=since)))
 
 
-def _earlier(office: Core, message: Message, query: LetterQuery, back: int) -> tuple[int | None, datetime] | None:
+def _earlier(core: Core, message: Message, query: LetterQuery, back: int) -> tuple[int | None, datetime] | None:
     """Return number and time of the letter `back` letters ago. One of the same batch has no number yet."""
     if back < 0:
         return None, message.created_at
-    found = office.store.letters(replace(query, skip=back))
+    found = core.store.letters(replace(query, skip=back))
     return (found[0].number, found[0].message.created_at) if found else None
 
 

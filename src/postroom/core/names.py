@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def names_of(office: Core, mailbox: str) -> tuple[str, ...]:
+def names_of(core: Core, mailbox: str) -> tuple[str, ...]:
     """What a mailbox is called, and all it was called before."""
-    held = find_record(office, FORMER, mailbox)
+    held = find_record(core, FORMER, mailbox)
     former = () if held is None else held.value
     return (mailbox, *former, *(name for name, one in ONE_MAILBOX.items() if one == mailbox))
 
 
-def resident(office: Core, name: str) -> str:
+def resident(core: Core, name: str) -> str:
     """Who is meant by a name today."""
-    held = find_record(office, GUARD, name)
+    held = find_record(core, GUARD, name)
     return (guard_from(held.value).moved_to if held else None) or name
 
 
-def residents(office: Core) -> Callable[[str], str]:
+def residents(core: Core) -> Callable[[str], str]:
     """The same, for who asks for many: each name is looked up once."""
-    return cache(partial(resident, office))
+    return cache(partial(resident, core))
 
 
-def is_sent_by(office: Core, message: Message, mailbox: str) -> bool:
-    return message.sender == mailbox or message.sender in names_of(office, mailbox)
+def is_sent_by(core: Core, message: Message, mailbox: str) -> bool:
+    return message.sender == mailbox or message.sender in names_of(core, mailbox)
 
 
-def seen_by(office: Core, message: Message, mailbox: str | None) -> Message:
+def seen_by(core: Core, message: Message, mailbox: str | None) -> Message:
     """The letter as `mailbox` may see it, whatever it was called when the letter was sent."""
     shown = message.seen_by(mailbox)
     if shown is message or mailbox is None:
         return shown
-    names = names_of(office, mailbox)
+    names = names_of(core, mailbox)
     if message.sender in names:
         return message
     return replace(
@@ -63,8 +63,8 @@ def moved(name: str, now: str, field: str) -> UnknownAgent:
     return UnknownAgent(f"{name!r} is now {now!r}", field=field, hint=f"write {now!r}")
 
 
-def check_not_moved(office: Core, name: str, field: str) -> None:
+def check_not_moved(core: Core, name: str, field: str) -> None:
     """Refuse whoever acts under a name that its owner has given up."""
-    now = resident(office, name)
+    now = resident(core, name)
     if now != name:
         raise moved(name, now, field)

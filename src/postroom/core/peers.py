@@ -45,39 +45,39 @@ _LONGEST = 500  # characters of a credential that is looked at
 _NO_PROOF = "0" * 64
 
 
-def all_peers(office: Core) -> dict[str, Peer]:
+def all_peers(core: Core) -> dict[str, Peer]:
     """By name, in the order of their names."""
-    found = [convert(record.value, Peer) for record in office.store.records(PEER)]
+    found = [convert(record.value, Peer) for record in core.store.records(PEER)]
     return {one.system: one for one in sorted(found, key=lambda one: fold(one.system))}
 
 
-def everyone(office: Core, caller: Principal) -> list[Peer]:
+def everyone(core: Core, caller: Principal) -> list[Peer]:
     """The same, for who asks."""
     authorize(caller, "peers")
-    return list(all_peers(office).values())
+    return list(all_peers(core).values())
 
 
-def peer(office: Core, system: str) -> Peer | None:
+def peer(core: Core, system: str) -> Peer | None:
     """The one of this name, however it is spelt."""
-    held = find_record(office, PEER, fold(system))
+    held = find_record(core, PEER, fold(system))
     return None if held is None else convert(held.value, Peer)
 
 
-def known_peer(office: Core, system: str) -> Peer:
+def known_peer(core: Core, system: str) -> Peer:
     """The same, or Missing."""
-    found = peer(office, check_name(system, "system"))
+    found = peer(core, check_name(system, "system"))
     if found is None:
         raise Missing(f"there is no peer {system!r}", field="system", hint="postroom peers list shows all")
     return found
 
 
-def put(office: Core, caller: Principal, given: Peer, *, ours: str = "") -> Peer:
+def put(core: Core, caller: Principal, given: Peer, *, ours: str = "") -> Peer:
     """Keep this in the place of what was known. `ours` is what we are called: nobody is a peer of itself."""
-    return change(office, caller, given.system, lambda _: given, ours=ours)
+    return change(core, caller, given.system, lambda _: given, ours=ours)
 
 
 def change(
-    office: Core, caller: Principal, system: str, step: Callable[[Peer | None], Peer], *, ours: str = ""
+    core: Core, caller: Principal, system: str, step: Callable[[Peer | None], Peer], *, ours: str = ""
 ) -> Peer:
     """What becomes of a peer (None: it is new), with nobody in between."""
     authorize(caller, "peers")
@@ -85,18 +85,18 @@ def change(
     kept: list[Peer] = []
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, PEER, key)
+        held = find_record(core, PEER, key)
         before = None if held is None else convert(held.value, Peer)
         after = check_peer(_without_old(before, step(before)), ours)
         kept[:] = [after]
         return [] if after == before else [put_record(PEER, key, to_plain(after), held)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return kept[0]
 
 
 def add(
-    office: Core, caller: Principal, system: str, said: Mapping[str, Any], *, ours: str = ""
+    core: Core, caller: Principal, system: str, said: Mapping[str, Any], *, ours: str = ""
 ) -> tuple[str, Peer]:
     """A peer, or what is new about one: what is not said stays as it was. With it comes the token that it is to
     show here, told once; empty where it has one already or needs none.
@@ -112,7 +112,7 @@ def add(
         made[:] = [fresh] if _needs_proof(after) else []
         return replace(after, proof=hashed(fresh)) if made else after
 
-    kept = change(office, caller, system, step, ours=ours)
+    kept = change(core, caller, system, step, ours=ours)
     return (made[0] if made else ""), kept
 
 
@@ -126,58 +126,58 @@ def _without_old(before: Peer | None, after: Peer) -> Peer:
     return without_tokens(after) if is_old and after.auth not in TOKENS else after
 
 
-def rotate(office: Core, caller: Principal, system: str) -> tuple[str, Peer]:
+def rotate(core: Core, caller: Principal, system: str) -> tuple[str, Peer]:
     """Another token for a peer to show here, told once. The old one is good until this one was shown, or a day."""
     fresh = _fresh_token()
 
     def step(before: Peer | None) -> Peer:
         if before is None:
-            return known_peer(office, system)
-        until = office.now().wall + GRACE if before.proof else None
+            return known_peer(core, system)
+        until = core.now().wall + GRACE if before.proof else None
         return replace(before, proof=hashed(fresh), former_proof=before.proof, former_until=until)
 
-    return fresh, change(office, caller, system, step)
+    return fresh, change(core, caller, system, step)
 
 
-def remove(office: Core, caller: Principal, system: str) -> Peer:
+def remove(core: Core, caller: Principal, system: str) -> Peer:
     """It is nobody from now on. Mail that waits for it stays, and dies of its age."""
     authorize(caller, "peers")
     key = fold(check_name(system, "system"))
     gone: list[Peer] = []
 
     def plan() -> Sequence[Write]:
-        gone[:] = [known_peer(office, system)]
-        return [put_record(PEER, key, None, find_record(office, PEER, key))]
+        gone[:] = [known_peer(core, system)]
+        return [put_record(PEER, key, None, find_record(core, PEER, key))]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return gone[0]
 
 
 # -- who calls
 
 
-def proven_peer(office: Core, system: Any, credential: Any, *, certificate: str = "") -> Peer:
+def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = "") -> Peer:
     """The peer that calls itself so and proves it: by a token, or by the certificate of the connection itself,
     whose fingerprint the TLS layer tells (never the caller). Whatever is wrong, the answer is the same; only of a
     certificate that changed it is told, and kept.
     """
-    found = peer(office, system) if isinstance(system, str) and len(system) <= _LONGEST else None
-    is_right = _is_proven(office, found, credential, certificate)
+    found = peer(core, system) if isinstance(system, str) and len(system) <= _LONGEST else None
+    is_right = _is_proven(core, found, credential, certificate)
     if found is None or not is_right or not found.trusted:
         told = "this system is no peer here, or did not prove that it is"
         raise NotAllowed(told, field="auth", hint="its operator: postroom peers add, peers trust")
     if certificate:
-        check_certificate(office, found, certificate)
+        check_certificate(core, found, certificate)
     if found.former_proof and _shows(credential, found.proof):
-        return _without_former(office, found)
+        return _without_former(core, found)
     return found
 
 
-def check_certificate(office: Core, found: Peer, fingerprint: str) -> None:
+def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
     """Is it the certificate that was pinned? Another one is refused, and told of until somebody trusts it anew."""
     if not found.pin or hmac.compare_digest(found.pin, fingerprint):
         return
-    _keep(office, found.system, lambda now: replace(now, alert=fingerprint))
+    _keep(core, found.system, lambda now: replace(now, alert=fingerprint))
     told = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
     hint = f"if its operator changed it: postroom peers trust {found.system}; else somebody stands in between"
     raise NotAllowed(told, field="certificate", hint=hint)
@@ -187,7 +187,7 @@ def hashed(token: str) -> str:
     return sha256(token.encode()).hexdigest()
 
 
-def _is_proven(office: Core, found: Peer | None, credential: Any, certificate: str) -> bool:
+def _is_proven(core: Core, found: Peer | None, credential: Any, certificate: str) -> bool:
     if found is None:
         _shows(credential, _NO_PROOF)  # as long as for one that is there
         return False
@@ -195,7 +195,7 @@ def _is_proven(office: Core, found: Peer | None, credential: Any, certificate: s
         return True
     if found.auth == "mtls":
         return bool(found.pin) and bool(certificate)  # whether it is the right one is told by name
-    is_former = found.former_until is not None and office.now().wall < found.former_until
+    is_former = found.former_until is not None and core.now().wall < found.former_until
     right = _shows(credential, found.proof or _NO_PROOF)
     return right or (is_former and _shows(credential, found.former_proof))
 
@@ -206,25 +206,25 @@ def _shows(credential: Any, proof: str) -> bool:
     return hmac.compare_digest(hashed(credential), proof)
 
 
-def _without_former(office: Core, found: Peer) -> Peer:
+def _without_former(core: Core, found: Peer) -> Peer:
     """The new token was shown: the one before is worth nothing now."""
-    ended = _keep(office, found.system, lambda now: replace(now, former_proof="", former_until=None))
+    ended = _keep(core, found.system, lambda now: replace(now, former_proof="", former_until=None))
     return ended or found
 
 
-def _keep(office: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
+def _keep(core: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
     """A change that the house makes by itself; None where the peer is gone meanwhile."""
     kept: list[Peer] = []
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, PEER, fold(system))
+        held = find_record(core, PEER, fold(system))
         if held is None:
             return []
         before = convert(held.value, Peer)
         kept[:] = [step(before)]
         return [] if kept[0] == before else [put_record(PEER, fold(system), to_plain(kept[0]), held)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return kept[0] if kept else None
 
 
@@ -361,11 +361,11 @@ def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
 
 
 def mount(
-    office: Core, caller: Principal, system: str, place: str, exposure: Exposure = "all", *, ours: str, room: str
+    core: Core, caller: Principal, system: str, place: str, exposure: Exposure = "all", *, ours: str, room: str
 ) -> Peer:
     """The room at `place` is a system from now on. `ours` is what this one is called, `room` its own address."""
     _check_place(place, room)
-    for other in all_peers(office).values():
+    for other in all_peers(core).values():
         if other.place and _same(other.place, place) and other.system.lower() != system.lower():
             hint = f"postroom unmount {other.system}"
             raise NameTaken(f"{place} is mounted as {other.system!r}", field="place", hint=hint)
@@ -377,12 +377,12 @@ def mount(
         kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
         return replace(kept, place=place, exposure=exposure, tags=())
 
-    return change(office, caller, system, step, ours=ours)
+    return change(core, caller, system, step, ours=ours)
 
 
-def mounted(office: Core, system: str) -> Peer:
+def mounted(core: Core, system: str) -> Peer:
     """The mount of this name, or Missing."""
-    found = known_peer(office, system)
+    found = known_peer(core, system)
     if not found.place:
         raise Missing(f"{system!r} is no mounted folder", field="system", hint=f"postroom peers remove {system}")
     return found
@@ -413,52 +413,52 @@ _GIVES_WAY = "made"  # one that we made, until a server's is known or it was tol
 _DIGITS = 8  # of chance: two rooms of one net must not meet by it
 
 
-def system_id(office: Core, caller: Principal, configured: str = "", *, gives_way: bool = False) -> str:
+def system_id(core: Core, caller: Principal, configured: str = "", *, gives_way: bool = False) -> str:
     """The same from every process, and after every restart. `gives_way`: one that has to be made is to give way to
     the name of a server that we are about to be linked to.
     """
     authorize(caller, "room")
     if configured:
         return check_agent(configured, "system")
-    found = find_record(office, SYSTEM, EVERYONE)
+    found = find_record(core, SYSTEM, EVERYONE)
     if found is None:
-        office.store.commit(lambda: _first(office, gives_way=gives_way))
-        (found,) = office.store.records(SYSTEM, EVERYONE)
+        core.store.commit(lambda: _first(core, gives_way=gives_way))
+        (found,) = core.store.records(SYSTEM, EVERYONE)
     return _name(found)
 
 
-def is_ours(office: Core, system: str) -> bool:
+def is_ours(core: Core, system: str) -> bool:
     """Is this room called so? One that has no name yet is called nothing."""
-    found = None if office.system else find_record(office, SYSTEM, EVERYONE)
-    return same_name(system, office.system or (_name(found) if found else ""))
+    found = None if core.system else find_record(core, SYSTEM, EVERYONE)
+    return same_name(system, core.system or (_name(found) if found else ""))
 
 
-def announced(office: Core, caller: Principal, configured: str = "") -> str:
+def announced(core: Core, caller: Principal, configured: str = "") -> str:
     """The same, for somebody who will go by it: from now on it stays."""
-    name = system_id(office, caller, configured)
-    found = None if configured else find_record(office, SYSTEM, EVERYONE)
+    name = system_id(core, caller, configured)
+    found = None if configured else find_record(core, SYSTEM, EVERYONE)
     if found is None or not _may_give_way(found):
         return name
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, SYSTEM, EVERYONE)
+        held = find_record(core, SYSTEM, EVERYONE)
         return [put_record(SYSTEM, EVERYONE, _name(held), held)] if held and _may_give_way(held) else []
 
-    office.store.commit(plan)
-    return system_id(office, caller)
+    core.store.commit(plan)
+    return system_id(core, caller)
 
 
-def adopt(office: Core, caller: Principal, name: str) -> str:
+def adopt(core: Core, caller: Principal, name: str) -> str:
     """Be called as a MAP server is, where no name is kept but one that gives way. Says what holds."""
     authorize(caller, "room")
     value = {_OF_SERVER: check_agent(name, "system")}
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, SYSTEM, EVERYONE)
+        held = find_record(core, SYSTEM, EVERYONE)
         return [put_record(SYSTEM, EVERYONE, value, held)] if held is None or _may_give_way(held) else []
 
-    office.store.commit(plan)
-    (found,) = office.store.records(SYSTEM, EVERYONE)
+    core.store.commit(plan)
+    (found,) = core.store.records(SYSTEM, EVERYONE)
     return _name(found)
 
 
@@ -470,9 +470,9 @@ def _may_give_way(found: Record) -> bool:
     return isinstance(found.value, dict) and _GIVES_WAY in found.value
 
 
-def _first(office: Core, *, gives_way: bool) -> Sequence[Write]:
+def _first(core: Core, *, gives_way: bool) -> Sequence[Write]:
     """Whoever comes first names it."""
-    if find_record(office, SYSTEM, EVERYONE):
+    if find_record(core, SYSTEM, EVERYONE):
         return []
-    name = f"postroom-{office.ids.token()[:_DIGITS]}"
+    name = f"postroom-{core.ids.token()[:_DIGITS]}"
     return [put_record(SYSTEM, EVERYONE, {_GIVES_WAY: name} if gives_way else name, None)]

@@ -95,15 +95,15 @@ class Name(Struct, frozen=True):
     known: bool
 
 
-def export_room(office: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
+def export_room(core: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
     """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
     authorize(caller, "export")
     tell = told(progress)
-    total = len(office.store.mailboxes()) + office.store.count_letters(LetterQuery())
-    total += sum(len(office.store.keys(kind)) for kind in record_kinds(office))
-    yield encode({"postroom": FORMAT, "room": office.store.cursor().store, "lines": total})
+    total = len(core.store.mailboxes()) + core.store.count_letters(LetterQuery())
+    total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
+    yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
     done = 0  # counted, for the room may have changed since the head was written
-    for done, line in enumerate(_lines(office), start=1):
+    for done, line in enumerate(_lines(core), start=1):
         if done % SLICE == 0:
             tell(min(done, total), total)
         yield line
@@ -115,18 +115,18 @@ def _line(value: dict[str, Any]) -> bytes:
     return harmless_json(encode(value))
 
 
-def _lines(office: Core) -> Iterator[bytes]:
-    known = set(office.store.known())
-    for name in office.store.mailboxes():
+def _lines(core: Core) -> Iterator[bytes]:
+    known = set(core.store.known())
+    for name in core.store.mailboxes():
         yield _line({"name": Name(name, name in known)})
-    for kind in record_kinds(office):
-        for record in office.store.records(kind):
+    for kind in record_kinds(core):
+        for record in core.store.records(kind):
             yield _line({"record": record})
     after = 0
-    while letters := office.store.letters(LetterQuery(after=after, limit=SLICE)):
+    while letters := core.store.letters(LetterQuery(after=after, limit=SLICE)):
         ids = tuple(letter.message.id for letter in letters)
         held: dict[str, list[Delivery]] = {id: [] for id in ids}
-        for found in office.store.find(Query(message_ids=ids, order="age")):
+        for found in core.store.find(Query(message_ids=ids, order="age")):
             held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew elsewhere
         for letter in letters:
             if held[letter.message.id]:  # or it was deleted meanwhile
@@ -135,32 +135,32 @@ def _lines(office: Core) -> Iterator[bytes]:
 
 
 def import_room(
-    office: Core, caller: Principal, lines: Iterable[bytes | str], progress: Progress | None = None
+    core: Core, caller: Principal, lines: Iterable[bytes | str], progress: Progress | None = None
 ) -> Imported:
     """Fill an empty room. If it is cut off, the same import again goes on where it stopped."""
     authorize(caller, "import")
     if not isinstance(lines, Iterable):
         raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
     tell, source = told(progress), iter(lines)
-    head = check_head(office.limits, next(source, b""))
+    head = check_head(core.limits, next(source, b""))
     room, total = head.room, head.lines
-    _begin(office, room)
+    _begin(core, room)
     taken = {Post: 0, Put: 0, Introduce: 0}
     slice: list[Write] = []
-    for number, value in _values(office.limits, source, has_end=head.postroom not in OLDER):
-        write = _write(office, value, f"line {number + 1}")
-        if isinstance(write, Put) and office.store.records(write.record.kind, write.record.key):
+    for number, value in _values(core.limits, source, has_end=head.postroom not in OLDER):
+        write = _write(core, value, f"line {number + 1}")
+        if isinstance(write, Put) and core.store.records(write.record.kind, write.record.key):
             continue
         taken[type(write)] += 1
         if isinstance(write, Put):
             slice += alias_of(write.record)
         slice.append(write)
         if len(slice) >= SLICE:
-            office.store.commit(slice)
+            core.store.commit(slice)
             slice = []
             tell(number, total and max(number, total))
-    office.store.commit(slice)
-    _finish(office)
+    core.store.commit(slice)
+    _finish(core)
     tell(total, total)
     return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
@@ -200,22 +200,22 @@ def _check_end(value: dict[str, Any], lines: int, source: Iterator[bytes | str])
         raise Invalid("stands after the end of the export", field=f"line {lines + 3}")
 
 
-def _begin(office: Core, room: str) -> None:
-    begun = office.store.records(IMPORT)
+def _begin(core: Core, room: str) -> None:
+    begun = core.store.records(IMPORT)
     if begun and begun[0].key == room:
         return
-    if begun or office.store.mailboxes():
+    if begun or core.store.mailboxes():
         raise Conflict("the room is not empty", hint="import into a new one")
-    office.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
+    core.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
 
 
-def _finish(office: Core) -> None:
-    done = [Put(record=replace(record, value=None)) for record in office.store.records(IMPORT)]
-    office.store.commit(done)
-    office.store.renew_epoch()
+def _finish(core: Core) -> None:
+    done = [Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)]
+    core.store.commit(done)
+    core.store.renew_epoch()
 
 
-def _write(office: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
+def _write(core: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
     """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
     if not {"name", "record"} & value.keys() and (value.get("letter") is None or value.get("deliveries") is None):
         raise Invalid("is no line of an export", field=field, hint=LINE_RULE)
@@ -224,9 +224,9 @@ def _write(office: Core, value: dict[str, Any], field: str) -> Post | Put | Intr
             name = convert(value["name"], Name)
             return Introduce(check_party(name.mailbox, "mailbox"), name.known)
         if "record" in value:
-            return checked_record(office, convert(value["record"], Record))
+            return checked_record(core, convert(value["record"], Record))
         message = convert(value["letter"], Message)
-        return _post(office, message, convert(value["deliveries"], tuple[Delivery, ...]))
+        return _post(core, message, convert(value["deliveries"], tuple[Delivery, ...]))
     except msgspec.ValidationError as broken:
         raise Invalid(f"is not as an export writes it: {broken}", field=field, hint=LINE_RULE) from None
     except Invalid as broken:
@@ -234,23 +234,23 @@ def _write(office: Core, value: dict[str, Any], field: str) -> Post | Put | Intr
         raise
 
 
-def _post(office: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
+def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
     """A letter that could have been sent here, with deliveries that could have come of it."""
     now = check_time(message.created_at, "created_at")
     message = _of_today(message)
     on_its_way = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
-    if replace(compose(office, draft_of(message), now), **on_its_way) != message:
+    if replace(compose(core, draft_of(message), now), **on_its_way) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
-    message = vouched(office.store, message)
+    message = vouched(core.store, message)
     for agent in message.trace:
         check_party(agent, "trace")
     check_count(message.hops, "hops", least=0)
     check_id(message.thread, "thread_id")
-    boot = office.now().boot
+    boot = core.now().boot
     held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
     if len({delivery.mailbox for delivery in held}) != len(held):
         raise Invalid("hold a mailbox twice", field="deliveries")
-    return Post(message=message, encoded=seal(message, office.limits), deliveries=held)
+    return Post(message=message, encoded=seal(message, core.limits), deliveries=held)
 
 
 def _of_today(message: Message) -> Message:
@@ -338,10 +338,10 @@ _CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
 _TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
 
 
-def record_kinds(office: Core) -> tuple[str, ...]:
+def record_kinds(core: Core) -> tuple[str, ...]:
     """Everything that is kept besides letters, in an order in which it can come in again."""
-    members = {MEMBER + scope for card in office.store.records(CARD) for scope in card.value.get("scopes", ())}
-    tasks = [TASKS + mailbox for mailbox in office.store.mailboxes()]
+    members = {MEMBER + scope for card in core.store.records(CARD) for scope in card.value.get("scopes", ())}
+    tasks = [TASKS + mailbox for mailbox in core.store.mailboxes()]
     return (*(kind for kind in _VALUES if kind not in _FAMILIES), *sorted(members), *tasks)
 
 
@@ -351,7 +351,7 @@ def alias_of(record: Record) -> list[Write]:
     return [] if guard.moved_to is None else [Rename(record.key, guard.moved_to)]
 
 
-def checked_record(office: Core, record: Record) -> Put:
+def checked_record(core: Core, record: Record) -> Put:
     """The record as it may be written, or an error that names what is wrong."""
     kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
     if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
@@ -364,12 +364,12 @@ def checked_record(office: Core, record: Record) -> Put:
     if isinstance(value, Standing):
         _check_standing(value, record)
     if isinstance(value, ScopeCard):
-        _check_scope_card(office, record.key, value)
+        _check_scope_card(core, record.key, value)
     if kind == ACTIVE_TASKS:
         for letter in value:
             check_id(letter, "value")
     _check_key(kind, record.key)
-    _check_value(office, record.key, value)
+    _check_value(core, record.key, value)
     return Put(record=replace(record, revision=0), first=check_count(record.revision or 1, "revision"))
 
 
@@ -404,14 +404,14 @@ def check_times(value: Struct) -> None:
             check_time(getattr(value, name), name)
 
 
-def _check_value(office: Core, key: str, value: Any) -> None:
+def _check_value(core: Core, key: str, value: Any) -> None:
     if isinstance(value, Card):
         said = {name: getattr(value, name) for name in _CARD_SAYS}
-        if check_card(office, key, office.now(), said).id != value.id:
+        if check_card(core, key, core.now(), said).id != value.id:
             raise Invalid("is the card of another", field="value")
     elif isinstance(value, Template):
         said = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
-        if check_template(office, key, said).name != value.name:
+        if check_template(core, key, said).name != value.name:
             raise Invalid("is another template's", field="value")
     elif isinstance(value, Guard):
         _check_names((*value.allow, *value.block, *((value.moved_to,) if value.moved_to else ())))
@@ -420,13 +420,13 @@ def _check_value(office: Core, key: str, value: Any) -> None:
     elif isinstance(value, Escalation):
         _check_escalation(key, value)
     elif isinstance(value, Talk):
-        _check_talk(office, key, value)
+        _check_talk(core, key, value)
 
 
-def _check_scope_card(office: Core, key: str, value: ScopeCard) -> None:
+def _check_scope_card(core: Core, key: str, value: ScopeCard) -> None:
     if check_scope(key, "key") != value.id:
         raise Invalid("is another scope's", field="value")
-    check_object(value.says, "value", office.limits.max_depth)
+    check_object(value.says, "value", core.limits.max_depth)
 
 
 def _check_names(names: tuple[str, ...]) -> None:
@@ -435,16 +435,16 @@ def _check_names(names: tuple[str, ...]) -> None:
             check_party(name, "value")
 
 
-def _check_talk(office: Core, key: str, value: Talk) -> None:
+def _check_talk(core: Core, key: str, value: Talk) -> None:
     if value.id != key or value.status not in STATUSES or value.type not in TYPES:
         raise Invalid("is no conversation of this id", field="value")
     check_scope(value.scope, "value")
     check_line(value.subject, "value", LONGEST_SUBJECT)
-    check_object(value.metadata, "value", office.limits.max_depth)
+    check_object(value.metadata, "value", core.limits.max_depth)
     for seat in value.seats:
         check_party(seat.agent, "value")
         check_times(seat)
-        check_object(seat.permissions, "value", office.limits.max_depth)
+        check_object(seat.permissions, "value", core.limits.max_depth)
     for strand in value.strands:
         check_times(strand)
         for id in (strand.id, strand.root):
@@ -464,13 +464,13 @@ def _check_escalation(key: str, value: Escalation) -> None:
 
 
 def backup(
-    office: Core, caller: Principal, path: Any, *, overwrite: bool = False, progress: Progress | None = None
+    core: Core, caller: Principal, path: Any, *, overwrite: bool = False, progress: Progress | None = None
 ) -> BackupReport:
     """Copy the room, as it is at this moment, into a file of its own."""
     authorize(caller, "backup")
     place = check_path(path, "path")
     began = time.monotonic()
-    letters = office.store.backup(place, overwrite=overwrite, progress=told(progress))
+    letters = core.store.backup(place, overwrite=overwrite, progress=told(progress))
     return BackupReport(
         path=str(place), letters=letters, bytes=place.stat().st_size, seconds=time.monotonic() - began
     )

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; None: none
 
 
-def rename(office: Core, caller: Principal, old: str, new: str) -> None:
+def rename(core: Core, caller: Principal, old: str, new: str) -> None:
     """Give an agent another name: card, guard, memberships, signs of life, tasks,
     escalations, seats, tokens, its seal, webhooks, rings and all mail follow, in one commit.
     Mail to the old name still arrives; nobody else can have it.
@@ -66,19 +66,19 @@ def rename(office: Core, caller: Principal, old: str, new: str) -> None:
         raise Invalid(f"{before!r} is the name it has", field="new")
 
     def plan() -> Sequence[Write]:
-        _check_names(office, before, after)
-        return [Rename(before, after), *_records(office, before, after)]
+        _check_names(core, before, after)
+        return [Rename(before, after), *_records(core, before, after)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
-def _check_names(office: Core, old: str, new: str) -> None:
-    held = office.store.spelling(old)
+def _check_names(core: Core, old: str, new: str) -> None:
+    held = core.store.spelling(old)
     if held is None:
         raise UnknownAgent(f"nobody here is called {old!r}", field="old")
     if held != old:
         raise UnknownAgent(f"{old!r} is called {held!r} here", field="old", hint=f"write {held!r}")
-    taken = office.store.spelling(new)
+    taken = core.store.spelling(new)
     if taken == new:
         hint = "two mailboxes do not become one: choose another name"
         raise NameTaken(f"{new!r} has a mailbox here already", field="new", hint=hint)
@@ -86,23 +86,23 @@ def _check_names(office: Core, old: str, new: str) -> None:
         raise NameTaken(f"{new!r} is or was the name of {taken!r}", field="new")
 
 
-def _records(office: Core, old: str, new: str) -> list[Write]:
+def _records(core: Core, old: str, new: str) -> list[Write]:
     """All that is kept under the old name, under the new one; and a note at every door it had."""
     wanted: Wanted = {(FORMER, old): None}
     for kind in (BEAT, GUARD, ACTIVE_TASKS):
-        wanted |= {(kind, old): None, (kind, new): _value(office, kind, old)}
-    wanted |= _card(office, old, new)
-    former = [name for name in (*_value(office, FORMER, old, ()), old) if name != new]
+        wanted |= {(kind, old): None, (kind, new): _value(core, kind, old)}
+    wanted |= _card(core, old, new)
+    former = [name for name in (*_value(core, FORMER, old, ()), old) if name != new]
     wanted |= {(GUARD, name): guard_value(Guard(moved_to=new)) for name in former}
     wanted |= {(FORMER, new): former}
-    wanted |= _tasks(office, old, new) | _sessions(office, old, new) | _rings(office, old, new)
+    wanted |= _tasks(core, old, new) | _sessions(core, old, new) | _rings(core, old, new)
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION):
-        wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in office.store.records(kind)}
-    wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in office.store.records(CONVERSATION)}
-    wanted |= _tokens(office, old, new) | _children(office, old, new)
-    wanted |= {(WEBHOOK, r.key): _webhook(r.value, old, new) for r in office.store.records(WEBHOOK)}
-    wanted |= {(SCOPE, r.key): _scope(r.value, old, new) for r in office.store.records(SCOPE)}
-    found = {at: find_record(office, *at) for at in wanted}
+        wanted |= {(kind, r.key): _escalation(r.value, old, new) for r in core.store.records(kind)}
+    wanted |= {(CONVERSATION, r.key): _talk(r.value, old, new) for r in core.store.records(CONVERSATION)}
+    wanted |= _tokens(core, old, new) | _children(core, old, new)
+    wanted |= {(WEBHOOK, r.key): _webhook(r.value, old, new) for r in core.store.records(WEBHOOK)}
+    wanted |= {(SCOPE, r.key): _scope(r.value, old, new) for r in core.store.records(SCOPE)}
+    found = {at: find_record(core, *at) for at in wanted}
     changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
     return [put_record(*at, wanted[at], found[at], durable=not _is_quiet(at[0])) for at in changed]
 
@@ -112,14 +112,14 @@ def _is_quiet(kind: str) -> bool:
     return kind in {BELL, TOLD, AUDITED} or kind.startswith(AUDIT)
 
 
-def _value(office: Core, kind: str, key: str, default: Any = None) -> Any:
-    held = find_record(office, kind, key)
+def _value(core: Core, kind: str, key: str, default: Any = None) -> Any:
+    held = find_record(core, kind, key)
     return default if held is None else held.value
 
 
-def _card(office: Core, old: str, new: str) -> Wanted:
+def _card(core: Core, old: str, new: str) -> Wanted:
     """The card and its memberships; who is named after a swarm goes with the name."""
-    value = _value(office, CARD, old)
+    value = _value(core, CARD, old)
     if value is None:
         return {}
     card = convert(value, Card)
@@ -131,10 +131,10 @@ def _card(office: Core, old: str, new: str) -> Wanted:
     return {(CARD, old): None, (CARD, new): to_plain(renamed)} | members
 
 
-def _children(office: Core, old: str, new: str) -> Wanted:
+def _children(core: Core, old: str, new: str) -> Wanted:
     """The cards of those whose parent it is."""
     wanted: Wanted = {}
-    for record in office.store.records(CARD):
+    for record in core.store.records(CARD):
         says = record.value.get("extra", {}).get(MAP)
         if record.key != old and isinstance(says, dict) and says.get("parent") == old:
             wanted[CARD, record.key] = record.value | {
@@ -151,56 +151,56 @@ def _webhook(value: Any, old: str, new: str) -> Any:
     return value | {"mailbox": new} if value["mailbox"] == old else value
 
 
-def _tokens(office: Core, old: str, new: str) -> Wanted:
+def _tokens(core: Core, old: str, new: str) -> Wanted:
     """Its tokens, and that nobody speaks for it without one."""
     wanted: Wanted = {}
-    for record in office.store.records(TOKEN):
+    for record in core.store.records(TOKEN):
         if record.value.get("agent") == old:
             wanted[TOKEN, record.key] = record.value | {"agent": new}
-    closed = _value(office, SEALED, EVERYONE, [])
+    closed = _value(core, SEALED, EVERYONE, [])
     if old in closed:
         wanted[SEALED, EVERYONE] = sorted(_now(name, old, new) for name in closed)
     return wanted
 
 
-def _tasks(office: Core, old: str, new: str) -> Wanted:
+def _tasks(core: Core, old: str, new: str) -> Wanted:
     """Its pages of the book of tasks, those of the other parties, and when they are due."""
     wanted: Wanted = {}
-    for record in office.store.records(TASKS + old):
+    for record in core.store.records(TASKS + old):
         letter, task = record.key, convert(record.value, Standing)
         renamed = replace(task, giver=_now(task.giver, old, new), receiver=_now(task.receiver, old, new))
         wanted[TASKS + old, letter] = None
-        wanted |= {(TASKS + party, letter): to_plain(renamed) for party in _parties(office, task, old, new)}
-        due = _value(office, DUE, letter) if task.giver == old else None
+        wanted |= {(TASKS + party, letter): to_plain(renamed) for party in _parties(core, task, old, new)}
+        due = _value(core, DUE, letter) if task.giver == old else None
         if due is not None:
             wanted[DUE, letter] = to_plain(replace(convert(due, Due), giver=new))
     return wanted
 
 
-def _parties(office: Core, task: Standing, old: str, new: str) -> set[str]:
+def _parties(core: Core, task: Standing, old: str, new: str) -> set[str]:
     """Whose pages there are: who never saw a task that was taken back has none of it."""
     others = {task.giver, task.receiver} - {old}
-    return {new} | {name for name in others if find_record(office, TASKS + name, task.letter)}
+    return {new} | {name for name in others if find_record(core, TASKS + name, task.letter)}
 
 
-def _sessions(office: Core, old: str, new: str) -> Wanted:
+def _sessions(core: Core, old: str, new: str) -> Wanted:
     """Where it was asked for tasks and letters whose answer is still to come."""
     wanted: Wanted = {}
-    for record in office.store.records(SESSION):
+    for record in core.store.records(SESSION):
         giver, _, letter = record.key.partition(" ")
         if giver == old:
             wanted |= {(SESSION, record.key): None, (SESSION, session_key(new, letter)): record.value}
     return wanted
 
 
-def _rings(office: Core, old: str, new: str) -> Wanted:
+def _rings(core: Core, old: str, new: str) -> Wanted:
     """Of which of its letters somebody was told, and what ringers remember: nothing rings twice."""
     wanted: Wanted = {}
     for kind in (AUDITED, TOLD):
-        wanted |= {(kind, old): None, (kind, new): _value(office, kind, old)}
-    for record in office.store.records(AUDIT + old):
+        wanted |= {(kind, old): None, (kind, new): _value(core, kind, old)}
+    for record in core.store.records(AUDIT + old):
         wanted |= {(AUDIT + old, record.key): None, (AUDIT + new, record.key): record.value}
-    for record in office.store.records(BELL):
+    for record in core.store.records(BELL):
         mailbox, _, way = record.key.partition(" ")
         if mailbox == old:
             wanted |= {(BELL, record.key): None, (BELL, bell_key(new, way)): record.value}

@@ -58,40 +58,40 @@ class Sweep(Struct, frozen=True, kw_only=True):
     indexed: int = 0  # letters new in the index for searches
 
 
-def sweep(office: Core, caller: Principal, progress: Progress | None = None) -> Sweep:
+def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sweep:
     """One round. Safe at any time, from any number of processes."""
     authorize(caller, "janitor")
-    moment = office.now()
+    moment = core.now()
     tell = told(progress)
-    time_did = let_time_pass(office, moment, None)
-    given_up = give_up_old(office, moment.wall)
-    climbed = climb_overdue(office, moment.wall)  # before its letters could be purged
-    forget_closed(office, moment.wall)
+    time_did = let_time_pass(core, moment, None)
+    given_up = give_up_old(core, moment.wall)
+    climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
+    forget_closed(core, moment.wall)
     return Sweep(
         lapsed=time_did.get("lapse", 0),
         delivered=time_did.get("deliver", 0),
         expired=time_did.get("expire", 0),
         buried=time_did.get("bury", 0) + given_up,
-        archived=_archive(office, moment.wall, archive_cutoff(moment.wall, office.limits), tell),
-        purged=_purge(office, moment.wall, *_retention(office, moment.wall), tell),
-        forgotten=_forget_memories(office, moment.wall),
-        trimmed=office.store.trim_changes(office.limits.retain_changes),
+        archived=_archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), tell),
+        purged=_purge(core, moment.wall, *_retention(core, moment.wall), tell),
+        forgotten=_forget_memories(core, moment.wall),
+        trimmed=core.store.trim_changes(core.limits.retain_changes),
         climbed=climbed,
-        overdue=report_overdue(office, moment.wall),
-        indexed=office.store.keep_index(),
+        overdue=report_overdue(core, moment.wall),
+        indexed=core.store.keep_index(),
     )
 
 
-def archive(office: Core, caller: Principal, older_than: Any = None, progress: Progress | None = None) -> int:
+def archive(core: Core, caller: Principal, older_than: Any = None, progress: Progress | None = None) -> int:
     """Archive mail that was acknowledged so long ago; without a time, as the settings say."""
     authorize(caller, "janitor")
-    now = office.now().wall
-    cutoff = archive_cutoff(now, office.limits) if older_than is None else _before(now, older_than)
-    return _archive(office, now, cutoff, told(progress))
+    now = core.now().wall
+    cutoff = archive_cutoff(now, core.limits) if older_than is None else _before(now, older_than)
+    return _archive(core, now, cutoff, told(progress))
 
 
 def purge(
-    office: Core,
+    core: Core,
     caller: Principal,
     older_than: Any = None,
     keep: int | None = None,
@@ -101,17 +101,17 @@ def purge(
     either, as the settings say.
     """
     authorize(caller, "janitor")
-    now = office.now().wall
+    now = core.now().wall
     if older_than is None and keep is None:
-        return _purge(office, now, *_retention(office, now), told(progress))
+        return _purge(core, now, *_retention(core, now), told(progress))
     cutoff = None if older_than is None else _before(now, older_than)
     most = None if keep is None else check_count(keep, "keep", least=0)
-    return _purge(office, now, cutoff, most, told(progress))
+    return _purge(core, now, cutoff, most, told(progress))
 
 
-def _retention(office: Core, now: datetime) -> tuple[datetime | None, int | None]:
+def _retention(core: Core, now: datetime) -> tuple[datetime | None, int | None]:
     """What the settings say: letters settled before this go, and all but so many."""
-    return purge_cutoff(now, office.limits), office.limits.retain_count or None
+    return purge_cutoff(now, core.limits), core.limits.retain_count or None
 
 
 def _before(now: datetime, older_than: Any) -> datetime:
@@ -122,63 +122,63 @@ def _before(now: datetime, older_than: Any) -> datetime:
         return datetime.min.replace(tzinfo=UTC)  # so long ago that there is nothing
 
 
-def _archive(office: Core, now: datetime, cutoff: datetime, tell: Progress) -> int:
+def _archive(core: Core, now: datetime, cutoff: datetime, tell: Progress) -> int:
     query = Query(states=(State.DONE,), unarchived_before=cutoff, order="age", limit=SLICE)
-    if office.store.archives_by_sending:
+    if core.store.archives_by_sending:
         query = replace(query, unarchived_before=EVER, sent_before=cutoff)
-    total = sum(office.store.count(query).values())
+    total = sum(core.store.count(query).values())
     archived = 0
-    while moved := move_found(office, query, "archive", lambda delivery: model_delivery.archive(delivery, now)):
+    while moved := move_found(core, query, "archive", lambda delivery: model_delivery.archive(delivery, now)):
         archived += len(moved)
         tell(archived, max(archived, total))
     return archived
 
 
-def _purge(office: Core, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
+def _purge(core: Core, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
     """By age, then by count; only what is done or dead everywhere, and of no task or escalation that goes on."""
     purged = 0
     if cutoff is not None:
-        purged += _purge_slices(office, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
+        purged += _purge_slices(core, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
     if keep is not None:
         query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
-        purged += _purge_slices(office, query, now, tell)
+        purged += _purge_slices(core, query, now, tell)
     return purged
 
 
-def _purge_slices(office: Core, query: LetterQuery, now: datetime, tell: Progress) -> int:
-    purged, total = 0, max(0, office.store.count_letters(query) - query.skip)
+def _purge_slices(core: Core, query: LetterQuery, now: datetime, tell: Progress) -> int:
+    purged, total = 0, max(0, core.store.count_letters(query) - query.skip)
 
     def plan() -> Sequence[Write]:
         nonlocal purged
-        letters = office.store.letters(_sparing(office, query))
+        letters = core.store.letters(_sparing(core, query))
         purged += len(letters)
-        return forget(office, [letter.message for letter in letters], now)
+        return forget(core, [letter.message for letter in letters], now)
 
-    while office.store.letters(_sparing(office, query)):
-        office.store.commit(plan)
+    while core.store.letters(_sparing(core, query)):
+        core.store.commit(plan)
         tell(purged, max(purged, total))
     return purged
 
 
-def _sparing(office: Core, query: LetterQuery) -> LetterQuery:
+def _sparing(core: Core, query: LetterQuery) -> LetterQuery:
     """But not the letters whose tasks go on, nor those of open escalations: the question is asked again from them.
     Asked anew in each commit: a task may be taken on meanwhile.
     """
-    tasks = [id for ids in all_active(office).values() for id in ids]
-    return replace(query, spared=(*tasks, *letters_of_open(office)))
+    tasks = [id for ids in all_active(core).values() for id in ids]
+    return replace(query, spared=(*tasks, *letters_of_open(core)))
 
 
-def _forget_memories(office: Core, now: datetime) -> int:
+def _forget_memories(core: Core, now: datetime) -> int:
     """Once a day: ids and keys of letters purged long ago need not be remembered for ever."""
-    last = office.store.records(CHORE, "memories")
+    last = core.store.records(CHORE, "memories")
     if last and (now - datetime.fromisoformat(last[0].value)).total_seconds() < DAY:
         return 0
-    cutoff = memory_cutoff(now, office.limits).isoformat()
-    old = [r for kind in (FORGOTTEN, SPENT) for r in office.store.records(kind) if r.value["at"] < cutoff]
+    cutoff = memory_cutoff(now, core.limits).isoformat()
+    old = [r for kind in (FORGOTTEN, SPENT) for r in core.store.records(kind) if r.value["at"] < cutoff]
     done = Record(kind=CHORE, key="memories", value=now.isoformat(), revision=last[0].revision if last else 0)
     gone = [Put(record=Record(kind=r.kind, key=r.key, value=None, revision=r.revision)) for r in old]
     try:
-        office.store.commit([*gone, Put(record=done, durable=False)])
+        core.store.commit([*gone, Put(record=done, durable=False)])
     except StaleRevision:  # another janitor was quicker
         return 0
     return len(gone)

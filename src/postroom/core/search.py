@@ -64,38 +64,38 @@ MOST = 10_000  # letters in one answer
 
 
 def search(
-    office: Core, caller: Principal, mailbox: str | None, query: str, *, limit: int = 20, ranked: bool = False
+    core: Core, caller: Principal, mailbox: str | None, query: str, *, limit: int = 20, ranked: bool = False
 ) -> list[Message]:
     """The newest letters that say this; ranked: the best of the newest `search_window` of them, the best first."""
     authorize(caller, "room" if mailbox is None else "search", mailbox)
-    moment = office.now()
-    wanted = _for_the_human(read_query(query, moment.wall), fold(office.limits.human))
+    moment = core.now()
+    wanted = _for_the_human(read_query(query, moment.wall), fold(core.limits.human))
     most = check_count(limit, "limit", most=MOST)
     if mailbox is not None:
-        let_time_pass(office, moment, (mailbox,))
-    looked_at = max(most, office.limits.search_window) if ranked else most
-    letters = office.store.search(_with_former_names(office, wanted, mailbox), mailbox, looked_at)
+        let_time_pass(core, moment, (mailbox,))
+    looked_at = max(most, core.limits.search_window) if ranked else most
+    letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
     if not letters and mailbox is not None:
-        check_spelling(office, mailbox)
-    found = [seen_by(office, letter.message, mailbox) for letter in letters]
+        check_spelling(core, mailbox)
+    found = [seen_by(core, letter.message, mailbox) for letter in letters]
     return by_relevance(found, wanted)[:most] if ranked else found
 
 
-def sent(office: Core, caller: Principal, mailbox: str, *, limit: int = 20) -> list[Message]:
+def sent(core: Core, caller: Principal, mailbox: str, *, limit: int = 20) -> list[Message]:
     """What this mailbox sent, the newest first, under whatever name."""
     authorize(caller, "search", mailbox)
     most = check_count(limit, "limit", most=MOST)
-    own = _with_former_names(office, SearchQuery(wanted=Marks(senders=(fold(mailbox),))), mailbox)
-    letters = office.store.search(own, mailbox, most)
+    own = _with_former_names(core, SearchQuery(wanted=Marks(senders=(fold(mailbox),))), mailbox)
+    letters = core.store.search(own, mailbox, most)
     if not letters:
-        check_spelling(office, mailbox)
+        check_spelling(core, mailbox)
     return [letter.message for letter in letters]
 
 
-def ids_beginning(office: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
+def ids_beginning(core: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
     """The ids that begin so, of letters that `mailbox` may see: what is another's is as good as not there."""
     authorize(caller, "room" if mailbox is None else "search", mailbox)
-    return office.store.ids(check_id(beginning, "id"), mailbox, limit)
+    return core.store.ids(check_id(beginning, "id"), mailbox, limit)
 
 
 def _for_the_human(query: SearchQuery, human: str) -> SearchQuery:
@@ -111,10 +111,10 @@ def _for_the_human(query: SearchQuery, human: str) -> SearchQuery:
     return replace(query, wanted=wanted, unwanted=unwanted)
 
 
-def _with_former_names(office: Core, query: SearchQuery, mailbox: str | None) -> SearchQuery:
+def _with_former_names(core: Core, query: SearchQuery, mailbox: str | None) -> SearchQuery:
     """Letters never change: who was renamed is found under each of its names, by each of them."""
     marks = (query.wanted, query.unwanted)
     asked = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
-    held = {office.store.spelling(name) for name in asked} | {mailbox}
-    names = (tuple(map(fold, names_of(office, name))) for name in held if name is not None)
+    held = {core.store.spelling(name) for name in asked} | {mailbox}
+    names = (tuple(map(fold, names_of(core, name))) for name in held if name is not None)
     return replace(query, one_agent=tuple(sorted(several for several in names if len(several) > 1)))

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def room_stats(office: Core, caller: Principal) -> Stats:
+def room_stats(core: Core, caller: Principal) -> Stats:
     """How much mail there is, and where it waits."""
     authorize(caller, "room")
-    tallies = office.store.tally(None)
-    deliveries = office.store.count_deliveries()
+    tallies = core.store.tally(None)
+    deliveries = core.store.count_deliveries()
     states = {
         State.QUEUED: sum(tally.queued for tally in tallies),
         State.UNREAD: sum(tally.total_unread + tally.seen for tally in tallies),
@@ -48,41 +48,41 @@ def room_stats(office: Core, caller: Principal) -> Stats:
     }
     states[State.DONE] = max(0, deliveries - sum(states.values()))
     return Stats(
-        letters=office.store.count_letters(LetterQuery()),
+        letters=core.store.count_letters(LetterQuery()),
         deliveries=deliveries,
         states=states,
         unread={priority: sum(tally.unread[priority] for tally in tallies) for priority in Priority},
         oldest_unread_at=min((t.oldest_unread_at for t in tallies if t.oldest_unread_at), default=None),
-        agents=len(office.store.keys(CARD)),
-        quarantined=len(office.store.quarantined()),
+        agents=len(core.store.keys(CARD)),
+        quarantined=len(core.store.quarantined()),
         mailboxes=tuple(tallies),
-        rates=alerts.rates(office),
+        rates=alerts.rates(core),
     )
 
 
-def mailbox_stats(office: Core, caller: Principal, mailbox: str) -> Tally:
+def mailbox_stats(core: Core, caller: Principal, mailbox: str) -> Tally:
     """The open and dead mail of one mailbox."""
     authorize(caller, "count", mailbox)
-    core_deliveries.let_time_pass(office, office.now(), (mailbox,))
-    counted = office.store.tally(mailbox)
+    core_deliveries.let_time_pass(core, core.now(), (mailbox,))
+    counted = core.store.tally(mailbox)
     if counted:
-        shown = office.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
+        shown = core.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
         return replace(counted[0], dead=sum(shown.values()))
-    inbox.check_spelling(office, mailbox)
+    inbox.check_spelling(core, mailbox)
     return Tally(mailbox=mailbox, unread=dict.fromkeys(Priority, 0))
 
 
-def flow(office: Core, caller: Principal, last: Flow | None) -> Flow:
+def flow(core: Core, caller: Principal, last: Flow | None) -> Flow:
     """What waits now, and what happened since the last look."""
     authorize(caller, "room")
     if last is not None and not isinstance(last, Flow):
         raise Invalid(f"must be a Flow, not {type(last).__name__}", field="last", hint="the one flow() gave you")
-    moment = office.now()
-    traffic, seconds = _since(office, moment, last)
+    moment = core.now()
+    traffic, seconds = _since(core, moment, last)
     settled: dict[str, list[Settled]] = {}
     for one in traffic.settled:
         settled.setdefault(one.mailbox, []).append(one)
-    tallies = {tally.mailbox: tally for tally in office.store.tally(None)}
+    tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
     for mailbox in settled:
         tallies.setdefault(mailbox, Tally(mailbox=mailbox, unread={}))
     agents = [_agent(tally, settled.get(name, ()), moment.wall) for name, tally in tallies.items()]
@@ -101,14 +101,14 @@ def flow(office: Core, caller: Principal, last: Flow | None) -> Flow:
     )
 
 
-def _since(office: Core, moment: Moment, last: Flow | None) -> tuple[Traffic, float]:
+def _since(core: Core, moment: Moment, last: Flow | None) -> tuple[Traffic, float]:
     """What happened since, and in how many seconds; nothing at all in a first look, or after another life."""
     if last is not None and last.boot == moment.boot and last.uptime < moment.steady:
         try:
-            return office.store.traffic(last.cursor, last.at), moment.steady - last.uptime
+            return core.store.traffic(last.cursor, last.at), moment.steady - last.uptime
         except Resync:
             pass
-    return Traffic(cursor=office.store.cursor(), sent=0, settled=(), died=0), 0.0
+    return Traffic(cursor=core.store.cursor(), sent=0, settled=(), died=0), 0.0
 
 
 def _agent(tally: Tally, settled: Sequence[Settled], now: datetime) -> AgentFlow:
@@ -138,26 +138,26 @@ def _median(settled: Sequence[Settled]) -> float | None:
 # The life of one letter. A sender sees where its letter is, a recipient its own part, the operator everything.
 
 
-def trace(office: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
+def trace(core: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
     """What became of a letter, as `mailbox` may see it (None: the operator's view)."""
     authorize(caller, "room" if mailbox is None else "trace", mailbox)
     if mailbox is not None:
-        check_spelling(office, mailbox)
-    letter = office.store.get((check_id(id, "id"),)).get(id)
+        check_spelling(core, mailbox)
+    letter = core.store.get((check_id(id, "id"),)).get(id)
     if letter is None:
-        raise _unknown(office, mailbox, id)
-    found = office.store.find(Query(message_ids=(id,), order="age"))
-    sees_all = mailbox is None or is_sent_by(office, letter.message, mailbox)
+        raise _unknown(core, mailbox, id)
+    found = core.store.find(Query(message_ids=(id,), order="age"))
+    sees_all = mailbox is None or is_sent_by(core, letter.message, mailbox)
     visible = found if sees_all else [f for f in found if _has_come(f.delivery, mailbox)]
     if not visible and not sees_all:
-        raise _unknown(office, mailbox, id)
-    ways = [(answer, _way(office, letter.message, answer)) for answer in _answers(office, mailbox, letter.message)]
-    task = task_index.opened_by(office, letter.message)
+        raise _unknown(core, mailbox, id)
+    ways = [(answer, _way(core, letter.message, answer)) for answer in _answers(core, mailbox, letter.message)]
+    task = task_index.opened_by(core, letter.message)
     return Trace(
-        message=letter.message if mailbox is None else seen_by(office, letter.message, mailbox),
+        message=letter.message if mailbox is None else seen_by(core, letter.message, mailbox),
         number=letter.number,
         stops=tuple(
-            _stop(office, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
+            _stop(core, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
             for f in sorted(visible, key=lambda f: f.delivery.mailbox)
         ),
         replies=tuple(answer for answer, way in ways if way == "reply"),
@@ -166,13 +166,13 @@ def trace(office: Core, caller: Principal, mailbox: str | None, id: str) -> Trac
     )
 
 
-def _stop(office: Core, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:
+def _stop(core: Core, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:
     """`whole`: for its recipient or the operator."""
     stop = stop_of(delivery, with_holder=whole)
-    stop = with_audit(stop, audit_of(office, delivery.mailbox, delivery.message_id), whole=whole)
+    stop = with_audit(stop, audit_of(core, delivery.mailbox, delivery.message_id), whole=whole)
     if task is not None and task.receiver == delivery.mailbox:
         stop = replace(stop, task=task.state, done_at=task.moved_at if task.is_final else None)
-    waits = outbox.why_it_waits(office, delivery)
+    waits = outbox.why_it_waits(core, delivery)
     return stop if waits is None else replace(stop, reason=waits)
 
 
@@ -181,26 +181,26 @@ def _has_come(delivery: Delivery, mailbox: str | None) -> bool:
     return delivery.mailbox == mailbox and delivery.state is not State.QUEUED and not delivery.is_hidden
 
 
-def _answers(office: Core, mailbox: str | None, message: Message) -> list[Message]:
+def _answers(core: Core, mailbox: str | None, message: Message) -> list[Message]:
     """Letters about this one that were sent or received here."""
-    thread = office.store.letters(LetterQuery(thread=message.thread, party=mailbox))
+    thread = core.store.letters(LetterQuery(thread=message.thread, party=mailbox))
     about = [letter.message for letter in thread if letter.message.in_reply_to == message.id]
-    return about if mailbox is None else [seen_by(office, answer, mailbox) for answer in about]
+    return about if mailbox is None else [seen_by(core, answer, mailbox) for answer in about]
 
 
-def _way(office: Core, message: Message, answer: Message) -> str:
+def _way(core: Core, message: Message, answer: Message) -> str:
     """A reply goes to somebody who has the letter; a relay to those alone who have not."""
     if answer.kind == BOUNCE:
         return BOUNCE
     targets = [recipient.address for recipient in answer.recipients]
-    return "relay" if without_it(office, routed_to(office, message), targets) == targets else "reply"
+    return "relay" if without_it(core, routed_to(core, message), targets) == targets else "reply"
 
 
-def _unknown(office: Core, mailbox: str | None, id: str) -> UnknownMessage:
+def _unknown(core: Core, mailbox: str | None, id: str) -> UnknownMessage:
     """What became of it is for the operator; to others, absent and forbidden look the same."""
     hint = None
-    if mailbox is None and (gone := office.store.records(FORGOTTEN, id)):
+    if mailbox is None and (gone := core.store.records(FORGOTTEN, id)):
         hint = f"it was deleted at {gone[0].value['at']}"
-    elif mailbox is None and id in office.store.quarantined():
+    elif mailbox is None and id in core.store.quarantined():
         hint = "it was found damaged and set aside"
     return UnknownMessage(f"no letter {id!r}", field="id", hint=hint)

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def entered(office: Core, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
+def entered(core: Core, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
     """These writes, and before them what their letters change in the book. Part of a plan: it looks first."""
-    pages, planned = Pages(office.store.records), list(writes)
+    pages, planned = Pages(core.store.records), list(writes)
     for place, write in enumerate(planned):
-        if not isinstance(write, Post) or write.message.task is None or was_sent(office, write.message):
+        if not isinstance(write, Post) or write.message.task is None or was_sent(core, write.message):
             continue
         message, opened = write.message, open_task(write.message)
         before = task_above(pages, message)
@@ -60,11 +60,11 @@ def _received(task: Standing, post: Post) -> Standing:
     return replace(task, receiver=next(d.mailbox for d in post.deliveries if d.kind == "to"))
 
 
-def strike(office: Core, messages: Sequence[Message]) -> list[Write]:
+def strike(core: Core, messages: Sequence[Message]) -> list[Write]:
     """What the book loses when these letters are deleted: every task that one of them opened."""
-    pages = Pages(office.store.records)
+    pages = Pages(core.store.records)
     for message in messages:
-        task = opened_by(office, message)
+        task = opened_by(core, message)
         if task is not None:
             for party in (task.giver, task.receiver):
                 pages.write(TASKS + party, task.letter, None)
@@ -73,68 +73,68 @@ def strike(office: Core, messages: Sequence[Message]) -> list[Write]:
     return _puts(pages)
 
 
-def take_back(office: Core, message: Message, now: datetime, *, seen: bool) -> list[Write]:
+def take_back(core: Core, message: Message, now: datetime, *, seen: bool) -> list[Write]:
     """What the book says when a letter is unsent: the task it opened is canceled. A receiver that never saw the
     letter finds no task either.
     """
-    task = opened_by(office, message)
+    task = opened_by(core, message)
     if task is None or task.is_final:
         return []
-    pages = Pages(office.store.records)
+    pages = Pages(core.store.records)
     write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
     if not seen and task.receiver != task.giver:
         pages.write(TASKS + task.receiver, task.letter, None)
     return _puts(pages)
 
 
-def redirect(office: Core, messages: Sequence[Message], name: str, mailbox: str) -> list[Write]:
+def redirect(core: Core, messages: Sequence[Message], name: str, mailbox: str) -> list[Write]:
     """What the book says when letters for a name go to a mailbox at another system: so do the tasks they open."""
-    pages = Pages(office.store.records)
+    pages = Pages(core.store.records)
     for message in messages:
-        task = opened_by(office, message)
+        task = opened_by(core, message)
         if task is not None and same_name(task.receiver, name):
             pages.write(TASKS + task.receiver, task.letter, None)
             write_task(pages, replace(task, receiver=mailbox))
     return _puts(pages)
 
 
-def opened_by(office: Core, message: Message) -> Standing | None:
+def opened_by(core: Core, message: Message) -> Standing | None:
     """Where the task that this letter opened stands, whatever its parties are called by now."""
     opened = open_task(message)
-    return None if opened is None else task_of(office, names.resident(office, opened.giver), message.id)
+    return None if opened is None else task_of(core, names.resident(core, opened.giver), message.id)
 
 
-def has_moved(office: Core, message: Message) -> bool:
+def has_moved(core: Core, message: Message) -> bool:
     """Is this letter a step of a task? Then the other party goes by it."""
     if message.task is None or message.kind != TASK_UPDATE:
         return False
-    task = task_above(Pages(office.store.records), replace(message, sender=names.resident(office, message.sender)))
+    task = task_above(Pages(core.store.records), replace(message, sender=names.resident(core, message.sender)))
     return task is not None and task.id == message.task.id
 
 
-def task_of(office: Core, mailbox: str, letter: str) -> Standing | None:
+def task_of(core: Core, mailbox: str, letter: str) -> Standing | None:
     """Where the task that this letter opened stands, if `mailbox` gave it or was given it."""
-    found = office.store.records(TASKS + mailbox, letter)
+    found = core.store.records(TASKS + mailbox, letter)
     return convert(found[0].value, Standing) if found else None
 
 
-def tasks_of(office: Core, mailbox: str) -> list[Standing]:
-    return [convert(record.value, Standing) for record in office.store.records(TASKS + mailbox)]
+def tasks_of(core: Core, mailbox: str) -> list[Standing]:
+    return [convert(record.value, Standing) for record in core.store.records(TASKS + mailbox)]
 
 
-def active_tasks(office: Core, agent: str) -> tuple[str, ...]:
+def active_tasks(core: Core, agent: str) -> tuple[str, ...]:
     """The letters that opened what an agent is busy with."""
-    found = office.store.records(ACTIVE_TASKS, agent)
+    found = core.store.records(ACTIVE_TASKS, agent)
     return tuple(found[0].value) if found else ()
 
 
-def all_active(office: Core) -> dict[str, tuple[str, ...]]:
+def all_active(core: Core) -> dict[str, tuple[str, ...]]:
     """The same, for everyone who is busy."""
-    return {record.key: tuple(record.value) for record in office.store.records(ACTIVE_TASKS)}
+    return {record.key: tuple(record.value) for record in core.store.records(ACTIVE_TASKS)}
 
 
-def session_of(office: Core, giver: str, letter: str) -> dict[str, Any] | None:
-    found = office.store.records(SESSION, session_key(giver, letter))
+def session_of(core: Core, giver: str, letter: str) -> dict[str, Any] | None:
+    found = core.store.records(SESSION, session_key(giver, letter))
     return found[0].value if found else None
 
 
@@ -142,11 +142,11 @@ def _puts(pages: Pages) -> list[Write]:
     return [Put(record=record) for record in pages.changed()]
 
 
-def was_sent(office: Core, message: Message) -> bool:
+def was_sent(core: Core, message: Message) -> bool:
     """Will the store find that it has this letter already?"""
-    store, key = office.store, message.key or message.id
+    store, key = core.store, message.key or message.id
     return (
-        store.sent(names.resident(office, message.sender), key) is not None
+        store.sent(names.resident(core, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )

@@ -72,7 +72,7 @@ ROLES = {"any": {"giver", "receiver"}, "given": {"giver"}, "received": {"receive
 
 
 def give(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     to: Any,
@@ -85,15 +85,15 @@ def give(
     """Open a task: a letter to one agent. The session it is asked for in stays on our side."""
     authorize(caller, "send", mailbox)
     check_own_fields(fields, ("kind", "task"))
-    now = office.now().wall
+    now = core.now().wall
     due = compose.check_when(deadline, "deadline", now)
-    asked_in = None if session is None else _check_session(office, session)
-    post = messages.prepare(office, caller, _opening(office, mailbox, to, body, due, fields), now)
+    asked_in = None if session is None else _check_session(core, session)
+    post = messages.prepare(core, caller, _opening(core, mailbox, to, body, due, fields), now)
     if open_task(post.message) is None:
         raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
 
     def plan() -> Sequence[Write]:
-        if was_sent(office, post.message):
+        if was_sent(core, post.message):
             return [post]
         if due is not None and due <= now:
             raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
@@ -101,14 +101,14 @@ def give(
         asked = [] if asked_in is None else [Put(record=Record(kind=SESSION, key=key, value=asked_in))]
         return [*asked, post]
 
-    return messages.commit_posts(office, [post], plan)[0]
+    return messages.commit_posts(core, [post], plan)[0]
 
 
 def _opening(
-    office: Core, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
+    core: Core, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
 ) -> compose.Draft:
     """A task is called by its letter's id or, so that giving it again says the same, by its key."""
-    id = office.new_id(mailbox) if fields.get("id") is None else check_id(fields["id"], "id")
+    id = core.new_id(mailbox) if fields.get("id") is None else check_id(fields["id"], "id")
     key = fields.get("key")
     name = id if key is None else _as_id(check_label(key, "key", 200))
     note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)
@@ -123,8 +123,8 @@ def _as_id(key: str) -> str:
         return f"task-{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
 
-def _check_session(office: Core, session: Any) -> dict[str, Any]:
-    checked = check_object(session, "session", office.limits.max_depth)
+def _check_session(core: Core, session: Any) -> dict[str, Any]:
+    checked = check_object(session, "session", core.limits.max_depth)
     if len(encode(checked)) > LARGEST_SESSION:
         raise TooLarge(f"is over {LARGEST_SESSION} bytes", field="session")
     return checked
@@ -140,43 +140,43 @@ def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> None:
 # -- looking
 
 
-def find(office: Core, caller: Principal, mailbox: str, id: Any) -> Standing:
+def find(core: Core, caller: Principal, mailbox: str, id: Any) -> Standing:
     """A task that `mailbox` gave or was given, by a letter of it or by what the letters call it."""
     authorize(caller, "task", mailbox)
     check_id(id, "id")
-    deliveries.let_time_pass(office, office.now(), (mailbox,))
-    task = task_of(office, mailbox, id) or _task_told_of(office, mailbox, id) or _task_called(office, mailbox, id)
+    deliveries.let_time_pass(core, core.now(), (mailbox,))
+    task = task_of(core, mailbox, id) or _task_told_of(core, mailbox, id) or _task_called(core, mailbox, id)
     if task is None:
-        inbox.check_spelling(office, mailbox)
+        inbox.check_spelling(core, mailbox)
         raise UnknownMessage(f"no task {id!r} in {mailbox!r}", field="id")
     if mailbox != task.giver:
-        inbox.received(office, mailbox, task.letter)  # not before it has come
+        inbox.received(core, mailbox, task.letter)  # not before it has come
     return task
 
 
-def _task_told_of(office: Core, mailbox: str, id: str) -> Standing | None:
+def _task_told_of(core: Core, mailbox: str, id: str) -> Standing | None:
     """The task a later letter is about. Our own book decides, by what it answers, not what is written in it."""
     try:
-        letter = messages.known_letter(office, mailbox, id)
+        letter = messages.known_letter(core, mailbox, id)
     except UnknownMessage:
         return None
     for above in (letter.in_reply_to, letter.thread_id):
-        task = None if above is None else task_of(office, mailbox, above)
+        task = None if above is None else task_of(core, mailbox, above)
         parties = set() if task is None else {task.giver, task.receiver, POSTMASTER}
-        if names.resident(office, letter.sender) in parties:
+        if names.resident(core, letter.sender) in parties:
             return task
     return None
 
 
-def _task_called(office: Core, mailbox: str, id: str) -> Standing | None:
-    called = [task for task in tasks_of(office, mailbox) if task.id == id]
+def _task_called(core: Core, mailbox: str, id: str) -> Standing | None:
+    called = [task for task in tasks_of(core, mailbox) if task.id == id]
     if len(called) > 1:
         raise Invalid(f"{len(called)} tasks are called so", field="id", hint="give the id of the opening letter")
     return called[0] if called else None
 
 
 def list_tasks(
-    office: Core, caller: Principal, mailbox: str, *, role: Any, states: Any, limit: Any
+    core: Core, caller: Principal, mailbox: str, *, role: Any, states: Any, limit: Any
 ) -> list[Standing]:
     """Tasks given or received, those that moved last first."""
     authorize(caller, "task", mailbox)
@@ -184,20 +184,20 @@ def list_tasks(
         raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
     wanted = {_check_word(word) for word in listed(states, "states")} if states is not None else set(TaskState)
     most = check_count(limit, "limit")
-    deliveries.let_time_pass(office, office.now(), (mailbox,))
+    deliveries.let_time_pass(core, core.now(), (mailbox,))
     to_come = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
     hidden = {
         found.message.id
-        for found in office.store.find(to_come)
-        if not names.is_sent_by(office, found.message, mailbox)
+        for found in core.store.find(to_come)
+        if not names.is_sent_by(core, found.message, mailbox)
     }
     found = [
         task
-        for task in tasks_of(office, mailbox)
+        for task in tasks_of(core, mailbox)
         if task.state in wanted and ROLES[role] & set(task.roles_of(mailbox)) and task.letter not in hidden
     ]
     if not found:
-        inbox.check_spelling(office, mailbox)
+        inbox.check_spelling(core, mailbox)
     return sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
 
 
@@ -205,10 +205,10 @@ def _check_word(word: Any) -> TaskState:
     return check_state(check_text(word, "states", 64), "states")
 
 
-def session(office: Core, caller: Principal, mailbox: str, letter: str) -> dict[str, Any] | None:
+def session(core: Core, caller: Principal, mailbox: str, letter: str) -> dict[str, Any] | None:
     """Where `mailbox` was asked for a task it gave; None for any other."""
     authorize(caller, "task", mailbox)
-    return session_of(office, mailbox, letter)
+    return session_of(core, mailbox, letter)
 
 
 # How tasks move: one step at a time, by the table of `model/task.py`, each told to the other party by a letter.
@@ -231,7 +231,7 @@ class Moved(Struct, frozen=True):
 
 
 def move(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     letter: str,
@@ -249,60 +249,60 @@ def move(
     """
     authorize(caller, "task", mailbox)
     check_own_fields(fields, OWN_FIELDS)
-    task = find(office, caller, mailbox, letter)
-    moment = office.now()
+    task = find(core, caller, mailbox, letter)
+    moment = core.now()
     why = None if reason is None else check_text(reason, "reason", LONGEST_REASON)
-    draft = _update(office, caller, mailbox, task, after, body, why, fields)
-    post = _step(office, caller, draft, moment)
+    draft = _update(core, caller, mailbox, task, after, body, why, fields)
+    post = _step(core, caller, draft, moment)
     settled: list[Move] = []
 
     def plan() -> Sequence[Write]:
         settled.clear()
-        if was_sent(office, post.message):
+        if was_sent(core, post.message):
             return [post]
-        current = _check_step(office, mailbox, letter, after, answers=answers)
+        current = _check_step(core, mailbox, letter, after, answers=answers)
         if after is TaskState.ACCEPTED:
-            _check_admission(office, current, moment)
-        settled.extend(_settle(office, current, mailbox, after, lease, moment, ack=ack))
-        return entered(office, [*settled, post])
+            _check_admission(core, current, moment)
+        settled.extend(_settle(core, current, mailbox, after, lease, moment, ack=ack))
+        return entered(core, [*settled, post])
 
     try:
-        with office.within_rate([mailbox] if post.deliveries else []):
-            (posted,) = office.store.commit(plan)
+        with core.within_rate([mailbox] if post.deliveries else []):
+            (posted,) = core.store.commit(plan)
     except PostroomError as error:
         if error.temporary:
             error.keys = (post.message.key or post.message.id,)
         raise
-    return _moved(office, mailbox, letter, post, posted, settled)
+    return _moved(core, mailbox, letter, post, posted, settled)
 
 
-def fail_unanswered(office: Core, caller: Principal, mailbox: str, letter: str, reason: str) -> Moved:
+def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, reason: str) -> Moved:
     """End a task whose question was not answered. The table leads there in two steps; they are one commit, so that
     no crash leaves a task at work that nobody works on.
     """
     authorize(caller, "task", mailbox)
-    task = find(office, caller, mailbox, letter)
-    moment = office.now()
+    task = find(core, caller, mailbox, letter)
+    moment = core.now()
     why = check_text(reason, "reason", LONGEST_REASON)
     steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
-    drafts = [_update(office, caller, mailbox, task, after, None, said, {}) for after, said in steps]
-    posts = [_step(office, caller, draft, moment) for draft in drafts]
+    drafts = [_update(core, caller, mailbox, task, after, None, said, {}) for after, said in steps]
+    posts = [_step(core, caller, draft, moment) for draft in drafts]
     settled: list[Move] = []
 
     def plan() -> Sequence[Write]:
-        current = _check_step(office, mailbox, letter, TaskState.WORKING)
+        current = _check_step(core, mailbox, letter, TaskState.WORKING)
         if current.state is not TaskState.INPUT_REQUIRED:
             raise IllegalMove(f"a task that is {current.state} waits for no answer")
-        settled[:] = _settle(office, current, mailbox, TaskState.FAILED, None, moment, ack=True)
-        return entered(office, [*settled, *posts])
+        settled[:] = _settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True)
+        return entered(core, [*settled, *posts])
 
-    with office.within_rate([mailbox] * len(posts)):
-        *_, posted = office.store.commit(plan)
-    return _moved(office, mailbox, letter, posts[-1], posted, settled)
+    with core.within_rate([mailbox] * len(posts)):
+        *_, posted = core.store.commit(plan)
+    return _moved(core, mailbox, letter, posts[-1], posted, settled)
 
 
 def admit(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     letter: str,
@@ -318,36 +318,36 @@ def admit(
     authorize(caller, "task", mailbox)
     if judge is not None and not callable(judge):
         raise Invalid(f"must be a function, not {type(judge).__name__}", field="judge")
-    task = find(office, caller, mailbox, letter)
-    _check_step(office, mailbox, letter, TaskState.ACCEPTED)
-    unfit = _why_not(office, task, office.now()) or _judged(office, task, judge or lacking)
-    moment = office.now()
-    deliveries.let_time_pass(office, moment, (mailbox,))
+    task = find(core, caller, mailbox, letter)
+    _check_step(core, mailbox, letter, TaskState.ACCEPTED)
+    unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)
+    moment = core.now()
+    deliveries.let_time_pass(core, moment, (mailbox,))
     settled: list[Move] = []
     posts: list[Post] = []
 
     def plan() -> Sequence[Write]:
-        current = _check_step(office, mailbox, letter, TaskState.ACCEPTED)
-        why = _why_not(office, current, moment) or unfit
+        current = _check_step(core, mailbox, letter, TaskState.ACCEPTED)
+        why = _why_not(core, current, moment) or unfit
         after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
-        draft = _update(office, caller, mailbox, current, after, None, why, {})
-        posts[:] = [_step(office, caller, draft, moment)]
-        settled[:] = _settle(office, current, mailbox, after, lease, moment, ack=ack)
-        return entered(office, [*settled, *posts])
+        draft = _update(core, caller, mailbox, current, after, None, why, {})
+        posts[:] = [_step(core, caller, draft, moment)]
+        settled[:] = _settle(core, current, mailbox, after, lease, moment, ack=ack)
+        return entered(core, [*settled, *posts])
 
-    with office.within_rate([mailbox]):
-        (posted,) = office.store.commit(plan)
-    return _moved(office, mailbox, letter, posts[0], posted, settled)
+    with core.within_rate([mailbox]):
+        (posted,) = core.store.commit(plan)
+    return _moved(core, mailbox, letter, posts[0], posted, settled)
 
 
-def _step(office: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
+def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
     """The letter of a step, which passes the other party's guard."""
-    post = prepare(office, caller, draft, moment.wall)
-    return replace(post, admit=partial(addressing.addressed, office, ask=False))
+    post = prepare(core, caller, draft, moment.wall)
+    return replace(post, admit=partial(addressing.addressed, core, ask=False))
 
 
 def _update(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     task: Standing,
@@ -360,15 +360,15 @@ def _update(
     note = TaskNote(id=task.id, state=after, reason=reason)
     said = (reason or str(after)) if body is None else body
     return reply_draft(
-        office, caller, mailbox, task.letter, said, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
+        core, caller, mailbox, task.letter, said, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
     )
 
 
-def _check_step(office: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
+def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
     """The task as it is now, if this move is legal and this mailbox may make it."""
-    task = task_of(office, mailbox, letter)
+    task = task_of(core, mailbox, letter)
     if task is None:  # deleted, taken back or carried to another name since it was found
-        inbox.check_spelling(office, mailbox)
+        inbox.check_spelling(core, mailbox)
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     if answers:
         check_answer(task, mailbox)
@@ -378,7 +378,7 @@ def _check_step(office: Core, mailbox: str, letter: str, after: TaskState, *, an
 
 
 def _settle(
-    office: Core,
+    core: Core,
     task: Standing,
     mailbox: str,
     after: TaskState,
@@ -390,7 +390,7 @@ def _settle(
     """The ack of the opening letter, where it is due. Whoever holds that letter moves the task, nobody else."""
     if mailbox != task.receiver:
         return []
-    delivery = inbox.received(office, mailbox, task.letter).delivery
+    delivery = inbox.received(core, mailbox, task.letter).delivery
     if delivery.state is State.DEAD and after is TaskState.ACCEPTED:
         raise IllegalMove(f"its letter is dead: {delivery.reason}", field="id", hint="revive it first")
     if delivery.state in {State.DONE, State.DEAD}:
@@ -402,13 +402,13 @@ def _settle(
     return []
 
 
-def _moved(office: Core, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]) -> Moved:
-    task = task_of(office, resident(office, mailbox), letter)  # it may be renamed since
+def _moved(core: Core, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]) -> Moved:
+    task = task_of(core, resident(core, mailbox), letter)  # it may be renamed since
     if task is None:
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     message = post.message
     if posted.repeated:
-        first = office.store.get((posted.message_id,)).get(posted.message_id)
+        first = core.store.get((posted.message_id,)).get(posted.message_id)
         message = message if first is None else first.message
     receipt = Receipt(message=message, repeated=posted.repeated, unknown=posted.unknown)
     return Moved(task, receipt, settled[0].after if settled else None)
@@ -417,36 +417,36 @@ def _moved(office: Core, mailbox: str, letter: str, post: Post, posted: Posted, 
 # -- admission
 
 
-def _check_admission(office: Core, task: Standing, moment: Moment) -> None:
-    card = _card(office, task.receiver, moment)
+def _check_admission(core: Core, task: Standing, moment: Moment) -> None:
+    card = _card(core, task.receiver, moment)
     check_admission(
         task,
-        giver=names_of(office, task.giver),
-        guard=addressing.guard_at(office, task.receiver),
-        busy_with=active_tasks(office, task.receiver),
+        giver=names_of(core, task.giver),
+        guard=addressing.guard_at(core, task.receiver),
+        busy_with=active_tasks(core, task.receiver),
         most=card.max_concurrent_tasks,
         now=moment.wall,
     )
 
 
-def _why_not(office: Core, task: Standing, moment: Moment) -> str | None:
+def _why_not(core: Core, task: Standing, moment: Moment) -> str | None:
     """The word for a refusal by the rules."""
     try:
-        _check_admission(office, task, moment)
+        _check_admission(core, task, moment)
     except (NotAllowed, DeadlinePassed, QuotaFull) as refused:
         return refusal(refused)
     return None
 
 
-def _judged(office: Core, task: Standing, judge: Judge) -> str | None:
-    letter = inbox.received(office, task.receiver, task.letter).message
-    verdict: Any = judge(_card(office, task.receiver, office.now()), seen_by(office, letter, task.receiver))
+def _judged(core: Core, task: Standing, judge: Judge) -> str | None:
+    letter = inbox.received(core, task.receiver, task.letter).message
+    verdict: Any = judge(_card(core, task.receiver, core.now()), seen_by(core, letter, task.receiver))
     return None if verdict is None else check_text(verdict, "judge", LONGEST_REASON) or "not fit"
 
 
-def _card(office: Core, agent: str, moment: Moment) -> Card:
+def _card(core: Core, agent: str, moment: Moment) -> Card:
     """Its card; a bare one for whoever never registered."""
-    found = office.store.records(CARD, agent)
+    found = core.store.records(CARD, agent)
     return convert(found[0].value, Card) if found else Card(id=agent, registered_at=moment.wall)
 
 
@@ -459,35 +459,35 @@ _SAYS = {
 }
 
 
-def report_overdue(office: Core, now: datetime) -> int:
+def report_overdue(core: Core, now: datetime) -> int:
     """Tell the givers of tasks whose deadline is over. Says how many were told."""
-    due = [record.key for record in office.store.records(DUE) if convert(record.value, Due).at <= now]
+    due = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now]
     told = 0
 
     def plan() -> Sequence[Write]:
         nonlocal told
-        writes = [write for key in some for write in _report(office, key, now)]
+        writes = [write for key in some for write in _report(core, key, now)]
         told += sum(isinstance(write, Post) for write in writes)
         return writes
 
     for start in range(0, len(due), SLICE):
         some = due[start : start + SLICE]
-        office.store.commit(plan)
+        core.store.commit(plan)
     return told
 
 
-def _report(office: Core, key: str, now: datetime) -> list[Write]:
+def _report(core: Core, key: str, now: datetime) -> list[Write]:
     """The notice, and the end of the wait for this deadline, so that there is never a second one."""
-    held = office.store.records(DUE, key)
+    held = core.store.records(DUE, key)
     if not held:  # another janitor was quicker, or the task is over
         return []
     done = Put(record=replace(held[0], value=None))
-    task = task_of(office, convert(held[0].value, Due).giver, key)
-    letter = office.store.get((key,)).get(key)
-    return [done] if task is None or letter is None else [done, _notice(office, task, letter.message, now)]
+    task = task_of(core, convert(held[0].value, Due).giver, key)
+    letter = core.store.get((key,)).get(key)
+    return [done] if task is None or letter is None else [done, _notice(core, task, letter.message, now)]
 
 
-def _notice(office: Core, task: Standing, letter: Message, now: datetime) -> Post:
+def _notice(core: Core, task: Standing, letter: Message, now: datetime) -> Post:
     at = "" if task.deadline is None else task.deadline.isoformat()
     says = _SAYS.get(task.state, "has not finished")
     facts = {
@@ -500,4 +500,4 @@ def _notice(office: Core, task: Standing, letter: Message, now: datetime) -> Pos
     words = f"The deadline of your task, {at}, is over, and {task.receiver} {says}. It is {task.state}."
     subject = f"Overdue: {task.subject or task.letter}"
     where = about(letter) | {"priority": letter.priority}
-    return notice(office, OVERDUE, task.giver, subject, words, facts, now, **where)
+    return notice(core, OVERDUE, task.giver, subject, words, facts, now, **where)

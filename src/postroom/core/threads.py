@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def thread(office: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
+def thread(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
     """All letters of a thread that `mailbox` may see (None: the operator's view), the oldest first."""
     _authorize(caller, mailbox)
-    return _visible(office, mailbox, LetterQuery(thread=check_id(id, "thread"), party=mailbox))
+    return _visible(core, mailbox, LetterQuery(thread=check_id(id, "thread"), party=mailbox))
 
 
-def tagged(office: Core, caller: Principal, mailbox: str | None, tag: str, scope: str | None) -> list[Message]:
+def tagged(core: Core, caller: Principal, mailbox: str | None, tag: str, scope: str | None) -> list[Message]:
     """All letters with a thread tag, the oldest first."""
     _authorize(caller, mailbox)
     label = check_label(tag, "thread_tag", 200)
-    return _visible(office, mailbox, LetterQuery(thread_tag=label, scope=_scope(scope), party=mailbox))
+    return _visible(core, mailbox, LetterQuery(thread_tag=label, scope=_scope(scope), party=mailbox))
 
 
-def reply_chain(office: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
+def reply_chain(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
     """From a letter back to its root, the root first; stops where a letter is not to be seen."""
     _authorize(caller, mailbox)
-    letters = office.store.get((check_id(id, "id"),))
+    letters = core.store.get((check_id(id, "id"),))
     if id not in letters:
         raise UnknownMessage(f"no letter {id!r}", field="id")
-    seen = {m.id: m for m in thread(office, caller, mailbox, letters[id].message.thread)}
+    seen = {m.id: m for m in thread(core, caller, mailbox, letters[id].message.thread)}
     if id not in seen:
         raise UnknownMessage(f"no letter {id!r}", field="id")
     chain = []
@@ -63,41 +63,41 @@ def reply_chain(office: Core, caller: Principal, mailbox: str | None, id: str) -
     return chain[::-1]
 
 
-def threads(office: Core, caller: Principal, mailbox: str | None, limit: int) -> list[Thread]:
+def threads(core: Core, caller: Principal, mailbox: str | None, limit: int) -> list[Thread]:
     """Threads with replies, the most recently active first."""
     _authorize(caller, mailbox)
-    ids = office.store.threads(mailbox, check_count(limit, "limit"))
+    ids = core.store.threads(mailbox, check_count(limit, "limit"))
     if not ids and mailbox is not None:
-        check_spelling(office, mailbox)
-    seen = (_visible(office, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
+        check_spelling(core, mailbox)
+    seen = (_visible(core, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
     return [fold_thread(letters) for letters in seen if letters]
 
 
 def conversations(
-    office: Core, caller: Principal, mailbox: str | None, scope: str | None, limit: int
+    core: Core, caller: Principal, mailbox: str | None, scope: str | None, limit: int
 ) -> list[Conversation]:
     """Conversations, the most recently active first, with their counts."""
     _authorize(caller, mailbox)
-    ids = office.store.conversations(mailbox, _scope(scope), check_count(limit, "limit"))
+    ids = core.store.conversations(mailbox, _scope(scope), check_count(limit, "limit"))
     if not ids and mailbox is not None:
-        check_spelling(office, mailbox)
-    seen = (_visible(office, mailbox, LetterQuery(conversation=id, party=mailbox)) for id in ids)
+        check_spelling(core, mailbox)
+    seen = (_visible(core, mailbox, LetterQuery(conversation=id, party=mailbox)) for id in ids)
     return [fold_conversation(letters) for letters in seen if letters]
 
 
-def conversation(office: Core, caller: Principal, mailbox: str | None, id: str) -> Conversation:
-    return fold_conversation(_replay(office, caller, mailbox, id))
+def conversation(core: Core, caller: Principal, mailbox: str | None, id: str) -> Conversation:
+    return fold_conversation(_replay(core, caller, mailbox, id))
 
 
-def turns(office: Core, caller: Principal, mailbox: str | None, id: str) -> list[Turn]:
+def turns(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Turn]:
     """A conversation replayed, turn by turn."""
-    return [turn_of(message) for message in _replay(office, caller, mailbox, id)]
+    return [turn_of(message) for message in _replay(core, caller, mailbox, id)]
 
 
-def _replay(office: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
+def _replay(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
     _authorize(caller, mailbox)
     query = LetterQuery(conversation=check_id(id, "conversation"), party=mailbox)
-    letters = _visible(office, mailbox, query)
+    letters = _visible(core, mailbox, query)
     if not letters:
         raise UnknownMessage(f"no conversation {id!r}", field="conversation")
     return letters
@@ -111,11 +111,11 @@ def _authorize(caller: Principal, mailbox: str | None) -> None:
     authorize(caller, "room" if mailbox is None else "threads", mailbox)
 
 
-def _visible(office: Core, mailbox: str | None, query: LetterQuery) -> list[Message]:
-    letters = office.store.letters(query)
+def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Message]:
+    letters = core.store.letters(query)
     if not letters and mailbox is not None:
-        check_spelling(office, mailbox)
-    return [seen_by(office, letter.message, mailbox) for letter in letters]
+        check_spelling(core, mailbox)
+    return [seen_by(core, letter.message, mailbox) for letter in letters]
 
 
 # A conversation retold: some of its turns, a page of them, what it comes to in numbers, who is there.
@@ -158,11 +158,11 @@ class Present(Struct, frozen=True, kw_only=True):
     presence: str  # in the inbox design's words
 
 
-def wanted_turns(office: Core, view: View, wanted: Wanted) -> list[Message]:
+def wanted_turns(core: Core, view: View, wanted: Wanted) -> list[Message]:
     """The turns that are wanted, the oldest first. A turn that is named must be there."""
     start = 0 if wanted.after is None else _place(view, wanted.after) + 1
     end = len(view.letters) if wanted.before is None else _place(view, wanted.before)
-    speakers = None if wanted.participant is None else names_of(office, wanted.participant)
+    speakers = None if wanted.participant is None else names_of(core, wanted.participant)
     return [letter for letter in view.letters[start:end] if _suits(letter, wanted, speakers)]
 
 
@@ -171,9 +171,9 @@ def page(rows: Sequence[T], limit: int | None) -> tuple[list[T], bool]:
     return list(rows[:limit]), limit is not None and len(rows) > limit
 
 
-def summary(office: Core, view: View, wanted: Wanted) -> Summary:
-    letters = wanted_turns(office, view, wanted)
-    speakers = Counter(map(residents(office), (letter.sender for letter in letters)))
+def summary(core: Core, view: View, wanted: Wanted) -> Summary:
+    letters = wanted_turns(core, view, wanted)
+    speakers = Counter(map(residents(core), (letter.sender for letter in letters)))
     strands = tuple(s for s in view.strands if wanted.thread in {None, s.id})
     return Summary(
         turns=len(letters),
@@ -194,13 +194,13 @@ def type_of(letter: Message) -> str:
     return content_type(letter) if note is None else note.content_type
 
 
-def presence(office: Core, view: View) -> list[Present]:
+def presence(core: Core, view: View) -> list[Present]:
     """How everybody in a conversation is, from the directory."""
-    moment = office.now()
+    moment = core.now()
     found = []
     for seat in view.seats:
-        card = find_record(office, CARD, seat.agent)
-        agent = None if card is None else agent_of(office, card, moment)
+        card = find_record(core, CARD, seat.agent)
+        agent = None if card is None else agent_of(core, card, moment)
         word = UNKNOWN if agent is None else agent.presence.inbox_word
         found.append(Present(seat=seat, agent=agent, presence=word))
     return found

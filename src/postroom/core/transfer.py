@@ -469,7 +469,7 @@ class Papers:
     """The records of two rooms."""
 
     def __init__(self, source: Core, target: Core) -> None:
-        self._office, self._other = source, target
+        self._core, self._other = source, target
         self._source, self._target = source.store, target.store
 
     def carry(self, kinds: set[str] | None, refuse: Refuse) -> int:
@@ -477,7 +477,7 @@ class Papers:
         if kinds is None or GUARD in kinds:
             self._rename(refuse)
         count = 0
-        for kind in record_kinds(self._office):
+        for kind in record_kinds(self._core):
             if kind in STAYS or (kinds is not None and kind not in kinds):
                 continue
             held = {record.key: record for record in self._target.records(kind)}
@@ -586,8 +586,8 @@ Fenced: TypeAlias = dict[tuple[str, str], Delivery]  # (letter, mailbox) -> as i
 class Fence:
     """Around some deliveries of one room, slice by slice."""
 
-    def __init__(self, office: Core) -> None:
-        self._office, self._store = office, office.store
+    def __init__(self, core: Core) -> None:
+        self._core, self._store = core, core.store
         self._lost: set[tuple[str, str]] = set()  # what others took when we wanted it
         self.held = 0  # what is left to those who work on it
 
@@ -624,7 +624,7 @@ class Fence:
 
     def leave(self, fenced: Sequence[Delivery], room: str) -> list[Delivery]:
         """Put them away: they go on in that room. Those that were not ours any more: a stranger heeds no claim."""
-        now = self._office.now().wall
+        now = self._core.now().wall
         lost = self._commit([Move(each, model_delivery.move_away(each, now, room), COPIED) for each in fenced])
         self.held += len(lost)
         return lost
@@ -634,15 +634,15 @@ class Fence:
         self._commit([Move(each, model_delivery.release(each), "release") for each in claimed])
 
     def _lease(self) -> Lease:
-        now = self._office.now()
+        now = self._core.now()
         holder = f"{HOLDER} (process {os.getpid()})"
-        return Lease(token=self._office.ids.token(), holder=holder, until=now.steady + TIME, boot=now.boot)
+        return Lease(token=self._core.ids.token(), holder=holder, until=now.steady + TIME, boot=now.boot)
 
     def _is_held(self, delivery: Delivery) -> bool:
         lease = delivery.lease
         if delivery.state is not State.CLAIMED or lease is None:
             return False
-        if retry.has_lapsed(lease, self._office.now()):
+        if retry.has_lapsed(lease, self._core.now()):
             return False
         return not (lease.holder.startswith(HOLDER) and is_gone(lease.holder))
 

@@ -42,7 +42,7 @@ _LONGEST_NOTE = 500
 
 
 def add(
-    office: Core,
+    core: Core,
     caller: Principal,
     url: str,
     mailbox: str,
@@ -56,99 +56,99 @@ def add(
     made = Webhook(
         id=os.urandom(4).hex(),
         url=url,
-        mailbox=names.resident(office, meant(check_agent(mailbox, "for"), office.limits.human)),
+        mailbox=names.resident(core, meant(check_agent(mailbox, "for"), core.limits.human)),
         secret=_fresh_secret(),
         min_priority=min_priority,
         allow_private=allow_private,
-        created_at=office.now().wall,
+        created_at=core.now().wall,
     )
 
     def plan() -> Sequence[Write]:
-        _check_space(office)
+        _check_space(core)
         return [put_record(WEBHOOK, made.id, to_plain(made), None)]
 
-    _check_space(office)
-    alerts.begin(office, caller, made.mailbox, made.way)
-    office.store.commit(plan)
+    _check_space(core)
+    alerts.begin(core, caller, made.mailbox, made.way)
+    core.store.commit(plan)
     return made.secret, made
 
 
-def all_webhooks(office: Core) -> list[Webhook]:
+def all_webhooks(core: Core) -> list[Webhook]:
     """Also those that are off; the oldest first."""
-    found = [convert(record.value, Webhook) for record in office.store.records(WEBHOOK)]
+    found = [convert(record.value, Webhook) for record in core.store.records(WEBHOOK)]
     return sorted(found, key=lambda one: (one.created_at, one.id))
 
 
-def everyone(office: Core, caller: Principal) -> list[Webhook]:
+def everyone(core: Core, caller: Principal) -> list[Webhook]:
     """The same, for who asks."""
     authorize(caller, "webhooks")
-    return all_webhooks(office)
+    return all_webhooks(core)
 
 
-def webhook(office: Core, caller: Principal, id: str) -> Webhook:
+def webhook(core: Core, caller: Principal, id: str) -> Webhook:
     """The one with this id, or Missing."""
     authorize(caller, "webhooks")
-    return convert(_held(office, id).value, Webhook)
+    return convert(_held(core, id).value, Webhook)
 
 
-def rotate(office: Core, caller: Principal, id: str) -> tuple[str, Webhook]:
+def rotate(core: Core, caller: Principal, id: str) -> tuple[str, Webhook]:
     """Another secret, told once. The one before signs beside it for a day."""
-    fresh, until = _fresh_secret(), office.now().wall + GRACE
+    fresh, until = _fresh_secret(), core.now().wall + GRACE
     changed = _change(
-        office, caller, id, lambda now: replace(now, secret=fresh, former_secret=now.secret, former_until=until)
+        core, caller, id, lambda now: replace(now, secret=fresh, former_secret=now.secret, former_until=until)
     )
     return fresh, changed
 
 
-def switch_off(office: Core, caller: Principal, id: str, note: str) -> Webhook:
+def switch_off(core: Core, caller: Principal, id: str, note: str) -> Webhook:
     """Nothing is called there any more; the note says why."""
-    at, why = office.now().wall, check_line(note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
-    return _change(office, caller, id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
+    at, why = core.now().wall, check_line(note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
+    return _change(core, caller, id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
 
 
-def switch_on(office: Core, caller: Principal, id: str) -> Webhook:
+def switch_on(core: Core, caller: Principal, id: str) -> Webhook:
     """It is called again."""
-    return _change(office, caller, id, lambda now: replace(now, off_at=None, note=""))
+    return _change(core, caller, id, lambda now: replace(now, off_at=None, note=""))
 
 
-def remove(office: Core, caller: Principal, id: str) -> Webhook:
+def remove(core: Core, caller: Principal, id: str) -> Webhook:
     """Nothing is called there any more. Its secret is forgotten, and so is what was to be tried again."""
     authorize(caller, "webhooks")
     gone: list[Webhook] = []
 
     def plan() -> Sequence[Write]:
-        held = _held(office, id)
+        held = _held(core, id)
         gone[:] = [convert(held.value, Webhook)]
-        return [put_record(WEBHOOK, id, None, held), *forget(office, gone[0])]
+        return [put_record(WEBHOOK, id, None, held), *forget(core, gone[0])]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return gone[0]
 
 
-def _change(office: Core, caller: Principal, id: str, step: Callable[[Webhook], Webhook]) -> Webhook:
+def _change(core: Core, caller: Principal, id: str, step: Callable[[Webhook], Webhook]) -> Webhook:
     authorize(caller, "webhooks")
     kept: list[Webhook] = []
 
     def plan() -> Sequence[Write]:
-        held = _held(office, id)
+        held = _held(core, id)
         before = convert(held.value, Webhook)
         kept[:] = [step(before)]
         return [] if kept[0] == before else [put_record(WEBHOOK, id, to_plain(kept[0]), held)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return kept[0]
 
 
-def _held(office: Core, id: Any) -> Record:
+def _held(core: Core, id: Any) -> Record:
     is_one = isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
-    held = find_record(office, WEBHOOK, id) if is_one else None
+    held = find_record(core, WEBHOOK, id) if is_one else None
     if held is None:
         raise Missing(f"there is no webhook {id!a}", field="id", hint="postroom webhook list shows all")
     return held
 
 
-def _check_space(office: Core) -> None:
-    if len(office.store.keys(WEBHOOK)) >= MOST:
+def _check_space(core: Core) -> None:
+    if len(core.store.keys(WEBHOOK)) >= MOST:
         raise Invalid(f"there are {MOST} webhooks already", field="url", hint="postroom webhook remove ID")
 
 
@@ -182,42 +182,42 @@ class Due(Struct, frozen=True, kw_only=True):
     nap: float = 0.0
 
 
-def due(office: Core, caller: Principal, webhook: Webhook) -> Due:
+def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
     """Is it time to call? Whoever is told so calls, and says what came of it: `answered` or `failed`."""
-    if find_record(office, WEBHOOK, webhook.id) is None:
+    if find_record(core, WEBHOOK, webhook.id) is None:
         return Due(nap=alerts.LOOK_EVERY)  # it was removed; who calls will hear of it
     opened: list[OpenCall] = []
 
     def also(ids: Collection[str]) -> Sequence[Write]:
-        held = find_record(office, CALLS, webhook.id)
-        before = _kept(office, webhook, _calls(held))
-        opened[:] = _of_these(before, ids, office.ids.token())
+        held = find_record(core, CALLS, webhook.id)
+        before = _kept(core, webhook, _calls(held))
+        opened[:] = _of_these(before, ids, core.ids.token())
         known = {call.id for call in before}
         return [_put(webhook, [*before, *(call for call in opened if call.id not in known)], held)]
 
-    rung = alerts.try_ring(office, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, also=also)
+    rung = alerts.try_ring(core, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, also=also)
     if not isinstance(rung, Rung):
-        return Due(nap=_nap(office, webhook, rung.seconds))
+        return Due(nap=_nap(core, webhook, rung.seconds))
     told = {letter.id: letter for letter in rung.letters}
     calls = [DueCall(id=c.id, letters=tuple(told[id] for id in c.letters), unread=rung.unread) for c in opened]
     return Due(calls=tuple(calls))
 
 
-def answered(office: Core, caller: Principal, webhook: Webhook, call: str) -> None:
+def answered(core: Core, caller: Principal, webhook: Webhook, call: str) -> None:
     """It got through: the call is over."""
     authorize(caller, "ring", webhook.mailbox)
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, CALLS, webhook.id)
+        held = find_record(core, CALLS, webhook.id)
         before = _calls(held)
         left = [one for one in before if one.id != call]
         return [] if left == before else [_put(webhook, left, held)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
 def failed(
-    office: Core,
+    core: Core,
     caller: Principal,
     webhook: Webhook,
     call: DueCall,
@@ -232,23 +232,23 @@ def failed(
     """
     ids = [letter.id for letter in call.letters]
     return alerts.ring_failed(
-        office, caller, webhook.mailbox, webhook.way, ids, why, asked=asked, chance=chance, was_tried=was_tried
+        core, caller, webhook.mailbox, webhook.way, ids, why, asked=asked, chance=chance, was_tried=was_tried
     )
 
 
-def resume(office: Core, caller: Principal, webhook: Webhook) -> int:
+def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
     """What was under way when the last who called ended is made again; gives how many calls are open."""
-    calls = _calls(find_record(office, CALLS, webhook.id))
+    calls = _calls(find_record(core, CALLS, webhook.id))
     ids = [id for call in calls for id in call.letters]
     if ids:
-        alerts.ring_failed(office, caller, webhook.mailbox, webhook.way, ids, CUT_OFF)
+        alerts.ring_failed(core, caller, webhook.mailbox, webhook.way, ids, CUT_OFF)
     return len(calls)
 
 
-def forget(office: Core, webhook: Webhook) -> list[Put]:
+def forget(core: Core, webhook: Webhook) -> list[Put]:
     """All that is remembered of a webhook's calls, taken away. Part of a plan."""
     kept = [(CALLS, webhook.id), (BELL, bell_key(webhook.mailbox, webhook.way))]
-    found = [(kind, key, find_record(office, kind, key)) for kind, key in kept]
+    found = [(kind, key, find_record(core, kind, key)) for kind, key in kept]
     return [put_record(kind, key, None, held) for kind, key, held in found if held is not None]
 
 
@@ -260,15 +260,15 @@ def _of_these(open_calls: Sequence[OpenCall], ids: Collection[str], fresh: str) 
     return [call for call in (*again, new) if call.letters]
 
 
-def _kept(office: Core, webhook: Webhook, calls: Sequence[OpenCall]) -> list[OpenCall]:
+def _kept(core: Core, webhook: Webhook, calls: Sequence[OpenCall]) -> list[OpenCall]:
     """Those that may be made again: what the book does not hold any more was settled meanwhile."""
-    found = find_book(office, webhook.mailbox, webhook.way)
+    found = find_book(core, webhook.mailbox, webhook.way)
     held = set() if found is None else found[0].notes.keys() | found[0].dead.keys()
     return [call for call in calls if held.intersection(call.letters)]
 
 
-def _nap(office: Core, webhook: Webhook, seconds: float | None) -> float:
-    timer = inbox.seconds_to_sleep(office, (webhook.mailbox,))
+def _nap(core: Core, webhook: Webhook, seconds: float | None) -> float:
+    timer = inbox.seconds_to_sleep(core, (webhook.mailbox,))
     longest = alerts.LOOK_EVERY
     return min(timer, longest if seconds is None else seconds + 0.001, longest)
 

@@ -49,7 +49,7 @@ MOST_CLAIMED = 10_000  # letters claimed at once
 
 
 def claim(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     *,
@@ -60,29 +60,29 @@ def claim(
 ) -> list[Found]:
     """Take up to `count` letters, by priority, then age, in one commit. Nobody else gets them meanwhile."""
     authorize(caller, "claim", mailbox)
-    moment = office.now()
+    moment = core.now()
     query = Query(
         mailbox=mailbox,
         states=(State.UNREAD,),
         offered_at=moment.wall,
         due_at=moment.wall,
-        due_most=latest_retry(moment.wall, office.limits),
+        due_most=latest_retry(moment.wall, core.limits),
         order="priority",
         limit=check_count(count, "count", most=MOST_CLAIMED),
     )
-    query = narrow(office, query, filter)
-    taken = _lease(office, moment, mailbox, lease, holder)
-    first = deliveries.offered(office, query, moment, mailbox)
+    query = narrow(core, query, filter)
+    taken = _lease(core, moment, mailbox, lease, holder)
+    first = deliveries.offered(core, query, moment, mailbox)
     found = deliveries.move_found(
-        office, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
+        core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
     )
     if not found:
-        check_spelling(office, mailbox)
+        check_spelling(core, mailbox)
     return found
 
 
 def claim_one(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     id: str,
@@ -92,34 +92,34 @@ def claim_one(
 ) -> Found:
     """Take this very letter, even before its next try is due; LeaseLost if it is not to be had."""
     authorize(caller, "claim", mailbox)
-    moment = office.now()
-    taken = _lease(office, moment, mailbox, lease, holder)
+    moment = core.now()
+    taken = _lease(core, moment, mailbox, lease, holder)
     query = Query(mailbox=mailbox, message_ids=(id,), states=(State.UNREAD,), offered_at=moment.wall)
-    found = deliveries.move_found(office, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
+    found = deliveries.move_found(core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
     if not found:
         raise LeaseLost(f"{id} cannot be claimed", hint="somebody holds it, or it is settled")
     return found[0]
 
 
-def _lease(office: Core, moment: Moment, mailbox: str, seconds: float | None, holder: str | None) -> Lease:
+def _lease(core: Core, moment: Moment, mailbox: str, seconds: float | None, holder: str | None) -> Lease:
     return Lease(
-        token=office.ids.token(),
+        token=core.ids.token(),
         holder=mailbox if holder is None else check_line(holder, "holder", 200),
-        until=moment.steady + _check_lease(office, seconds),
+        until=moment.steady + _check_lease(core, seconds),
         boot=moment.boot,
     )
 
 
-def _check_lease(office: Core, seconds: Any) -> float:
-    return check_seconds(office.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
+def _check_lease(core: Core, seconds: Any) -> float:
+    return check_seconds(core.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
 
 
-def held(office: Core, caller: Principal, mailbox: str, id: str, token: str) -> Found:
+def held(core: Core, caller: Principal, mailbox: str, id: str, token: str) -> Found:
     """A letter that was claimed earlier, maybe by another process: the token proves it. What was acknowledged with
     this token is still its holder's, so that an ack may be said twice.
     """
     authorize(caller, "settle", mailbox)
-    found = received(office, mailbox, id)
+    found = received(core, mailbox, id)
     lease = found.delivery.lease
     if lease is None or lease.token != check_label(token, "token"):
         holder = (
@@ -130,11 +130,11 @@ def held(office: Core, caller: Principal, mailbox: str, id: str, token: str) -> 
 
 
 def renew(
-    office: Core, caller: Principal, mailbox: str, held: Sequence[Found], lease: float | None = None
+    core: Core, caller: Principal, mailbox: str, held: Sequence[Found], lease: float | None = None
 ) -> list[Found]:
     """Hold on for longer, counted from now."""
-    moment = office.now()
-    until = moment.steady + _check_lease(office, lease)
+    moment = core.now()
+    until = moment.steady + _check_lease(core, lease)
 
     def longer(delivery: Delivery) -> tuple[Delivery, str]:
         if delivery.lease is None:
@@ -142,20 +142,20 @@ def renew(
         lease = Lease(token=delivery.lease.token, holder=delivery.lease.holder, until=until, boot=moment.boot)
         return model_delivery.renew(delivery, lease), "renew"
 
-    return _settle(office, caller, mailbox, held, moment, longer)[0]
+    return _settle(core, caller, mailbox, held, moment, longer)[0]
 
 
 def ack(
-    office: Core, caller: Principal, mailbox: str, held: Sequence[Found], *, archive: bool = True
+    core: Core, caller: Principal, mailbox: str, held: Sequence[Found], *, archive: bool = True
 ) -> list[Found]:
     """Done, in one commit: never handed out again. Acknowledging twice is the same as once."""
-    moment = office.now()
+    moment = core.now()
     done = _acknowledge(moment, archive=archive)
-    return _settle(office, caller, mailbox, held, moment, done, repeats=_is_repeated_ack)[0]
+    return _settle(core, caller, mailbox, held, moment, done, repeats=_is_repeated_ack)[0]
 
 
 def ack_and_send(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     held: Sequence[Found],
@@ -164,20 +164,20 @@ def ack_and_send(
     archive: bool = True,
 ) -> tuple[list[Found], list[Receipt]]:
     """Done, and letters sent, together or not at all. Trying again sends nothing twice."""
-    moment = office.now()
+    moment = core.now()
     done = _acknowledge(moment, archive=archive)
     keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
-    return _settle(office, caller, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
+    return _settle(core, caller, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
 
 
 def fail(
-    office: Core, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
+    core: Core, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
 ) -> list[Found]:
     """Give up on this try. With retry it is offered again later, until its tries are spent; then it is dead.
 
     It may be said twice, where it is not certain that the first word will last.
     """
-    moment = office.now()
+    moment = core.now()
     why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
     why = why.encode("utf-8", "replace").decode().replace("\0", "")
 
@@ -185,19 +185,19 @@ def fail(
         holder = delivery.lease.holder if delivery.lease else mailbox
         attempt = Attempt(at=moment.wall, holder=holder, reason=why)
         if retry:
-            return policy_retry.after_failure(delivery, attempt, office.limits)
+            return policy_retry.after_failure(delivery, attempt, core.limits)
         return model_delivery.bury(delivery, attempt), "bury"
 
     def repeats(now: Delivery, was: Delivery) -> bool:
         return _is_repeated_end(now, was, why)
 
-    return _settle(office, caller, mailbox, held, moment, failed, repeats=repeats)[0]
+    return _settle(core, caller, mailbox, held, moment, failed, repeats=repeats)[0]
 
 
-def release(office: Core, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
+def release(core: Core, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
     """Back into the inbox, as if it had never been claimed; counts no try."""
     return _settle(
-        office, caller, mailbox, held, office.now(), lambda delivery: (model_delivery.release(delivery), "release")
+        core, caller, mailbox, held, core.now(), lambda delivery: (model_delivery.release(delivery), "release")
     )[0]
 
 
@@ -214,7 +214,7 @@ def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
 
 
 def _settle(
-    office: Core,
+    core: Core,
     caller: Principal,
     mailbox: str,
     held: Sequence[Found],
@@ -228,34 +228,34 @@ def _settle(
     answer was lost, was done before.
     """
     authorize(caller, "settle", mailbox)
-    posts = messages.prepare_all(office, caller, drafts, moment.wall) if drafts else []
+    posts = messages.prepare_all(core, caller, drafts, moment.wall) if drafts else []
     after: list[Found] = []
     writes: list[Write] = []
 
     def plan(current: Sequence[Found]) -> Sequence[Write]:
         nonlocal after, writes
-        after, writes = _moves(office, current, held, moment, settle, repeats)
+        after, writes = _moves(core, current, held, moment, settle, repeats)
         return [*writes, *posts]
 
     try:
-        receipts = _commit(office, posts, plan(held))
+        receipts = _commit(core, posts, plan(held))
     except (StaleRevision, LeaseLost, UnknownMessage):
         # What the holder knows may be old; the room's word and the token decide.
-        receipts = _commit(office, posts, lambda: plan(_current(office, mailbox, held)))
+        receipts = _commit(core, posts, lambda: plan(_current(core, mailbox, held)))
     if held and not writes and not posts:
-        office.store.sync()  # it was settled before; now that is certain
+        core.store.sync()  # it was settled before; now that is certain
     return after, receipts
 
 
-def _commit(office: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
+def _commit(core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
     if posts:
-        return messages.commit_posts(office, posts, writes)
-    office.store.commit(writes)
+        return messages.commit_posts(core, posts, writes)
+    core.store.commit(writes)
     return []
 
 
 def _moves(
-    office: Core,
+    core: Core,
     current: Sequence[Found],
     held: Sequence[Found],
     moment: Moment,
@@ -273,7 +273,7 @@ def _moves(
         after.append(Found(now.message, delivery))
         writes.append(Move(now.delivery, delivery, action))
         if action == "bury":
-            writes += deliveries.bounce(office, now.message, delivery, moment.wall)
+            writes += deliveries.bounce(core, now.message, delivery, moment.wall)
     return after, writes
 
 
@@ -302,9 +302,9 @@ def _is_repeated_end(current: Delivery, was: Delivery, reason: str) -> bool:
     return [(was.lease.holder, reason)] == [(attempt.holder, attempt.reason) for attempt in last]
 
 
-def _current(office: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
+def _current(core: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
     ids = tuple(found.message.id for found in held)
-    found = {f.message.id: f for f in office.store.find(Query(mailbox=mailbox, message_ids=ids))}
+    found = {f.message.id: f for f in core.store.find(Query(mailbox=mailbox, message_ids=ids))}
     missing = [id for id in ids if id not in found]
     if missing:
         raise UnknownMessage(f"no letter {missing[0]!r} in {mailbox!r}", field="id")
@@ -316,31 +316,31 @@ def _current(office: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
 MOST_NAMED = 10_000  # letters named in one call
 
 
-def list_dead(office: Core, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
+def list_dead(core: Core, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
     """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why. With them, those that
     it sent to other systems and that died here.
     """
     authorize(caller, "dead", mailbox)
     most = check_limit(limit)
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=most)
-    deliveries.let_time_pass(office, office.now(), (mailbox,))
-    names.check_not_moved(office, mailbox, "mailbox")
-    found = [*office.store.find(query), *_dead_on_the_way(office, mailbox)]
+    deliveries.let_time_pass(core, core.now(), (mailbox,))
+    names.check_not_moved(core, mailbox, "mailbox")
+    found = [*core.store.find(query), *_dead_on_the_way(core, mailbox)]
     return sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most]
 
 
-def revive(office: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
+def revive(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
     """Back into the inbox, with all tries ahead of them again. All or none."""
     authorize(caller, "revive", mailbox)
     revived: list[Found] = []
-    now = office.now().wall
+    now = core.now().wall
 
     def plan() -> Sequence[Write]:
-        found = _dead(office, mailbox, ids)
+        found = _dead(core, mailbox, ids)
         revived[:] = [Found(f.message, _revived(f.delivery, now)) for f in found]
         return [Move(f.delivery, g.delivery, _back(g.delivery)) for f, g in zip(found, revived, strict=True)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return revived
 
 
@@ -352,22 +352,22 @@ def _back(revived: Delivery) -> str:
     return "requeue" if revived.state is State.QUEUED else "revive"
 
 
-def purge_dead(office: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:
+def purge_dead(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:
     """Delete dead letters for good. One that still lives in another mailbox is kept; returns how many went."""
     authorize(caller, "purge", mailbox)
     purged = 0
 
     def plan() -> Sequence[Write]:
         nonlocal purged
-        letters = [f.message for f in _dead(office, mailbox, ids) if _is_settled(office, f.message.id)]
+        letters = [f.message for f in _dead(core, mailbox, ids) if _is_settled(core, f.message.id)]
         purged = len(letters)
-        return forget(office, letters, office.now().wall)
+        return forget(core, letters, core.now().wall)
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return purged
 
 
-def forget(office: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
+def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
     """Delete letters, and the tasks they opened; remember that their ids and keys are spent. Part of a plan: it
     looks first.
     """
@@ -380,37 +380,37 @@ def forget(office: Core, letters: Sequence[Message], now: datetime) -> list[Writ
         memories[FORGOTTEN, letter.id] = memory
         # One letter's id may be another's key: what is remembered already stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
-    new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not office.store.records(*at)]
+    new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not core.store.records(*at)]
     forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
-    told = alerts.forgotten(office, letters)
-    return [*forgotten, *told, *task_index.strike(office, letters)]
+    told = alerts.forgotten(core, letters)
+    return [*forgotten, *told, *task_index.strike(core, letters)]
 
 
-def _dead(office: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
+def _dead(core: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
     ids = [check_id(id, "id") for id in ids]
     if len(ids) > MOST_NAMED:
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
-    found = office.store.find(query)
+    found = core.store.find(query)
     if len(found) < len(set(ids)):
-        found += _dead_on_the_way(office, mailbox, tuple(ids))
+        found += _dead_on_the_way(core, mailbox, tuple(ids))
     missing = set(ids) - {f.message.id for f in found}
     if not ids:
         raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
     if missing:
-        names.check_not_moved(office, mailbox, "mailbox")
+        names.check_not_moved(core, mailbox, "mailbox")
         raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
     return found
 
 
-def _dead_on_the_way(office: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
+def _dead_on_the_way(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
     """Letters to other systems that died here: nobody here has that mailbox, so they are their sender's."""
-    places = [name for name in office.store.mailboxes() if AT in name]
+    places = [name for name in core.store.mailboxes() if AT in name]
     wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
-    found = (one for place in places for one in office.store.find(replace(wanted, mailbox=place)))
+    found = (one for place in places for one in core.store.find(replace(wanted, mailbox=place)))
     return [one for one in found if one.delivery.reason != UNSENT]
 
 
-def _is_settled(office: Core, id: str) -> bool:
-    everywhere = office.store.find(Query(message_ids=(id,)))
+def _is_settled(core: Core, id: str) -> bool:
+    everywhere = core.store.find(Query(message_ids=(id,)))
     return all(found.delivery.state in SETTLED for found in everywhere)

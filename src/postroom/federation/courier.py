@@ -117,16 +117,16 @@ class Parcel(Struct, frozen=True, kw_only=True):
         return {target.agent: refusal for target in self.targets}
 
 
-def next_parcels(office: Core, here: str, waiting: Mapping[str, str], most: int, way: Way) -> list[Parcel]:
+def next_parcels(core: Core, here: str, waiting: Mapping[str, str], most: int, way: Way) -> list[Parcel]:
     """What goes next to these mailboxes, each at a system, in order of acceptance; so many letters at most."""
     together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
-    for found in outbox.next_letters(office, list(waiting), most, way.takes):
+    for found in outbox.next_letters(core, list(waiting), most, way.takes):
         system = waiting[found.delivery.mailbox]
         together.setdefault((found.message.id, system, _company(found)), []).append(found)
     parcels: list[Parcel] = []
-    size, now = 0, office.now().wall
+    size, now = 0, core.now().wall
     for (_, system, _), some in together.items():
-        parcels.append(_parcel(office, here, system, some, way, now))
+        parcels.append(_parcel(core, here, system, some, way, now))
         size += parcels[-1].size
         if size > LARGEST:
             break
@@ -156,8 +156,8 @@ def _company(found: Found) -> tuple[bool, str]:
     return bool(address.agent), address.scope
 
 
-def _parcel(office: Core, here: str, system: str, found: list[Found], way: Way, now: datetime) -> Parcel:
-    letter, most = found[0].message, office.limits.federation_hops
+def _parcel(core: Core, here: str, system: str, found: list[Found], way: Way, now: datetime) -> Parcel:
+    letter, most = found[0].message, core.limits.federation_hops
     targets = [_target(one.delivery.mailbox, system) for one in found]
     envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=way.is_ours)
     return Parcel(
@@ -278,9 +278,9 @@ _NOBODY_KNOWS = (_CUTS, _UNTOLD)  # whether it has the letter
 class Courier:
     """Of one link."""
 
-    def __init__(self, desk: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
-        self._desk = desk
-        self._office = desk.room._office
+    def __init__(self, executor: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
+        self._executor = executor
+        self._core = executor.room._core
         self._link = link
         self._here = here
         self._later = later  # look again after so many seconds
@@ -346,20 +346,20 @@ class Courier:
     async def _given(self, waiting: dict[str, str], way: Way, parcels: list[Parcel]) -> list[Parcel]:
         """What could go by another link, too, goes by ours alone, whatever becomes of the line and of us."""
         free = [found for parcel in parcels if parcel.is_free for found in parcel.found]
-        await self._desk.submit(partial(outbox.give, self._office, free, self._link.system), self)
+        await self._executor.submit(partial(outbox.give, self._core, free, self._link.system), self)
         self._new.update(_mark(found) for found in free if not found.delivery.given_to)
         return [parcel for parcel in await self._next(waiting, way) if not parcel.is_free]
 
     async def _next(self, waiting: dict[str, str], way: Way) -> list[Parcel]:
         """A few are looked up at once: a thread that works keeps the loop waiting for longer than they take."""
         if len(waiting) <= FEW and not self._has_many:
-            run = partial(next_parcels, self._office, self._here, waiting, FEW, way)
-            parcels: list[Parcel] = await self._desk.submit(run, self)
+            run = partial(next_parcels, self._core, self._here, waiting, FEW, way)
+            parcels: list[Parcel] = await self._executor.submit(run, self)
             self._has_many = sum(len(parcel.found) for parcel in parcels) == FEW
         else:
             most = self._window * IN_A_ROUND  # few after a cut, or it is long until there are more at once
-            parcels = await self._desk.run_slow(
-                partial(next_parcels, self._office, self._here, waiting, most, way)
+            parcels = await self._executor.run_slow(
+                partial(next_parcels, self._core, self._here, waiting, most, way)
             )
             self._has_many = len(parcels) > FEW
         return parcels
@@ -471,28 +471,28 @@ class Courier:
 
     async def _not_taken(self, found: Found, refusal: Refusal) -> None:
         reason = f"{self._link.system}: {refusal.message}"
-        delivery, limits = found.delivery, self._office.limits
+        delivery, limits = found.delivery, self._core.limits
         may_have_it = bool(delivery.given_to) and self._may_have(found, refusal)
         is_barred = (
             bool(delivery.given_to) and not may_have_it and (refusal is _CAME_FROM_THERE or not refusal.waits)
         )
-        now = due = self._office.now().wall
+        now = due = self._core.now().wall
         if is_barred:
             self._link.bar(found)  # the next that has somebody of the name gets it
         elif refusal.waits:
             due = next_try(delivery, now, limits, random.random())
         if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
             reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays with us
-            await self._desk.submit(partial(outbox.delayed, self._office, found, reason, due))
+            await self._executor.submit(partial(outbox.delayed, self._core, found, reason, due))
             self._later((due - now).total_seconds())
         elif refusal.waits or refusal.is_ours or not await self._left_to_others(found, reason):
-            await self._desk.submit(partial(outbox.refused, self._office, found, reason))
+            await self._executor.submit(partial(outbox.refused, self._core, found, reason))
 
     async def _left_to_others(self, found: Found, reason: str) -> bool:
         """May another have it, as peers were asked for the name? Then it is sought anew, but not here."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
         self._link.bar(replace(found, delivery=sought))
-        is_left: bool = await self._desk.submit(partial(outbox.seek_anew, self._office, found, reason))
+        is_left: bool = await self._executor.submit(partial(outbox.seek_anew, self._core, found, reason))
         if is_left:
             self._later(0)
         return is_left
@@ -516,7 +516,7 @@ class Courier:
         try:
             while self._safe:
                 safe, self._safe = self._safe, []
-                await self._desk.submit(partial(outbox.departed, self._office, safe, self._link.system))
+                await self._executor.submit(partial(outbox.departed, self._core, safe, self._link.system))
         except PostroomError as busy:  # they are sent once more, and are known there
             log.warning("what the system %s keeps could not be written down: %s", self._link.system, busy)
         finally:

@@ -109,8 +109,8 @@ class Own(Struct, frozen=True, kw_only=True):
 class Dialler:
     """Of one link."""
 
-    def __init__(self, desk: Executor, link: Link, own: Own) -> None:
-        self._desk = desk
+    def __init__(self, executor: Executor, link: Link, own: Own) -> None:
+        self._executor = executor
         self._link = link
         self._own = own
 
@@ -135,14 +135,14 @@ class Dialler:
             await self._link.sleep(pause(tries))
 
     async def _visit(self) -> None:
-        peer, settings = self._link.peer, self._desk.room.settings
+        peer, settings = self._link.peer, self._executor.room.settings
         shown = (self._own.certificate, self._own.key) if peer.auth == "mtls" else ("", "")
         largest = largest_of(settings)
         async with dial(place_of(peer.url), largest, pin=peer.pin, certificate=shown[0], key=shown[1]) as socket:
             await self._talk(socket)
 
     async def _talk(self, socket: ClientConnection) -> None:
-        serving = Serving(self._desk, self._link, self._own.system)
+        serving = Serving(self._executor, self._link, self._own.system)
         line = Line(sender(socket), serving.heard, ANSWER, serving.answer)
         reading = asyncio.ensure_future(read(line, socket))
         end = None
@@ -177,16 +177,16 @@ class Dialler:
             self._link.greeting(begins=False)
 
     async def _meet(self, line: Line) -> dict[str, Any]:
-        peer, room = self._link.peer, self._desk.room
-        shown = await self._desk.run_slow(partial(exposure.exposure, room, peer))
+        peer, room = self._link.peer, self._executor.room
+        shown = await self._executor.run_slow(partial(exposure.exposure, room, peer))
         told = await greet(line, peer, self._own.system, shown, room.settings)
-        await self._desk.submit(partial(exposure.note, room._office, peer.system, told.get("exposure")))
+        await self._executor.submit(partial(exposure.note, room._core, peer.system, told.get("exposure")))
         return told
 
     async def _alert(self, wrong: WrongCertificate) -> None:
         """Kept, so that people are told of it."""
-        office, peer = self._desk.room._office, self._link.peer
+        core, peer = self._executor.room._core, self._link.peer
         try:
-            await self._desk.run_slow(partial(peers.check_certificate, office, peer, wrong.found))
+            await self._executor.run_slow(partial(peers.check_certificate, core, peer, wrong.found))
         except NotAllowed as told:
             self._link.complain(str(told))

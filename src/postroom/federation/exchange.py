@@ -71,29 +71,29 @@ class Visit:
 class Exchange:
     """Made inside an event loop; used on its thread."""
 
-    def __init__(self, desk: Executor, certificate: str = "", key: str = "") -> None:
-        self._desk = desk
-        self._office = desk.room._office
+    def __init__(self, executor: Executor, certificate: str = "", key: str = "") -> None:
+        self._executor = executor
+        self._core = executor.room._core
         self._shown = {"certificate": certificate, "key": key}
         self._links: dict[str, Link] = {}
         self._couriers: dict[str, Courier] = {}
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._rang = asyncio.Event()
         self._is_listening = False  # to the bell
-        self._cursor = self._office.store.cursor()
+        self._cursor = self._core.store.cursor()
         self.admit: Callable[[list[str]], object] = lambda _: None  # hears of certificates that peers may show us
         self._told: dict[str, Any] = {}  # what each was told of our agents
         self._admitted: list[str] = []  # certificates that were told of
         self._announced = 0.0  # when all were told, whatever it was
         self._sought = 0.0  # when we last looked for mail to names that are not known here
         self._in_vain = 0  # looks, one after the other, that found nothing
-        self._seeking = Seeking(desk, lambda: self.links, self._ring)
+        self._seeking = Seeking(executor, lambda: self.links, self._ring)
         self._trouble = Trouble("mail for other systems")
 
     @cached_property
     def own(self) -> Own:
         """Asked for when the first peer is there: from then on we are called so."""
-        system = core_peers.announced(self._office, OWNER, self._desk.room.settings.system)
+        system = core_peers.announced(self._core, OWNER, self._executor.room.settings.system)
         return Own(system=system, **self._shown)
 
     @property
@@ -112,9 +112,9 @@ class Exchange:
     ) -> tuple[dict[str, Any], Visit]:
         """A peer that has proven who it is: what it is told, and its visit, until that is closed."""
         link = self.link_to(peer)
-        told = await self._desk.submit(partial(met, self._desk, peer, self.own.system, said))
+        told = await self._executor.submit(partial(met, self._executor, peer, self.own.system, said))
         self._told[fold(peer.system)] = told["exposure"]
-        serving = Serving(self._desk, link, self.own.system)
+        serving = Serving(self._executor, link, self.own.system)
         line = speaking(send, serving.heard, ANSWER)
         end = End(line, close, in_order=knows_order(said), largest=reads(said), together=takes(said))
         serving.leave = partial(link.leave, end)
@@ -129,17 +129,17 @@ class Exchange:
 
     async def ping(self, system: str) -> dict[str, Any]:
         """How long a question takes there and back; else what is wrong, and what to do."""
-        self._sync(await self._desk.run_slow(partial(core_peers.all_peers, self._office)))
+        self._sync(await self._executor.run_slow(partial(core_peers.all_peers, self._core)))
         link = self._links.get(fold(system))
         if link is None:
-            peer = await self._desk.run_slow(partial(core_peers.known_peer, self._office, system))
+            peer = await self._executor.run_slow(partial(core_peers.known_peer, self._core, system))
             return federation_link.not_trusted(peer)
         return await federation_link.ping(link, self.own.system)
 
     # -- for ever
 
     async def run(self) -> None:
-        watch = self._office.store.watch((ROOM,))
+        watch = self._core.store.watch((ROOM,))
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -197,7 +197,7 @@ class Exchange:
         asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._rang.set)
 
     async def _look(self) -> None:
-        peers, waiting, has_cards = await self._desk.submit(self._found, looks=True)
+        peers, waiting, has_cards = await self._executor.submit(self._found, looks=True)
         self._sync(peers)
         if not self._links:
             return
@@ -205,7 +205,7 @@ class Exchange:
         self._in_vain = 0 if waiting else self._in_vain + 1
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
-        is_time = loop.time() - self._announced >= strategy_of(self._office.limits).believes / 2
+        is_time = loop.time() - self._announced >= strategy_of(self._core.limits).believes / 2
         has_news = [link for link in self.links if link.has_news]
         for link in has_news:
             link.has_news = False
@@ -214,16 +214,16 @@ class Exchange:
             await self._announce(anew=is_time)
 
     def _found(self) -> tuple[dict[str, Peer], list[str], bool]:
-        peers = core_peers.all_peers(self._office)
+        peers = core_peers.all_peers(self._core)
         if not peers:
             return {}, [], False
-        return peers, outbox.waiting(self._office, MOST), self._has_new_cards()
+        return peers, outbox.waiting(self._core, MOST), self._has_new_cards()
 
     def _has_new_cards(self) -> bool:
         try:
-            changes, self._cursor = self._office.store.changes(self._cursor, SLICE)
+            changes, self._cursor = self._core.store.changes(self._cursor, SLICE)
         except Resync:
-            self._cursor = self._office.store.cursor()
+            self._cursor = self._core.store.cursor()
             return True
         return any(change.kind == CARD for change in changes) or len(changes) == SLICE
 
@@ -258,15 +258,15 @@ class Exchange:
 
     def _begin(self, key: str, peer: Peer) -> None:
         link = Link(peer, self._ring_all)
-        courier = Courier(self._desk, link, self.own.system, self._look_later)
+        courier = Courier(self._executor, link, self.own.system, self._look_later)
         self._links[key], self._couriers[key] = link, courier
         self._tasks[key] = [asyncio.ensure_future(courier.run())]
         if peer.is_dialled:
-            self._tasks[key].append(asyncio.ensure_future(Dialler(self._desk, link, self.own).run()))
+            self._tasks[key].append(asyncio.ensure_future(Dialler(self._executor, link, self.own).run()))
         elif peer.place:
             from .mounts import Mounter  # noqa: PLC0415 - it is an exchange itself
 
-            self._tasks[key].append(asyncio.ensure_future(Mounter(self._desk, link, self.own.system).run()))
+            self._tasks[key].append(asyncio.ensure_future(Mounter(self._executor, link, self.own.system).run()))
 
     def _end(self, key: str) -> None:
         for task in self._tasks.pop(key):
@@ -312,7 +312,7 @@ class Exchange:
 
     async def _seek_strangers(self) -> None:
         """Ask peers, at most every SELDOM seconds, for names that are not known here and have mail here."""
-        if not outbox.refreshes(self._office) or not any(link.end for link in self._links.values()):
+        if not outbox.refreshes(self._core) or not any(link.end for link in self._links.values()):
             return
         loop = asyncio.get_running_loop()
         soon = self._sought + SELDOM - loop.time()
@@ -320,13 +320,13 @@ class Exchange:
             self._look_later(soon)
             return
         self._sought = loop.time()
-        strangers = await self._desk.run_slow(partial(outbox.strangers, self._office))
+        strangers = await self._executor.run_slow(partial(outbox.strangers, self._core))
         for name, newest in strangers.items():
             self._seeking.seek_stranger(name, newest)
 
     def _way(self, peers: dict[str, Peer], system: str) -> str | None:
         """The first that leads there and is connected; else the first that may be."""
-        strategy = strategy_of(self._office.limits)
+        strategy = strategy_of(self._core.limits)
         keys = [fold(peer.system) for peer in routes_to(peers, system, strategy)]
         known = [key for key in keys if key in self._links]
         return next((key for key in known if self._links[key].end is not None), next(iter(known), None))
@@ -338,7 +338,7 @@ class Exchange:
             end = link.end
             if end is None:
                 continue
-            shown = await self._desk.run_slow(partial(exposure.exposure, self._desk.room, link.peer))
+            shown = await self._executor.run_slow(partial(exposure.exposure, self._executor.room, link.peer))
             if anew or shown != self._told.get(key):
                 self._told[key] = shown
                 with suppress(LineLost):

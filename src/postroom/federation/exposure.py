@@ -51,7 +51,7 @@ def exposure(room: Room, peer: Peer) -> dict[str, Any]:
         {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
         for agent in shown(room, peer)
     ]
-    kept = list(_fitting([*ours, *_further(room._office, peer)][:MOST], room.settings.max_message_bytes))
+    kept = list(_fitting([*ours, *_further(room._core, peer)][:MOST], room.settings.max_message_bytes))
     told, further = kept[: len(ours)], kept[len(ours) :]
     return {"agents": told} | ({"further": further} if further else {})
 
@@ -64,7 +64,7 @@ def _fitting(rows: list[dict[str, Any]], left: int) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _further(office: Core, peer: Peer) -> list[dict[str, Any]]:
+def _further(core: Core, peer: Peer) -> list[dict[str, Any]]:
     """Agents that other peers told of themselves, where this one may reach those systems through us and sees all
     of ours. What a hub told of others is not passed on: so nothing is told in a circle.
     """
@@ -72,7 +72,7 @@ def _further(office: Core, peer: Peer) -> list[dict[str, Any]]:
         return []
     return [
         {"agentId": name, "status": route.status, "systemId": route.system}
-        for name, route in outbox.told_of(office, OWNER)
+        for name, route in outbox.told_of(core, OWNER)
         if not route.by and not same_name(route.system, peer.system)
     ]
 
@@ -84,10 +84,10 @@ def shown(room: Room, peer: Peer) -> list[Agent]:
 
 def has(room: Room, peer: Peer, name: str) -> Agent | None:
     """The agent of ours of this name that this peer may write to; None: there is none for it."""
-    office = room._office
-    spelt = None if AT in name else office.store.spelling(name)
-    found = () if spelt is None else office.store.records(CARD, spelt)
-    agents = [core_agents.agent_of(office, record, office.now()) for record in found]
+    core = room._core
+    spelt = None if AT in name else core.store.spelling(name)
+    found = () if spelt is None else core.store.records(CARD, spelt)
+    agents = [core_agents.agent_of(core, record, core.now()) for record in found]
     able = [one for one in agents if _is_ours(one) and is_reachable(peer, one.card)]
     return next((one for one in able if one.presence.warmth is not Warmth.GONE), None)
 
@@ -101,22 +101,22 @@ def _is_ours(agent: Agent) -> bool:
     return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
 
 
-def note(office: Core, system: str, said: Any) -> bool:
+def note(core: Core, system: str, said: Any) -> bool:
     """What a peer told of its agents, and of those behind it, stands in the table; of others that it told before,
     nothing more. A name that another peer told of first stays that one's while it is believed. Says whether
     anything is new.
     """
-    peer = peers.peer(office, system)
+    peer = peers.peer(core, system)
     if peer is None or not isinstance(said, dict) or not isinstance(said.get("agents"), list):
         return False
-    told = _read(office, peer, said)
+    told = _read(core, peer, said)
     is_new = False
 
     def plan() -> Sequence[Write]:
         nonlocal is_new
-        now = office.now().wall
-        until = now + timedelta(seconds=strategy_of(office.limits).believes)
-        held = {record.key: record for record in office.store.records(ROUTE)}
+        now = core.now().wall
+        until = now + timedelta(seconds=strategy_of(core.limits).believes)
+        held = {record.key: record for record in core.store.records(ROUTE)}
         routes = {key: convert(record.value, Route) for key, record in held.items()}
         writes: list[Write] = []
         for key, route in told.items():
@@ -132,7 +132,7 @@ def note(office: Core, system: str, said: Any) -> bool:
         is_new = is_new or bool(gone)
         return [*writes, *(put_record(ROUTE, key, None, held[key], durable=False) for key in gone)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return is_new
 
 
@@ -142,7 +142,7 @@ def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bo
     return is_young and replace(before, until=until) == replace(route, until=until)
 
 
-def _read(office: Core, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
+def _read(core: Core, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
     """By folded name, where each is. Of agents behind it a peer tells only where it speaks for their system, and
     where that system tells us nothing itself.
     """
@@ -158,7 +158,7 @@ def _read(office: Core, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
         except Invalid:
             continue
         is_itself = same_name(system, peer.system)
-        if not is_itself and not _may_tell_of(office, peer, system):
+        if not is_itself and not _may_tell_of(core, peer, system):
             continue
         route = Route(
             system=peer.system if is_itself else system,
@@ -171,8 +171,8 @@ def _read(office: Core, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
     return found
 
 
-def _may_tell_of(office: Core, peer: Peer, system: str) -> bool:
-    is_nearer = peers.is_ours(office, system) or peers.peer(office, system) is not None
+def _may_tell_of(core: Core, peer: Peer, system: str) -> bool:
+    is_nearer = peers.is_ours(core, system) or peers.peer(core, system) is not None
     return speaks_for(peer, system) and not is_nearer
 
 
@@ -187,7 +187,7 @@ EVERY = 20.0  # seconds between two signs of life of one that is there; a regist
 
 def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
     """These, and of those that the host showed before, no others; nobody, if it mounts this room no more."""
-    store, moment = room._office.store, room._office.now()
+    store, moment = room._core.store, room._core.now()
     wanted = {at_system(agent.card.id, host): agent for agent in agents}
     if isinstance(store, FileStore):
         for name in wanted:
@@ -196,7 +196,7 @@ def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
     def plan() -> Sequence[Write]:
         cards = {record.key: record for record in store.records(CARD)}
         beats = {record.key: record for record in store.records(BEAT)}
-        shown = {} if peers.peer(room._office, host) is None else wanted
+        shown = {} if peers.peer(room._core, host) is None else wanted
         writes: list[Write] = []
         for name, agent in shown.items():
             writes += _put(CARD, name, _card(name, host, agent, cards.get(name)), cards.get(name))

@@ -106,9 +106,9 @@ MOST_HELD = 10_000  # letters of one connection that were refused for now, by wh
 class Serving:
     """Of one connection of a peer that has proven who it is."""
 
-    def __init__(self, desk: Executor, link: Link, here: str) -> None:
-        self._desk = desk
-        self._office = desk.room._office
+    def __init__(self, executor: Executor, link: Link, here: str) -> None:
+        self._executor = executor
+        self._core = executor.room._core
         self._link = link
         self._here = here
         self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
@@ -146,7 +146,7 @@ class Serving:
         said, self._news = self._news, None
         self._link.noted = asyncio.get_running_loop().time()
         if said is not None:
-            self._desk.submit(partial(self._announce, said), self)
+            self._executor.submit(partial(self._announce, said), self)
 
     async def _time_for_news(self) -> None:
         """Who asks for it to be noted waits until it is time, one after the other."""
@@ -167,7 +167,7 @@ class Serving:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
         try:
             is_heavy = "envelopes" in said
-            told: dict[str, Any] = await self._desk.submit(partial(run, said), self, is_heavy=is_heavy)
+            told: dict[str, Any] = await self._executor.submit(partial(run, said), self, is_heavy=is_heavy)
         except BaseException as fault:
             if isinstance(fault, PostroomError) or not isinstance(fault, Exception):
                 raise
@@ -179,7 +179,7 @@ class Serving:
 
     def _peer(self) -> Peer:
         """As it is trusted now."""
-        found = peers.peer(self._office, self._link.system)
+        found = peers.peer(self._core, self._link.system)
         if found is None or not found.trusted:
             raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
         return found
@@ -218,8 +218,8 @@ class Serving:
         return [routed(one.message.id, ()) for one in read]
 
     def _read(self, peer: Peer, said: dict[str, Any]) -> Envelope:
-        envelope = read_route(said, self._here, peer.system, self._office.now().wall)
-        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self._office.limits)
+        envelope = read_route(said, self._here, peer.system, self._core.now().wall)
+        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self._core.limits)
         return envelope
 
     def _routed(self, peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
@@ -233,10 +233,10 @@ class Serving:
         return routed(envelope.message.id, [(verdict.target.agent, verdict.problem) for verdict in verdicts])
 
     def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
-        return core_arrivals.accept(self._office, peer, arrival)
+        return core_arrivals.accept(self._core, peer, arrival)
 
     def _accept_together(self, peer: Peer, arrivals: list[Arrival]) -> bool:
-        return core_arrivals.accept_together(self._office, peer, arrivals)
+        return core_arrivals.accept_together(self._core, peer, arrivals)
 
     def _behind(self, envelope: Envelope, after: Any) -> set[str]:
         """Those whose earlier letter was refused for now."""
@@ -261,27 +261,27 @@ class Serving:
         """Its sender is told, by a letter, that it was refused: for a peer that tells its senders nothing."""
         try:
             peer = self._peer()
-            said = read_route({"envelope": envelope}, self._here, peer.system, self._office.now().wall)
+            said = read_route({"envelope": envelope}, self._here, peer.system, self._core.now().wall)
         except PostroomError:  # nobody is known who could be told
             return
         if said.source == peer.system:
             to = said.targets[0].agent
-            deliveries.turn_away(self._office, said.message, to, f"{self._here}: {reason}")
+            deliveries.turn_away(self._core, said.message, to, f"{self._here}: {reason}")
 
     def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
-        if federation_exposure.note(self._office, self._peer().system, said.get("exposure")):
+        if federation_exposure.note(self._core, self._peer().system, said.get("exposure")):
             self._link.has_news = True
         return {"announced": True}
 
     def _find(self, said: dict[str, Any]) -> dict[str, Any]:
-        agent = federation_exposure.has(self._desk.room, self._peer(), said["agent"])
+        agent = federation_exposure.has(self._executor.room, self._peer(), said["agent"])
         if agent is None:
             return {"has": False}
         return {"has": True, "status": agent.presence.words.map, "agentId": agent.card.id}
 
     def _meet(self, said: dict[str, Any]) -> dict[str, Any]:
         """Said once more, or by one that we dialled."""
-        return met(self._desk, self._peer(), self._here, said)
+        return met(self._executor, self._peer(), self._here, said)
 
 
 def _arrival(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
@@ -294,13 +294,13 @@ def _arrival(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
     )
 
 
-def met(desk: Executor, peer: Peer, here: str, said: dict[str, Any]) -> dict[str, Any]:
+def met(executor: Executor, peer: Peer, here: str, said: dict[str, Any]) -> dict[str, Any]:
     """The answer to `map/federation/connect`, at the desk."""
-    federation_exposure.note(desk.room._office, peer.system, said.get("exposure"))
+    federation_exposure.note(executor.room._core, peer.system, said.get("exposure"))
     return {
         "connected": True,
         "systemId": here,
         "systemInfo": {"name": here, "version": __version__, "software": SOFTWARE},
-        "exposure": federation_exposure.exposure(desk.room, peer),
-        **of_ours(desk.room.settings),
+        "exposure": federation_exposure.exposure(executor.room, peer),
+        **of_ours(executor.room.settings),
     }

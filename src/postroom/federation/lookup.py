@@ -96,10 +96,10 @@ class Seeking:
     """Of all links. `ring`: a link has something to carry."""
 
     def __init__(
-        self, desk: Executor, links: Callable[[], Sequence[Link]], ring: Callable[[Link], object]
+        self, executor: Executor, links: Callable[[], Sequence[Link]], ring: Callable[[Link], object]
     ) -> None:
-        self._desk = desk
-        self._office = desk.room._office
+        self._executor = executor
+        self._core = executor.room._core
         self._links = links
         self._ring = ring
         self._under_way: dict[str, asyncio.Future[None]] = {}
@@ -130,23 +130,23 @@ class Seeking:
             return
         if len(self._asked) >= MOST:
             self._asked.clear()
-        self._asked[name] = (newest, ends, now + strategy_of(self._office.limits).believes)
+        self._asked[name] = (newest, ends, now + strategy_of(self._core.limits).believes)
         self._begin(name, self._send_on(name))
 
     async def _send_on(self, name: str) -> None:
-        answer = await find(self._links(), name, strategy_of(self._office.limits))
+        answer = await find(self._links(), name, strategy_of(self._core.limits))
         if answer.link is not None:
-            step = partial(outbox.send_on, self._office, name, answer.name, answer.link.system)
-            mailbox = await self._desk.run_slow(step)
+            step = partial(outbox.send_on, self._core, name, answer.name, answer.link.system)
+            mailbox = await self._executor.run_slow(step)
             if mailbox is not None:
                 answer.link.waiting[mailbox] = answer.link.system
                 self._ring(answer.link)
 
     async def _seek(self, mailbox: str) -> None:
-        look = partial(outbox.next_letters, self._office, [mailbox], MOST)
-        strategy = strategy_of(self._office.limits)
+        look = partial(outbox.next_letters, self._core, [mailbox], MOST)
+        strategy = strategy_of(self._core.limits)
         free: dict[frozenset[str], list[Found]] = {}
-        for found in await self._desk.run_slow(look):
+        for found in await self._executor.run_slow(look):
             holder = found.delivery.given_to
             if holder:
                 self._hand(mailbox, strategy, self._named(holder))
@@ -156,7 +156,7 @@ class Seeking:
             answer = await find(self._links(), agent_of(mailbox), strategy, without)
             self._hand(mailbox, strategy, answer.link)
             if answer.link is None and answer.is_sure:
-                await self._desk.run_slow(partial(self._give_up, letters, is_refused=bool(without)))
+                await self._executor.run_slow(partial(self._give_up, letters, is_refused=bool(without)))
 
     def _hand(self, mailbox: str, strategy: Strategy, link: Link | None) -> None:
         if link is not None:
@@ -174,4 +174,4 @@ class Seeking:
         """Nobody has it, or nobody who has it takes it: its senders are told."""
         for found in letters:
             why = f"no system that we know has {agent_of(found.delivery.mailbox)!r}"
-            outbox.refused(self._office, found, (is_refused and found.delivery.reason) or why)
+            outbox.refused(self._core, found, (is_refused and found.delivery.reason) or why)

@@ -60,19 +60,19 @@ class Folder:
 
     def host(self) -> Peer:
         """Who mounted it, as its own programs know it."""
-        return core_peers.known_peer(self.room._office, self._host)
+        return core_peers.known_peer(self.room._core, self._host)
 
     def is_host(self, peer: Peer) -> bool:
         return same_name(peer.system, self._host) and _mounts_us(peer)
 
     def leads_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
         """Is it ours to carry? A room may have peers of its own, or be mounted by two: one of them carries it."""
-        first = route_to(peers, system, strategy_of(self.room._office.limits))
+        first = route_to(peers, system, strategy_of(self.room._core.limits))
         return first is not None and self.is_host(first)
 
     def acquaint(self, names: Sequence[str]) -> None:
         """Whoever has a folder there is somebody, though nobody ever saw it do anything."""
-        store = self.room._office.store
+        store = self.room._core.store
         if not isinstance(store, FileStore):
             return
         new = [name for name in names if name and store.has_folder(name) and not store.is_known(name)]
@@ -98,15 +98,15 @@ def opened(peer: Peer, here: str, settings: Settings) -> Folder:
 
 def introduce(room: Room, system: str, here: str) -> None:
     """Tell the programs that use this room what it is called, and by whom all others are reached."""
-    office = room._office
-    held = core_peers.peer(office, here)
+    core = room._core
+    held = core_peers.peer(core, here)
     if held is not None and not _mounts_us(held):
         told = f"the room has a peer {here!r} of its own"
         raise Conflict(told, field="place", hint=f"there: postroom peers remove {here}")
-    core_peers.adopt(office, OWNER, system)
+    core_peers.adopt(core, OWNER, system)
     host = Peer(system=here, is_mount=True, exposure="all", relays_for=(EVERYWHERE,))
     if held != host:
-        core_peers.put(office, OWNER, host, ours=system)
+        core_peers.put(core, OWNER, host, ours=system)
 
 
 def forget(peer: Peer, here: str) -> bool:
@@ -115,9 +115,9 @@ def forget(peer: Peer, here: str) -> bool:
         if _identity(place_of(peer.place) or "") is None:
             return False
         with open_room(peer.place) as room:
-            held = core_peers.peer(room._office, here)
+            held = core_peers.peer(room._core, here)
             if held is not None and _mounts_us(held):
-                core_peers.remove(room._office, OWNER, here)  # first: a daemon may be showing some just now
+                core_peers.remove(room._core, OWNER, here)  # first: a daemon may be showing some just now
             exposure.show(room, here, [])
     except (PostroomError, OSError):
         return False
@@ -154,8 +154,8 @@ LOOK = 5.0  # seconds between two looks at how our own agents are
 class FarServing(Serving):
     """What is asked of the folder: nothing, once it is gone. Else it would be made anew, and be empty."""
 
-    def __init__(self, desk: Executor, link: Link, folder: Folder, heard_of: Callable[[], object]) -> None:
-        super().__init__(desk, link, folder.system)
+    def __init__(self, executor: Executor, link: Link, folder: Folder, heard_of: Callable[[], object]) -> None:
+        super().__init__(executor, link, folder.system)
         self._folder = folder
         self._heard_of = heard_of
 
@@ -185,8 +185,8 @@ class FarServing(Serving):
 class FarExchange(Exchange):
     """Of the folder: with the room that mounted it, and with nobody else."""
 
-    def __init__(self, desk: Executor, folder: Folder) -> None:
-        super().__init__(desk)
+    def __init__(self, executor: Executor, folder: Folder) -> None:
+        super().__init__(executor)
         self._folder = folder
 
     def _is_linked(self, peer: Peer) -> bool:
@@ -197,7 +197,7 @@ class FarExchange(Exchange):
 
     async def _look(self) -> None:
         try:
-            await self._desk.run_slow(self._folder.check)
+            await self._executor.run_slow(self._folder.check)
         except PostroomError as gone:
             raise LineLost(str(gone)) from gone
         await super()._look()
@@ -206,8 +206,8 @@ class FarExchange(Exchange):
 class Mounter:
     """Of one link."""
 
-    def __init__(self, desk: Executor, link: Link, here: str) -> None:
-        self._desk = desk
+    def __init__(self, executor: Executor, link: Link, here: str) -> None:
+        self._executor = executor
         self._link = link
         self._here = here
 
@@ -226,29 +226,29 @@ class Mounter:
 
     async def _visit(self) -> None:
         """Until the folder is gone, or the link is cut."""
-        settings = self._desk.room.settings
+        settings = self._executor.room.settings
         async with AsyncExitStack() as stack:
-            folder = await self._desk.run_slow(partial(opened, self._link.peer, self._here, settings))
+            folder = await self._executor.run_slow(partial(opened, self._link.peer, self._here, settings))
             stack.push_async_callback(_close, folder)
-            desk = Executor(folder.room)
-            stack.push_async_callback(desk.close)
-            await self._talk(folder, desk)
+            executor = Executor(folder.room)
+            stack.push_async_callback(executor.close)
+            await self._talk(folder, executor)
 
-    async def _talk(self, folder: Folder, desk: Executor) -> None:
-        exchange, changed = FarExchange(desk, folder), asyncio.Event()
-        far = exchange.link_to(await desk.run_slow(folder.host))
+    async def _talk(self, folder: Folder, executor: Executor) -> None:
+        exchange, changed = FarExchange(executor, folder), asyncio.Event()
+        far = exchange.link_to(await executor.run_slow(folder.host))
         announced = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
-        ours = Serving(self._desk, self._link, self._here)
-        theirs = FarServing(desk, far, folder, announced)
+        ours = Serving(self._executor, self._link, self._here)
+        theirs = FarServing(executor, far, folder, announced)
         near_line, far_line = paired(ours, theirs, ANSWER)
         near = End(near_line, near_line.cut, in_order=True)
         far_end = End(far_line, far_line.cut, in_order=True)
         tasks = [
             asyncio.ensure_future(one)
-            for one in (exchange.run(), self._show_ours(folder, desk, changed), _until_cut(near_line.lost))
+            for one in (exchange.run(), self._show_ours(folder, executor, changed), _until_cut(near_line.lost))
         ]
         try:
-            await self._tell_each_other(desk, far.peer)
+            await self._tell_each_other(executor, far.peer)
             far.join(far_end)
             self._link.join(near)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -258,21 +258,21 @@ class Mounter:
             await _end(tasks)
         _raise_of(tasks)
 
-    async def _tell_each_other(self, desk: Executor, host: Peer) -> None:
+    async def _tell_each_other(self, executor: Executor, host: Peer) -> None:
         """Who is where, as two systems do when they meet."""
-        ours, theirs = self._desk.room, desk.room
-        shown = await self._desk.run_slow(partial(exposure.exposure, ours, self._link.peer))
-        await desk.run_slow(partial(exposure.note, theirs._office, host.system, shown))
-        there = await desk.run_slow(partial(exposure.exposure, theirs, host))
-        await self._desk.run_slow(partial(exposure.note, ours._office, self._link.system, there))
+        ours, theirs = self._executor.room, executor.room
+        shown = await self._executor.run_slow(partial(exposure.exposure, ours, self._link.peer))
+        await executor.run_slow(partial(exposure.note, theirs._core, host.system, shown))
+        there = await executor.run_slow(partial(exposure.exposure, theirs, host))
+        await self._executor.run_slow(partial(exposure.note, ours._core, self._link.system, there))
 
-    async def _show_ours(self, folder: Folder, desk: Executor, changed: asyncio.Event) -> None:
+    async def _show_ours(self, folder: Folder, executor: Executor, changed: asyncio.Event) -> None:
         """Where the programs of a design look for agents, ours stand too, as long as they are there."""
         while True:
             changed.clear()
-            shown = await self._desk.run_slow(partial(exposure.shown, self._desk.room, self._link.peer))
+            shown = await self._executor.run_slow(partial(exposure.shown, self._executor.room, self._link.peer))
             folder.check()
-            await desk.run_slow(partial(exposure.show, desk.room, self._here, shown))
+            await executor.run_slow(partial(exposure.show, executor.room, self._here, shown))
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await changed.wait()

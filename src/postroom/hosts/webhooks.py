@@ -357,10 +357,10 @@ RUNG, FAILED, DEAD = "rung", "failed", "dead"
 class Ringer:
     """Made inside an event loop. `webhook` may be replaced by a newer state of the same."""
 
-    def __init__(self, desk: Executor, webhook: Webhook, telephone: Telephone) -> None:
+    def __init__(self, executor: Executor, webhook: Webhook, telephone: Telephone) -> None:
         self.webhook = webhook
-        self._desk = desk
-        self._office = desk.room._office
+        self._executor = executor
+        self._core = executor.room._core
         self._telephone = telephone
         self._loop = asyncio.get_running_loop()
         self._is_begun = False
@@ -368,7 +368,7 @@ class Ringer:
 
     async def run(self) -> None:
         """Until it is switched off. What goes wrong is logged, and tried again."""
-        with self._desk.listen([self.webhook.mailbox]) as bell:
+        with self._executor.listen([self.webhook.mailbox]) as bell:
             while self.webhook.is_on:
                 await asyncio.sleep(self._quiet_until - self._loop.time())
                 bell.clear()
@@ -404,11 +404,11 @@ class Ringer:
         return due.nap
 
     async def _make(self, call: DueCall) -> Outcome:
-        body = waiting(self.webhook.mailbox, self._office.now().wall, call.unread, call.letters)
-        outcome = await self._telephone.call(self.webhook, call.id, body, lambda: self._office.now().wall)
+        body = waiting(self.webhook.mailbox, self._core.now().wall, call.unread, call.letters)
+        outcome = await self._telephone.call(self.webhook, call.id, body, lambda: self._core.now().wall)
         if outcome.is_rung:
             await self._ask(webhooks.answered, call.id)
-            self._desk.counters.rang(self.webhook.id, RUNG)
+            self._executor.counters.rang(self.webhook.id, RUNG)
             return outcome
         await self._fail(call, outcome)
         if outcome.is_gone:
@@ -425,7 +425,7 @@ class Ringer:
         asked = outcome.pause or 0.0
         self._quiet_until = self._loop.time() + asked
         dead = await self._ask(webhooks.failed, call, outcome.problem, asked=asked, chance=random.random())
-        self._desk.counters.rang(self.webhook.id, DEAD if dead else FAILED)
+        self._executor.counters.rang(self.webhook.id, DEAD if dead else FAILED)
         told = "given up; postroom rings shows it" if dead else "tried again later"
         host = read_target(self.webhook.url).host  # of its path it may be that it is a secret
         log.warning("webhook %s at %s was not rung: %s; %s", self.webhook.id, host, outcome.problem, told)
@@ -433,14 +433,14 @@ class Ringer:
     async def _switch_off(self, outcome: Outcome) -> None:
         id = self.webhook.id
         with suppress(Missing):  # it was removed meanwhile
-            off = partial(webhooks.switch_off, self._office, OWNER, id, outcome.problem)
-            self.webhook = await self._desk.run_slow(off)
+            off = partial(webhooks.switch_off, self._core, OWNER, id, outcome.problem)
+            self.webhook = await self._executor.run_slow(off)
             log.warning(
                 "webhook %s is off: %s; if that is over: postroom webhook test %s", id, outcome.problem, id
             )
 
     async def _ask(self, question: Callable[..., Any], *said: Any, **more: Any) -> Any:
-        return await self._desk.run_slow(partial(question, self._office, OWNER, self.webhook, *said, **more))
+        return await self._executor.run_slow(partial(question, self._core, OWNER, self.webhook, *said, **more))
 
 
 async def _sleep(bell: asyncio.Event, seconds: float) -> None:
@@ -462,9 +462,9 @@ LOOK = 60.0  # seconds without a bell
 class Pusher:
     """Made inside an event loop."""
 
-    def __init__(self, desk: Executor) -> None:
-        self._desk = desk
-        self._store = desk.room._office.store
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._store = executor.room._core.store
         self._telephone: Telephone | None = None
         self._ringers: dict[str, tuple[Ringer, asyncio.Future[None]]] = {}
 
@@ -484,7 +484,7 @@ class Pusher:
     async def _look(self) -> bool:
         """Whether the room could be asked."""
         try:
-            found = await self._desk.run_slow(partial(webhooks.all_webhooks, self._desk.room._office))
+            found = await self._executor.run_slow(partial(webhooks.all_webhooks, self._executor.room._core))
         except BaseException as wrong:
             if not isinstance(wrong, Exception):
                 raise
@@ -509,7 +509,7 @@ class Pusher:
     def _begin(self, webhook: Webhook) -> None:
 
         self._telephone = self._telephone or Telephone()
-        ringer = Ringer(self._desk, webhook, self._telephone)
+        ringer = Ringer(self._executor, webhook, self._telephone)
         self._ringers[webhook.id] = ringer, asyncio.ensure_future(ringer.run())
 
     async def _stop(self) -> None:

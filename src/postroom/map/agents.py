@@ -250,7 +250,7 @@ def _change(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) 
     def change(card: Card) -> Card:
         return replace(card, **told, extra=card.extra | {EXTRA: map_says(card) | words})
 
-    core_agents.rewrite(room._office, room.principal, name, change)
+    core_agents.rewrite(room._core, room.principal, name, change)
     return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
 
 
@@ -277,7 +277,7 @@ def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
     try:
         held = room.agent(name)
     except UnknownAgent:
-        is_taken = is_guest and name in room._office.store.known()
+        is_taken = is_guest and name in room._core.store.known()
     else:
         is_same = room.principal.name in {holder_of(held.card), f"agent:{name}"}
         is_given_up = has_gone(held) and room.principal.token is not None
@@ -352,19 +352,19 @@ def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     id = said.get("scope_id") or _id_of(said.get("name", ""))
     says = {_camel(word): said[word] for word in SAYS if word in said}
     scope = core_agents.create(
-        room._office, room.principal, _whose(room, said), id or f"scope-{room._office.ids.token()[:12]}", says
+        room._core, room.principal, _whose(room, said), id or f"scope-{room._core.ids.token()[:12]}", says
     )
     return {"scope": _record(room, scope)}
 
 
 def delete(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(said["scope_id"], "scope_id")
-    scope = core_agents.delete(room._office, room.principal, _whose(room, said), id)
+    scope = core_agents.delete(room._core, room.principal, _whose(room, said), id)
     return {"scope": scope_record(scope, []), "success": True}
 
 
 def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    return {"scope": _record(room, core_agents.find(room._office, room.principal, said["scope_id"]))}
+    return {"scope": _record(room, core_agents.find(room._core, room.principal, said["scope_id"]))}
 
 
 def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
@@ -372,7 +372,7 @@ def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     parent = (said.get("filter") or {}).get("parent", said.get("parent"))
     found = [
         scope
-        for scope in core_agents.everyone(room._office, room.principal)
+        for scope in core_agents.everyone(room._core, room.principal)
         if scope.id > cursor and parent in {None, scope.says.get("parent")}
     ]
     rows = [_record(room, scope) for scope in found[:limit]]
@@ -380,19 +380,19 @@ def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    core_agents.join(room._office, room.principal, box_of(room, said).name, said["scope_id"])
+    core_agents.join(room._core, room.principal, box_of(room, said).name, said["scope_id"])
     return _both(room, said)
 
 
 def leave(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(said["scope_id"], "scope_id")
-    scope = core_agents.find(room._office, room.principal, id)
-    core_agents.leave(room._office, room.principal, box_of(room, said).name, id)
+    scope = core_agents.find(room._core, room.principal, id)
+    core_agents.leave(room._core, room.principal, box_of(room, said).name, id)
     return _both(room, said, scope)
 
 
 def members(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    found = core_agents.members(room._office, room.principal, said["scope_id"])
+    found = core_agents.members(room._core, room.principal, said["scope_id"])
     limit, cursor = min(check_count(said.get("limit", MOST), "limit"), MOST), said.get("cursor", "")
     rows = [name for name in found if name > cursor]
     return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
@@ -407,13 +407,13 @@ def _id_of(name: str) -> str:
 
 
 def _both(room: Room, said: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
-    scope = scope or core_agents.find(room._office, room.principal, said["scope_id"])
+    scope = scope or core_agents.find(room._core, room.principal, said["scope_id"])
     agent = room.agent(box_of(room, said).name)
     return {"scope": _record(room, scope), "agent": agent_record(agent), "success": True}
 
 
 def _record(room: Room, scope: ScopeCard) -> dict[str, Any]:
-    return scope_record(scope, room._office.store.keys(MEMBER + scope.id))
+    return scope_record(scope, room._core.store.keys(MEMBER + scope.id))
 
 
 def _whose(room: Room, said: dict[str, Any]) -> str | None:

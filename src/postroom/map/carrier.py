@@ -219,21 +219,21 @@ class _Left(Exception):
 class Carrier:
     """Knows which mailboxes may hold something for the server."""
 
-    def __init__(self, desk: Executor, room: Room) -> None:
-        self._desk = desk
+    def __init__(self, executor: Executor, room: Room) -> None:
+        self._executor = executor
         self._room = room
-        self._store = room._office.store
+        self._store = room._core.store
         self._cursor = self._store.cursor()
         self._number = self._cursor.number
         self._waiting: set[str] = set()
 
     async def look_everywhere(self, system: str) -> None:
         """At every mailbox of theirs: at the beginning, and now and then for what comes due again."""
-        self._waiting = await self._desk.run_slow(lambda: self._all(system))
+        self._waiting = await self._executor.run_slow(lambda: self._all(system))
 
     async def look_at_news(self, system: str) -> bool:
         """At the mailboxes that got a letter since the last look; were cards written, too?"""
-        names, cards = await self._desk.run_slow(lambda: (self._news(system), self._new_cards()))
+        names, cards = await self._executor.run_slow(lambda: (self._news(system), self._new_cards()))
         self._waiting |= names
         return bool(cards)
 
@@ -291,14 +291,14 @@ class Carrier:
     async def _some(self, one: Neighbour, send: Send) -> bool:
         """A few of them; False: that was all."""
         box = self._room.mailbox(one.mailbox)
-        works = await self._desk.run_slow(lambda: box.claim(AT_ONCE, lease=LEASE, holder="map link"))
+        works = await self._executor.run_slow(lambda: box.claim(AT_ONCE, lease=LEASE, holder="map link"))
         done: list[Work] = []
         try:
             for work in works:
                 await self._one(work, one, send)
                 done.append(work)
         finally:
-            await self._desk.run_slow(lambda: _settle(works, done))
+            await self._executor.run_slow(lambda: _settle(works, done))
         return len(works) == AT_ONCE
 
     async def _one(self, work: Work, one: Neighbour, send: Send) -> None:
@@ -318,7 +318,7 @@ class Carrier:
 
     async def _failed(self, work: Work, reason: str) -> None:
         with suppress(LeaseLost):
-            await self._desk.run_slow(lambda: work.fail(reason))
+            await self._executor.run_slow(lambda: work.fail(reason))
 
 
 def _settle(works: Batch, done: list[Work]) -> None:
@@ -356,7 +356,7 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
     if not found and message.target in names:
         found = [str(message.target)]
     if not found and message.answers is not None:
-        asked = room._office.store.get((message.answers,)).get(message.answers)
+        asked = room._core.store.get((message.answers,)).get(message.answers)
         found = [asked.message.sender] if asked is not None and asked.message.sender in names else []
     return list(dict.fromkeys(found)) or [own]
 
@@ -387,7 +387,7 @@ def only_asker(room: Room, mailbox: str) -> tuple[str | None, str | None]:
     thread.
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
-    letters = [found.message for found in room._office.store.find(lately)]
+    letters = [found.message for found in room._core.store.find(lately)]
     if len({letter.sender for letter in letters}) != 1:
         return None, None
     return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None

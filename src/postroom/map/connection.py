@@ -80,11 +80,11 @@ class Rim(Protocol):
 class Proving(ABC):
     """The part of a connection that knows whose it is."""
 
-    def __init__(self, reception: MapServer, rim: Rim, session: Session, principal: Principal | None) -> None:
-        self._reception = reception
+    def __init__(self, map_server: MapServer, rim: Rim, session: Session, principal: Principal | None) -> None:
+        self._map_server = map_server
         self._rim = rim
         self.session = session
-        self._office: Core = reception.desk.room._office
+        self._core: Core = map_server.executor.room._core
         self._principal = principal
         self._caller: Caller | None = None  # for what no agent of it says
         self._participant = session.id
@@ -114,7 +114,7 @@ class Proving(ABC):
         elif self._principal is not None:
             self._check_agrees(said.get("auth") or {})
         else:
-            auth = said.get("auth") or ({"method": NONE} if self._reception.is_open else None)
+            auth = said.get("auth") or ({"method": NONE} if self._map_server.is_open else None)
             if auth is None:
                 return self._challenge()
             method = str(auth.get("method"))
@@ -144,7 +144,7 @@ class Proving(ABC):
     def refresh(self, said: dict[str, Any]) -> dict[str, Any]:
         """A token of the same agent, or an operator's in the place of an operator's."""
         try:
-            self._principal = self._same(known(self._office, said, is_open=self._reception.is_open))
+            self._principal = self._same(known(self._core, said, is_open=self._map_server.is_open))
         except NotAllowed as refused:
             self._fail_once()
             return {"success": False, "error": _auth_error(refused)}
@@ -155,16 +155,16 @@ class Proving(ABC):
 
     def _challenge(self) -> dict[str, Any]:
         self.session.step("challenge")
-        methods = [*METHODS, *([NONE] if self._reception.is_open else [])]
+        methods = [*METHODS, *([NONE] if self._map_server.is_open else [])]
         return {
             "protocolVersion": VERSION,
             "systemInfo": self._system(),
-            "authRequired": {"methods": methods, "required": True, "realm": self._reception.system},
+            "authRequired": {"methods": methods, "required": True, "realm": self._map_server.system},
         }
 
     def _prove(self, said: dict[str, Any]) -> Principal:
         try:
-            self._principal = known(self._office, said, is_open=self._reception.is_open)
+            self._principal = known(self._core, said, is_open=self._map_server.is_open)
         except NotAllowed as refused:
             self.session.refused = refused.message  # many programs pass over the answer, and read the next one
             self._fail_once()
@@ -182,7 +182,7 @@ class Proving(ABC):
         if auth.get("method", NONE) == NONE:
             return
         try:
-            self._same(known(self._office, auth, is_open=self._reception.is_open))
+            self._same(known(self._core, auth, is_open=self._map_server.is_open))
         except NotAllowed:
             self._fail_once()
             raise
@@ -190,14 +190,14 @@ class Proving(ABC):
     def _fail_once(self) -> None:
         self._tries += 1
         if self._tries >= MOST_TRIES:
-            self._reception.complaints.of_end(f"it showed {MOST_TRIES} credentials that are none")
+            self._map_server.complaints.of_end(f"it showed {MOST_TRIES} credentials that are none")
             self._ending = POLICY
 
     def _admit(self, name: Any) -> None:
         self.session.step("admit")
         self._participant = self.principal.agent or cleaned(name or "") or self.session.id
-        desk, hub = self._reception.desk, self._reception.hub
-        self._caller = Caller(desk, hub, push=self._rim.push, expel=self.expel, principal=self.principal)
+        executor, broker = self._map_server.executor, self._map_server.broker
+        self._caller = Caller(executor, broker, push=self._rim.push, expel=self.expel, principal=self.principal)
 
     def _know_callers(self) -> None:
         """It has shown another token."""
@@ -206,17 +206,17 @@ class Proving(ABC):
 
     def _caller_for(self, agent: str) -> Caller:
         principal = acting_as(self.principal, agent)
-        return Caller(self._reception.desk, self._reception.hub, push=self._rim.push, principal=principal)
+        return Caller(self._map_server.executor, self._map_server.broker, push=self._rim.push, principal=principal)
 
     def expel(self, why: str = "token revoked") -> None:
         proven = self._principal if self._principal is not None and self._principal.token is not None else None
-        self._reception.complaints.of_end(why, None if proven is None else proven.agent)
+        self._map_server.complaints.of_end(why, None if proven is None else proven.agent)
         self._rim.end(POLICY, why, at_once=True)
 
     # -- what it is told
 
     def _system(self) -> dict[str, str]:
-        return {"name": self._reception.system, "version": self._reception.version, "software": SOFTWARE}
+        return {"name": self._map_server.system, "version": self._map_server.version, "software": SOFTWARE}
 
     def _welcome(self, back: list[dict[str, Any]], method: str) -> dict[str, Any]:
         return {
@@ -241,8 +241,8 @@ class Proving(ABC):
 
     def _remembered(self) -> str:
         """What to show when it comes back; its agents are those it has by then."""
-        self._resume_token = self._resume_token or self._office.ids.token() + self._office.ids.token()
-        self._reception.remember(self._resume_token, self.principal, self.session.agents)
+        self._resume_token = self._resume_token or self._core.ids.token() + self._core.ids.token()
+        self._map_server.remember(self._resume_token, self.principal, self.session.agents)
         return self._resume_token
 
     @abstractmethod
@@ -277,8 +277,8 @@ PAUSED = (SUSPENDED, STOPPED)  # who says so is handed no mail
 class Crew(Proving):
     """The part of a connection that has agents."""
 
-    def __init__(self, reception: MapServer, rim: Rim, session: Session, principal: Principal | None) -> None:
-        super().__init__(reception, rim, session, principal)
+    def __init__(self, map_server: MapServer, rim: Rim, session: Session, principal: Principal | None) -> None:
+        super().__init__(map_server, rim, session, principal)
         self._callers: dict[str, Caller] = {}  # by agent
         self._handing: dict[str, AgentDelivery] = {}
         self._returning: frozenset[str] = frozenset()  # agents that it gets back
@@ -297,7 +297,7 @@ class Crew(Proving):
     # -- coming
 
     async def _come_back(self, token: Any) -> list[dict[str, Any]]:
-        left = self._reception.recall(token, self.principal) if isinstance(token, str) else ()
+        left = self._map_server.recall(token, self.principal) if isinstance(token, str) else ()
         self._returning = frozenset(left)
         back = []
         for agent in left:
@@ -310,14 +310,14 @@ class Crew(Proving):
 
     async def _register(self, said: dict[str, Any]) -> dict[str, Any]:
         asked = said.get("agent_id")
-        name = asked if asked in self._returning else agent_id(self._office, self.principal, said)
+        name = asked if asked in self._returning else agent_id(self._core, self.principal, said)
         return await self._taken(REGISTER, name, said)
 
     async def _spawn(self, said: dict[str, Any]) -> dict[str, Any]:
         parent = said["parent"]
         if parent not in self.session.agents:
             raise NotAllowed(f"{parent[:128]!a} is no agent of this connection", field="parent")
-        name = child_id(self._office, self.principal, parent, said)
+        name = child_id(self._core, self.principal, parent, said)
         result = await self._taken(SPAWN, name, said)
         if said.get("initial_message") is not None:
             result |= await self._first_message(parent, name, said["initial_message"])
@@ -336,8 +336,8 @@ class Crew(Proving):
     async def _taken(self, method: str, name: str, said: dict[str, Any]) -> dict[str, Any]:
         """An agent comes to this connection: its card is written, then its mail is handed over."""
         if self._is_anonymous and name not in self._returning:
-            self._reception.check_given_up(name)
-        self._reception.reserve(name, self, is_proven=self._proves(name))
+            self._map_server.check_given_up(name)
+        self._map_server.reserve(name, self, is_proven=self._proves(name))
         was_here = name in self.session.agents
         words = {**said, "agent_id": name, "owner": self._participant, IS_HERE: was_here}
         try:
@@ -352,13 +352,13 @@ class Crew(Proving):
         if name not in self.session.agents:  # another connection took it meanwhile, or this one has ended
             raise NotAllowed(f"{name!r} is not on this connection any more", field="agent_id")
         if (
-            self._reception.on(name) is None
+            self._map_server.on(name) is None
         ):  # the connection that had it ended meanwhile, and said that it is away
-            self._reception.quietly(self.room_of(name).mailbox(name).heartbeat)
-        self._reception.take(name, self)
+            self._map_server.quietly(self.room_of(name).mailbox(name).heartbeat)
+        self._map_server.take(name, self)
         self._remembered()
         self._hand_over(name, result["agent"]["state"])
-        self._reception.telling.of_call(method, words, result)
+        self._map_server.telling.of_call(method, words, result)
         return result
 
     def _proves(self, name: str) -> bool:
@@ -367,7 +367,7 @@ class Crew(Proving):
         """
         if name in self._returning or self.principal.agent == name:
             return True
-        holder = self._reception.on(name)
+        holder = self._map_server.on(name)
         mine = self.principal.agent
         return holder is not None and mine is not None and holder.principal.agent == mine
 
@@ -391,14 +391,14 @@ class Crew(Proving):
         caller = self._callers.pop(agent, None)
         if caller is not None:
             caller.close()
-        self._reception.release(agent, self)
+        self._map_server.release(agent, self)
         self.session.drop(agent)
 
     def _leave(self) -> None:
         """All of them are away."""
         for agent in list(self.session.agents):
-            if self._reception.on(agent) is self:  # and not only on its way here from another
-                self._reception.went(agent, self.room_of(agent))
+            if self._map_server.on(agent) is self:  # and not only on its way here from another
+                self._map_server.went(agent, self.room_of(agent))
             self._forget(agent)
 
     # -- their mail
@@ -407,7 +407,7 @@ class Crew(Proving):
         if agent not in self._handing:
             room, told = partial(self.room_of, agent), partial(self._received, agent)
             self._handing[agent] = AgentDelivery(
-                self._reception.desk, room, agent, partial(self._hand, agent), told
+                self._map_server.executor, room, agent, partial(self._hand, agent), told
             )
         self.pause(agent, state)
 
@@ -431,7 +431,7 @@ class Crew(Proving):
         return self.said
 
     def _received(self, agent: str, found: Found) -> None:
-        self._reception.telling.delivered(found.message, agent)
+        self._map_server.telling.delivered(found.message, agent)
 
     def sign(self, number: int) -> dict[str, Any] | None:
         """A question that goes behind what was said up to this number: who answers it has read that. None: it
@@ -472,7 +472,7 @@ class Gateway(Crew):
 
     def __init__(
         self,
-        reception: MapServer,
+        map_server: MapServer,
         rim: Rim,
         session: Session,
         principal: Principal | None,
@@ -480,7 +480,7 @@ class Gateway(Crew):
         *,
         is_near: bool = False,
     ) -> None:
-        super().__init__(reception, rim, session, principal)
+        super().__init__(map_server, rim, session, principal)
         self._certificate = certificate
         self._is_near = is_near
         self._peer: Peer | None = None
@@ -495,10 +495,10 @@ class Gateway(Crew):
 
     def _is_peer(self, name: Any, auth: dict[str, Any]) -> bool:
         """By what it says with `map/connect`: its system's name, or a token that only one peer has."""
-        if self._reception.exchange is None or not self._is_gateway:
+        if self._map_server.exchange is None or not self._is_gateway:
             return False
         self._called = name if isinstance(name, str) else ""
-        peers = core_peers.all_peers(self._office).values()
+        peers = core_peers.all_peers(self._core).values()
         named = [one for one in peers if isinstance(name, str) and same_name(one.system, name)]
         for one in named or [one for one in peers if one.auth in {"bearer", "api-key"}]:
             try:
@@ -520,14 +520,14 @@ class Gateway(Crew):
 
     def _complain_of(self, name: str, why: str = "") -> None:
         """The caller is told little; who looks after this room is told what to mend."""
-        found = core_peers.peer(self._office, name[:LONGEST])
+        found = core_peers.peer(self._core, name[:LONGEST])
         if found is None:
             why = why or "no peer here is called so (postroom peers add)"
         elif not found.trusted:
             why = why or f"it is not trusted (postroom peers trust {found.system})"
         told = why or "it did not prove that it is that peer: another token or certificate than was agreed"
         known = None if found is None else found.system
-        self._reception.complaints.of_system(name[:MOST_OF_A_NAME], told, known)
+        self._map_server.complaints.of_system(name[:MOST_OF_A_NAME], told, known)
 
     def _become(self, peer: Peer) -> None:
         self._peer = peer
@@ -536,7 +536,7 @@ class Gateway(Crew):
 
     def _proven(self, system: str, auth: dict[str, Any], certificate: str) -> Peer:
         credential = next((auth[word] for word in ("credential", "credentials", "token") if auth.get(word)), None)
-        peer = core_peers.proven_peer(self._office, system, credential, certificate=certificate)
+        peer = core_peers.proven_peer(self._core, system, credential, certificate=certificate)
         if peer.auth == "none" and not self._is_near:
             told = f"{peer.system!r} shows no token, and is not on this machine"
             raise NotAllowed(told, field="auth", hint=f"postroom peers add {peer.system} --auth bearer")
@@ -569,17 +569,17 @@ class Gateway(Crew):
         return {"disconnected": True}
 
     def _exchange(self) -> Exchange:
-        if self._reception.exchange is None:
+        if self._map_server.exchange is None:
             raise NotAllowed("this post room speaks with no other", field="auth")
         if self.session.is_in and not self._is_gateway:
             raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
-        return self._reception.exchange
+        return self._map_server.exchange
 
     def _meant(self, said: dict[str, Any]) -> Peer:
         system, auth = said["system_id"][:LONGEST], said.get("auth") or {}
         if self._peer is None:
             return self._proven(system, auth, self._certificate)
-        names = (self._peer.system, self._reception.system)  # gateways of the SDK name whom they call
+        names = (self._peer.system, self._map_server.system)  # gateways of the SDK name whom they call
         if not any(same_name(system, name) for name in names):
             told = f"this connection is {self._peer.system!r}'s and not {system!a}'s"
             raise NotAllowed(told, field="systemId", hint="each system shows a token of its own")
@@ -587,7 +587,7 @@ class Gateway(Crew):
 
     def _still_trusted(self, proven: Peer) -> Peer:
         """As it is now: it may have been removed, or be asked for another proof, since it has shown one."""
-        peer = core_peers.peer(self._office, proven.system)
+        peer = core_peers.peer(self._core, proven.system)
         if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
             raise NotAllowed(f"the system {proven.system!r} has to prove anew that it is a peer", field="auth")
         return peer
@@ -667,7 +667,7 @@ class Neighbour(Gateway):
     def _is_peer(self, name: Any, auth: dict[str, Any]) -> bool:
         if super()._is_peer(name, auth):
             return True
-        if self._reception.is_open or auth.get("method", NONE) != NONE:
+        if self._map_server.is_open or auth.get("method", NONE) != NONE:
             return False  # it is let in, or not, as everybody else is
         peer = self._neighbour(name)
         if peer is not None:
@@ -676,7 +676,7 @@ class Neighbour(Gateway):
 
     def _neighbour(self, name: Any) -> Peer | None:
         """The peer of this name, if it need not prove that it is one."""
-        if self._reception.exchange is None or self._is_gateway or not isinstance(name, str):
+        if self._map_server.exchange is None or self._is_gateway or not isinstance(name, str):
             return None
         try:
             return self._proven(name[:LONGEST], {}, "")
@@ -694,11 +694,11 @@ class Neighbour(Gateway):
         if self._comes_as_agent and peer is None:
             told = "a system without a token registers itself, as a gateway, and nobody else"
             raise NotAllowed(told, field="role", hint="role: gateway, under the name of the system")
-        if peer is None or self._reception.exchange is None:
+        if peer is None or self._map_server.exchange is None:
             return await super()._register(said)
         self._become(peer)
         self._part()
-        _, visit = await self._reception.exchange.welcome(peer, {}, self._tell, self._end_link, InboxLine)
+        _, visit = await self._map_server.exchange.welcome(peer, {}, self._tell, self._end_link, InboxLine)
         self._visit = visit
         return {"agent": _shown(peer, said)}
 
@@ -720,13 +720,13 @@ class Neighbour(Gateway):
         return await super()._told_there(visit, step)
 
     async def _sent(self, visit: Visit, said: dict[str, Any]) -> dict[str, Any]:
-        envelope = envelope_said(said, visit.peer.system, self._reception.system)
+        envelope = envelope_said(said, visit.peer.system, self._map_server.system)
         try:
             told = await visit.serving.call(ROUTE, {"envelope": envelope})
         except PostroomError as refused:
             if not refused.temporary:
                 turn_away = partial(visit.serving.turn_away, envelope, str(refused))
-                await self._reception.desk.submit(turn_away)
+                await self._map_server.executor.submit(turn_away)
             raise
         return {"messageId": told["messageId"], "delivered": [envelope["payload"]["to"]["agent"]]}
 
@@ -763,20 +763,20 @@ GOODBYE = 1000
 class Talk(Neighbour):
     def __init__(
         self,
-        reception: MapServer,
+        map_server: MapServer,
         rim: Rim,
         principal: Principal | None = None,
         certificate: str = "",
         *,
         is_near: bool = False,
     ) -> None:
-        session = Session(f"session-{reception.desk.room._office.ids.token()}")
-        super().__init__(reception, rim, session, principal, certificate, is_near=is_near)
+        session = Session(f"session-{map_server.executor.room._core.ids.token()}")
+        super().__init__(map_server, rim, session, principal, certificate, is_near=is_near)
         self._junk = 0
         self._unsettled = 0  # steps under way that change who speaks, or for whom
         self._listeners: dict[str, Caller] = {}  # by agent: what it subscribed to stays when that agent goes
         self._visitor: Caller | None = None  # one without agents, where it needs a name
-        reception.enter(self)
+        map_server.enter(self)
         self._late = asyncio.get_running_loop().call_later(ADMITTED_WITHIN, self._end_if_unknown)
 
     def _end_if_unknown(self) -> None:
@@ -786,7 +786,7 @@ class Talk(Neighbour):
     # -- what comes in
 
     def read(self, text: str | bytes) -> Asked | dict[str, Any] | None:
-        limits = self._reception.desk.room.settings
+        limits = self._map_server.executor.room.settings
         try:
             value = read_text(text, limits)
         except PostroomError as broken:
@@ -807,7 +807,7 @@ class Talk(Neighbour):
 
     def refuse(self, reply: dict[str, Any]) -> dict[str, Any]:
         """What is no message is counted: who goes on and on is ended."""
-        self._reception.complaints.of_refusal(reply["error"])
+        self._map_server.complaints.of_refusal(reply["error"])
         if reply["id"] is None:
             self._junk += 1
             if self._junk == MOST_JUNK:
@@ -845,7 +845,7 @@ class Talk(Neighbour):
         if not self._is_anonymous or self.session.agents or not (method.whose or method.name.startswith(PREFIX)):
             return
         named = step.said.get(method.whose) if method.whose is not None else None
-        if named not in (None, self._participant) or self._reception.on(self._participant) is not None:
+        if named not in (None, self._participant) or self._map_server.on(self._participant) is not None:
             told = f"{str(named or self._participant)[:128]!a} is no agent of this connection"
             raise NotAllowed(told, field=method.whose, hint="register it, or show a token")
 
@@ -878,13 +878,13 @@ class Talk(Neighbour):
         if not isinstance(result, dict):
             return
         agent = result.get("agent")
-        holder = self._reception.on(agent["id"]) if isinstance(agent, dict) else None
+        holder = self._map_server.on(agent["id"]) if isinstance(agent, dict) else None
         if holder is not None and isinstance(agent, dict):
             if step.method.name == UNREGISTER:
                 holder.drop(agent["id"])
             else:
                 holder.pause(agent["id"], agent["state"])
-        self._reception.telling.of_call(step.method.name, step.said, result)
+        self._map_server.telling.of_call(step.method.name, step.said, result)
 
     def _settling(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
         def settled(_: object) -> None:
@@ -908,7 +908,7 @@ class Talk(Neighbour):
             return step.answer(result) or None
         except PostroomError as refused:
             if isinstance(refused, Invalid | QuotaFull):
-                self._reception.complaints.of_refusal(map_error(refused))
+                self._map_server.complaints.of_refusal(map_error(refused))
             return step.refuse(refused) or None
 
     # -- what it hears
@@ -917,7 +917,7 @@ class Talk(Neighbour):
         if sum(caller.subscriptions for caller in self._everyone()) >= MOST_SUBSCRIPTIONS:
             raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
         listener = self._listener()
-        self._reception.check_subscriptions(listener.room.principal)
+        self._map_server.check_subscriptions(listener.room.principal)
         return listener.subscribe(said | self._mailbox_of_client())
 
     def subscriptions_of(self, who: Principal) -> int:
@@ -925,7 +925,7 @@ class Talk(Neighbour):
 
     def _mailbox_of_client(self) -> dict[str, str]:
         """One without agents is handed no mail; of letters for its name it is told, if it listens."""
-        is_handed = self.session.agents or self._reception.on(self._participant) is not None
+        is_handed = self.session.agents or self._map_server.on(self._participant) is not None
         return {} if is_handed else {MAILBOX: self._participant}
 
     def unsubscribe(self, said: dict[str, Any]) -> dict[str, Any]:
@@ -980,7 +980,7 @@ class Talk(Neighbour):
         self._leave()
         self.session.step("close")
         self._ending = GOODBYE
-        closed = {"id": self.session.id, "closedAt": milliseconds(self._office.now().wall)}
+        closed = {"id": self.session.id, "closedAt": milliseconds(self._core.now().wall)}
         return {"success": True, "session": closed} | ({"resumeToken": token} if token else {})
 
     def close(self) -> None:
@@ -993,7 +993,7 @@ class Talk(Neighbour):
         self.session.step("close")
         for caller in self._everyone():
             caller.close()
-        self._reception.go(self)
+        self._map_server.go(self)
 
 
 def _is_ping(value: Any) -> bool:

@@ -37,13 +37,13 @@ class AgentDelivery:
 
     def __init__(
         self,
-        desk: Executor,
+        executor: Executor,
         room: Callable[[], Room],
         agent: str,
         push: Callable[[dict[str, Any]], int],
         told: Callable[[Found], None],
     ) -> None:
-        self._desk = desk
+        self._executor = executor
         self._room = room  # as its connection may use it today: it may show another token
         self._agent = agent
         self._push = push
@@ -86,18 +86,18 @@ class AgentDelivery:
         if not some:
             return
         self._settling.update(found.message.id for found in some)
-        done = self._desk.submit(partial(self._acknowledge, self._room(), some))
+        done = self._executor.submit(partial(self._acknowledge, self._room(), some))
         done.add_done_callback(lambda done: self._settled(some, done.exception()))
 
     def _acknowledge(self, room: Room, some: list[Found]) -> None:
         """Together where nobody else had a hand in it, else one by one: somebody may have taken one meanwhile."""
-        office, who = room._office, room.principal
+        core, who = room._core, room.principal
         if who.scopes is not None and "work" not in who.scopes:  # its token is good for reading alone
             for found in some:
-                inbox.read(office, who, self._agent, found.message.id)
+                inbox.read(core, who, self._agent, found.message.id)
             return
         try:
-            work.ack(office, who, self._agent, some)
+            work.ack(core, who, self._agent, some)
         except PostroomError as refused:
             if refused.temporary or len(some) == 1:
                 raise
@@ -106,7 +106,7 @@ class AgentDelivery:
 
     def _acknowledge_one(self, room: Room, found: Found) -> None:
         try:
-            work.ack(room._office, room.principal, self._agent, [found])
+            work.ack(room._core, room.principal, self._agent, [found])
         except PostroomError as refused:
             if refused.temporary:  # then all of it is tried again
                 raise
@@ -126,7 +126,7 @@ class AgentDelivery:
 
     async def _run(self) -> None:
         await asyncio.sleep(READY)
-        with self._desk.listen([self._agent]) as bell:
+        with self._executor.listen([self._agent]) as bell:
             self._bell = bell
             while True:
                 bell.clear()
@@ -144,7 +144,7 @@ class AgentDelivery:
                         await bell.wait()
 
     def _nap(self) -> float:
-        return seconds_to_sleep(self._room()._office, [self._agent])
+        return seconds_to_sleep(self._room()._core, [self._agent])
 
     async def _hand_out(self) -> bool:
         """All there is room for. True: whoever reads, or receives, wakes us."""
@@ -152,7 +152,7 @@ class AgentDelivery:
             return True
         while (room := WINDOW - len(self._on_its_way)) > 0:
             self._settled_since.clear()
-            found = await self._desk.submit(partial(self._look, self._room()))
+            found = await self._executor.submit(partial(self._look, self._room()))
             known = self._on_its_way.keys() | self._settled_since
             fresh = [one for one in found if one.message.id not in known][:room]
             for one in fresh:
@@ -167,4 +167,4 @@ class AgentDelivery:
         return True
 
     def _look(self, room: Room) -> list[Found]:
-        return inbox.check(room._office, room.principal, self._agent, limit=WINDOW, peek=True)
+        return inbox.check(room._core, room.principal, self._agent, limit=WINDOW, peek=True)

@@ -298,11 +298,11 @@ def show_here(room: Room, there: Mapping[str, Neighbour], every: float) -> dict[
     """Cards and signs of life of who is there; gives back who could have a name here, by that. `every`: seconds
     between two looks.
     """
-    held = {record.key: convert(record.value, Card) for record in room._office.store.records(CARD)}
+    held = {record.key: convert(record.value, Card) for record in room._core.store.records(CARD)}
     named = {spelt(room, mailbox): one for mailbox, one in there.items() if one.is_here}
     shown = {mailbox: one for mailbox, one in named.items() if _show(room, mailbox, one, held.get(mailbox))}
     alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
-    agents.heartbeats(room._office, LINK, sorted(alive), poll_interval=every)
+    agents.heartbeats(room._core, LINK, sorted(alive), poll_interval=every)
     known = {name for name, card in held.items() if card.principal == LINK.name}
     leave(room, sorted((known | shown.keys()) - alive))
     return {mailbox: replace(one, mailbox=mailbox) for mailbox, one in shown.items()}
@@ -327,13 +327,13 @@ def _show(room: Room, mailbox: str, one: Neighbour, held: Card | None) -> bool:
 
 def spelt(room: Room, name: str) -> str:
     """As it is spelt here, whatever its case."""
-    return room._office.store.spelling(name) or name
+    return room._core.store.spelling(name) or name
 
 
 def sender_of(room: Room, name: str) -> str:
     """The name under which somebody there writes here: never one of ours."""
     name = spelt(room, name)
-    card = room._office.store.records(CARD, name)
+    card = room._core.store.records(CARD, name)
     return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
@@ -350,7 +350,7 @@ def members(told: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[st
 
 def leave(room: Room, names: Sequence[str]) -> None:
     """They are not there any more, as far as we know. Who said so before stays as it is."""
-    agents.heartbeats(room._office, LINK, names, leaving=True)
+    agents.heartbeats(room._core, LINK, names, leaving=True)
 
 
 def exposed(room: Room, said: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -368,7 +368,7 @@ def exposed(room: Room, said: str, link_scope: str, wrote: Collection[str]) -> d
 
 def may_answer_to(room: Room, said: str, name: str) -> bool:
     """May somebody who wrote there be shown there, so that it can be answered? Who sleeps has said goodbye."""
-    card, beat = (room._office.store.records(kind, name) for kind in (CARD, BEAT))
+    card, beat = (room._core.store.records(kind, name) for kind in (CARD, BEAT))
     if beat and beat[0].value.get("dormant"):
         return False
     return _may_be_shown(name, convert(card[0].value, Card) if card else None, said)
@@ -397,9 +397,9 @@ log = logging.getLogger("postroom")
 class Showing:
     """Of one visit. `own`: what the link itself is called, its agent there and its mailbox here."""
 
-    def __init__(self, desk: Executor, wants: Wants, memory: Memory, own: str) -> None:
-        self._desk = desk
-        self._room = desk.room.acting_as(LINK)
+    def __init__(self, executor: Executor, wants: Wants, memory: Memory, own: str) -> None:
+        self._executor = executor
+        self._room = executor.room.acting_as(LINK)
         self._wants = wants
         self._memory = memory
         self.own = own
@@ -419,7 +419,7 @@ class Showing:
     async def come_back(self, ids: Iterable[str], *, takes_again: bool) -> None:
         """The server gave these back to us: their mail may come at once."""
         self._takes_again = takes_again
-        self._exposed = await self._desk.run_slow(self._to_be_shown)
+        self._exposed = await self._executor.run_slow(self._to_be_shown)
         self.names = {id: id for id in ids if id in self._exposed}
 
     async def introduce(self, line: Line) -> None:
@@ -431,7 +431,7 @@ class Showing:
 
     async def show(self, line: Line) -> None:
         """Whoever came or changed is told of; who went is taken away."""
-        self._exposed = await self._desk.run_slow(self._to_be_shown)
+        self._exposed = await self._executor.run_slow(self._to_be_shown)
         ids = self.ids
         for name in ids.keys() - self._exposed.keys() - {self.own}:
             with suppress(MapRefusal):
@@ -492,7 +492,7 @@ class Showing:
             return
         if sender in self._memory.writers:
             self._memory.wrote(sender)  # once more
-        elif await self._desk.run_slow(lambda: may_answer_to(self._room, self._wants.expose, sender)):
+        elif await self._executor.run_slow(lambda: may_answer_to(self._room, self._wants.expose, sender)):
             self._memory.wrote(sender)
             await self.show(line)
         else:

@@ -35,9 +35,9 @@ class MapFrames(Talk):
     """One connection."""
 
     def __init__(
-        self, house: HttpApp, reception: MapServer, principal: Principal | None, scope: Scope, send: Send
+        self, house: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, send: Send
     ) -> None:
-        self._reception = reception
+        self._map_server = map_server
         self._signs: Signs = scope["state"][SIGNS]
         self._certificate: str = scope["state"][CERTIFICATE]
         self._is_near = is_near(f"ws://{_host(scope)}")
@@ -49,7 +49,7 @@ class MapFrames(Talk):
         self._signs.answered = self._hear_pong
 
     def _open_caller(self, principal: Principal | None) -> Speaker:
-        self._talk = MapTalk(self._reception, self, principal, self._certificate, is_near=self._is_near)
+        self._talk = MapTalk(self._map_server, self, principal, self._certificate, is_near=self._is_near)
         return self._talk
 
     def _understood(self, text: str) -> Asked | dict[str, Any] | None:
@@ -57,7 +57,7 @@ class MapFrames(Talk):
 
     def _ended(self, code: int) -> None:
         if code in _BAD_FRAMES:
-            self._reception.complaints.of_frames(_BAD_FRAMES[code])
+            self._map_server.complaints.of_frames(_BAD_FRAMES[code])
 
     async def run(self, receive: Receive) -> None:
         try:
@@ -112,9 +112,9 @@ def _host(scope: Scope) -> str:
 
 
 async def serve_map(
-    house: HttpApp, reception: MapServer, principal: Principal | None, scope: Scope, receive: Receive, send: Send
+    house: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, receive: Receive, send: Send
 ) -> None:
     """Until either side ends it."""
     await receive()  # that it wants to connect
     await send({"type": "websocket.accept"})
-    await until_end(MapFrames(house, reception, principal, scope, send), receive)
+    await until_end(MapFrames(house, map_server, principal, scope, send), receive)

@@ -48,9 +48,9 @@ def first_word(line: bytes | None) -> dict[str, Any] | None:
 class MapLines:
     """Speaks in the place of the connection's caller."""
 
-    def __init__(self, connection: Connection, reception: MapServer, said: dict[str, Any]) -> None:
+    def __init__(self, connection: Connection, map_server: MapServer, said: dict[str, Any]) -> None:
         self._connection = connection
-        self._talk = Talk(reception, self, None if said.get("auth") else SOCKET, is_near=True)
+        self._talk = Talk(map_server, self, None if said.get("auth") else SOCKET, is_near=True)
 
     def read(self, line: bytes | None) -> Asked | dict[str, Any] | None:
         if line is None:

@@ -41,10 +41,10 @@ LONGEST_ID = 200
 class Memory:
     """Of one server, by its address."""
 
-    def __init__(self, office: Core, server: str, name: str) -> None:
-        self._office = office
+    def __init__(self, core: Core, server: str, name: str) -> None:
+        self._core = core
         self._key = blake2b(server.encode(), digest_size=16).hexdigest()
-        kept = find_record(office, MAP_LINK, self._key)
+        kept = find_record(core, MAP_LINK, self._key)
         self._kept: dict[str, Any] = kept.value if kept is not None and isinstance(kept.value, dict) else {}
         self.name: str = self._kept.get("name", name)  # ours: the room may take the server's name as its own
         self.system: str = self._kept.get("system", "")
@@ -108,8 +108,8 @@ class Memory:
         }
         if value == self._kept:
             return
-        held = find_record(self._office, MAP_LINK, self._key)
-        self._office.store.commit([put_record(MAP_LINK, self._key, value, held, durable=False)])
+        held = find_record(self._core, MAP_LINK, self._key)
+        self._core.store.commit([put_record(MAP_LINK, self._key, value, held, durable=False)])
         self._kept = value
 
 
@@ -139,15 +139,15 @@ def _looked_at(task: asyncio.Future[None]) -> None:
 class MapLink:
     """Made inside an event loop."""
 
-    def __init__(self, desk: Executor, wants: Wants) -> None:
-        self._desk = desk
+    def __init__(self, executor: Executor, wants: Wants) -> None:
+        self._executor = executor
         self._wants = wants
-        self._room = desk.room.acting_as(directory.LINK)
-        office, named = self._room._office, self._room.settings.system
-        name = peers.system_id(office, directory.LINK, named, gives_way=True)
-        self._memory = Memory(office, wants.server, name)
+        self._room = executor.room.acting_as(directory.LINK)
+        core, named = self._room._core, self._room.settings.system
+        name = peers.system_id(core, directory.LINK, named, gives_way=True)
+        self._memory = Memory(core, wants.server, name)
         self._rang = asyncio.Event()
-        self._carrier = Carrier(desk, self._room)
+        self._carrier = Carrier(executor, self._room)
         self._visiting: Visit | None = None
         self._complaint = ""
         self.is_up = False
@@ -159,7 +159,7 @@ class MapLink:
 
     async def run(self) -> None:
         """For ever. What goes wrong is logged once, and tried again."""
-        store = self._room._office.store
+        store = self._room._core.store
         watch = store.watch((ROOM,))
         poll = asyncio.ensure_future(self._listen(watch))
         tries = 0
@@ -185,7 +185,7 @@ class MapLink:
 
     async def _visit(self) -> str:
         """Until the line is cut; gives back why."""
-        visit = Visit(self._desk, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
+        visit = Visit(self._executor, self._wants, self._memory, self._carrier, self._rang, self._welcomed)
         self._visiting = visit
         try:
             async with dial(self._wants.server, LARGEST) as socket:
@@ -195,8 +195,8 @@ class MapLink:
         finally:
             self.is_up = False
             with suppress(PostroomError):
-                await self._desk.run_slow(lambda: directory.leave(self._room, list(visit.there)))
-                await self._desk.run_slow(self._memory.keep)
+                await self._executor.run_slow(lambda: directory.leave(self._room, list(visit.there)))
+                await self._executor.run_slow(self._memory.keep)
 
     async def _talk(self, visit: Visit, socket: ClientConnection) -> str:
         line = Line(sender(socket), visit.hear, ANSWER)

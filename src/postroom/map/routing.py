@@ -64,7 +64,7 @@ def _id_of(room: Room, name: str) -> str:
     id = cleaned(name)
     if id == name:
         return name
-    card = room._office.store.records(CARD, id)
+    card = room._core.store.records(CARD, id)
     return id if card and card[0].value.get("display_name") == name else name
 
 
@@ -79,13 +79,13 @@ def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
     for address in addressed:
         if address.startswith(BROADCAST):
             scope = address.removeprefix(BROADCAST)
-            names += [name for name in room._office.store.keys(MEMBER + scope) if not same_name(name, sender)]
+            names += [name for name in room._core.store.keys(MEMBER + scope) if not same_name(name, sender)]
     return list(dict.fromkeys(names))
 
 
 def _near(room: Room, address: Address) -> Iterator[str]:
     """Those of a named system: this one, one that we are linked to, or one that a peer leads to."""
-    own = system_id(room._office, OWNER, room.settings.system) if address.remote else ""
+    own = system_id(room._core, OWNER, room.settings.system) if address.remote else ""
     linked = _linked_systems(room) if address.remote else frozenset()
     for one in address.remote:
         if one.system not in {own, *linked} or not one.agent:
@@ -103,21 +103,21 @@ def _near(room: Room, address: Address) -> Iterator[str]:
 def _far(room: Room, own: str, one: Remote) -> str:
     """An address of the house's own, which has the rest of the rules."""
     place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
-    is_led_to = outbox.peer_towards(room._office, all_peers(room._office), place.system) is not None
+    is_led_to = outbox.peer_towards(room._core, all_peers(room._core), place.system) is not None
     if not is_led_to and not same_name(place.system, own):
         raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers list")
     return format_address(place)
 
 
 def _linked_systems(room: Room) -> frozenset[str]:
-    found = (record.value.get("system") for record in room._office.store.records(MAP_LINK))
+    found = (record.value.get("system") for record in room._core.store.records(MAP_LINK))
     return frozenset(name for name in found if name)
 
 
 def _there(room: Room, system: str, name: str) -> str:
     """The mailbox that the link empties, also for somebody it has not told of yet: never that of one of ours."""
     mailbox = _spelt(room, check_agent(f"{system}/{name}", "to"))
-    card = room._office.store.records(CARD, mailbox)
+    card = room._core.store.records(CARD, mailbox)
     if card and card[0].value.get("principal") != LINK_NAME:
         hint = f"{mailbox!r} is an agent of this room"
         raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
@@ -126,7 +126,7 @@ def _there(room: Room, system: str, name: str) -> str:
 
 def _here_or_there(room: Room, system: str, name: str) -> str:
     """Where we are called as the server is: somebody of ours first, then of theirs."""
-    store = room._office.store
+    store = room._core.store
     if _spelt(room, name) in store.known():
         return name
     mailbox = _there(room, system, name)
@@ -136,14 +136,14 @@ def _here_or_there(room: Room, system: str, name: str) -> str:
 
 
 def _spelt(room: Room, name: str) -> str:
-    return room._office.store.spelling(name) or name
+    return room._core.store.spelling(name) or name
 
 
 def _has_others(room: Room, scope: str, sender: str) -> bool:
     """Is anybody but the sender in it? Missing, if there is no such scope."""
-    members = room._office.store.keys(MEMBER + check_scope(scope, "to.scope"))
+    members = room._core.store.keys(MEMBER + check_scope(scope, "to.scope"))
     if not members:
-        core_agents.find(room._office, OWNER, scope)
+        core_agents.find(room._core, OWNER, scope)
     return any(not same_name(name, sender) for name in members)
 
 
@@ -209,11 +209,11 @@ def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     fields = letter_fields(said) | _reply(room, sender, said) | _once(said)
     body = fields.pop("body")
     if to is not None and not to:
-        return {"messageId": room._office.ids.message(), "delivered": []}
+        return {"messageId": room._core.ids.message(), "delivered": []}
     try:
         sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
     except IdTaken:  # sent again, and something of its meta counts the time since
-        first = room._office.store.sent(sender, fields["key"]) if "key" in fields else None
+        first = room._core.store.sent(sender, fields["key"]) if "key" in fields else None
         if first is None:
             raise
         sent = Receipt(message=first.message, repeated=True)
@@ -227,7 +227,7 @@ def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
     if id is None:
         return {}
     try:
-        messages.known_letter(room._office, sender, id)
+        messages.known_letter(room._core, sender, id)
     except UnknownMessage:
         return {}
     return {"in_reply_to": id}
@@ -251,7 +251,7 @@ def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     number = 0 if id is None else number_of(id)
     if number is None:
         raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
-    store = room._office.store
+    store = room._core.store
     now = store.cursor()
     cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
     told: list[dict[str, Any]] = []

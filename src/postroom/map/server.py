@@ -102,12 +102,12 @@ class MapServer:
     the socket.
     """
 
-    def __init__(self, desk: Executor, hub: Broker, *, is_open: bool = False) -> None:
-        self.desk = desk
-        self.hub = hub
+    def __init__(self, executor: Executor, broker: Broker, *, is_open: bool = False) -> None:
+        self.executor = executor
+        self.broker = broker
         self.is_open = is_open
-        self.telling = Telling(desk, hub)
-        self._watching = Watching(desk, hub, self.telling)
+        self.telling = Telling(executor, broker)
+        self._watching = Watching(executor, broker, self.telling)
         self.exchange: Exchange | None = None  # with other systems; None: with none
         self.version = __version__
         self.talks: set[Talk] = set()
@@ -118,12 +118,12 @@ class MapServer:
         self._beat: asyncio.TimerHandle | None = None
         self.complaints = Complaints(self._loop.time)
         self.is_ending = False  # do we stop? Then agents lose their connections, and have not left
-        desk.counters.connections["map"] = lambda: len(self.talks)
+        executor.counters.connections["map"] = lambda: len(self.talks)
 
     @property
     def system(self) -> str:
         """What the room is called, to be told to who connects."""
-        return peers.announced(self.desk.room._office, OWNER, self.desk.room.settings.system)
+        return peers.announced(self.executor.room._core, OWNER, self.executor.room.settings.system)
 
     def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
         """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""
@@ -188,9 +188,9 @@ class MapServer:
         while self._away and next(iter(self._away.values())) < now:
             del self._away[next(iter(self._away))]
         self._away.pop(agent, None)
-        self._away[agent] = now + self.desk.room.settings.away_grace
+        self._away[agent] = now + self.executor.room.settings.away_grace
         if not self.is_ending:
-            self.desk.submit(partial(away, room, agent)).add_done_callback(self._tell_away)
+            self.executor.submit(partial(away, room, agent)).add_done_callback(self._tell_away)
 
     def _tell_away(self, done: JobFuture) -> None:
         _tell_log(done)
@@ -214,7 +214,7 @@ class MapServer:
 
     def quietly(self, run: Callable[[], object]) -> None:
         """In its turn; nobody waits for it. What goes wrong is told by the next call that is answered."""
-        self.desk.submit(run).add_done_callback(_tell_log)
+        self.executor.submit(run).add_done_callback(_tell_log)
 
     # -- coming back
 

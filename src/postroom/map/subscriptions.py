@@ -56,16 +56,16 @@ UPDATE = "map/agents/update"
 
 
 class Telling:
-    def __init__(self, desk: Executor, hub: Broker) -> None:
-        self._office = desk.room._office
-        self._hub = hub
+    def __init__(self, executor: Executor, broker: Broker) -> None:
+        self._core = executor.room._core
+        self._broker = broker
         self._numbers = itertools.count(1)
         self._states: dict[str, str] = {}  # of agents, as they were told or seen last
         self._fresh: set[str] = set()  # agents that were told of since the last look began
 
     def of_call(self, method: str, said: dict[str, Any], result: dict[str, Any]) -> None:
         """What a call that was carried out means for others."""
-        if not self._hub.is_heard:
+        if not self._broker.is_heard:
             return
         if method == UPDATE:
             self._of_agent(AGENT_CHANGED if "state" in said else AGENT_UPDATED, result)
@@ -79,7 +79,7 @@ class Telling:
 
     def gone(self, result: dict[str, Any]) -> None:
         """The connection of an agent has ended."""
-        if self._hub.is_heard and result["previousState"] != result["agent"]["state"]:
+        if self._broker.is_heard and result["previousState"] != result["agent"]["state"]:
             self._of_agent(AGENT_CHANGED, result)
 
     def look_begins(self, *, is_heard: bool) -> None:
@@ -100,7 +100,7 @@ class Telling:
 
     def delivered(self, message: Message, agent: str) -> None:
         """Heard by its sender, by who got it, and by operators."""
-        if not self._hub.is_heard:
+        if not self._broker.is_heard:
             return
         letter = map_letter(message.seen_by(agent))
         meta = letter.get("meta") or {}
@@ -120,18 +120,18 @@ class Telling:
         self._tell(kind, data, agent["id"], scope=scopes[0], role=agent.get("role"))
 
     def _tell(self, kind: str, data: dict[str, Any], source: str, **more: Any) -> None:
-        number = self._hub.number
+        number = self._broker.number
         event = Event(
             id=f"{number}-{kind}-{next(self._numbers)}",
             type=kind,
             number=number,
-            timestamp=self._office.now().wall,
+            timestamp=self._core.now().wall,
             data=data,
             conversation="",
             sender=source,
             **{"scope": DEFAULT_SCOPE, **more},
         )
-        self._hub.announce(event)
+        self._broker.announce(event)
 
 
 # How agents are, looked at now and then for those who subscribe: who falls silent says nothing of it.
@@ -143,9 +143,9 @@ LOOK = 15.0  # seconds between two looks
 class Watching:
     """Made inside an event loop. As long as nobody listens it does not look."""
 
-    def __init__(self, desk: Executor, hub: Broker, telling: Telling) -> None:
-        self._desk = desk
-        self._hub = hub
+    def __init__(self, executor: Executor, broker: Broker, telling: Telling) -> None:
+        self._executor = executor
+        self._broker = broker
         self._telling = telling
         self._loop = asyncio.get_running_loop()
         self._looking: asyncio.Future[list[dict[str, Any]]] | None = None
@@ -153,9 +153,11 @@ class Watching:
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK, self._look)
-        self._telling.look_begins(is_heard=self._hub.is_heard)
-        if self._hub.is_heard and self._looking is None:
-            self._looking = asyncio.ensure_future(self._desk.run_slow(partial(_everybody, self._desk.room)))
+        self._telling.look_begins(is_heard=self._broker.is_heard)
+        if self._broker.is_heard and self._looking is None:
+            self._looking = asyncio.ensure_future(
+                self._executor.run_slow(partial(_everybody, self._executor.room))
+            )
             self._looking.add_done_callback(self._looked)
 
     def _looked(self, done: asyncio.Future[list[dict[str, Any]]]) -> None:

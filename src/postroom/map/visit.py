@@ -176,15 +176,15 @@ class Visit:
 
     def __init__(
         self,
-        desk: Executor,
+        executor: Executor,
         wants: Wants,
         memory: Memory,
         carrier: Carrier,
         rang: asyncio.Event,
         welcomed: Callable[[int], None],
     ) -> None:
-        self._desk = desk
-        self._room = desk.room.acting_as(directory.LINK)
+        self._executor = executor
+        self._room = executor.room.acting_as(directory.LINK)
         self._wants = wants
         self._memory = memory
         self._carrier = carrier
@@ -194,7 +194,7 @@ class Visit:
         self._came = asyncio.Event()
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._own = wants.name or memory.name  # of the link itself: its agent there, its mailbox here
-        self._ours = Showing(desk, wants, memory, self._own)
+        self._ours = Showing(executor, wants, memory, self._own)
         self._sent = 0  # letters
         self._hidden: set[str] = set()  # theirs whose names are taken here
         self._everyone: set[str] = set()  # the ids of all that the server listed
@@ -219,7 +219,7 @@ class Visit:
     async def run(self, line: Line) -> None:
         welcome = await greet(line, self._wants, self._own, self._memory.resume)
         self._memory.resume = welcome.resume
-        await self._desk.run_slow(lambda: self._be_called(welcome))
+        await self._executor.run_slow(lambda: self._be_called(welcome))
         await self._ours.come_back(welcome.back, takes_again=welcome.is_postroom)
         taker = asyncio.ensure_future(self._take_all(line, welcome))
         try:
@@ -264,13 +264,13 @@ class Visit:
         name = clean(welcome.name)
         self._memory.called(name or "map")
         if name and not welcome.is_postroom and not self._room.settings.system:
-            peers.adopt(self._room._office, directory.LINK, name)
+            peers.adopt(self._room._core, directory.LINK, name)
 
     async def _look_around(self, line: Line) -> None:
         await self._hydrate(line)  # first: who writes to ours once they are shown must be known by name
         await self._ours.show(line)
         await self._carrier.look_everywhere(self._memory.system)
-        await self._desk.run_slow(self._memory.keep)
+        await self._executor.run_slow(self._memory.keep)
 
     async def _hydrate(self, line: Line) -> None:
         self._sessions.clear()
@@ -278,7 +278,7 @@ class Visit:
         self._everyone = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
         self._ours.compare(rows)
         there = neighbours(rows, self._memory.system, self._ours.names, self.there, self._own)
-        self.there = await self._desk.run_slow(lambda: directory.show_here(self._room, there, LOOK))
+        self.there = await self._executor.run_slow(lambda: directory.show_here(self._room, there, LOOK))
         shown = {one.id for one in self.there.values()}
         hidden = {mailbox for mailbox, one in there.items() if one.is_here and one.id not in shown}
         for mailbox in sorted(hidden - self._hidden):
@@ -311,7 +311,7 @@ class Visit:
             self._memory.asked(letter.sender, to.mailbox, word, letter.id)
 
     async def _hand_over(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> dict[str, Any]:
-        said = await self._desk.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
+        said = await self._executor.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
         keeps = welcome.is_postroom  # mail for who is away
         return await (line.ask(SEND, **said) if keeps else directory.hand_over(line, said, to.id))
 
@@ -322,11 +322,11 @@ class Visit:
                 await line.ask(SEND, to={"scope": where}, **told_of(self._emitted.popleft()))
 
     def _said(self, letter: Message, to: Neighbour, *, beside: bool) -> dict[str, Any]:
-        office, left, answers = self._room._office, None, None
+        core, left, answers = self._room._core, None, None
         if letter.expires_at is not None:
-            left = (letter.expires_at - office.now().wall).total_seconds()
+            left = (letter.expires_at - core.now().wall).total_seconds()
         if letter.in_reply_to is not None:
-            answers = office.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
+            answers = core.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
         said = outgoing(
             letter,
             system=self._own,
@@ -369,7 +369,7 @@ class Visit:
         if name != self._own:
             return replace(message, to={"agent": name})
         sender = await self._speaker(line, message)
-        asker, letter = await self._desk.run_slow(lambda: map_carrier.only_asker(self._room, sender))
+        asker, letter = await self._executor.run_slow(lambda: map_carrier.only_asker(self._room, sender))
         return replace(message, to={"agent": asker or name}, answers=letter)
 
     async def _take_all(self, line: Line, welcome: Welcome) -> None:
@@ -404,7 +404,7 @@ class Visit:
         pause, most = _AGAIN
         while True:
             try:
-                await self._desk.run_slow(lambda: self._put_down(message, sender))
+                await self._executor.run_slow(lambda: self._put_down(message, sender))
             except PostroomError as busy:
                 if not busy.temporary:
                     raise

@@ -118,7 +118,7 @@ class Calls(Protocol):
 
 
 def asgi(
-    desk: Calls,
+    executor: Calls,
     version: str,
     *,
     hosts: Sequence[str] = LOOPBACK_HOSTS,
@@ -132,7 +132,7 @@ def asgi(
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
         left = ctx.request.scope  # type: ignore[union-attr] # over HTTP there always is a request
         principal = left[ROOM].principal
-        call = partial(desk.call, principal)
+        call = partial(executor.call, principal)
         return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=left[GONE])
 
     manager = StreamableHTTPSessionManager(

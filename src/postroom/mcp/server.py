@@ -199,11 +199,11 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
 
 async def serve_room(room: Room, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
     """Serve an open room."""
-    desk = Executor(room)
+    executor = Executor(room)
     try:
-        await serve(partial(desk.call, room.principal), version, agent=agent, scope=scope)
+        await serve(partial(executor.call, room.principal), version, agent=agent, scope=scope)
     finally:
-        await desk.close()
+        await executor.close()
 
 
 async def serve(call: Call, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from ..store.protocol import Write
 
 
-def counted(office: Core, message: Message, to: str) -> Message:
+def counted(core: Core, message: Message, to: str) -> Message:
     """The mail with the hops and the trace that are true, or a refusal."""
-    came = _came_as(office, message, to)
+    came = _came_as(core, message, to)
     if came is None:
         return replace(message, hops=min(message.hops, FIRST_HOPS), trace=(message.sender,))
-    targets = names.names_of(office, names.resident(office, to))
+    targets = names.names_of(core, names.resident(core, to))
     try:
         hops, trace = admission.relay(came, message.sender, targets, FIRST_HOPS)
     except HopsSpent as spent:
@@ -68,22 +68,22 @@ def counted(office: Core, message: Message, to: str) -> Message:
     return replace(message, hops=hops, trace=trace)
 
 
-def letter_above(office: Core, message: Message) -> Message | None:
+def letter_above(core: Core, message: Message) -> Message | None:
     """The letter it answers, if its sender has that one."""
     if message.in_reply_to is None:
         return None
     try:
-        return messages.known_letter(office, message.sender, message.in_reply_to)
+        return messages.known_letter(core, message.sender, message.in_reply_to)
     except UnknownMessage:
         return None
 
 
-def _came_as(office: Core, message: Message, to: str) -> Message | None:
+def _came_as(core: Core, message: Message, to: str) -> Message | None:
     """What is passed on, as its sender got it; None for a first mail or an answer."""
-    parent = letter_above(office, message)
+    parent = letter_above(core, message)
     if parent is not None:
-        parent = addressing.routed_to(office, parent)
-        return parent if addressing.without_it(office, parent, [to]) else None
+        parent = addressing.routed_to(core, parent)
+        return parent if addressing.without_it(core, parent, [to]) else None
     others = tuple(agent for agent in message.trace if not same_name(agent, message.sender))
     is_answer = message.kind == TASK_UPDATE and any(same_name(agent, to) for agent in others)
     if not others or is_answer:
@@ -106,38 +106,38 @@ _LOST = {
 _FILENAME = "_filename"  # what `poll` adds; it says where another letter lies
 
 
-def post_message(office: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
+def post_message(core: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
     """The letter, ready to be committed. Fills what is missing of id, from, to and timestamp into `msg`."""
     for name, field in ((sender, "from_id"), (to, "to_id")):
         if fold(name) == POSTMASTER:
             raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
-    now = office.now().wall
-    filled = _filled(office, sender, to, msg, now)
-    message = counted(office, _followed(office, _letter(office, sender, to, filled, now)), to)
-    check_pace(office, message)
-    encoded = compose.seal(message, office.limits)
+    now = core.now().wall
+    filled = _filled(core, sender, to, msg, now)
+    message = counted(core, _followed(core, _letter(core, sender, to, filled, now)), to)
+    check_pace(core, message)
+    encoded = compose.seal(message, core.limits)
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
     return Post(
         message=message,
         encoded=encoded,
         deliveries=(open_delivery(message, to, "to", now),),
-        quota=office.limits.inbox_quota,
-        outbox=office.limits.outbox_max_letters,
-        known_only=office.limits.unknown == "refuse",
-        admit=partial(addressing.addressed, office),
+        quota=core.limits.inbox_quota,
+        outbox=core.limits.outbox_max_letters,
+        known_only=core.limits.unknown == "refuse",
+        admit=partial(addressing.addressed, core),
         routes=AT in to,  # is there a way to that system?
     )
 
 
-def _filled(office: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[str, Any]:
-    said = check_object(msg, "msg", office.limits.max_depth)
+def _filled(core: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[str, Any]:
+    said = check_object(msg, "msg", core.limits.max_depth)
     filled = {name: value for name, value in said.items() if value is not None and name != _FILENAME}
     for name, meant in (("from", sender), ("to", to)):
         if check_party(filled.get(name, meant), name) != meant:
             raise Invalid(f"is {filled[name]!a}, not {meant!a}", field=name)
         filled[name] = meant
     if "id" not in filled:
-        filled["id"] = office.new_id(sender)
+        filled["id"] = core.new_id(sender)
     filled.setdefault("timestamp", text_of(now))
     for name, check in _CHECKS.items():
         if name in filled and not check(filled[name]):
@@ -149,14 +149,14 @@ def _filled(office: Core, sender: str, to: str, msg: Any, now: datetime) -> dict
     return filled
 
 
-def _letter(office: Core, sender: str, to: str, said: dict[str, Any], now: datetime) -> Message:
+def _letter(core: Core, sender: str, to: str, said: dict[str, Any], now: datetime) -> Message:
     """What a reader of the file would make of it. What a letter has no place for is refused, not dropped."""
     metadata = {name: value for name, value in said.get("metadata", {}).items() if name != OWN}
     fields = said | {"metadata": metadata}
     where = Where(to, LAYOUT.places[0], "", now)
     raw = json.dumps(fields, ensure_ascii=False).encode()  # which says what JSON is: a caller hands in anything
     try:
-        message = letter_files.parse_file(LAYOUT, raw, where, 2 * office.limits.max_message_bytes).message
+        message = letter_files.parse_file(LAYOUT, raw, where, 2 * core.limits.max_message_bytes).message
     except Unreadable as wrong:
         raise Invalid(str(wrong), field="msg", hint=_HINT) from None
     written = LAYOUT.write(message, to)
@@ -169,19 +169,19 @@ def _letter(office: Core, sender: str, to: str, said: dict[str, Any], now: datet
     return message
 
 
-def _followed(office: Core, message: Message) -> Message:
+def _followed(core: Core, message: Message) -> Message:
     """In the thread of the letter it answers, if its sender knows that one."""
     if message.in_reply_to is None:
-        return _about_its_task(office, message)
-    parent = letter_above(office, message)
+        return _about_its_task(core, message)
+    parent = letter_above(core, message)
     return message if parent is None else replace(message, thread_id=parent.thread)
 
 
-def _about_its_task(office: Core, message: Message) -> Message:
+def _about_its_task(core: Core, message: Message) -> Message:
     """An update that names only the task answers the letter that opened it, as our own book has it."""
     if message.kind != TASK_UPDATE or message.task is None:
         return message
-    called = [task for task in task_index.tasks_of(office, message.sender) if task.id == message.task.id]
+    called = [task for task in task_index.tasks_of(core, message.sender) if task.id == message.task.id]
     if len(called) != 1:
         return message
     return replace(message, in_reply_to=called[0].letter, thread_id=called[0].thread)
@@ -229,65 +229,65 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 _SAID = ("description", "capabilities", "allow_from", "max_concurrent_tasks")
 
 
-def register(office: Core, name: str, card: Any) -> None:
+def register(core: Core, name: str, card: Any) -> None:
     """Write a card over whatever is there, and a first sign of life."""
-    said = check_object(card, "card", office.limits.max_depth)
+    said = check_object(card, "card", core.limits.max_depth)
     if said.get("agent_id") not in {None, ""} and check_agent(said["agent_id"], "card.agent_id") != name:
         raise Invalid(f"is {said['agent_id']!a}, not {name!a}", field="card.agent_id")
-    moment = office.now()
-    written, beat = _card(office, name, said, moment), _beat(said, moment)
+    moment = core.now()
+    written, beat = _card(core, name, said, moment), _beat(said, moment)
 
     def plan() -> Sequence[Write]:
-        names.check_not_moved(office, name, "agent_id")
-        held = find_record(office, CARD, name)
+        names.check_not_moved(core, name, "agent_id")
+        held = find_record(core, CARD, name)
         return [
             put_record(CARD, name, to_plain(written), held),
-            *agents.memberships(office, name, written, held),
-            *agents.allow_only(office, name, written),
-            put_record(BEAT, name, to_plain(beat), find_record(office, BEAT, name), durable=False),
+            *agents.memberships(core, name, written, held),
+            *agents.allow_only(core, name, written),
+            put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=False),
         ]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
-def is_registered(office: Core, name: str) -> bool:
-    return find_record(office, CARD, name) is not None
+def is_registered(core: Core, name: str) -> bool:
+    return find_record(core, CARD, name) is not None
 
 
-def heartbeat(office: Core, name: str) -> None:
-    agents.heartbeat(office, OWNER, name)
+def heartbeat(core: Core, name: str) -> None:
+    agents.heartbeat(core, OWNER, name)
 
 
-def update_status(office: Core, name: str, status: Any, current_tasks: Any) -> None:
+def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> None:
     """What it says of itself; tasks that are not said stay as they were. A sign of life, unless it leaves."""
     word = check_label(status, "status")
     tasks = None if current_tasks is None else agents.check_tasks(current_tasks)
-    moment = office.now()
+    moment = core.now()
 
     def plan() -> Sequence[Write]:
-        held = find_record(office, BEAT, name)
+        held = find_record(core, BEAT, name)
         beat = agents.first_beat(moment) if held is None else convert(held.value, Beat)
         if word != Status.OFFLINE:
             beat = replace(beat, at=moment.wall, steady=moment.steady, boot=moment.boot)
         return [put_record(BEAT, name, to_plain(_saying(beat, word, tasks)), held, durable=False)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
-def entry(office: Core, name: str) -> dict[str, Any] | None:
+def entry(core: Core, name: str) -> dict[str, Any] | None:
     """An agent as the registry shows it, as of now."""
     try:
-        agent = agents.agent(office, OWNER, name)
+        agent = agents.agent(core, OWNER, name)
     except UnknownAgent:
         return None
-    held = find_record(office, BEAT, name)
+    held = find_record(core, BEAT, name)
     return _entry(agent, None if held is None else convert(held.value, Beat))
 
 
-def online(office: Core) -> list[dict[str, Any]]:
+def online(core: Core) -> list[dict[str, Any]]:
     """Everybody who is not offline, by word or by silence."""
-    beats = {record.key: convert(record.value, Beat) for record in office.store.records(BEAT)}
-    everyone = agents.agents(office, OWNER)
+    beats = {record.key: convert(record.value, Beat) for record in core.store.records(BEAT)}
+    everyone = agents.agents(core, OWNER)
     shown = [_entry(agent, beats.get(agent.card.id)) for agent in everyone]
     return [one for one in shown if one["status"] != Status.OFFLINE]
 
@@ -299,13 +299,13 @@ def _entry(agent: Agent, beat: Beat | None) -> dict[str, Any]:
     return entries.entry_of(agent.card, str(status), now.current_tasks, now.last_heartbeat)
 
 
-def _card(office: Core, name: str, said: dict[str, Any], moment: Moment) -> Card:
+def _card(core: Core, name: str, said: dict[str, Any], moment: Moment) -> Card:
     fields = {field: said[field] for field in _SAID if said.get(field) is not None}
     own = said.get(OWN)
     if isinstance(own, dict):
         fields |= {field: own[field] for field in entries.OURS if field in own and field != "principal"}
     unknown = {field: value for field, value in said.items() if field not in entries.FIELDS and field != OWN}
-    card = agents.check_card(office, name, moment, fields | {"extra": unknown})
+    card = agents.check_card(core, name, moment, fields | {"extra": unknown})
     if said.get("registered_at") is None:
         return card
     registered = time_or_none(said["registered_at"])
@@ -344,7 +344,7 @@ class MailboxManager:
         """`settings` are those of any room (docs/reference.md), such as `durability="process"`."""
         self.root = Path(mailboxes_root).expanduser().absolute()
         self.room = room.open(f"files:{self.root}?layout=nanobot", **settings)
-        self._office = self.room._office
+        self._core = self.room._core
         self._cards: dict[str, dict[str, Any]] = {}  # what was registered here, to come back with
 
     # -- agents
@@ -352,33 +352,33 @@ class MailboxManager:
     def register(self, agent_id: str, card: dict[str, Any]) -> None:
         """Write an agent's card, over any other, and make its folders. It is online from now on."""
         name = check_agent(agent_id, "agent_id")
-        register(self._office, name, card)
+        register(self._core, name, card)
         self._cards[name] = {**card}
 
     def heartbeat(self, agent_id: str) -> None:
         """A sign of life. Who is not registered (any more) is put back, with the card it gave here, if it did."""
         name = check_agent(agent_id, "agent_id")
-        if is_registered(self._office, name):
-            heartbeat(self._office, name)
+        if is_registered(self._core, name):
+            heartbeat(self._core, name)
         else:
-            register(self._office, name, self._cards.get(name, {}))
+            register(self._core, name, self._cards.get(name, {}))
 
     def update_status(self, agent_id: str, status: str, current_tasks: list[str] | None = None) -> None:
         """idle, busy, offline, or a word of its own; without `current_tasks`, these stay as they were."""
         name = check_agent(agent_id, "agent_id")
-        if not is_registered(self._office, name):
+        if not is_registered(self._core, name):
             if status == Status.OFFLINE:
                 return
-            register(self._office, name, self._cards.get(name, {}))
-        update_status(self._office, name, status, current_tasks)
+            register(self._core, name, self._cards.get(name, {}))
+        update_status(self._core, name, status, current_tasks)
 
     def list_online_agents(self) -> list[dict[str, Any]]:
         """Everybody who is not offline: neither said so, nor was silent for too long."""
-        return online(self._office)
+        return online(self._core)
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
         """One agent as the registry shows it; None if there is none."""
-        return entry(self._office, check_party(agent_id, "agent_id"))
+        return entry(self._core, check_party(agent_id, "agent_id"))
 
     # -- mail
 
@@ -387,8 +387,8 @@ class MailboxManager:
         filled in, in `msg` too.
         """
         sender, to = check_agent(from_id, "from_id"), check_party(to_id, "to_id")
-        post = post_message(self._office, sender, to, msg)
-        messages.commit_posts(self._office, [post], [post], answer)
+        post = post_message(self._core, sender, to, msg)
+        messages.commit_posts(self._core, [post], [post], answer)
 
     def poll(self, agent_id: str, limit: int | None = None) -> list[dict[str, Any]]:
         """What waits in an inbox, in the order in which it came, each as it stands in its file, with `_filename`.
@@ -396,18 +396,18 @@ class MailboxManager:
         Consumes nothing: what is not marked as processed comes again. With a limit: the first so many.
         """
         name = check_agent(agent_id, "agent_id")
-        moment = self._office.now()
-        deliveries.let_time_pass(self._office, moment, (name,))
+        moment = self._core.now()
+        deliveries.let_time_pass(self._core, moment, (name,))
         query = Query(
             mailbox=name,
             states=(State.UNREAD,),
             offered_at=moment.wall,
             due_at=moment.wall,
-            due_most=latest_retry(moment.wall, self._office.limits),
+            due_most=latest_retry(moment.wall, self._core.limits),
             order="age",
             limit=None if limit is None else check_count(limit, "limit"),
         )
-        found = self._office.store.find(query)
+        found = self._core.store.find(query)
         return [fields | {"_filename": file} for file, fields in self._files.sheets(found)]
 
     def mark_processed(self, agent_id: str, filename: str) -> None:
@@ -419,10 +419,10 @@ class MailboxManager:
         if id is None:
             return
         with suppress(UnknownMessage, IllegalMove):  # somebody was quicker
-            held = inbox.received(self._office, name, id)
+            held = inbox.received(self._core, name, id)
             if held.delivery.state is State.CLAIMED:
                 raise LeaseLost(f"{filename} is held by another worker", field="filename")
-            work.ack(self._office, OWNER, name, [held])
+            work.ack(self._core, OWNER, name, [held])
 
     # -- care
 
@@ -440,4 +440,4 @@ class MailboxManager:
 
     @property
     def _files(self) -> FileStore:
-        return cast("FileStore", self._office.store)
+        return cast("FileStore", self._core.store)

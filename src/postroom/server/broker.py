@@ -148,7 +148,7 @@ class Subscription:
 
     def tell_resync(self, cursor: Cursor) -> bool:
         """Was it taken? Else it is to be told again: what it missed is missed."""
-        now, known = milliseconds(self.room._office.now().wall), self.room.cursor()
+        now, known = milliseconds(self.room._core.now().wall), self.room.cursor()
         told = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
         if not self._say(told, known):
             return False
@@ -195,13 +195,13 @@ class Guest(NamedTuple):
 class Broker:
     """Made inside an event loop; used on its thread alone, except `publish`."""
 
-    def __init__(self, desk: Executor) -> None:
-        self._desk = desk
-        self._store = desk.room._office.store
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._store = executor.room._core.store
         self._loop = asyncio.get_running_loop()
         self._of: dict[object, dict[str, Subscription]] = {}
         self._guests: dict[str, dict[object, Guest]] = {}  # who stays with a token, by its id
-        desk.counters.subscribers = lambda: sum(map(len, self._of.values()))
+        executor.counters.subscribers = lambda: sum(map(len, self._of.values()))
         self.listeners: list[Callable[[Event], None]] = []  # parts of the house that hear what is emitted
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
@@ -307,7 +307,7 @@ class Broker:
         """Something that leaves no trace in the past, for those it concerns who listen now; where it names no
         parties, for everybody.
         """
-        stands = cache(partial(_stands, self._desk.room._office))
+        stands = cache(partial(_stands, self._executor.room._core))
         for one in self._everyone():
             who = one.room.principal
             if (not event.parties or who.operator or who.agent in event.parties) and stands(who):
@@ -315,18 +315,18 @@ class Broker:
 
     def _publish(self, said: dict[str, Any], source: str) -> None:
         """An agent hears of the scopes it is in."""
-        office = self._desk.room._office
-        event = events.emitted(said, office.ids.token(), self._cursor.number, office.now().wall, source)
-        is_inside = cache(lambda agent: is_member(office, agent, event.scope))
+        core = self._executor.room._core
+        event = events.emitted(said, core.ids.token(), self._cursor.number, core.now().wall, source)
+        is_inside = cache(lambda agent: is_member(core, agent, event.scope))
         for one in self._everyone():
-            who = standing_or_nobody(one.room._office, one.room.principal)
+            who = standing_or_nobody(one.room._core, one.room.principal)
             if who.operator or (who.agent is not None and is_inside(who.agent)):
                 one.tell_once(event)
         for listener in self.listeners:
             listener(event)
 
     def _now(self) -> datetime:
-        return self._desk.room._office.now().wall
+        return self._executor.room._core.now().wall
 
     # -- what happens
 
@@ -362,9 +362,9 @@ class Broker:
 
     def _look_at_tokens(self, ids: set[str]) -> None:
         """Whoever holds one that is worth nothing any more, or is another's name, hears nothing more, and goes."""
-        office = self._desk.room._office
+        core = self._executor.room._core
         for id in ids & self._guests.keys():
-            token = live(office, id)
+            token = live(core, id)
             guests = self._guests.pop(id)
             stay = {
                 caller: one for caller, one in guests.items() if token is not None and token.agent == one.agent
@@ -380,7 +380,7 @@ class Broker:
         listening = [one for one in self._everyone() if not one.is_behind]
         if not listening:  # some only stay with a token
             return
-        stretch = ChangeBatch(self._desk.room, changes, after)
+        stretch = ChangeBatch(self._executor.room, changes, after)
         for one in listening:
             if stretch.past.takes_long(one.room):
                 one.kept = deque(maxlen=MOST_KEPT)
@@ -411,12 +411,14 @@ class Broker:
             return
         if not stretch.changes:
             one.is_behind = False
-            if _stands(one.room._office, one.room.principal):
+            if _stands(one.room._core, one.room.principal):
                 one.tell_kept()
             one.kept = None
             return
         if stretch.past.takes_long(one.room):  # beside the loop: it serves the others
-            one.catching_up = asyncio.ensure_future(self._desk.run_slow(partial(heard, one.room, stretch.past)))
+            one.catching_up = asyncio.ensure_future(
+                self._executor.run_slow(partial(heard, one.room, stretch.past))
+            )
             one.catching_up.add_done_callback(partial(self._caught_up, one, stretch.after))
         else:
             self._tell_one(one, stretch.heard_by(one.room), stretch.after)
@@ -429,7 +431,7 @@ class Broker:
             self._loop.call_soon(self._stretches.clear)
         if (cursor, most) not in self._stretches:
             changes, after = self._store.changes(cursor, most)
-            self._stretches[cursor, most] = ChangeBatch(self._desk.room, changes, after)
+            self._stretches[cursor, most] = ChangeBatch(self._executor.room, changes, after)
         return self._stretches[cursor, most]
 
     def _caught_up(self, one: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]) -> None:
@@ -490,6 +492,6 @@ class Broker:
         self._poll = self._loop.call_later(POLL, self._look_again)
 
 
-def _stands(office: Core, who: Principal) -> bool:
+def _stands(core: Core, who: Principal) -> bool:
     """May it still hear what it might when it subscribed? Somebody may have been sealed since."""
-    return standing_or_nobody(office, who) is who
+    return standing_or_nobody(core, who) is who

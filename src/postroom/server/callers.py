@@ -49,18 +49,18 @@ class Caller:
 
     def __init__(
         self,
-        desk: Executor,
-        hub: Broker,
+        executor: Executor,
+        broker: Broker,
         *,
         push: Callable[[dict[str, Any]], bool] | None = None,
         expel: Callable[[], None] | None = None,
         principal: Principal = SOCKET,
     ) -> None:
-        self._desk = desk
-        self._hub = hub
+        self._executor = executor
+        self._broker = broker
         self._push = push
         self._expel = expel
-        self.room: Room = desk.room.acting_as(principal)
+        self.room: Room = executor.room.acting_as(principal)
         self._waits: set[JobFuture] = set()  # for mail
         self._is_fresh = False  # has it subscribed, and not been told that yet?
         self._is_gone = False
@@ -104,7 +104,7 @@ class Caller:
         run = partial(self._checked, method)
         if (method.is_slow(said) or method.is_heavy(said)) and not is_wait:
             run = partial(_told_there, step, run)
-        done = self._desk.carry_out(self.room, method, said, run, self)
+        done = self._executor.carry_out(self.room, method, said, run, self)
         if method.name == "emit":
             done.add_done_callback(partial(self._publish, method, said))
         if is_wait:
@@ -115,15 +115,15 @@ class Caller:
     def _checked(self, method: Method, room: Room, said: dict[str, Any]) -> Any:
         """Carried out, if the caller still is who it was; one without a token speaks for nobody who has one."""
         token = room._principal.token
-        if token is not None and not tokens.is_live(room._office, token):
+        if token is not None and not tokens.is_live(room._core, token):
             raise NotAllowed("this token is not valid any more", field="token")
         room = self._standing(room, method, said)
         let_in(room, method, said)
         answer = method.run(room, said)
         if method.action in {"register", "heartbeat"}:  # it says itself how it is
-            self._desk.came_or_went()
+            self._executor.came_or_went()
         elif method.whose is not None:
-            self._desk.alive(said.get(method.whose) or room._principal.agent)
+            self._executor.alive(said.get(method.whose) or room._principal.agent)
         return answer
 
     def _publish(self, method: Method, said: dict[str, Any], done: JobFuture) -> None:
@@ -131,14 +131,14 @@ class Caller:
         if not done.cancelled() and done.exception() is None:
             who = self._standing(self.room, method, said).principal
             event = {"scope": self.room._default_scope} | said
-            self._hub.publish(event, who.agent or said.get("agent_id") or tokens.OPERATOR)
+            self._broker.publish(event, who.agent or said.get("agent_id") or tokens.OPERATOR)
 
     def _standing(self, room: Room, method: Method, said: dict[str, Any]) -> Room:
         """The room as this caller may use it today."""
         principal = room._principal
-        if not principal.heeds_seals or not tokens.sealed(room._office):
+        if not principal.heeds_seals or not tokens.sealed(room._core):
             return room
-        today = tokens.standing(room._office, principal, speaker_in(method, said))
+        today = tokens.standing(room._core, principal, speaker_in(method, said))
         return room if today is principal else room.acting_as(today)
 
     async def call(self, name: str, said: Mapping[str, Any]) -> Any:
@@ -149,7 +149,7 @@ class Caller:
     async def call_row(self, method: Method, said: dict[str, Any]) -> Any:
         """A row of any table, its parameters checked."""
         run = partial(self._checked, method)
-        return await self._desk.carry_out(self.room, method, said, run, self)
+        return await self._executor.carry_out(self.room, method, said, run, self)
 
     # -- the session
 
@@ -157,7 +157,7 @@ class Caller:
         if self._push is None:
             told = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(told, field="method", hint="Authorization: Bearer pr_...")
-        principal = tokens.holder(self.room._office, token)
+        principal = tokens.holder(self.room._core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
         return {"agent_id": principal.agent, "scopes": scopes}
@@ -165,52 +165,52 @@ class Caller:
     def become(self, principal: Principal) -> None:
         """It has proven who it is, once more."""
         self.room = self.room.acting_as(principal)
-        self._hub.know(self)
+        self._broker.know(self)
         self._stay()
 
     def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
-        principal = tokens.standing(self.room._office, self.room.principal)
+        principal = tokens.standing(self.room._core, self.room.principal)
         authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         self._is_fresh = True
-        return self._hub.subscribe(self, self._push, said)
+        return self._broker.subscribe(self, self._push, said)
 
     def links(self) -> dict[str, Any]:
-        authorize(tokens.standing(self.room._office, self.room.principal), "peers")
-        return {"links": [] if self._desk.links is None else self._desk.links.told()}
+        authorize(tokens.standing(self.room._core, self.room.principal), "peers")
+        return {"links": [] if self._executor.links is None else self._executor.links.told()}
 
     def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
-        authorize(tokens.standing(self.room._office, self.room.principal), "peers")
-        if self._desk.links is None:
+        authorize(tokens.standing(self.room._core, self.room.principal), "peers")
+        if self._executor.links is None:
             raise Invalid("there are no links to other systems here", hint='pip install "postroom[serve]"')
-        return self._desk.links.ping(system)
+        return self._executor.links.ping(system)
 
     @property
     def subscriptions(self) -> int:
         """How many it has."""
-        return self._hub.count(self)
+        return self._broker.count(self)
 
     def has(self, subscription: str) -> bool:
         """Is it this caller's?"""
-        return self._hub.has(self, subscription)
+        return self._broker.has(self, subscription)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
-        return self._hub.unsubscribe(self, id)
+        return self._broker.unsubscribe(self, id)
 
     def resume(self) -> None:
         """There is room for more."""
-        self._hub.resume(self)
+        self._broker.resume(self)
 
     def told(self) -> None:
         """The replies so far were sent: what it subscribed to may follow them."""
         if self._is_fresh:
             self._is_fresh = False
-            self._hub.resume(self)
+            self._broker.resume(self)
 
     def close(self) -> None:
         """It is gone. What it said is carried out; but it waits for nothing any more."""
-        self._hub.forget(self)
+        self._broker.forget(self)
         self.give_up()
 
     def give_up(self) -> None:
@@ -221,18 +221,18 @@ class Caller:
 
     def _stay(self) -> None:
         if self._expel is not None and self.room.principal.token is not None:
-            self._hub.admit(self, self.room.principal, self._expel)
+            self._broker.admit(self, self.room.principal, self._expel)
 
 
 class Door:
     """The desk, for callers that were known when they came in: each call asks whether they still are."""
 
-    def __init__(self, desk: Executor, hub: Broker) -> None:
-        self._desk = desk
-        self._hub = hub
+    def __init__(self, executor: Executor, broker: Broker) -> None:
+        self._executor = executor
+        self._broker = broker
 
     async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
-        return await Caller(self._desk, self._hub, principal=principal).call(name, said)
+        return await Caller(self._executor, self._broker, principal=principal).call(name, said)
 
 
 def _done(run: Callable[[], Any]) -> JobFuture:

@@ -24,7 +24,7 @@ SLACK = 30.0  # seconds more than the call itself may wait
 _LONGEST_LINE = 256 * 2**20  # of an answer: many letters
 
 
-class SocketDesk:
+class SocketClient:
     """The verbs of a running post room."""
 
     def __init__(self, path: str, *, token: str = "", patience: float = PATIENCE) -> None:

@@ -130,7 +130,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 def events(room: Room, past: Past) -> list[Event]:
     """What of these changes this caller hears, in their order."""
-    if tokens.standing_or_nobody(room._office, room.principal) is not room.principal:
+    if tokens.standing_or_nobody(room._core, room.principal) is not room.principal:
         return []  # somebody was sealed since it came
     if not past.concerns(room):
         return []
@@ -209,9 +209,9 @@ class Past:
 
     def __init__(self, room: Room, changes: Sequence[Change]) -> None:
         self.changes = changes
-        self._office = room._office
+        self._core = room._core
         self._roles: dict[str, str | None] = {}
-        store = room._office.store
+        store = room._core.store
         self._messages: dict[str, Message] = {}
         self._deliveries: dict[str, list[Delivery]] = {}
         ids = sorted({c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None})
@@ -222,11 +222,11 @@ class Past:
                 self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
         notices = [words for words in map(_notice, changes) if words is not None]
         self._has_notices = bool(notices)
-        self._is_long = any(conversations.is_long(room._office, id) for id in {id for id, *_ in notices})
+        self._is_long = any(conversations.is_long(room._core, id) for id in {id for id, *_ in notices})
         self._has_new = any(what == "created" for _, what, *_ in notices)
         self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
         for sender in {message.sender for message in self._messages.values()}:
-            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), resident(room._office, sender)}
+            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), resident(room._core, sender)}
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
@@ -240,7 +240,7 @@ class Past:
     def role(self, name: str) -> str | None:
         """What somebody does here, as its card says."""
         if name not in self._roles:
-            card = find_record(self._office, CARD, name)
+            card = find_record(self._core, CARD, name)
             self._roles[name] = None if card is None else role_of(convert(card.value, Card))
         return self._roles[name]
 
@@ -256,7 +256,7 @@ def _of_letter(room: Room, change: Change, letters: Past) -> Iterator[Event]:
         return
     came = [d for d in deliveries if _came_with(d, change)]
     reader = conversations.party(room.principal)
-    sent = change.what == "posted" and (reader is None or is_sent_by(room._office, message, reader))
+    sent = change.what == "posted" and (reader is None or is_sent_by(room._core, message, reader))
     if sent or any(d.mailbox == reader and not d.is_hidden for d in came):
         for event in _letter_events(room, change.number, message, deliveries):
             yield replace(event, role=letters.role(message.sender))
@@ -271,7 +271,7 @@ def _came_with(delivery: Delivery, change: Change) -> bool:
 
 def _letter_events(room: Room, number: int, message: Message, deliveries: Sequence[Delivery]) -> Iterator[Event]:
     reader = conversations.party(room.principal)
-    shown = seen_by(room._office, message, reader)
+    shown = seen_by(room._core, message, reader)
     record = message_record(shown, deliveries, reader)
     operator_knows = () if reader is not None else tuple(d.mailbox for d in deliveries)
     heard = (message.sender, *(row.agent_id for row in record.recipients), *operator_knows)
@@ -313,10 +313,10 @@ def _of_notice(room: Room, change: Change) -> Iterator[Event]:
     if words is None:
         return
     id, what, whom, when = words
-    held = find_record(room._office, CONVERSATION, id)
+    held = find_record(room._core, CONVERSATION, id)
     talk = None if held is None else convert(held.value, Talk)
     about_caller = whom == room.principal.agent
-    if talk is None or not (about_caller or conversations.hears(room._office, room.principal, talk)):
+    if talk is None or not (about_caller or conversations.hears(room._core, room.principal, talk)):
         return
     data = _data(room, talk, what, whom)
     if data is None:
@@ -360,7 +360,7 @@ def _data(room: Room, talk: Talk, what: str, whom: str) -> dict[str, Any] | None
 
 def _created(room: Room, talk: Talk, about: dict[str, str]) -> dict[str, Any] | None:
     try:
-        return conversation_record(conversations.look(room._office, room.principal, talk.id)) | about
+        return conversation_record(conversations.look(room._core, room.principal, talk.id)) | about
     except Missing:
         return None
 

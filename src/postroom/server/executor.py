@@ -356,7 +356,7 @@ class Executor:
         self.room = room
         self.links: Links | None = None  # to other systems; None: there are none
         self.counters = Counters()
-        self._store = room._office.store
+        self._store = room._core.store
         self._loop = asyncio.get_running_loop()
         self._ears = SharedWatcher(self._store)
         self._queue = Queue()
@@ -454,7 +454,7 @@ class Executor:
 
     def alive(self, agent: str | None) -> None:
         """Who asks for something is here. Called where calls are carried out, now and then for each agent."""
-        now = self.room._office.now().steady
+        now = self.room._core.now().steady
         if agent is None or now - self._seen.get(agent, -BEAT) < BEAT:
             return
         if len(self._seen) >= MOST_SEEN:
@@ -655,7 +655,7 @@ class Executor:
                 left = end - self._loop.time()
                 if not is_empty(answer) or left <= 0:
                     return answer
-                nap = seconds_to_sleep(room._office, mailboxes)
+                nap = seconds_to_sleep(room._core, mailboxes)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
                         await bell.wait()

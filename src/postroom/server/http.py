@@ -104,7 +104,7 @@ class HttpAuth:
     """Knows the names that this house answers to."""
 
     def __init__(self, room: Room, scheme: str, names: Iterable[str], port: int) -> None:
-        self._office = room._office
+        self._core = room._core
         every = [name.lower() for name in names]
         known = {name if _HAS_PORT.search(name) else f"{name}:{port}" for name in every}
         usual = f":{_USUAL[scheme]}"
@@ -135,7 +135,7 @@ class HttpAuth:
                 code=TOKEN_NEEDED,
             )
         try:
-            return tokens.holder(self._office, shown)
+            return tokens.holder(self._core, shown)
         except NotAllowed as unknown:
             return refused(401, str(unknown), CHALLENGE, code=BAD_TOKEN)
 
@@ -218,7 +218,7 @@ async def serve_call(house: HttpApp, principal: Principal, scope: Scope, receive
 
 
 async def _carry_out(house: HttpApp, principal: Principal, asked: Asked, receive: Receive) -> Reply:
-    caller = Caller(house.desk, house.hub, principal=principal)
+    caller = Caller(house.executor, house.broker, principal=principal)
     owed = caller.carry_out(asked)
     if asked.is_long and not owed.done():
         await _unless_gone(house, owed, receive)

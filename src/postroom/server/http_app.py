@@ -53,8 +53,8 @@ PATIENCE = 5.0  # seconds after which a write counts as failed
 class Pulse:
     """The last answer, and the one that is being found out."""
 
-    def __init__(self, desk: Executor) -> None:
-        self._desk = desk
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self._looking: asyncio.Task[dict[str, Any]] | None = None
         self._at = 0.0
 
@@ -70,7 +70,7 @@ class Pulse:
         began, problem = perf_counter(), None
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._desk.submit(partial(core.beat, self._desk.room._office))
+                await self._executor.submit(partial(core.beat, self._executor.room._core))
         except PostroomError as failed:
             problem = str(failed)
         except TimeoutError:
@@ -79,7 +79,7 @@ class Pulse:
             "ok": problem is None,
             "problem": problem,
             "write_seconds": round(perf_counter() - began, 6),
-            "uptime_seconds": round(self._desk.counters.uptime, 3),
+            "uptime_seconds": round(self._executor.counters.uptime, 3),
             "version": __version__,
         }
 
@@ -194,15 +194,20 @@ class HttpApp:
     """The ASGI app."""
 
     def __init__(
-        self, desk: Executor, hub: Broker, gate: HttpAuth, mcp: Mounted | None, reception: MapServer | None = None
+        self,
+        executor: Executor,
+        broker: Broker,
+        gate: HttpAuth,
+        mcp: Mounted | None,
+        map_server: MapServer | None = None,
     ) -> None:
-        self.desk = desk
-        self.hub = hub
-        self.limits: Limits = desk.room.settings
+        self.executor = executor
+        self.broker = broker
+        self.limits: Limits = executor.room.settings
         self._gate = gate
         self._mcp = mcp
-        self._map = reception
-        self._pulse = Pulse(desk)
+        self._map = map_server
+        self._pulse = Pulse(executor)
         self._ends: dict[object, Callable[[], object]] = {}
         self._streams: dict[Outbox, bytes] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -250,15 +255,15 @@ class HttpApp:
         await serve_frames(self, caller, scope, receive, send)
         return None
 
-    async def _meet(self, reception: MapServer, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+    async def _meet(self, map_server: MapServer, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         """MAP's clients show their token in their first word; who shows it in the header may."""
         caller = self._gate.caller(scope["headers"]) if self._gate.shows_something(scope["headers"]) else None
         if isinstance(caller, Reply):
-            reception.complaints.of_frames("the token in its header is none")
+            map_server.complaints.of_frames("the token in its header is none")
             return caller
-        if caller is None and reception.is_full:
+        if caller is None and map_server.is_full:
             return refused(503, "too many connections that have not said who they are", RETRY)
-        await reception.serve_frames(self, caller, scope, receive, send)
+        await map_server.serve_frames(self, caller, scope, receive, send)
         return None
 
     async def _visit(
@@ -267,7 +272,7 @@ class HttpApp:
         """A stream there ends with its token. The method in the header is that in the body, or it is refused."""
         is_stream = scope["method"] == "GET" or LISTEN in every(scope["headers"], b"mcp-method")
         expel = scope["state"][ABORT] if is_stream else None
-        guest = Caller(self.desk, self.hub, expel=expel, principal=caller)
+        guest = Caller(self.executor, self.broker, expel=expel, principal=caller)
         try:
             await mcp.serve(guest.room, scope, receive, send)
         finally:
@@ -283,7 +288,7 @@ class HttpApp:
         if path == HEALTH:
             return await self._pulse.ask(knows_us=True)
         if path == METRICS:
-            return await metrics(self.desk, caller)
+            return await metrics(self.executor, caller)
         if path == SUBSCRIBE and method == "GET":
             await serve_stream(self, caller, scope, receive, send)
             return None
@@ -313,7 +318,7 @@ class HttpApp:
             del self._streams[outbox]
 
     def _show_life(self) -> None:
-        self.hub.look()  # a bell may have been missed
+        self.broker.look()  # a bell may have been missed
         for outbox, sign in self._streams.items():
             if not outbox.is_full:  # whoever does not read needs no sign of life
                 outbox.offer(sign)

@@ -53,17 +53,17 @@ class HttpServer:
 
     def __init__(
         self,
-        desk: Executor,
-        hub: Broker,
+        executor: Executor,
+        broker: Broker,
         place: Place,
         mcp: Mounted | None = None,
-        reception: MapServer | None = None,
+        map_server: MapServer | None = None,
     ) -> None:
-        self._desk = desk
-        self._hub = hub
+        self._executor = executor
+        self._broker = broker
         self._place = place
         self._mcp = mcp
-        self._reception = reception
+        self._map_server = map_server
         self._house: HttpApp | None = None
         self._quiet: Quiet | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -76,14 +76,16 @@ class HttpServer:
             port: int = listening.getsockname()[1]
             shown = _shown(self._place.host)
             self.url = f"{self._place.scheme}://{shown}:{port}"
-            self.gate = HttpAuth(self._desk.room, self._place.scheme, {*LOOPBACK, shown, *self._place.names}, port)
-            self._house = HttpApp(self._desk, self._hub, self.gate, self._mcp, self._reception)
+            self.gate = HttpAuth(
+                self._executor.room, self._place.scheme, {*LOOPBACK, shown, *self._place.names}, port
+            )
+            self._house = HttpApp(self._executor, self._broker, self.gate, self._mcp, self._map_server)
             self._quiet = Quiet(self._config(self._house))
         except BaseException:
             listening.close()
             raise
         self._serving = asyncio.ensure_future(self._quiet.serve([listening]))
-        self._desk.counters.connections["http"] = self._count
+        self._executor.counters.connections["http"] = self._count
         ready = asyncio.ensure_future(self._quiet.ready.wait())
         await asyncio.wait([self._serving, ready], return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
@@ -115,7 +117,7 @@ class HttpServer:
             house,
             http=Http,
             ws=Frames,
-            ws_max_size=largest(self._desk.room.settings),
+            ws_max_size=largest(self._executor.room.settings),
             ws_ping_interval=PING,
             ws_ping_timeout=PING,
             ws_per_message_deflate=False,

@@ -84,7 +84,7 @@ def _sender(said: dict[str, Any]) -> str | None:
 
 def _writer(room: Room, said: dict[str, Any]) -> str:
     """Who writes it: without a name, the caller's agent, else the service itself, by the name of its system."""
-    return _sender(said) or room.principal.agent or system_id(room._office, OWNER, room.settings.system)
+    return _sender(said) or room.principal.agent or system_id(room._core, OWNER, room.settings.system)
 
 
 def _recipients(to: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
     if "agent_id" not in said and is_scope_only(name):
         return {"messages": []}  # nobody is called like that
     found = inbox.check(
-        room._office,
+        room._core,
         room.principal,
         room.mailbox(name).name,
         filter=inbox.as_filter({"since": said["since"]} if "since" in said else {}),
@@ -134,7 +134,7 @@ def _records(room: Room, found: Sequence[Found], reader: str) -> list[MessageRec
     """Each letter with all its recipients; how it is with the others is asked only where there are any."""
     others: dict[str, list[Delivery]] = {}
     if room.principal.operator and (several := [f.message.id for f in found if _went_to_others(f)]):
-        for one in room._office.store.find(Query(message_ids=tuple(several))):
+        for one in room._core.store.find(Query(message_ids=tuple(several))):
             others.setdefault(one.message.id, []).append(one.delivery)
     return [message_record(f.message, others.get(f.message.id) or [f.delivery], reader) for f in found]
 
@@ -153,7 +153,7 @@ def _read_thread(room: Room, said: dict[str, Any]) -> Any:
     letters = room.tagged(tag, scope) if me is None else room.mailbox(me).tagged(tag, scope)
     ids = tuple(letter.id for letter in letters)
     deliveries: dict[str, list[Delivery]] = {}
-    for one in room._office.store.find(Query(message_ids=ids)) if ids else ():
+    for one in room._core.store.find(Query(message_ids=ids)) if ids else ():
         if me is None or one.delivery.mailbox == me:
             deliveries.setdefault(one.message.id, []).append(one.delivery)
     # Read inside the house, too: as plain values.
@@ -167,7 +167,7 @@ def _read_thread(room: Room, said: dict[str, Any]) -> Any:
 def _list_agents(room: Room, said: dict[str, Any]) -> Any:
     rows = [agent_record(agent) for agent in room.agents(scope=said.get("scope"))]
     if said.get("include_federated") and "scope" not in said:  # of others nobody knows the team
-        rows += [far_agent_record(*one) for one in outbox.told_of(room._office, room.principal)]
+        rows += [far_agent_record(*one) for one in outbox.told_of(room._core, room.principal)]
     return {"count": len(rows), "agents": rows}
 
 

@@ -192,10 +192,10 @@ def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     )
     first = said.get("initial_turn")
     saying = None if first is None else _saying({snake(name): value for name, value in first.items()})
-    view = conversations.create(room._office, room.principal, opening, saying)
+    view = conversations.create(room._core, room.principal, opening, saying)
     record, seat = (
         conversation_record(view),
-        conversations.seat_in(room._office, view, creator) if creator else None,
+        conversations.seat_in(room._core, view, creator) if creator else None,
     )
     return record | present(
         conversation=record,
@@ -212,7 +212,7 @@ def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     view, include = _look(room, said), said.get("include", {})
     newest = include.get("recentTurns")
     turns = [turn_record(letter) for letter in view.letters]
-    summary = core_threads.summary(room._office, view, Wanted()) if include.get("stats") else None
+    summary = core_threads.summary(room._core, view, Wanted()) if include.get("stats") else None
     return _whole(view, turns) | present(
         participants=[seat_record(seat) for seat in view.seats],
         recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
@@ -224,7 +224,7 @@ def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor", "filter"} else None
     wanted = list_filter(said.get("filter", {}))
     rows: list[dict[str, Any]] = []
-    for view in conversations.conversations(room._office, room.principal, said.get("scope"), said.get("cursor")):
+    for view in conversations.conversations(room._core, room.principal, said.get("scope"), said.get("cursor")):
         if suits(view, wanted):
             rows.append(conversation_record(view))
         if limit is not None and len(rows) > limit:
@@ -234,12 +234,12 @@ def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 def close(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     status = said.get("status", "completed")
-    view = conversations.close(room._office, room.principal, conversation(said), status)
+    view = conversations.close(room._core, room.principal, conversation(said), status)
     return {"ok": True, "conversation": conversation_record(view)}
 
 
 def reopen(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view = conversations.reopen(room._office, room.principal, conversation(said))
+    view = conversations.reopen(room._core, room.principal, conversation(said))
     return {
         "conversationId": view.talk.id,
         "status": view.talk.status,
@@ -250,7 +250,7 @@ def reopen(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     agent, catch_up = speaker(room, said), said.get("catch_up")
-    view = conversations.join(room._office, room.principal, conversation(said), agent, said.get("role"))
+    view = conversations.join(room._core, room.principal, conversation(said), agent, said.get("role"))
     joined = {"ok": True, "conversation": conversation_record(view), **_seated(room, view, agent)}
     if catch_up is None:
         return joined
@@ -262,20 +262,20 @@ def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def leave(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    left = conversations.leave(room._office, room.principal, conversation(said), speaker(room, said))
+    left = conversations.leave(room._core, room.principal, conversation(said), speaker(room, said))
     return {"ok": True, "success": True, "leftAt": milliseconds(left)}
 
 
 def invite(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     named = said.get("participant") or {"id": said.get("agent_id") or said.get("participant_id")}
     guest = _guest({"role": said.get("role"), **named})
-    view = conversations.invite(room._office, room.principal, conversation(said), guest)
+    view = conversations.invite(room._core, room.principal, conversation(said), guest)
     return {"ok": True, "invited": True, **_seated(room, view, guest.agent)}
 
 
 def turn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     who = speaker(room, said)
-    message = conversations.turn(room._office, room.principal, conversation(said), who, _saying(said))
+    message = conversations.turn(room._core, room.principal, conversation(said), who, _saying(said))
     record = turn_record(message)
     return record | {"turn": record}
 
@@ -287,7 +287,7 @@ def turns(room: Room, said: dict[str, Any]) -> dict[str, Any]:
         raise Invalid("must be asc or desc", field="order")
     limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor", "filter", "order"} else None
     place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
-    found = core_threads.wanted_turns(room._office, view, turns_wanted({**said.get("filter", {}), **place}))
+    found = core_threads.wanted_turns(room._core, view, turns_wanted({**said.get("filter", {}), **place}))
     found = found if order == "asc" else found[::-1]
     return paged("turns", _told(found, limit), limit)
 
@@ -295,7 +295,7 @@ def turns(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 def create_thread(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     id = conversation(said)
     strand = conversations.start_thread(
-        room._office,
+        room._core,
         room.principal,
         id,
         letter_of_turn(said["root_turn_id"]),
@@ -322,7 +322,7 @@ def threads(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 def summary(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, said)
-    told = core_threads.summary(room._office, view, around(view, said.get("scope", {})))
+    told = core_threads.summary(room._core, view, around(view, said.get("scope", {})))
     ends = {"firstTurn": told.first, "lastTurn": told.last}
     return {
         "conversationId": view.talk.id,
@@ -337,7 +337,7 @@ def summary(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, said)
-    found = core_threads.wanted_turns(room._office, view, turns_wanted(said))
+    found = core_threads.wanted_turns(room._core, view, turns_wanted(said))
     count = said.get("count")
     found = found if count is None else found[-limit_of(count) :]
     limit = limit_of(said["limit"]) if "limit" in said else None
@@ -352,14 +352,14 @@ def _told(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
 
 def presence(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, said)
-    present_ones = core_threads.presence(room._office, view)
+    present_ones = core_threads.presence(room._core, view)
     return {"conversationId": view.talk.id, "participants": [presence_record(one) for one in present_ones]}
 
 
 def recent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     """Whoever was away takes them in one after another, so the oldest comes first."""
     limit = limit_of(said.get("limit", PAGE))
-    letters = conversations.recent(room._office, room.principal, said.get("scope"), limit)[::-1]
+    letters = conversations.recent(room._core, room.principal, said.get("scope"), limit)[::-1]
     return {
         "messages": [map_message(letter) for letter in letters],
         "turns": [turn_record(letter) for letter in letters],
@@ -367,7 +367,7 @@ def recent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _look(room: Room, said: dict[str, Any]) -> View:
-    return conversations.look(room._office, room.principal, conversation(said))
+    return conversations.look(room._core, room.principal, conversation(said))
 
 
 def _whole(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -376,7 +376,7 @@ def _whole(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _seated(room: Room, view: View, agent: str) -> dict[str, Any]:
     """Whoever gives the seat up again at once is not shown."""
-    seat = conversations.seat_in(room._office, view, agent)
+    seat = conversations.seat_in(room._core, view, agent)
     return {} if seat is None else {"participant": seat_record(seat)}
 
 

@@ -25,12 +25,12 @@ TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[dict[str, str], float]
 
 
-async def metrics(desk: Executor, caller: Principal) -> Reply:
+async def metrics(executor: Executor, caller: Principal) -> Reply:
     if not caller.operator:
         return refused(403, "/metrics needs an operator's token: postroom token create, without --agent")
-    stats = await desk.run_slow(desk.room.stats)
-    links = [] if desk.links is None else desk.links.told()
-    lines = [*_of_room(stats), *_of_house(desk.counters), *_of_links(links), *_of_process()]
+    stats = await executor.run_slow(executor.room.stats)
+    links = [] if executor.links is None else executor.links.told()
+    lines = [*_of_room(stats), *_of_house(executor.counters), *_of_links(links), *_of_process()]
     return Reply(200, ("\n".join(lines) + "\n").encode(), type=TYPE)
 
 

@@ -44,8 +44,8 @@ async def serve_stream(house: HttpApp, principal: Principal, scope: Scope, recei
     """Until either side ends it. What is wrong with the wishes is raised before anything is sent."""
     outbox = Outbox(scope["state"][ABORT])
     caller = Caller(
-        house.desk,
-        house.hub,
+        house.executor,
+        house.broker,
         push=lambda notice: outbox.offer(event_of(notice)),
         expel=outbox.drop,
         principal=principal,

@@ -336,11 +336,11 @@ class Connection(asyncio.Protocol):
             return
         self._lingering.hear()
         self._waiting += self._lines.feed(data)
-        self._server.desk.hear_out(self.caller, self.go_on)
+        self._server.executor.hear_out(self.caller, self.go_on)
         if len(data) > MUCH:
             self._end_turn()
             self._breathe()
-        if not (self._owing or self._is_over) and self._server.desk.has_only(self.caller):
+        if not (self._owing or self._is_over) and self._server.executor.has_only(self.caller):
             self._lingering.linger()
 
     def eof_received(self) -> bool:
@@ -434,8 +434,8 @@ class Connection(asyncio.Protocol):
 
     def _first(self, line: bytes | None) -> Asked | dict[str, Any] | None:
         """In which dialect it speaks from now on."""
-        reception = self._server.reception
-        map_lines = None if reception is None else reception.speak_lines(self, line)
+        map_server = self._server.map_server
+        map_lines = None if map_server is None else map_server.speak_lines(self, line)
         if map_lines is None or self.caller is None:
             self._read = self._later
         else:
@@ -553,14 +553,14 @@ TELL_AGAIN = 60.0  # seconds until it is said once more that nobody else fits in
 class UnixServer:
     """One socket."""
 
-    def __init__(self, desk: Executor, hub: Broker, path: str, reception: MapServer | None = None) -> None:
+    def __init__(self, executor: Executor, broker: Broker, path: str, map_server: MapServer | None = None) -> None:
         self.loop = asyncio.get_running_loop()
-        self.limits: Limits = desk.room.settings
+        self.limits: Limits = executor.room.settings
         self.place = Place(path)
         self.connections: set[Connection] = set()
-        self.desk = desk
-        self._hub = hub
-        self.reception = reception  # of those who speak MAP
+        self.executor = executor
+        self._broker = broker
+        self.map_server = map_server  # of those who speak MAP
         self._listening: asyncio.Server | None = None
         self._gone = asyncio.Event()  # nobody is here any more
         self.unread = Unread(self.loop)
@@ -605,4 +605,4 @@ class UnixServer:
             self._gone.set()
 
     def open_caller(self, push: Callable[[dict[str, Any]], bool], expel: Callable[[], None]) -> Caller:
-        return Caller(self.desk, self._hub, push=push, expel=expel)
+        return Caller(self.executor, self._broker, push=push, expel=expel)

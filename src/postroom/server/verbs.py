@@ -532,7 +532,7 @@ def _agents(room: Room, said: dict[str, Any]) -> Any:
     here = [plain_agent(agent) for agent in room.agents(**some(said, "scope", "capability", "gone"))]
     if not said.get("elsewhere"):
         return {"agents": here}
-    told = outbox.told_of(room._office, room.principal)
+    told = outbox.told_of(room._core, room.principal)
     return {"agents": here, "elsewhere": [far_agent_record(*one) for one in told]}
 
 

@@ -121,7 +121,7 @@ class Talk:
     def _open_caller(self, principal: Principal | None) -> Speaker:
         assert principal is not None  # noqa: S101 - nobody gets here without a token
         house = self._house
-        return Caller(house.desk, house.hub, push=self.push, expel=self._expel, principal=principal)
+        return Caller(house.executor, house.broker, push=self.push, expel=self._expel, principal=principal)
 
     def _understood(self, text: str) -> Asked | dict[str, Any] | None:
         return read_rpc(text, self._house.limits)

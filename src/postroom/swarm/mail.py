@@ -76,7 +76,7 @@ def members(room: Room, swarm: str) -> list[str]:
 
 def as_known(room: Room, name: str) -> str:
     """Return the name in the case that the room knows."""
-    held = room._office.store.spelling(name)
+    held = room._core.store.spelling(name)
     return held if held is not None and fold(held) == fold(name) else name
 
 
@@ -143,7 +143,7 @@ def _folders() -> list[Path]:
 
 
 def _registered(room: Room, swarm: str) -> list[str]:
-    return room._office.store.keys(MEMBER + swarm)
+    return room._core.store.keys(MEMBER + swarm)
 
 
 # Finding letters, and looking at them: by id, by mailbox, by thread. Moves nothing but time.
@@ -156,8 +156,8 @@ def find(room: Room, handle: str) -> Found | None:
     found = _first(room, handle)
     if found is None or not _may(room, "read", found.delivery.mailbox):
         return None
-    office = room._office
-    core_deliveries.let_time_pass(office, office.now(), (found.delivery.mailbox,))
+    core = room._core
+    core_deliveries.let_time_pass(core, core.now(), (found.delivery.mailbox,))
     return _first(room, handle)
 
 
@@ -171,11 +171,11 @@ def waiting(
 ) -> list[Found]:
     """The mail of an agent by priority, then age: what is unread, or everything but old completed letters."""
     authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
-    office, moment = room._office, room._office.now()
+    core, moment = room._core, room._core.now()
     asked, *others = places_of(agent_name)
     known = [place._replace(mailbox=as_known(room, place.mailbox)) for place in others]
     places = [asked, *(place for place in known if _may(room, "check", place.mailbox))]
-    core_deliveries.let_time_pass(office, moment, [place.mailbox for place in places])
+    core_deliveries.let_time_pass(core, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
         query = Query(
@@ -186,10 +186,10 @@ def waiting(
             offered_at=moment.wall,
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
-        found += office.store.find(query)
+        found += core.store.find(query)
         if place is asked and not found:
-            inbox.check_spelling(office, place.mailbox)
-    completed_before = archive_cutoff(moment.wall, office.limits)
+            inbox.check_spelling(core, place.mailbox)
+    completed_before = archive_cutoff(moment.wall, core.limits)
     shown = [
         one
         for one in found
@@ -238,7 +238,7 @@ def _first(room: Room, handle: str) -> Found | None:
         query = Query(mailbox=owner, message_ids=(check_id(id, "message_id"),), shown_only=True)
     except Invalid:  # nobody ever gave it out
         return None
-    found = [one for one in room._office.store.find(query) if one.delivery.state is not State.QUEUED]
+    found = [one for one in room._core.store.find(query) if one.delivery.state is not State.QUEUED]
     return min(found, key=_place_among_recipients, default=None)
 
 
@@ -313,7 +313,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
     swarm = None if letter.scope == DEFAULT_SCOPE else letter.scope
     try:
         draft = messages.reply_draft(
-            room._office, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
+            room._core, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
         )
     except Missing:  # neither sent nor received it: in this design anybody may answer
         said = Said(
@@ -328,7 +328,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             reply_to=letter.id,
         )
         return _post(room, [said])[0]
-    return _commit(room, messages.prepare_all(room._office, room._principal, [draft], _now(room)))[0]
+    return _commit(room, messages.prepare_all(room._core, room._principal, [draft], _now(room)))[0]
 
 
 def _post(room: Room, wanted: Sequence[Said]) -> list[Message]:
@@ -336,13 +336,13 @@ def _post(room: Room, wanted: Sequence[Said]) -> list[Message]:
 
 
 def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
-    receipts = messages.commit_posts(room._office, posts, posts)
+    receipts = messages.commit_posts(room._core, posts, posts)
     pairs = zip(receipts, posts, strict=True)
     return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
 
 
 def _prepared(room: Room, said: Said) -> Post:
-    office, now = room._office, _now(room)
+    core, now = room._core, _now(room)
     sender = check_agent(mailbox(room, said.from_agent, said.swarm_name), "from_agent")
     expires = aware(said.expires_at)
     is_over = expires is not None and expires <= now
@@ -362,7 +362,7 @@ def _prepared(room: Room, said: Said) -> Post:
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
     )
-    post = messages.prepare(office, room._principal, draft, now)
+    post = messages.prepare(core, room._principal, draft, now)
     post = _in_thread(room, post, reply_to, said.thread_id)
     return _expired(room, post, expires) if is_over else post
 
@@ -370,7 +370,7 @@ def _prepared(room: Room, said: Said) -> Post:
 def _is_known(room: Room, sender: str, reply_to: str) -> bool:
     """Did the sender write or get that letter? Then the rules about answers and relays apply."""
     try:
-        messages.known_letter(room._office, sender, reply_to)
+        messages.known_letter(room._core, sender, reply_to)
     except Missing:
         return False
     return True
@@ -386,7 +386,7 @@ def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | No
     if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
         return post
     threaded = _saying(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
-    check_pace(room._office, threaded.message)
+    check_pace(room._core, threaded.message)
     return threaded
 
 
@@ -398,11 +398,11 @@ def _expired(room: Room, post: Post, expires: datetime | None) -> Post:
 
 def _saying(room: Room, post: Post, **fields: Any) -> Post:
     message = replace(post.message, **fields)
-    return replace(post, message=message, encoded=seal(message, room._office.limits))
+    return replace(post, message=message, encoded=seal(message, room._core.limits))
 
 
 def _now(room: Room) -> datetime:
-    return room._office.now().wall
+    return room._core.now().wall
 
 
 # The life of a letter in the design's words: unread → read → processing → completed → archived, or failed.
@@ -469,7 +469,7 @@ class Progress:
     def _read(self, found: Found) -> Found:
         if not is_unread(found.delivery):
             return found
-        now = self._room._office.now().wall
+        now = self._room._core.now().wall
         return self._moved(
             found, "read", lambda delivery: replace(model_delivery.read(delivery, now), read_at=now)
         )
@@ -479,8 +479,8 @@ class Progress:
         if state is State.UNREAD:
             return self._claim(found)
         if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
-            office, caller = self._room._office, self._room._principal
-            return work.renew(office, caller, found.delivery.mailbox, [found], self._lease)[0]
+            core, caller = self._room._core, self._room._principal
+            return work.renew(core, caller, found.delivery.mailbox, [found], self._lease)[0]
         if state is State.DEAD and found.delivery.reason != EXPIRED:
             return self._claim(self._revived(found))
         _log.info("%s is %s and cannot be claimed", found.message.id, state)
@@ -490,13 +490,13 @@ class Progress:
         if self._was_lost(found):
             return None
         if found.delivery.state is State.DONE:
-            now = self._room._office.now().wall
+            now = self._room._core.now().wall
             if not archive or found.delivery.archived_at is not None:
                 return found
             return self._moved(found, "archive", lambda delivery: model_delivery.archive(delivery, now))
         held = self._revived(found) if found.delivery.state is State.DEAD else found
-        office, caller = self._room._office, self._room._principal
-        done = work.ack(office, caller, held.delivery.mailbox, [held], archive=archive)[0]
+        core, caller = self._room._core, self._room._principal
+        done = work.ack(core, caller, held.delivery.mailbox, [held], archive=archive)[0]
         self._let_go(done)
         return done
 
@@ -506,8 +506,8 @@ class Progress:
         if found.delivery.state is State.DEAD:
             return found
         held = self._claim(found) if retry and found.delivery.state is State.UNREAD else found
-        office, caller = self._room._office, self._room._principal
-        failed = work.fail(office, caller, held.delivery.mailbox, [held], reason, retry=retry)[0]
+        core, caller = self._room._core, self._room._principal
+        failed = work.fail(core, caller, held.delivery.mailbox, [held], reason, retry=retry)[0]
         self._let_go(failed)
         return failed
 
@@ -516,7 +516,7 @@ class Progress:
     def _claim(self, found: Found) -> Found:
         mailbox = found.delivery.mailbox
         claimed = work.claim_one(
-            self._room._office,
+            self._room._core,
             self._room._principal,
             mailbox,
             found.message.id,
@@ -536,7 +536,7 @@ class Progress:
         query = Query(
             mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(found.delivery.state,)
         )
-        done = core_deliveries.move_found(self._room._office, query, action, step)
+        done = core_deliveries.move_found(self._room._core, query, action, step)
         if not done:
             raise StaleRevision
         return done[0]

@@ -254,8 +254,8 @@ def sit(context: Context) -> Iterator[Answer]:
     context.looks = False  # who waits for mail needs a room where it can come
     box = context.mailbox
     introduce(box)
-    office = box.room._office
-    with closing(office.store.watch([box.name])) as ear, KeyScreen() as screen:
+    core = box.room._core
+    with closing(core.store.watch([box.name])) as ear, KeyScreen() as screen:
         Sitting(context, box, screen, ear).run()
     yield from ()
 
@@ -310,11 +310,11 @@ class Sitting:
 
     def _look(self) -> None:
         """What waits now."""
-        office = self._box.room._office
+        core = self._box.room._core
         began = time.monotonic()
         try:
             found = waiting_for(self._box, opened=True, texts=self._texts)
-            pause = min(inbox.seconds_to_sleep(office, [self._box.name]), LOOK)
+            pause = min(inbox.seconds_to_sleep(core, [self._box.name]), LOOK)
         except PostroomError as failed:
             self._desk, pause = replace(self._desk, notice=_words(failed)), LOOK
         else:

@@ -191,7 +191,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         """Has a task come to its end without a word of the model? Not if others go on with it."""
         if turn.task is None or turn.said or not outbound.is_no_answer(msg):
             return False
-        return not await post.room.run(intent.is_waiting, post.office, post.name, turn.task.id, turn.id)
+        return not await post.room.run(intent.is_waiting, post.core, post.name, turn.task.id, turn.id)
 
     def _kept_in(self, session: str) -> list[Any]:
         from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on

@@ -81,11 +81,11 @@ _NO_MORE = ("Z", "X")  # it has ended, and whoever started it has not asked how
 
 def free_dead_claims(mailbox: Mailbox) -> int:
     """Give back what is held by gateways of this agent that are certainly no more; how many letters it was."""
-    office = mailbox._office
-    held = office.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
+    core = mailbox._core
+    held = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     dead = [found for found in held if found.delivery.lease and is_dead(found.delivery.lease.holder)]
     if dead:
-        core_work.release(office, mailbox._caller, mailbox.name, dead)
+        core_work.release(core, mailbox._caller, mailbox.name, dead)
     return len(dead)
 
 
@@ -170,7 +170,7 @@ def _not_started(name: str, start: str) -> Finding:
 
 def _of_agent(opened: room.Room, name: str, start: str) -> Finding:
     agent = opened.agent(name)
-    there = gateways_there(opened._office, agent.card.id)
+    there = gateways_there(opened._core, agent.card.id)
     seen = _last_sign(opened, agent)
     if there:
         up = f"a gateway of {name} is up" if there == 1 else f"{there} gateways of {name} are up"
@@ -186,7 +186,7 @@ def _last_sign(opened: room.Room, agent: Agent) -> str:
     at = agent.presence.last_heartbeat
     if at is None:
         return "no sign of life yet"
-    seconds = max(0, int((opened._office.now().wall - at).total_seconds()))
+    seconds = max(0, int((opened._core.now().wall - at).total_seconds()))
     said = "it said goodbye" if agent.presence.left else "last sign of life"
     return f"{said} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
 
@@ -246,70 +246,70 @@ def _write_once(file: Path, text: str) -> None:
     aside.unlink()
 
 
-def sign(office: Core, agent: str, home: str, signed: str, *, left: bool = False) -> None:
+def sign(core: Core, agent: str, home: str, signed: str, *, left: bool = False) -> None:
     """This gateway is there, or leaves."""
-    now = office.now().wall
+    now = core.now().wall
     key = _key(agent, home, signed)
     sign = Gateway(home=home, signed=signed, at=now, left=left)
 
     def plan() -> Sequence[Write]:
-        return [put_record(GATEWAY, key, to_plain(sign), find_record(office, GATEWAY, key), durable=False)]
+        return [put_record(GATEWAY, key, to_plain(sign), find_record(core, GATEWAY, key), durable=False)]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
-def forget_old(office: Core, agent: str) -> None:
+def forget_old(core: Core, agent: str) -> None:
     """Strike those of whom nothing was heard for long."""
-    before = office.now().wall - KEPT
+    before = core.now().wall - KEPT
 
     def plan() -> Sequence[Write]:
-        signs = _gateways(office, agent, log.warning)
+        signs = _gateways(core, agent, log.warning)
         return [
             put_record(GATEWAY, record.key, None, record, durable=False)
-            for record in office.store.records(GATEWAY)
+            for record in core.store.records(GATEWAY)
             if record.key in signs and signs[record.key].at < before
         ]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
 
 
-def gateways_there(office: Core, agent: str) -> int:
+def gateways_there(core: Core, agent: str) -> int:
     """How many of this agent are there."""
-    now = office.now().wall
-    return sum(gateway.is_there(now) for gateway in _gateways(office, agent).values())
+    now = core.now().wall
+    return sum(gateway.is_there(now) for gateway in _gateways(core, agent).values())
 
 
-def is_alone(office: Core, agent: str, home: str, signed: str) -> bool:
+def is_alone(core: Core, agent: str, home: str, signed: str) -> bool:
     """Is no other gateway of this agent there?"""
-    now, own = office.now().wall, _key(agent, home, signed)
-    return not any(gateway.is_there(now) for key, gateway in _gateways(office, agent).items() if key != own)
+    now, own = core.now().wall, _key(agent, home, signed)
+    return not any(gateway.is_there(now) for key, gateway in _gateways(core, agent).items() if key != own)
 
 
-def is_gateway_there(office: Core, agent: str, home: str) -> bool:
+def is_gateway_there(core: Core, agent: str, home: str) -> bool:
     """Is a gateway there that has the sessions of this home?"""
-    now = office.now().wall
-    return any(sign.is_there(now) for sign in _signs_of(office, agent, home))
+    now = core.now().wall
+    return any(sign.is_there(now) for sign in _signs_of(core, agent, home))
 
 
-def is_awaited(office: Core, agent: str, home: str) -> bool:
+def is_awaited(core: Core, agent: str, home: str) -> bool:
     """Is one there, or will one be soon?"""
-    now = office.now().wall
-    return any(sign.is_there(now) or now - sign.at < AWAITED for sign in _signs_of(office, agent, home))
+    now = core.now().wall
+    return any(sign.is_there(now) or now - sign.at < AWAITED for sign in _signs_of(core, agent, home))
 
 
-def _signs_of(office: Core, agent: str, home: str) -> list[Gateway]:
-    return [gateway for gateway in _gateways(office, agent).values() if gateway.home == home]
+def _signs_of(core: Core, agent: str, home: str) -> list[Gateway]:
+    return [gateway for gateway in _gateways(core, agent).values() if gateway.home == home]
 
 
-def home_of(office: Core, agent: str, signed: str) -> str:
+def home_of(core: Core, agent: str, signed: str) -> str:
     """Where a gateway lives that signed a claim; empty if that is not known."""
-    return next((one.home for one in _gateways(office, agent).values() if one.signed == signed), "")
+    return next((one.home for one in _gateways(core, agent).values() if one.signed == signed), "")
 
 
-def _gateways(office: Core, agent: str, tell: Callable[[str], None] | None = None) -> dict[str, Gateway]:
+def _gateways(core: Core, agent: str, tell: Callable[[str], None] | None = None) -> dict[str, Gateway]:
     """The signs that can be read. Another program, or a later version of this one, may have put others there."""
     found: dict[str, Gateway] = {}
-    for record in office.store.records(GATEWAY):
+    for record in core.store.records(GATEWAY):
         if record.key.startswith(f"{agent} "):
             try:
                 found[record.key] = convert(record.value, Gateway)
@@ -348,7 +348,7 @@ class Gateways:
         return frozenset(self._left)
 
     async def arrive(self) -> None:
-        await self._post.room.run(forget_old, self._post.office, self._post.name)
+        await self._post.room.run(forget_old, self._post.core, self._post.name)
         await self._sign()
 
     async def stay(self) -> None:
@@ -358,14 +358,12 @@ class Gateways:
     async def depart(self) -> bool:
         """Says whether nobody else is there."""
         await self._sign(left=True)
-        return await self._post.room.run(
-            is_alone, self._post.office, self._post.name, self._post.home, self._signed
-        )
+        return await self._post.room.run(is_alone, self._post.core, self._post.name, self._post.home, self._signed)
 
     async def _sign(self, *, left: bool = False) -> None:
         self._signed_at = time.monotonic()
         post = self._post
-        await post.room.run(sign, post.office, post.name, post.home, self._signed, left=left)
+        await post.room.run(sign, post.core, post.name, post.home, self._signed, left=left)
 
     async def is_left(self, work: AsyncWork, errand: Intent) -> bool:
         """Is it for another gateway? Then it is put back, and not taken again."""
@@ -380,7 +378,7 @@ class Gateways:
         if not self._left:
             return
         query = Query(mailbox=self._post.name, states=(State.UNREAD,), message_ids=tuple(self._left))
-        waiting = {found.message.id for found in await self._post.room.run(self._post.office.store.find, query)}
+        waiting = {found.message.id for found in await self._post.room.run(self._post.core.store.find, query)}
         for letter, errand in list(self._left.items()):
             is_new = _is_new(letter, errand)  # who had its thread may be another by now: it is sorted again
             if letter not in waiting or is_new or not await self._is_elsewhere(letter, errand):
@@ -391,8 +389,8 @@ class Gateways:
         if errand.home in {"", post.home} or (where is not None and where.channel in NEVER):
             return False
         if _is_new(letter, errand):  # it can be done without what was before
-            return await post.room.run(is_gateway_there, post.office, post.name, errand.home)
-        if await post.room.run(is_awaited, post.office, post.name, errand.home):
+            return await post.room.run(is_gateway_there, post.core, post.name, errand.home)
+        if await post.room.run(is_awaited, post.core, post.name, errand.home):
             return True
         return errand.what == "tell" and where is not None and not await self._reach.reaches(where.channel)
 

@@ -85,7 +85,7 @@ def sort(mailbox: Mailbox, work: Work, config: Config) -> Intent:
     if where is not None:
         return _back_to(where, None)
     session = _session_with(mailbox, letter.sender, letter.thread)
-    opened = task_of(mailbox._office, mailbox.name, letter.id) if letter.kind == TASK else None
+    opened = task_of(mailbox._core, mailbox.name, letter.id) if letter.kind == TASK else None
     home = _home_of_thread(mailbox, work)
     if opened is not None:  # whether it is allowed is part of its admission
         return Intent(what="work", session=session, task=opened, answers=letter.id, home=home)
@@ -112,11 +112,11 @@ def session_of(peer: str, thread: str) -> str:
 
 def _session_with(mailbox: Mailbox, peer: str, thread: str) -> str:
     """The session of a thread with a peer, known by what the peer was called when it first wrote there."""
-    office = mailbox._office
-    names = core_names.names_of(office, core_names.resident(office, peer))
+    core = mailbox._core
+    names = core_names.names_of(core, core_names.resident(core, peer))
     if len(names) == 1:
         return session_of(peer, thread)
-    letters = (found.message for found in office.store.letters(LetterQuery(thread=thread, party=mailbox.name)))
+    letters = (found.message for found in core.store.letters(LetterQuery(thread=thread, party=mailbox.name)))
     return session_of(next((letter.sender for letter in letters if letter.sender in names), peer), thread)
 
 
@@ -128,7 +128,7 @@ def _lacks_its_task(letter: Message, delivery: Delivery) -> bool:
 
 def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
     try:
-        return tasks.find(mailbox._office, mailbox._caller, mailbox.name, work.id)
+        return tasks.find(mailbox._core, mailbox._caller, mailbox.name, work.id)
     except UnknownMessage:
         return None
 
@@ -140,7 +140,7 @@ def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
         return DONE  # on the way, or overtaken by a later word
     if letter.kind == OVERDUE and task.is_final:
         return DONE
-    where = recall(mailbox._office, mailbox.name, task.letter)
+    where = recall(mailbox._core, mailbox.name, task.letter)
     if where is None:  # given by another program of ours
         return Intent(what="work", session=_session_with(mailbox, letter.sender, letter.thread))
     return _back_to(where, task)
@@ -158,8 +158,8 @@ def _of_task_received(mailbox: Mailbox, letter: Message, task: Standing) -> Inte
 
 def _home_of_work(mailbox: Mailbox, task: Standing) -> str:
     """Of the gateway that worked on a task: it has its text, and the turn if there is one."""
-    lease = inbox.received(mailbox._office, mailbox.name, task.letter).delivery.lease
-    return "" if lease is None else gateways.home_of(mailbox._office, mailbox.name, lease.holder)
+    lease = inbox.received(mailbox._core, mailbox.name, task.letter).delivery.lease
+    return "" if lease is None else gateways.home_of(mailbox._core, mailbox.name, lease.holder)
 
 
 def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
@@ -178,19 +178,19 @@ def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
         order="newest",
         limit=1,
     )
-    leases = [found.delivery.lease for found in mailbox._office.store.find(before)]
-    return gateways.home_of(mailbox._office, mailbox.name, leases[0].holder) if leases and leases[0] else ""
+    leases = [found.delivery.lease for found in mailbox._core.store.find(before)]
+    return gateways.home_of(mailbox._core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
 
 
 def _asked_for(mailbox: Mailbox, letter: Message) -> Asked | None:
     """Where we asked for what this letter answers, if it comes from whom we wrote to, or from the house. Each is
     let in once; of a task that is over, its own updates have told.
     """
-    office, name = mailbox._office, mailbox.name
-    where = recall(office, name, letter.in_reply_to)
-    if where is None or letter.in_reply_to is None or is_used_up(office, where, letter):
+    core, name = mailbox._core, mailbox.name
+    where = recall(core, name, letter.in_reply_to)
+    if where is None or letter.in_reply_to is None or is_used_up(core, where, letter):
         return None
-    task = task_of(office, name, letter.in_reply_to)
+    task = task_of(core, name, letter.in_reply_to)
     if task is not None and task.is_final:
         return None
     return where if _is_answer_to_us(mailbox, letter) else None
@@ -198,20 +198,20 @@ def _asked_for(mailbox: Mailbox, letter: Message) -> Asked | None:
 
 def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
     """Does it answer a letter that we sent to its sender, whatever that one was called then?"""
-    office, name = mailbox._office, mailbox.name
+    core, name = mailbox._core, mailbox.name
     if letter.in_reply_to is None:
         return False
     try:
-        ours = messages.known_letter(office, name, letter.in_reply_to)
+        ours = messages.known_letter(core, name, letter.in_reply_to)
     except PostroomError:
         return False
-    if not core_names.is_sent_by(office, ours, name):
+    if not core_names.is_sent_by(core, ours, name):
         return False
     if letter.sender == POSTMASTER:
         return True
-    sender = core_names.resident(office, letter.sender)
-    asked_for = addressing.routed_to(office, ours).recipients
-    return any(same_name(sender, core_names.resident(office, one.address)) for one in asked_for)
+    sender = core_names.resident(core, letter.sender)
+    asked_for = addressing.routed_to(core, ours).recipients
+    return any(same_name(sender, core_names.resident(core, one.address)) for one in asked_for)
 
 
 def _back_to(where: Asked, task: Standing | None) -> Intent:
@@ -269,16 +269,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return plain
 
 
-def remember(office: Core, agent: str, letter: str, asked: Asked) -> None:
+def remember(core: Core, agent: str, letter: str, asked: Asked) -> None:
     """Before the letter is sent: its answer may come at once."""
-    now = office.now().wall
+    now = core.now().wall
     said = replace(asked, at=now).to_record()
-    office.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=said))])
+    core.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=said))])
 
 
-def recall(office: Core, agent: str, letter: str | None) -> Asked | None:
+def recall(core: Core, agent: str, letter: str | None) -> Asked | None:
     """Where we were asked for what this letter of ours says."""
-    held = None if letter is None else find_record(office, SESSION, session_key(agent, letter))
+    held = None if letter is None else find_record(core, SESSION, session_key(agent, letter))
     return None if held is None else read(held.value)
 
 
@@ -290,12 +290,12 @@ def read(value: Any) -> Asked | None:
         return None
 
 
-def set_rounds(office: Core, agent: str, letter: str, rounds: int) -> None:
+def set_rounds(core: Core, agent: str, letter: str, rounds: int) -> None:
     """So many rounds went on where we asked, when we answered a question about it."""
-    _change(office, agent, letter, lambda where: replace(where, rounds=rounds, questions=()))
+    _change(core, agent, letter, lambda where: replace(where, rounds=rounds, questions=()))
 
 
-def is_let_in(office: Core, agent: str, letter: str, question: str) -> bool:
+def is_let_in(core: Core, agent: str, letter: str, question: str) -> bool:
     """May this question about a task of ours come into the session in which we were asked? So many may without an
     answer, and each again, if we die before it is told.
     """
@@ -303,71 +303,71 @@ def is_let_in(office: Core, agent: str, letter: str, question: str) -> bool:
     def add(where: Asked) -> Asked:
         return replace(where, questions=(*dict.fromkeys((*where.questions, question)),)[:MOST_ROUNDS])
 
-    where = _change(office, agent, letter, add)
+    where = _change(core, agent, letter, add)
     return where is not None and question in where.questions
 
 
-def use_up(office: Core, agent: str, answer: Message) -> None:
+def use_up(core: Core, agent: str, answer: Message) -> None:
     """From now on no other letter of its sender comes into the session in which we asked. This one may come again,
     if we die before it is told.
     """
     if answer.in_reply_to is not None:
         used = {fold(answer.sender): answer.id}
-        _change(office, agent, answer.in_reply_to, lambda where: replace(where, answers=used | where.answers))
+        _change(core, agent, answer.in_reply_to, lambda where: replace(where, answers=used | where.answers))
 
 
-def _change(office: Core, agent: str, letter: str, change: Callable[[Asked], Asked]) -> Asked | None:
+def _change(core: Core, agent: str, letter: str, change: Callable[[Asked], Asked]) -> Asked | None:
     """What is remembered then; None if nothing was."""
     changed: Asked | None = None
 
     def plan() -> Sequence[Write]:
         nonlocal changed
-        held = find_record(office, SESSION, session_key(agent, letter))
+        held = find_record(core, SESSION, session_key(agent, letter))
         where = None if held is None else read(held.value)
         if held is None or where is None:
             return ()
         changed = change(where)
         return [put_record(SESSION, held.key, changed.to_record(), held)] if changed != where else ()
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return changed
 
 
-def is_used_up(office: Core, where: Asked, answer: Message) -> bool:
+def is_used_up(core: Core, where: Asked, answer: Message) -> bool:
     """Did another letter of its sender come first, whatever that one was called then?"""
-    names = core_names.names_of(office, core_names.resident(office, answer.sender))
+    names = core_names.names_of(core, core_names.resident(core, answer.sender))
     used = {where.answers[fold(name)] for name in names if fold(name) in where.answers}
     return bool(used) and answer.id not in used
 
 
-def is_waiting(office: Core, agent: str, letter: str, but: str) -> bool:
+def is_waiting(core: Core, agent: str, letter: str, but: str) -> bool:
     """Is something open that was given to others while this letter was worked on? What they answered counts until
     it is dealt with; `but` is an answer that just was.
     """
-    given = (task for task in tasks_of(office, agent) if task.giver == agent and not task.is_final)
-    updates = office.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
+    given = (task for task in tasks_of(core, agent) if task.giver == agent and not task.is_final)
+    updates = core.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
     asked_by: list[str | None] = [task.letter for task in given]
     asked_by += [found.message.in_reply_to for found in updates if found.message.id != but]
-    found = (recall(office, agent, one) for one in asked_by)
+    found = (recall(core, agent, one) for one in asked_by)
     return any(where is not None and where.letter == letter for where in found)
 
 
-def forget_old(office: Core, agent: str) -> int:
+def forget_old(core: Core, agent: str) -> int:
     """Strike what was kept for letters that nobody answered in all this time; says how many."""
-    before = office.now().wall - KEPT
+    before = core.now().wall - KEPT
     gone = 0
 
     def plan() -> Sequence[Write]:
         nonlocal gone
-        old = [record for record in office.store.records(SESSION) if _is_old(office, agent, record, before)]
+        old = [record for record in core.store.records(SESSION) if _is_old(core, agent, record, before)]
         gone = len(old)
         return [put_record(SESSION, record.key, None, record) for record in old]
 
-    office.store.commit(plan)
+    core.store.commit(plan)
     return gone
 
 
-def _is_old(office: Core, agent: str, record: Record, before: datetime) -> bool:
+def _is_old(core: Core, agent: str, record: Record, before: datetime) -> bool:
     """Those of tasks go with their tasks."""
     own, _, letter = record.key.partition(" ")
     asked = read(record.value)
@@ -376,5 +376,5 @@ def _is_old(office: Core, agent: str, record: Record, before: datetime) -> bool:
         and asked is not None
         and asked.at is not None
         and asked.at < before
-        and task_of(office, agent, letter) is None
+        and task_of(core, agent, letter) is None
     )

@@ -182,7 +182,7 @@ def outgoing(message: Message, post: Post, warn: Callable[[str], None]) -> Outgo
     kind = message.metadata.get(TYPE) or "message"
     if kind not in {"message", "task"}:
         raise Invalid(f"{kind!a} is not a type", field=TYPE, hint="message or task")
-    task, most = message.metadata.get(TASK), post.office.limits.hops
+    task, most = message.metadata.get(TASK), post.core.limits.hops
     if task is not None and kind != "task":
         warn(f"{TASK} is left out: {TYPE} is not task")
     ttl, callback = _ttl(message.metadata.get(TTL)), _callback(message.metadata.get(CALLBACK))

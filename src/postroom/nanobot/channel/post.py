@@ -206,8 +206,8 @@ class Post:
         self._pace = auto_reply.Pace(config.mails_per_minute)
 
     @property
-    def office(self) -> Core:
-        return self.room.room._office
+    def core(self) -> Core:
+        return self.room.room._core
 
     @property
     def mailbox(self) -> Mailbox:
@@ -221,7 +221,7 @@ class Post:
         return None if caller is None else self.turns.get(caller.letter)
 
     def new_id(self) -> str:
-        return self.office.new_id(self.name)
+        return self.core.new_id(self.name)
 
     async def send(self, outgoing: Outgoing, caller: Caller | None) -> Receipt:
         """Mail, or a task, from a conversation. Its answer comes back there."""
@@ -252,7 +252,7 @@ class Post:
                 fields["key"] = outgoing.task_id  # which names the task
             return mailbox.give_task(to, content, deadline=outgoing.deadline, session=said, **fields)
         if where is not None:
-            intent.remember(self.office, self.name, id, where)
+            intent.remember(self.core, self.name, id, where)
         return mailbox.send(to, content, **fields)
 
     async def send_designed(self, to: str, message: dict[str, Any]) -> None:
@@ -265,13 +265,13 @@ class Post:
         await self.room.run(self._send_designed, to, message)
 
     def _send_designed(self, to: str, message: dict[str, Any]) -> None:
-        post = post_of(self.office, self.name, to, message)
-        messages.commit_posts(self.office, [post], [post], answer)
+        post = post_of(self.core, self.name, to, message)
+        messages.commit_posts(self.core, [post], [post], answer)
 
     def _mailbox_with(self, **limits: Any) -> Mailbox:
         """The mailbox under other limits than the room's."""
         changed = copy(self.mailbox)
-        changed._office = replace(self.office, limits=replace(self.office.limits, **limits))
+        changed._core = replace(self.core, limits=replace(self.core.limits, **limits))
         return changed
 
     async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:
@@ -285,7 +285,7 @@ class Post:
     def _reply(self, letter: str, text: str, where: Asked | None) -> Receipt:
         id = self.new_id()
         if where is not None:
-            intent.remember(self.office, self.name, id, where)
+            intent.remember(self.core, self.name, id, where)
         return self.mailbox.reply(letter, text, id=id)
 
     async def answer(self, task: AsyncTask, text: str, caller: Caller | None) -> None:
@@ -293,7 +293,7 @@ class Post:
         turn = self.turn_of(caller)
         await self._check_limits(task.receiver, caller)
         rounds = 0 if turn is None else turn.errand.rounds
-        await self.room.run(intent.set_rounds, self.office, self.name, task.id, rounds)
+        await self.room.run(intent.set_rounds, self.core, self.name, task.id, rounds)
         await task.answer(text)
 
     async def ask(self, task: AsyncTask, question: str) -> None:
@@ -351,7 +351,7 @@ class Post:
         """Tell the peer and the person: in the person's chat, or, where mail began all this, by a letter."""
         notified = [peer]
         if caller is None or caller.channel == OWN_CHANNEL:
-            notified.append(self.office.limits.human)
+            notified.append(self.core.limits.human)
         elif self.tell_person is not None:
             await self.tell_person(caller, channel_text.stopped(self.name, peer, why))
         for name in notified:

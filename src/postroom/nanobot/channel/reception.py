@@ -127,7 +127,7 @@ def claim_of_others(
             break
         try:
             found = core_work.claim_one(
-                mailbox._office, mailbox._caller, mailbox.name, letter, lease=lease, holder=holder
+                mailbox._core, mailbox._caller, mailbox.name, letter, lease=lease, holder=holder
             )
         except LeaseLost:  # another gateway was quicker
             continue
@@ -136,8 +136,8 @@ def claim_of_others(
 
 
 def _letters_of_others(mailbox: Mailbox, busy: Collection[str], left: Collection[str]) -> Iterator[str]:
-    office, moment = mailbox._office, mailbox._office.now()
-    deliveries.let_time_pass(office, moment, (mailbox.name,))
+    core, moment = mailbox._core, mailbox._core.now()
+    deliveries.let_time_pass(core, moment, (mailbox.name,))
     number = 0
     while True:
         query = Query(
@@ -145,11 +145,11 @@ def _letters_of_others(mailbox: Mailbox, busy: Collection[str], left: Collection
             states=(State.UNREAD,),
             offered_at=moment.wall,
             due_at=moment.wall,
-            due_most=latest_retry(moment.wall, office.limits),
+            due_most=latest_retry(moment.wall, core.limits),
             after=number,
             limit=SLICE,
         )
-        found = office.store.find(query)
+        found = core.store.find(query)
         others = (one.message for one in found if fold(one.message.sender) not in busy)
         yield from (message.id for message in others if message.id not in left)
         if len(found) < SLICE:
@@ -221,7 +221,7 @@ class Reception:
         freed = await self.post.room.run(gateways.free_dead_claims, self.post.mailbox)
         if freed:
             self._log.info("mailbox: {} letter(s) of a gateway that died are handed out again", freed)
-        await self.post.room.run(intent.forget_old, self.post.office, self.post.name)
+        await self.post.room.run(intent.forget_old, self.post.core, self.post.name)
 
     async def _register(self) -> None:
         config = self.post.config
@@ -284,8 +284,8 @@ class Reception:
         await self._lodging.stay()
 
     async def _look_at_deadlines(self) -> None:
-        office = self.post.office
-        await self.post.room.run(tasks.report_overdue, office, office.now().wall)
+        core = self.post.core
+        await self.post.room.run(tasks.report_overdue, core, core.now().wall)
         if time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
             self._looked_at = time.monotonic()
             await self._try("look at what was left to others", self._lodging.look_again())
@@ -337,7 +337,7 @@ class Reception:
 
     async def _take_in(self, work: AsyncWork) -> None:
         """Whatever is wrong with a letter costs that letter a try, until it is dead; the others go on."""
-        if same_name(work.sender, self.post.office.limits.human):
+        if same_name(work.sender, self.post.core.limits.human):
             self.post.automatic.person_wrote()
         broken = await attempt(self._receive(work))
         if broken is not None:
@@ -360,7 +360,7 @@ class Reception:
             self._log.info("mailbox: {} is left to the gateway that has its session", work.id)
             return
         if errand.asked is not None and errand.task is None:
-            await post.room.run(intent.use_up, post.office, post.name, work.message)
+            await post.room.run(intent.use_up, post.core, post.name, work.message)
         if errand.what == "done":
             await work.ack()
         elif errand.what == "refuse":
@@ -382,7 +382,7 @@ class Reception:
         post, task = self.post, errand.task
         if errand.asked is None or task is None or task.state is not TaskState.INPUT_REQUIRED:
             return False
-        return not await post.room.run(intent.is_let_in, post.office, post.name, task.letter, work.id)
+        return not await post.room.run(intent.is_let_in, post.core, post.name, task.letter, work.id)
 
     async def _reaches(self, errand: Intent) -> bool:
         """A turn that tells somebody who is not there would be lost, and the answer with it."""

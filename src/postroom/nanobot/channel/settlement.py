@@ -85,7 +85,7 @@ async def give_up(turn: Turn, why: str) -> None:
 
 async def unanswered(post: Post) -> list[AsyncTask]:
     """Tasks of ours whose giver was asked something and has said nothing in time."""
-    now = post.office.now().wall
+    now = post.core.now().wall
     asked = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
     return [task for task in asked if answer_due(task.standing) <= now]
 
@@ -112,7 +112,7 @@ async def fail_unanswered(task: AsyncTask) -> None:
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
     box = task._task._mailbox
-    await task._room.run(tasks.fail_unanswered, box._office, box._caller, box.name, task.id, why)
+    await task._room.run(tasks.fail_unanswered, box._core, box._caller, box.name, task.id, why)
 
 
 def mailable(text: str) -> str:
@@ -155,7 +155,7 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
         return
     if turn.failed:
         await task.fail(_reason(text), key=key_of(turn))
-    elif await post.room.run(intent.is_waiting, post.office, post.name, task.id, turn.id):
+    elif await post.room.run(intent.is_waiting, post.core, post.name, task.id, turn.id):
         if state is TaskState.ACCEPTED:
             await task.start(_body(text, ()), key=_key("started", task.id))
     else:

@@ -76,7 +76,7 @@ async def _answers(post: Post, id: str) -> str:
 def _letters(post: Post, tasks: Sequence[Standing]) -> dict[str, Message]:
     """Those that opened the tasks, and the last about each."""
     wanted = {id for task in tasks for id in (task.letter, task.last) if id}
-    return {id: held.message for id, held in post.office.store.get(sorted(wanted)).items()}
+    return {id: held.message for id, held in post.core.store.get(sorted(wanted)).items()}
 
 
 def _line(post: Post, task: Standing, letters: dict[str, Message]) -> str:
@@ -103,7 +103,7 @@ def quoted(words: str) -> str:
 def _due(post: Post, task: Standing) -> str:
     if task.deadline is None:
         return ""
-    is_late = not task.is_final and task.deadline < post.office.now().wall
+    is_late = not task.is_final and task.deadline < post.core.now().wall
     return f", {'overdue since' if is_late else 'due'} {minute(task.deadline)}"
 
 
@@ -312,7 +312,7 @@ async def ask(post: Post, caller: Caller | None, question: str) -> str:
     turn, task = _task_in_turn(post, caller)
     async with turn.moving:
         await task.refresh()
-        check_time_to_answer(task.standing, post.office.now().wall)
+        check_time_to_answer(task.standing, post.core.now().wall)
         await post.ask(task, question)
     turn.is_answered = True
     due = minute(answer_due(task.standing))

@@ -37,7 +37,7 @@ class Told:
     warning = info
 
 
-class Desk:
+class ScriptedAgent:
     """One agent: its post, its reception, and all that was handed over."""
 
     def __init__(self, post: Post, says: Says, media: Path) -> None:
@@ -81,7 +81,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(
+async def scripted_agent(
     folder: Path,
     agent: str,
     says: Says = lambda _: None,
@@ -89,13 +89,13 @@ async def desk(
     home: str = "",
     pace: Pace | None = None,
     **section: Any,
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[ScriptedAgent]:
     """A reception at work, over the mailboxes in `folder`. Desks of one agent have different homes."""
     said = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
     workspace = folder / f"{agent}-workspace"
     workspace.mkdir(exist_ok=True)
     post = await shared(config.parse(said | section), str(workspace), home)
-    made = Desk(post, says, folder / f"{agent}-media")
+    made = ScriptedAgent(post, says, folder / f"{agent}-media")
     if pace is not None:
         made.reception._pace = pace
     running = asyncio.create_task(made.reception.run())
@@ -120,19 +120,19 @@ def run(scene: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(scene())  # type: ignore[arg-type]
 
 
-def state_of(at: Desk, letter: str) -> State:
-    return received(at.post.office, at.post.name, letter).delivery.state
+def state_of(at: ScriptedAgent, letter: str) -> State:
+    return received(at.post.core, at.post.name, letter).delivery.state
 
 
 def content_and_mode(path: str) -> tuple[str, int]:
     return Path(path).read_text(encoding="utf-8"), Path(path).stat().st_mode & 0o777
 
 
-async def use(at: Desk, tool: str, inbound: Inbound | None = None, **arguments: object) -> str:
+async def use(at: ScriptedAgent, tool: str, inbound: Inbound | None = None, **arguments: object) -> str:
     return await toolbox.call(ROWS[tool], at.post, at.caller(inbound), arguments)
 
 
-async def use_in_terminal(at: Desk, tool: str, **arguments: object) -> str:
+async def use_in_terminal(at: ScriptedAgent, tool: str, **arguments: object) -> str:
     """As `nanobot agent -m` does."""
     caller = Caller(channel="cli", chat="direct", session="cli:direct", is_reached=False)
     return await toolbox.call(ROWS[tool], at.post, caller, arguments)
