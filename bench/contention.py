@@ -130,11 +130,11 @@ def _told(
     sending: float,
     fairness: float,
 ) -> Run:
-    told = warm + [id for one in sent for id in one.ids]
+    result = warm + [id for one in sent for id in one.ids]
     times = [seconds for one in sent for seconds in one.seconds]
-    lost, doubled = count_losses(path, told, taken)
+    lost, doubled = count_losses(path, result, taken)
     return Run(
-        letters=len(told),
+        letters=len(result),
         rate=rate,
         sending=sending,
         worst=max(times),
@@ -152,16 +152,16 @@ def shares(times: Sequence[float]) -> dict[float, float]:
     return {share: ordered[min(int(len(ordered) * share / 100), len(ordered) - 1)] for share in SHARES}
 
 
-def count_losses(path: Path, told: Sequence[str], taken: Sequence[str]) -> tuple[int, int]:
+def count_losses(path: Path, results: Sequence[str], taken: Sequence[str]) -> tuple[int, int]:
     """Letters the senders were told of and that are not there; letters there, or taken, more than once."""
     database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     stored = [id for (id,) in database.execute("SELECT l.id FROM letters l JOIN deliveries d USING (number)")]
     done = {
         id for (id,) in database.execute("SELECT id FROM letters JOIN deliveries USING (number) WHERE state = 3")
     }
-    lost = len(set(told) - set(stored)) + len(set(taken) - done)
-    twice = sum(times - 1 for ids in (told, stored, taken) for times in Counter(ids).values())
-    return lost, twice + len(set(stored) - set(told))
+    lost = len(set(results) - set(stored)) + len(set(taken) - done)
+    twice = sum(times - 1 for ids in (results, stored, taken) for times in Counter(ids).values())
+    return lost, twice + len(set(stored) - set(results))
 
 
 def measure(effort: Effort, folder: Path) -> Iterator[Line | Curve]:

@@ -107,24 +107,24 @@ def rate_of(path: Path, clients: int, seconds: float) -> float:
     for number in range(clients):
         line = socket.socket(socket.AF_UNIX)
         line.connect(str(path))
-        said = {"action": "send", "from": f"writer-{number}", "to": f"reader-{number}", "payload": TEXT}
-        asking.append((line, json.dumps(said).encode() + b"\n"))
+        fields = {"action": "send", "from": f"writer-{number}", "to": f"reader-{number}", "payload": TEXT}
+        asking.append((line, json.dumps(fields).encode() + b"\n"))
     return answered_per_second(asking, b'"ok":true', seconds)
 
 
 def answered_per_second(asking: list[tuple[socket.socket, bytes]], right: bytes, seconds: float) -> float:
     """Each asks the same again and again; in every answer stands what is `right`."""
     chosen = selectors.DefaultSelector()
-    for line, asked in asking:
-        chosen.register(line, selectors.EVENT_READ, (line, asked))
-        line.sendall(asked)
+    for line, request in asking:
+        chosen.register(line, selectors.EVENT_READ, (line, request))
+        line.sendall(request)
     answered, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         for key, _ in chosen.select(1):
-            line, asked = key.data
+            line, request = key.data
             check(right in line.recv(4096))
             answered += 1
-            line.sendall(asked)
+            line.sendall(request)
     taken = time.perf_counter() - began
     for line, _ in asking:
         line.close()
@@ -136,11 +136,11 @@ def check(is_right: bool) -> None:
         raise RuntimeError("a daemon did not do what it was asked")
 
 
-def ask(path: Path, **said: object) -> bytes:
+def ask(path: Path, **value: object) -> bytes:
     """The whole answer, as it came. What is timed is the service, not what its client makes of it."""
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(path))
-        line.sendall(json.dumps(said).encode() + b"\n")
+        line.sendall(json.dumps(value).encode() + b"\n")
         with line.makefile("rb", buffering=2**20) as replies:
             return replies.readline()
 
@@ -188,9 +188,9 @@ def syncs(effort: Effort, folder: Path) -> Iterator[Line]:
         rate_of(path, 8, effort.seconds)
         sent = letters_in(path) - before
         watching.send_signal(signal.SIGINT)
-        told = watching.communicate(timeout=START)[1]
+        result = watching.communicate(timeout=START)[1]
     # per cent, seconds, microseconds of each, calls, maybe errors, and the name
-    calls = sum(int(row.split()[3]) for row in told.splitlines() if row.endswith("sync"))
+    calls = sum(int(row.split()[3]) for row in result.splitlines() if row.endswith("sync"))
     yield Line(
         name="socket: syncs per letter, 8 clients", value=calls / max(sent, 1), goal=1.0, note=f"{calls} / {sent}"
     )
@@ -208,9 +208,9 @@ def draining(effort: Effort, folder: Path) -> Iterator[Line]:
             for _ in range(effort.rounds):
                 room.mailbox("writer").send_many([postroom.draft("drained", TEXT) for _ in range(DRAINED)])
                 began = time.perf_counter()
-                told = ask(path, action="check_inbox", agentId="drained", unreadOnly=True, clear=True)
+                result = ask(path, action="check_inbox", agentId="drained", unreadOnly=True, clear=True)
                 taken.append(time.perf_counter() - began)
-                check(len(json.loads(told)["messages"]) == DRAINED)
+                check(len(json.loads(result)["messages"]) == DRAINED)
     yield Line(
         name=f"socket: {DRAINED:,} letters of one agent at {STORED:,} stored",
         value=median(taken) * 1000,

@@ -57,8 +57,8 @@ def linked(folder: Path) -> Iterator[tuple[Side, Side]]:
     there.room.mailbox("reader").register()
     here.room.mailbox("writer").register()
     token, _ = peers.add(there.room._core, OWNER, "here", {"exposure": "all"}, ours="there")
-    said = {"exposure": "all", "url": f"ws://127.0.0.1:{there.port}/map", "token": token}
-    peers.add(here.room._core, OWNER, "there", said, ours="here")
+    fields = {"exposure": "all", "url": f"ws://127.0.0.1:{there.port}/map", "token": token}
+    peers.add(here.room._core, OWNER, "there", fields, ours="here")
     with there.served(), here.served():
         here.room.mailbox("writer").send("reader@there", LETTER)
         _until(there, 1)

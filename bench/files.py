@@ -145,7 +145,7 @@ def drop(root: Path, count: int) -> None:
     inbox.mkdir(parents=True)
     for number in range(count):
         name = f"{1_745_659_200_000 + number}_writer"
-        said = {
+        fields = {
             "id": f"msg_{name}",
             "from": "writer",
             "to": "reader",
@@ -153,7 +153,7 @@ def drop(root: Path, count: int) -> None:
             "type": "message",
             "content": {"parts": [{"type": "text", "text": LETTER[:200]}]},
         }
-        (inbox / f"{name}.msg.json").write_text(json.dumps(said))
+        (inbox / f"{name}.msg.json").write_text(json.dumps(fields))
 
 
 def claims(room: postroom.Room) -> float:

@@ -44,19 +44,19 @@ def _lines(
     events: Sequence[str] = EVENTS,
     looks: Sequence[str] = (),
 ) -> Iterator[Line]:
-    def run(command: list[str], said: bytes = b"") -> bytes:
+    def run(command: list[str], value: bytes = b"") -> bytes:
         done = subprocess.run(
-            command, input=said, stdout=subprocess.PIPE, env=dict(environment), cwd=folder, check=True
+            command, input=value, stdout=subprocess.PIPE, env=dict(environment), cwd=folder, check=True
         )
         return done.stdout
 
     def hook(event: str) -> None:
-        told = {
+        result = {
             "session_id": where.replace(" ", "-").replace("'", ""),
             "cwd": str(folder),
             "hook_event_name": event,
         }
-        if run([str(PROGRAM), "hook", "claude"], json.dumps(told | {"prompt": "Sort the list."}).encode()):
+        if run([str(PROGRAM), "hook", "claude"], json.dumps(result | {"prompt": "Sort the list."}).encode()):
             raise RuntimeError("there was nothing to say")
 
     def look(words: str) -> None:

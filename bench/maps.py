@@ -52,9 +52,9 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def frame(**said: object) -> bytes:
+def frame(**value: object) -> bytes:
     """A text frame, masked with zeros."""
-    data = json.dumps({"jsonrpc": "2.0", "id": 1, **said}).encode()
+    data = json.dumps({"jsonrpc": "2.0", "id": 1, **value}).encode()
     size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)
     return b"\x81" + size + bytes(4) + data
 
@@ -79,8 +79,8 @@ def map_rate(port: int, token: str, clients: int, seconds: float) -> float:
     asking = []
     for number in range(clients):
         line = joined(port, token, f"writer-{number}", "client")
-        said = {"to": {"agent": f"reader-{number}"}, "payload": TEXT}
-        asking.append((line, frame(method="map/send", params=said)))
+        fields = {"to": {"agent": f"reader-{number}"}, "payload": TEXT}
+        asking.append((line, frame(method="map/send", params=fields)))
     return answered_per_second(asking, b'"messageId"', seconds)
 
 

@@ -42,9 +42,9 @@ async def both(effort: Effort, folder: Path) -> list[tuple[float, float]]:
 async def rate(client: object) -> float:
     began = time.perf_counter()
     for _ in range(CALLS):
-        told = await client.call_tool("send_message", {"to": "reader", "body": "x" * 200})  # type: ignore[attr-defined]
-        if told.is_error:
-            raise RuntimeError(str(told))
+        result = await client.call_tool("send_message", {"to": "reader", "body": "x" * 200})  # type: ignore[attr-defined]
+        if result.is_error:
+            raise RuntimeError(str(result))
     return CALLS / (time.perf_counter() - began)
 
 

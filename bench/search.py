@@ -99,9 +99,9 @@ def _helping() -> Iterator[list[float]]:
     spent: list[float] = []
     help_along = search.help_along
 
-    def timed_help(*told: Any) -> None:
+    def timed_help(*result: Any) -> None:
         start = time.perf_counter()
-        help_along(*told)
+        help_along(*result)
         spent.append(time.perf_counter() - start)
 
     vars(search)["help_along"] = timed_help

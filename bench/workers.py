@@ -33,9 +33,9 @@ class Worker:
 
     def finish(self) -> Any:
         """What the job returned."""
-        told = self.hear()
+        result = self.hear()
         self._process.join()
-        return told
+        return result
 
 
 def start_together(workers: list[Worker]) -> None:

@@ -71,10 +71,10 @@ class Daemon:
     def client(self) -> SocketClient:
         return SocketClient(str(self.socket))
 
-    def ask(self, **said: Any) -> Any:
+    def ask(self, **message: Any) -> Any:
         """One line in, one line out."""
         with self.line() as line:
-            return line.ask(said)
+            return line.ask(message)
 
     @contextmanager
     def line(self) -> Iterator[Line]:
@@ -109,15 +109,15 @@ class Line:
         self._replies = self.socket.makefile("rb")
 
     def say(self, *lines: Any) -> None:
-        said = [line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines]
-        self.socket.sendall(b"".join(said))
+        message = [line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines]
+        self.socket.sendall(b"".join(message))
 
     def hear(self) -> Any:
         line = self._replies.readline()
         return json.loads(line) if line else None
 
-    def ask(self, said: Any) -> Any:
-        self.say(said)
+    def ask(self, message: Any) -> Any:
+        self.say(message)
         return self.hear()
 
     def __enter__(self) -> Self:

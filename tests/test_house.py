@@ -83,9 +83,9 @@ def test_every_error_has_its_own_code_and_stands_in_the_tree() -> None:
 
 @pytest.mark.parametrize("error", error_classes(), ids=lambda error: error.__name__)
 def test_an_error_tells_field_hint_and_key(error: type[errors.PostroomError]) -> None:
-    told = error("went wrong", field="to", hint="mend it")
-    told.keys = ("k1",)
-    assert "to: went wrong (mend it) [retry with key='k1']" == str(told)
+    result = error("went wrong", field="to", hint="mend it")
+    result.keys = ("k1",)
+    assert "to: went wrong (mend it) [retry with key='k1']" == str(result)
     assert (error.__doc__ or "").strip() == str(error())
 
 

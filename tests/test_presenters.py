@@ -133,43 +133,45 @@ TEXTS = st.lists(PIECES, min_size=1, max_size=5).map("".join).filter(str.strip)
 LETTERS = st.builds(Hostile, *[TEXTS] * len(Hostile._fields))
 
 
-def letter(said: Hostile) -> Message:
+def letter(message: Hostile) -> Message:
     """As it may lie in a file of somebody else: nothing of it was checked."""
     return Message(
-        id="m-1", sender=said.name, recipients=(Recipient("bob"),), created_at=NOW, subject=said.subject,
-        priority=Priority.HIGH, kind=said.kind, thread_tag=said.tag, thread_id="m-0", tags=(said.tag,),
-        attachments=(said.file,),
+        id="m-1", sender=message.name, recipients=(Recipient("bob"),), created_at=NOW, subject=message.subject,
+        priority=Priority.HIGH, kind=message.kind, thread_tag=message.tag, thread_id="m-0", tags=(message.tag,),
+        attachments=(message.file,),
         parts=(
-            postroom.text(said.body), postroom.Part("file", path=said.file, size=3),
-            postroom.reference("https://x.test", said.tag), postroom.data({said.tag: said.body}, said.kind),
+            postroom.text(message.body), postroom.Part("file", path=message.file, size=3),
+            postroom.reference("https://x.test", message.tag), postroom.data({message.tag: message.body}, message.kind),
         ),
     )  # fmt: skip
 
 
-def entry(said: Hostile) -> dict[str, Any]:
+def entry(message: Hostile) -> dict[str, Any]:
     """In the words of the inbox design."""
     return {
-        "from": said.name, "subject": said.subject, "kind": said.kind, "importance": said.kind,
-        "messageId": said.tag,
-        "threadTag": said.tag, "content": {"type": "text", "text": said.body}, "timestamp": NOW.isoformat(),
+        "from": message.name, "subject": message.subject, "kind": message.kind, "importance": message.kind,
+        "messageId": message.tag,
+        "threadTag": message.tag, "content": {"type": "text", "text": message.body}, "timestamp": NOW.isoformat(),
     }  # fmt: skip
 
 
-def rung(said: Hostile) -> Rung:
-    one = RungLetter(id="m-1", sender=said.name, subject=said.subject, thread="m-0", priority=Priority.URGENT)
+def rung(message: Hostile) -> Rung:
+    one = RungLetter(
+        id="m-1", sender=message.name, subject=message.subject, thread="m-0", priority=Priority.URGENT
+    )
     return Rung(mailbox="bob", way="claude", letters=(one,), unread=1)
 
 
-def task(said: Hostile, state: TaskState = TaskState.FAILED) -> Standing:
+def task(message: Hostile, state: TaskState = TaskState.FAILED) -> Standing:
     return Standing(letter="m-1", id="m-1", thread="m-0", giver="ann", receiver="bob", opened_at=NOW, moved_at=NOW,
-                    state=state, subject=said.subject, deadline=NOW, reason=said.tag)  # fmt: skip
+                    state=state, subject=message.subject, deadline=NOW, reason=message.tag)  # fmt: skip
 
 
-def swarm(said: Hostile) -> SwarmMessage:
+def swarm(message: Hostile) -> SwarmMessage:
     return SwarmMessage(
-        id=said.tag, from_agent=said.name, to_agent="bob", swarm_name=said.tag, type=MessageType.REQUEST,
-        subject=said.subject, body=said.body, payload={}, priority=MessagePriority.HIGH, created_at=NOW,
-        expires_at=None, thread_id=said.tag, attachments=[said.file], context={said.tag: [said.name]},
+        id=message.tag, from_agent=message.name, to_agent="bob", swarm_name=message.tag, type=MessageType.REQUEST,
+        subject=message.subject, body=message.body, payload={}, priority=MessagePriority.HIGH, created_at=NOW,
+        expires_at=None, thread_id=message.tag, attachments=[message.file], context={message.tag: [message.name]},
     )  # fmt: skip
 
 
@@ -181,8 +183,8 @@ SCREEN = Screen(json=False, tables=False, colour=False, width=80, now=NOW)
 class Mail:
     """Where a hook finds a hostile letter."""
 
-    def __init__(self, said: Hostile) -> None:
-        self._found = [entry(said)], 1
+    def __init__(self, message: Hostile) -> None:
+        self._found = [entry(message)], 1
 
     def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002
         return ""
@@ -197,21 +199,21 @@ class Mail:
         return True
 
 
-def orders(said: Hostile) -> str:
+def orders(message: Hostile) -> str:
     """What a hook says of a chipset's work and nudge."""
-    nudge = {"from": said.name, "type": "abort", "message": said.body, "requires_response": True}
-    return hosts_text.orders("bob", {"bead_id": said.tag, "title": said.subject}, nudge, NONCE)
+    nudge = {"from": message.name, "type": "abort", "message": message.body, "requires_response": True}
+    return hosts_text.orders("bob", {"bead_id": message.tag, "title": message.subject}, nudge, NONCE)
 
 
 def hook(dialect: Any, moment: str, began_by: str = "startup") -> Callable[[Hostile], str]:
     """What a host is told, as it reads it."""
 
-    def shown(said: Hostile) -> str:
+    def shown(message: Hostile) -> str:
         session = Session(host="claude", id="x", agent="bob", room="r")
-        told = hosts_text.tell(
-            moment, Mail(said), session, dialect.BUDGET, began_by=began_by, now=LATER, nonce=NONCE
+        result = hosts_text.tell(
+            moment, Mail(message), session, dialect.BUDGET, began_by=began_by, now=LATER, nonce=NONCE
         )
-        found = hosts_text.said(dialect, "UserPromptSubmit", told)
+        found = hosts_text.host_output(dialect, "UserPromptSubmit", result)
         assert found is not None
         return "\n".join(texts_in(json.loads(json.dumps(found))))
 
@@ -225,11 +227,15 @@ def texts_in(value: Any) -> list[str]:
 
 
 def prompt(name: str, **said_by_user: str) -> Callable[[Hostile], str]:
-    def shown(said: Hostile) -> str:
-        plain = plain_message(letter(said)) | {"proven": False}
+    def shown(message: Hostile) -> str:
+        plain = plain_message(letter(message)) | {"proven": False}
 
         async def call(verb: str, _said: dict[str, Any]) -> Any:
-            found = {"digest": {"text": digest(said)}, "trace": {"letter": plain}, "thread": {"letters": [plain]}}
+            found = {
+                "digest": {"text": digest(message)},
+                "trace": {"letter": plain},
+                "thread": {"letters": [plain]},
+            }
             return found[verb]
 
         # The names of agents were checked when the letter was accepted.
@@ -243,21 +249,21 @@ def prompt(name: str, **said_by_user: str) -> Callable[[Hostile], str]:
     return shown
 
 
-def digest(said: Hostile) -> str:
-    return presentation.digest([letter(said)], NONCE, budget=20_000, longest=4000, total=1)
+def digest(message: Hostile) -> str:
+    return presentation.digest([letter(message)], NONCE, budget=20_000, longest=4000, total=1)
 
 
-def channel_letter(said: Hostile) -> Message:
+def channel_letter(message: Hostile) -> Message:
     """The names of agents were checked when the letter was accepted."""
-    return letter(said._replace(name="ann"))
+    return letter(message._replace(name="ann"))
 
 
 PRESENTERS: dict[str, Callable[[Hostile], str]] = {
-    "to_markdown": lambda said: presentation.markdown(letter(said), NONCE),
+    "to_markdown": lambda message: presentation.markdown(letter(message), NONCE),
     "digest": digest,
     "a chipset's hook and nudge": orders,
-    "agent-inbox's hook": lambda said: hosts_text.shown([entry(said)], 1, LATER, NONCE, 2000)[0],
-    "hook, mail": lambda said: hosts_text.mail([entry(said)], 1, "bob", LATER, NONCE, 9000)[0],
+    "agent-inbox's hook": lambda message: hosts_text.shown([entry(message)], 1, LATER, NONCE, 2000)[0],
+    "hook, mail": lambda message: hosts_text.mail([entry(message)], 1, "bob", LATER, NONCE, 9000)[0],
     "Claude Code, prompt": hook(claude, PROMPT),
     "Claude Code, resumed": hook(claude, START, "resume"),
     "Codex": hook(codex, PROMPT),
@@ -265,26 +271,26 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "MCP prompt triage": prompt("triage"),
     "MCP prompt reply": prompt("reply", message="m-1"),
     "MCP prompt handoff": prompt("handoff", to="eve", thread="m-0"),
-    "nanobot, mail": lambda said: channel_text.work(channel_letter(said), said.body, NONCE, answered=True, task=None),
-    "nanobot, task": lambda said: channel_text.work(
-        channel_letter(said), said.body, NONCE, answered=True, task=task(said)),
-    "nanobot, result": lambda said: channel_text.result(channel_letter(said), said.body, NONCE, task=task(said)),
-    "swarm prompt": lambda said: format_mailbox_context([swarm(said)]),
-    "command line, inbox": lambda said: views.letters(SCREEN, {"letters": [1], "accepted": [letter(said)]}),
+    "nanobot, mail": lambda message: channel_text.work(channel_letter(message), message.body, NONCE, answered=True, task=None),
+    "nanobot, task": lambda message: channel_text.work(
+        channel_letter(message), message.body, NONCE, answered=True, task=task(message)),
+    "nanobot, result": lambda message: channel_text.result(channel_letter(message), message.body, NONCE, task=task(message)),
+    "swarm prompt": lambda message: format_mailbox_context([swarm(message)]),
+    "command line, inbox": lambda message: views.letters(SCREEN, {"letters": [1], "accepted": [letter(message)]}),
 }  # fmt: skip
 # These show no body, and so no fence.
 POINTERS: dict[str, Callable[[Hostile], str]] = {
-    "hook, shown before": lambda said: hosts_text.again([entry(said)], 1, "bob", 9000),
-    "hook, ring": lambda said: hosts_text.ring(rung(said)),
-    "hook, ring in public": lambda said: hosts_text.ring_in_public(rung(said)),
-    "desktop": lambda said: "\n".join(desktop.words(rung(said))[1]),
-    "nanobot, not sent": lambda said: channel_text.not_sent(said.name, said.body),
-    "nanobot, list": lambda said: toolbox.labelled(
-        [f"- {toolbox.quoted(said.subject)} ({toolbox.quoted(said.tag)})"]),
-    "command line, ring": lambda said: alerts.ring(SCREEN, {**plain_ring(rung(said)), "failed": said.tag}),
-    "command line, table": lambda said: views.threads(SCREEN, {"threads": [{
-        "id": "m-0", "last_at": NOW.isoformat(), "count": 2, "participants": [said.name],
-        "subject": said.subject}]}),
+    "hook, shown before": lambda message: hosts_text.again([entry(message)], 1, "bob", 9000),
+    "hook, ring": lambda message: hosts_text.ring(rung(message)),
+    "hook, ring in public": lambda message: hosts_text.ring_in_public(rung(message)),
+    "desktop": lambda message: "\n".join(desktop.words(rung(message))[1]),
+    "nanobot, not sent": lambda message: channel_text.not_sent(message.name, message.body),
+    "nanobot, list": lambda message: toolbox.labelled(
+        [f"- {toolbox.quoted(message.subject)} ({toolbox.quoted(message.tag)})"]),
+    "command line, ring": lambda message: alerts.ring(SCREEN, {**plain_ring(rung(message)), "failed": message.tag}),
+    "command line, table": lambda message: views.threads(SCREEN, {"threads": [{
+        "id": "m-0", "last_at": NOW.isoformat(), "count": 2, "participants": [message.name],
+        "subject": message.subject}]}),
 }  # fmt: skip
 EVERY = {**PRESENTERS, **POINTERS}
 
@@ -297,9 +303,9 @@ ATTACKS = [
 ]
 
 
-def check(show: Callable[[Hostile], str], said: Hostile, count: int) -> None:
+def check(show: Callable[[Hostile], str], message: Hostile, count: int) -> None:
     """The property: the lines of the fence are ours, and nothing else of the letter makes a line outside of it."""
-    text = show(said)
+    text = show(message)
     found = fences(text)
     assert [2 * count] == [len(found)], f"fences: {found}"
     for line, pattern in zip(found, (r"<<<letter [0-9a-f]{16}", r"letter [0-9a-f]{16}>>>"), strict=False):
@@ -310,21 +316,21 @@ def check(show: Callable[[Hostile], str], said: Hostile, count: int) -> None:
 
 
 def check_all(show: Callable[[Hostile], str]) -> None:
-    for said in ATTACKS:
-        check(show, said, count=1)
+    for message in ATTACKS:
+        check(show, message, count=1)
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("said", ATTACKS)
-def test_no_attack_imitates_the_fence_or_begins_a_line_of_its_own(name: str, said: Hostile) -> None:
-    check(EVERY[name], said, name in PRESENTERS)
+@pytest.mark.parametrize("message", ATTACKS)
+def test_no_attack_imitates_the_fence_or_begins_a_line_of_its_own(name: str, message: Hostile) -> None:
+    check(EVERY[name], message, name in PRESENTERS)
 
 
 @settings(phases=[Phase.generate])  # to make an example smaller takes minutes
 @given(LETTERS)
-def test_no_letter_imitates_the_fence_or_begins_a_line_of_its_own(said: Hostile) -> None:
+def test_no_letter_imitates_the_fence_or_begins_a_line_of_its_own(message: Hostile) -> None:
     for name, show in EVERY.items():
-        check(show, said, name in PRESENTERS)
+        check(show, message, name in PRESENTERS)
 
 
 @pytest.mark.parametrize(
@@ -351,19 +357,19 @@ def test_a_presenter_that_lets_look_alikes_or_line_breaks_through_is_found_out(
 
 @given(LETTERS)
 @example(ATTACKS[0])
-def test_a_heading_in_the_plain_layout_of_the_design_is_not_broken(said: Hostile) -> None:
-    plain = said._replace(body="b")
+def test_a_heading_in_the_plain_layout_of_the_design_is_not_broken(message: Hostile) -> None:
+    plain = message._replace(body="b")
     shown, usual = swarm(plain).to_markdown(), swarm(HARMLESS).to_markdown()
     assert [line[:2] for line in usual.splitlines()] == [line[:2] for line in shown.splitlines()]
 
 
 @given(LETTERS)
 @example(ATTACKS[0])
-def test_a_tool_answers_with_one_line_of_json_that_says_what_was_written(said: Hostile) -> None:
+def test_a_tool_answers_with_one_line_of_json_that_says_what_was_written(message: Hostile) -> None:
     mail = pytest.importorskip("postroom.mcp.mail", reason="needs the extra postroom[mcp]")
-    told = tool_message(plain_message(letter(said)))
-    text = mail._text(told).text
-    assert told == json.loads(text)
+    result = tool_message(plain_message(letter(message)))
+    text = mail._text(result).text
+    assert result == json.loads(text)
     assert 1 == len(text.splitlines()) and text.isprintable()
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from postroom.cli.errors import MEANINGS
-from postroom.cli.help import named, told, usage
+from postroom.cli.help import named, option_help, usage
 from postroom.cli.table import GROUPS, everywhere, row
 from postroom.cli.table.shape import Command, Option
 
@@ -118,7 +118,7 @@ def _command(command: Command) -> str:
 
 
 def _options(options: tuple[Option, ...]) -> list[str]:
-    rows = [f"| `{_safe(named(option))}` | {_safe(told(option))} |" for option in options]
+    rows = [f"| `{_safe(named(option))}` | {_safe(option_help(option))} |" for option in options]
     return ["| option | |", "|---|---|", *rows]
 
 

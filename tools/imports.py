@@ -46,9 +46,9 @@ def _imports(
 def _measured(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: Path = NOTHING
 ) -> tuple[int, dict[str, int]]:
-    with stdin.open("rb") as said:
+    with stdin.open("rb") as value:
         done = subprocess.run(
-            command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False, stdin=said
+            command, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False, stdin=value
         )
     return done.returncode, {name: int(own) for own, name in _IMPORTED.findall(done.stderr)}
 

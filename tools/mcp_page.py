@@ -128,10 +128,10 @@ def _tool(tool: Tool) -> list[str]:
         ("may end something", tool.destroys),
         ("harmless to repeat", tool.repeatable),
     ]
-    told = ", ".join(mark for mark, is_so in marks if is_so)
+    text = ", ".join(mark for mark, is_so in marks if is_so)
     answer = ", ".join(f"`{name}`" for name in tool.answer)
     lines = [f"### {tool.name}", "", tool.about, "", *_args(tool.args), "", f"Answers with {answer}."]
-    return [*lines, *([f"Marked as: {told}."] if told else []), ""]
+    return [*lines, *([f"Marked as: {text}."] if text else []), ""]
 
 
 def _args(args: tuple[Arg, ...]) -> list[str]:

@@ -85,8 +85,8 @@ def install(python: Path, *what: str) -> None:
 def _pip(*arguments: str) -> None:
     """By our own pip, or, where the system split it off, by the outer one."""
     for interpreter in (sys.executable, shutil.which("python3") or sys.executable, "/usr/bin/python3"):
-        asked = [interpreter, "-m", "pip", "--version"]
-        if subprocess.run(asked, capture_output=True, check=False, timeout=PATIENCE).returncode == 0:
+        request = [interpreter, "-m", "pip", "--version"]
+        if subprocess.run(request, capture_output=True, check=False, timeout=PATIENCE).returncode == 0:
             break
     else:
         raise NoNanobot("there is no pip")

@@ -19,11 +19,11 @@ PROGRAM = ["postroom"]  # on the PATH: a plugin does not know where it was insta
 def files() -> dict[Path, str]:
     """Each file, and what it should say."""
     about = "Shows new mail between steps, and wakes the session when it is idle"
-    told: dict[str, dict[str, Any]] = {
+    result: dict[str, dict[str, Any]] = {
         "hooks/hooks.json": {"description": about, "hooks": hooks("claude", PROGRAM)},
         ".mcp.json": {"mcpServers": {"postroom": mcp_server(PROGRAM)}},
     }
-    return {FOLDER / name: json.dumps(said, indent=2) + "\n" for name, said in told.items()}
+    return {FOLDER / name: json.dumps(value, indent=2) + "\n" for name, value in result.items()}
 
 
 def main() -> None:

@@ -123,14 +123,14 @@ def mail_error_rows() -> Iterator[str]:
 
 
 def main() -> None:
-    for name, told in pages().items():
+    for name, result in pages().items():
         place = DOCS / name
-        if place.exists() and place.read_text(encoding="utf-8") == told:
+        if place.exists() and place.read_text(encoding="utf-8") == result:
             print(f"{name} is as the tables say")
         elif "--check" in sys.argv:
             raise SystemExit(f"docs/{name} is not as the tables say; make docs")
         else:
-            place.write_text(told, encoding="utf-8")
+            place.write_text(result, encoding="utf-8")
             print(f"written anew: {name}")
 
 

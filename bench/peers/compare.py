@@ -41,18 +41,18 @@ class Row(Struct, kw_only=True):
 def compare(names: Sequence[str], folder: Path, rounds: int, seconds: float) -> list[Row]:
     """All servers run all the time; the clients of one peer are there in its turn only."""
     rows = {name: _row(find(name)) for name in names}
-    told: dict[str, tuple[Counter[str], Counter[str]]] = {name: (Counter(), Counter()) for name in names}
+    result: dict[str, tuple[Counter[str], Counter[str]]] = {name: (Counter(), Counter()) for name in names}
     with ExitStack() as running:
         addresses = {name: _start(rows[name], folder / str(i), running) for i, name in enumerate(names)}
         for number in range(rounds):
             for name in _rotated(names, number):
                 if not rows[name].missing:
-                    waiting = told[name][0].total() - told[name][1].total()
+                    waiting = result[name][0].total() - result[name][1].total()
                     phases = _phases(seconds, waiting, first=number == 0, last=number == rounds - 1)
-                    _turn(rows[name], addresses[name], number, phases, told[name])
+                    _turn(rows[name], addresses[name], number, phases, result[name])
                 print(f"\rround {number + 1} of {rounds}: {name:40}", end="", flush=True)
         print()
-    for name, (sent, taken) in told.items():
+    for name, (sent, taken) in result.items():
         _count(rows[name], sent, taken)
         _relate(rows[name], rows.get(OURS))
     return list(rows.values())
@@ -105,7 +105,7 @@ def _slot(act: str, clients: int, seconds: float, most: int = ALL) -> Phase:
 
 
 def _turn(
-    row: Row, address: str, serial: int, phases: list[Phase], told: tuple[Counter[str], Counter[str]]
+    row: Row, address: str, serial: int, phases: list[Phase], results: tuple[Counter[str], Counter[str]]
 ) -> None:
     workers = [Worker(work, row.name, address, place, serial, phases) for place in range(CLIENTS)]
     try:
@@ -116,7 +116,7 @@ def _turn(
         row.missing = "one of its clients failed"
         return
     for phase, together in zip(phases, zip(*turns, strict=True), strict=True):
-        told[phase.act == "take"].update(id for turn in together for id in turn.ids)
+        results[phase.act == "take"].update(id for turn in together for id in turn.ids)
         if phase.counts:
             _note(row, _column(phase), [turn for turn in together if turn.ids])
         row.drained = together[0].emptied

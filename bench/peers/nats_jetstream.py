@@ -28,8 +28,8 @@ class NatsJetStream:
     syncs = "1 / 1"
 
     def version(self) -> str:
-        told = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True)
-        return told.stdout.split("v")[-1].strip()
+        process = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True)
+        return process.stdout.split("v")[-1].strip()
 
     def start(self, folder: Path) -> str:
         port = free_port()

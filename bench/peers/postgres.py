@@ -35,14 +35,14 @@ class Postgres:
         self.how = f"fsync, synchronous_commit and full_page_writes on; {claims}"
 
     def version(self) -> str:
-        told = subprocess.run(
+        process = subprocess.run(
             [program("postgres", PACKAGE), "--version"],
             capture_output=True,
             text=True,
             check=True,
             env=libraries(),
         )
-        return told.stdout.split()[2]
+        return process.stdout.split()[2]
 
     def start(self, folder: Path) -> str:
         port, data = free_port(), give(folder) / "data"

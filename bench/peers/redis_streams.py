@@ -22,11 +22,11 @@ class RedisStreams:
     syncs = "1 / 2"
 
     def version(self) -> str:
-        told = subprocess.run(
+        process = subprocess.run(
             [program("redis-server", "redis-server"), "--version"],
             capture_output=True, text=True, check=True, env=libraries(),
         )  # fmt: skip
-        return told.stdout.split("v=")[1].split()[0]
+        return process.stdout.split("v=")[1].split()[0]
 
     def start(self, folder: Path) -> str:
         port = free_port()

@@ -40,8 +40,8 @@ class Server:
                 return
             time.sleep(0.05)
         self.stop()
-        told = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise Missing(f"it does not start: {told[-1] if told else 'and says nothing'}")
+        result = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise Missing(f"it does not start: {result[-1] if result else 'and says nothing'}")
 
     def stop(self) -> None:
         if self._process.poll() is not None:
@@ -60,8 +60,8 @@ def run(command: list[str], folder: Path) -> None:
         unprivileged(command), cwd=folder, env=libraries(), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        told = done.stderr.strip().splitlines()
-        raise Missing(f"{Path(command[0]).name} fails: {told[-1] if told else done.returncode}")
+        result = done.stderr.strip().splitlines()
+        raise Missing(f"{Path(command[0]).name} fails: {result[-1] if result else done.returncode}")
 
 
 def unprivileged(command: list[str]) -> list[str]:

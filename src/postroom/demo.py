@@ -47,7 +47,7 @@ def say(who: str, what: str) -> None:
 
 def planner(me: Mailbox) -> None:
     say("planner", "→ coder: “Sort ten million rows, keep equal rows in order.” (high priority)")
-    asked = me.send(
+    request = me.send(
         "coder",
         "Sort ten million rows, keep equal rows in order.",
         subject="Sorting",
@@ -57,7 +57,7 @@ def planner(me: Mailbox) -> None:
     answer = me.wait(PATIENCE)
     if answer is not None:
         say("planner", f"← {answer.sender}: “{answer.text}”")
-        same = "the same" if answer.thread == asked.id else "another"
+        same = "the same" if answer.thread == request.id else "another"
         say("planner", f"  the answer came back in {same} thread, as {answer.subject!r}")
         answer.ack()
     done = me.wait(PATIENCE)
@@ -238,7 +238,7 @@ def _link(stack: ExitStack, places: Mapping[str, str]) -> None:
     sockets = stack.enter_context(TemporaryDirectory(prefix="postroom-"))  # a socket's path must be short
     port = _serve_home(stack, places, sockets)
     more = ["--url", f"ws://127.0.0.1:{port}/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
-    _typed(places, "moon", "peers", "add", "home", *more, "--token-file", "-", said=token)
+    _typed(places, "moon", "peers", "add", "home", *more, "--token-file", "-", text=token)
     stack.callback(_stop, _served(places, sockets, "moon", "off"))
 
 
@@ -255,7 +255,7 @@ def _serve_home(stack: ExitStack, places: Mapping[str, str], sockets: str) -> in
     raise SystemExit("the post room of the demo did not start")
 
 
-def _typed(places: Mapping[str, str], name: str, *words: str, said: str = "") -> dict[str, Any]:
+def _typed(places: Mapping[str, str], name: str, *words: str, text: str = "") -> dict[str, Any]:
     """What a command answers in one of the rooms."""
     command = [
         sys.executable,
@@ -268,7 +268,7 @@ def _typed(places: Mapping[str, str], name: str, *words: str, said: str = "") ->
         f"system={name}",
         "--json",
     ]
-    done = subprocess.run(command, input=said.encode(), capture_output=True, check=False)
+    done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr.decode())
     answer: dict[str, Any] = json.loads(done.stdout)

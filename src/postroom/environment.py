@@ -110,10 +110,10 @@ def _ask_boot_id() -> str:
             return file.read().strip()
     import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
 
-    asked = subprocess.run(
+    process = subprocess.run(
         ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
     )
-    return asked.stdout.strip()
+    return process.stdout.strip()
 
 
 def _fault(path: str) -> str | None:

@@ -211,12 +211,12 @@ class Working:
         """
         wanted = 1 if count is None else count
 
-        asked = inbox.as_filter(filters)
+        request = inbox.as_filter(filters)
         by = f"{self.name} (process {os.getpid()})" if holder is None else holder
 
         def take() -> list[Found]:
             return core_work.claim(
-                self._core, self._caller, self.name, count=wanted, lease=lease, holder=by, filter=asked
+                self._core, self._caller, self.name, count=wanted, lease=lease, holder=by, filter=request
             )
 
         found = inbox.wait_until(self._core, [self.name], timeout, take) or []
@@ -295,10 +295,10 @@ class Working:
         self._settle(letters, core_work.renew, lease)
 
     def _settle(
-        self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *said: Any, **more: Any
+        self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *value: Any, **more: Any
     ) -> None:
         held = self._held(letters)
-        _update(letters, verb(self._core, self._caller, self.name, held, *said, **more))
+        _update(letters, verb(self._core, self._caller, self.name, held, *value, **more))
 
     def _held(self, letters: Sequence[Letter]) -> list[Found]:
         """What the service is told of these letters, each once."""

@@ -39,7 +39,7 @@ from .core.authorize import OWNER, authorize
 from .core.core import Core
 from .core.doctor import LOG_END
 from .core.portable import check_path
-from .core.validation import check_count, listed, told
+from .core.validation import check_count, listed, progress_of
 from .errors import BadStore, Invalid, Missing, PostroomError
 from .letter import Letter
 from .mailbox import Mailbox
@@ -191,9 +191,9 @@ class Room:
 
     # -- templates
 
-    def save_template(self, name: str, **said: Any) -> Template:
+    def save_template(self, name: str, **value: Any) -> Template:
         """Keep a recurring letter: body, subject, kind, priority, tags, with `{places}` in the text."""
-        return compose.save(self._core, self._principal, name, **said)
+        return compose.save(self._core, self._principal, name, **value)
 
     def template(self, name: str) -> Template:
         return compose.get(self._core, self._principal, name)
@@ -365,7 +365,7 @@ def doctor(
     **settings: Any,
 ) -> Diagnosis:
     """Check the health of a room, also of one that cannot be opened. Makes no room where there is none."""
-    told(progress)
+    progress_of(progress)
     try:
         chosen = chosen_settings(store, settings)
         path, place = _file(chosen), place_of(chosen.store)
@@ -406,7 +406,7 @@ def restore(
     from .store.sqlite.backup import put_back  # noqa: PLC0415 - rare
 
     chosen = chosen_settings(store, settings)
-    path, tell = _file(chosen), told(progress)
+    path, tell = _file(chosen), progress_of(progress)
     if folder_of(chosen.store) is not None:
         hint = "restore into a room in a file of its own, then copy that one into the folder"
         raise BadStore("a backup is a room in a file, and this room is a folder", field="store", hint=hint)
@@ -535,10 +535,10 @@ def _salvaged(path: Path) -> Iterator[Finding]:
             "salvage", "no letter could be read", f"postroom restore FILE{force} brings back a backup; {anew}"
         )
         return
-    told = (
+    text = (
         f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known to be lost"
     )
-    yield note("salvage", told, f"postroom restore {quote(str(saved.path))}{force} makes it the room")
+    yield note("salvage", text, f"postroom restore {quote(str(saved.path))}{force} makes it the room")
 
 
 def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:

@@ -100,14 +100,14 @@ def load_settings(
     replace those of the library.
     """
     environment = own_environment() if environment is None else environment
-    given: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))
-    said = _from_environment(environment)
-    said |= {name: value for name, value in (arguments or {}).items() if value is not None}
-    if not said.get("store") and (room := project_room()):
+    values: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))
+    fields = _from_environment(environment)
+    fields |= {name: value for name, value in (arguments or {}).items() if value is not None}
+    if not fields.get("store") and (room := project_room()):
         if not os.path.lexists(room):  # its mail must not go elsewhere
             raise BadStore(f"the project's room {room} is gone", field="store", hint="postroom init makes it anew")
-        said["store"] = f"sqlite:{room}"
-    return _checked(given | said)
+        fields["store"] = f"sqlite:{room}"
+    return _checked(values | fields)
 
 
 def default_room() -> str:
@@ -146,12 +146,12 @@ def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: meant[0] for name, meant in likely.items() if meant}
 
 
-def _checked(given: dict[str, Any]) -> Settings:
-    for name, value in given.items():
+def _checked(values: dict[str, Any]) -> Settings:
+    for name, value in values.items():
         if name not in Settings.__struct_fields__ and name not in _ONE_MEANING:
             raise _unknown(name, value)
     try:
-        return _enforced(msgspec.convert(_without_one_meaning(given), Settings, strict=False))
+        return _enforced(msgspec.convert(_without_one_meaning(values), Settings, strict=False))
     except msgspec.ValidationError as broken:
         what, _, name = str(broken).partition(" - at `$.")
         field = name.strip("`") or "settings"
@@ -166,12 +166,12 @@ def _unknown(name: str, value: Any) -> Invalid:
     return Invalid(NO_SUCH_SETTING, field=name, hint=", ".join(Settings.__struct_fields__))
 
 
-def _without_one_meaning(given: dict[str, Any]) -> dict[str, Any]:
+def _without_one_meaning(values: dict[str, Any]) -> dict[str, Any]:
     """What is left when everything is taken away that says what holds anyway."""
-    for name, (holds, told, hint) in _ONE_MEANING.items():
-        if name in given and str(given[name]).lower() not in holds:
-            raise Invalid(f"{given[name]!a} would not be kept: {told}", field=name, hint=hint)
-    return {name: value for name, value in given.items() if name not in _ONE_MEANING}
+    for name, (holds, result, hint) in _ONE_MEANING.items():
+        if name in values and str(values[name]).lower() not in holds:
+            raise Invalid(f"{values[name]!a} would not be kept: {result}", field=name, hint=hint)
+    return {name: value for name, value in values.items() if name not in _ONE_MEANING}
 
 
 def _enforced(settings: Settings) -> Settings:
@@ -183,9 +183,9 @@ def _enforced(settings: Settings) -> Settings:
         hint = "federation_upstream = a hub that is a peer, or another strategy"
         raise Invalid("hierarchical needs somebody above", field="federation_strategy", hint=hint)
     if settings.federation_upstream and not is_upward:
-        told = f"nothing is left to hubs with the strategy {settings.federation_strategy}"
+        text = f"nothing is left to hubs with the strategy {settings.federation_strategy}"
         raise Invalid(
-            told, field="federation_upstream", hint="federation_strategy = hierarchical, or leave it out"
+            text, field="federation_upstream", hint="federation_strategy = hierarchical, or leave it out"
         )
     return settings
 

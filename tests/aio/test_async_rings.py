@@ -47,8 +47,8 @@ def test_two_who_wait_in_one_way_ring_once(address: str) -> None:
             sent = await ann.send("bob", "x")
             rung = [ring for ring in await asyncio.gather(*ringers) if ring]
             assert [(sent.id,)] == [ring.ids for ring in rung]
-            told = await other
-            assert told and told.ids == (sent.id,)
+            result = await other
+            assert result and result.ids == (sent.id,)
 
     asyncio.run(scene())
 

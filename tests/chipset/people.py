@@ -34,9 +34,9 @@ def start(role: str, state: Path, *words: str) -> subprocess.Popen[str]:
 
 def finish(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
     """What each of them said, when all went well."""
-    said = [process.communicate(timeout=PATIENCE)[0].strip() for process in processes]
+    message = [process.communicate(timeout=PATIENCE)[0].strip() for process in processes]
     assert {process.returncode for process in processes} == {0}
-    return said
+    return message
 
 
 @contextmanager
@@ -154,28 +154,28 @@ def sleeper(state: str, name: str) -> None:
 def mayor(state: str, *agents: str) -> None:
     """Reads the mail: clears what is done, gives what stalled to the next; ends when all is done or refused."""
     with Chipset(state, patience=SHORT) as chipset:
-        said = ""
-        while not said:
+        text = ""
+        while not text:
             for mail in chipset.mail.unread("mayor"):
                 try:
-                    said = said or _decide(chipset, mail, agents)
+                    text = text or _decide(chipset, mail, agents)
                 except Busy:  # later
                     continue
                 except IllegalMove:  # done before, by one of us who was killed
                     pass
                 chipset.mail.mark_read("mayor", mail.filename)
             time.sleep(STEP)
-        print(said)
+        print(text)
 
 
 def _decide(chipset: Chipset, mail: Mail, agents: Sequence[str]) -> str:
     if mail.type == "completion_report":
         chipset.mayor().accept(mail.sender)
         return f"accepted from {mail.sender}"
-    told = dict(line.split(": ", 1) for line in mail.body.splitlines() if ": " in line)
-    following = agents[(agents.index(told["agent"]) + 1) % len(agents)]
+    result = dict(line.split(": ", 1) for line in mail.body.splitlines() if ": " in line)
+    following = agents[(agents.index(result["agent"]) + 1) % len(agents)]
     try:
-        chipset.mayor().reassign(told["agent"], following, "once more")
+        chipset.mayor().reassign(result["agent"], following, "once more")
     except IllegalMove:
         raise
     except Refused as spent:

@@ -35,8 +35,8 @@ def test_a_days_work_without_python(desk: Desk, tmp_path: Path) -> None:
     room = ("--room", f"files:{tmp_path / '.chipset' / 'state'}?layout=chipset")
     set_up = desk.json("chipset", "dispatch", ALPHA, "gt-1", "--title", "Auth", "--body", "As in the plan.")
     assert (set_up["hook"]["status"], set_up["hook"]["work_item"]["bead_id"]) == ("pending", "gt-1")
-    told = desk.json("chipset", "check", "--as", ALPHA)
-    assert (told["hook"], told["nudge"], told["note"]) == (set_up["hook"], None, None)
+    result = desk.json("chipset", "check", "--as", ALPHA)
+    assert (result["hook"], result["nudge"], result["note"]) == (set_up["hook"], None, None)
     (assignment,) = desk.json("check", "--as", ALPHA, *room)["letters"]
     assert (assignment["kind"], assignment["sender"]) == ("work_assignment", "mayor")
     assert desk.json("chipset", "activate", "--as", ALPHA)["hook"]["status"] == "active"
@@ -62,7 +62,7 @@ def test_a_nudge_is_answered_and_a_note_is_left_without_python(desk: Desk, state
         desk.run("chipset", "answer", "--as", ALPHA).code == desk.run("chipset", "handle", "--as", ALPHA).code == 1
     )
     assert desk.json("chipset", "handle", "--as", "mayor")["nudge"]["message"] == "Here."
-    said = (
+    message = (
         "--bead",
         "gt-1",
         "--summary",
@@ -74,17 +74,17 @@ def test_a_nudge_is_answered_and_a_note_is_left_without_python(desk: Desk, state
         "--session",
         "s-1",
     )
-    left = desk.json("chipset", "note", "--as", ALPHA, *said)["note"]
+    left = desk.json("chipset", "note", "--as", ALPHA, *message)["note"]
     assert (left["remaining"], left["session_outgoing"]) == (["tests", "docs"], "s-1")
     assert desk.json("chipset", "notes", ALPHA, "--as", "mayor")["notes"] == [left]
     assert "left to do: tests, docs" in desk.run("chipset", "check", "--as", ALPHA).out
 
 
 def test_a_stalled_agents_item_is_given_to_another_and_taken_off(desk: Desk, state: Path) -> None:
-    given = desk.json("chipset", "reassign", ALPHA, "polecat-beta")["hook"]
-    assert (given["agent_id"], given["status"]) == ("polecat-beta", "pending")
+    value = desk.json("chipset", "reassign", ALPHA, "polecat-beta")["hook"]
+    assert (value["agent_id"], value["status"]) == ("polecat-beta", "pending")
     assert desk.run("chipset", "reassign", "polecat-beta", ALPHA).code == 75  # within the pause
-    assert desk.json("chipset", "remind", "polecat-beta")["hook"] == given
+    assert desk.json("chipset", "remind", "polecat-beta")["hook"] == value
     assert desk.json("chipset", "clear", "polecat-beta")["hook"]["work_item"] is None
 
 
@@ -145,9 +145,9 @@ def test_a_busy_agent_that_is_to_get_an_item_is_named_as_it_was_typed(desk: Desk
 
 
 def test_nudge_and_answer_say_to_whom_and_an_answer_is_not_answered(desk: Desk, state: Path) -> None:
-    asked = ("chipset", "nudge", ALPHA, "--as", "mayor", "--body", "Where are you?")
-    assert f"Nudge to {ALPHA}, health_check: Where are you?\n" == desk.run(*asked).out
-    assert ALPHA == desk.json(*asked)["to"]
+    request = ("chipset", "nudge", ALPHA, "--as", "mayor", "--body", "Where are you?")
+    assert f"Nudge to {ALPHA}, health_check: Where are you?\n" == desk.run(*request).out
+    assert ALPHA == desk.json(*request)["to"]
     answered = desk.run("chipset", "answer", "--as", ALPHA, "--body", "Here.")
     assert (0, "Answer to mayor: Here.\n") == (answered.code, answered.out)
     refused = desk.run("chipset", "answer", "--as", "mayor", "--body", "Thanks.")
@@ -159,8 +159,13 @@ def test_nudge_and_answer_say_to_whom_and_an_answer_is_not_answered(desk: Desk, 
 
 
 def test_one_look_nudges_and_says_so(desk: Desk, state: Path) -> None:
-    told = desk.json("witness", "--once")
-    assert (told["watched"], told["stalled"], told["nudged"], told["escalated"]) == ([ALPHA], [ALPHA], [ALPHA], [])
+    result = desk.json("witness", "--once")
+    assert (result["watched"], result["stalled"], result["nudged"], result["escalated"]) == (
+        [ALPHA],
+        [ALPHA],
+        [ALPHA],
+        [],
+    )
     assert json.loads((state / "nudge" / ALPHA / "latest.json").read_text())["from"] == "witness"
     shown = desk.run("witness", "--once")
     assert (shown.code, shown.out, shown.err) == (0, "1 at work, 1 stalled.\n", "")
@@ -192,8 +197,8 @@ def test_the_state_folder_is_named_by_the_room_or_by_itself(desk: Desk, state: P
 def test_its_letters_go_into_the_room_that_is_named(desk: Desk, state: Path, tmp_path: Path) -> None:
     desk.json("register", "--as", "mayor")
     room = str(tmp_path / "room.db")
-    said = ("--answer-within", "1s", "--every", "0.1", "--room", room)
-    watching = desk.start("witness", "--json", *said)
+    message = ("--answer-within", "1s", "--every", "0.1", "--room", room)
+    watching = desk.start("witness", "--json", *message)
     assert watching.stdout
     seen = [json.loads(watching.stdout.readline()) for _ in range(2)]
     watching.terminate()

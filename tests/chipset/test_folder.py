@@ -41,9 +41,9 @@ def test_content_is_synced_before_its_name_and_the_folder_after_it(
     def watch(name: str) -> None:
         real = getattr(os, name)
 
-        def noted(*said: Any) -> Any:
+        def noted(*message: Any) -> Any:
             did.append(name)
-            return real(*said)
+            return real(*message)
 
         monkeypatch.setattr(os, name, noted)
 
@@ -87,11 +87,13 @@ def test_the_lock_is_held_by_one_and_may_be_taken_again_by_its_holder(tmp_path: 
             pass
         with pytest.raises(StoreBusy), other.lock():
             pass
-        told: list[type[BaseException]] = []
-        thread = threading.Thread(target=lambda: told.append(_refusal(StateFolder(tmp_path, busy_timeout=0.05))))
+        results: list[type[BaseException]] = []
+        thread = threading.Thread(
+            target=lambda: results.append(_refusal(StateFolder(tmp_path, busy_timeout=0.05)))
+        )
         thread.start()
         thread.join()
-        assert told == [StoreBusy]
+        assert results == [StoreBusy]
     with other.lock():
         pass
 

@@ -99,8 +99,8 @@ def test_what_a_stranger_added_is_kept(chipset: Chipset, state: Path) -> None:
     fields["rig"], fields["work_item"]["convoy"] = "north", 7
     path.write_text(json.dumps(fields))
     chipset.hooks.activate(ALPHA)
-    told = json.loads(path.read_text())
-    assert (told["rig"], told["work_item"]["convoy"], told["status"]) == ("north", 7, "active")
+    result = json.loads(path.read_text())
+    assert (result["rig"], result["work_item"]["convoy"], result["status"]) == ("north", 7, "active")
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_mayors_that_look_without_the_lock_are_found(state: Path) -> None:
 def test_two_mayors_at_once_exactly_one_wins(state: Path) -> None:
     for round in range(10 if LONG else 2):
         folder = state / str(round)
-        said = race(folder, "setter")
-        won = [line.removeprefix("won: ") for line in said if line.startswith("won")]
-        lost = [line for line in said if line.startswith("lost")]
+        message = race(folder, "setter")
+        won = [line.removeprefix("won: ") for line in message if line.startswith("won")]
+        lost = [line for line in message if line.startswith("lost")]
         assert (len(won), len(lost)) == (1, 3)
         assert all(f"pending with '{won[0]}'" in line for line in lost)
         assert Chipset(folder).hooks.get(ALPHA).item.bead_id == won[0]

@@ -30,7 +30,7 @@ ALPHA = "polecat-alpha"
 NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-mayor\.json")
 
 
-def letter(**said: Any) -> dict[str, Any]:
+def letter(**message: Any) -> dict[str, Any]:
     usual = {
         "from": "mayor",
         "to": ALPHA,
@@ -38,14 +38,14 @@ def letter(**said: Any) -> dict[str, Any]:
         "subject": "gt-1 is yours",
         "body": "Build it.",
     }
-    return usual | said
+    return usual | message
 
 
-def drop(state: Path, name: str, place: str = "", **said: Any) -> Path:
+def drop(state: Path, name: str, place: str = "", **message: Any) -> Path:
     """As a stranger writes one."""
     folder = state / "mail" / ALPHA / place
     folder.mkdir(parents=True, exist_ok=True)
-    usual = letter(**{"timestamp": "2026-03-05T10:30:00Z", "read": False, "priority": "normal"} | said)
+    usual = letter(**{"timestamp": "2026-03-05T10:30:00Z", "read": False, "priority": "normal"} | message)
     (folder / name).write_text(json.dumps(usual))
     return folder / name
 
@@ -108,12 +108,12 @@ def test_only_read_letters_of_a_day_ago_are_archived_and_counted(
 
 def test_a_timestamp_of_the_sender_stands_in_the_file_and_in_its_name(chipset: Chipset, state: Path) -> None:
     chipset.mail.send_mail(letter(body="now"))
-    said = {
+    params = {
         "whole": "2026-03-05T10:30:00Z",
         "fraction": "2026-03-04T10:30:00.250Z",
         "zone": "2026-03-03T10:30:00+02:00",
     }
-    sent = {body: chipset.mail.send_mail(letter(body=body, timestamp=time)) for body, time in said.items()}
+    sent = {body: chipset.mail.send_mail(letter(body=body, timestamp=time)) for body, time in params.items()}
     names = {body: mail.filename for body, mail in sent.items()}
     assert names["whole"].startswith("2026-03-05T10-30-00.") and names["whole"].endswith("Z-mayor.json")
     assert names["fraction"].startswith("2026-03-04T10-30-00.250000")
@@ -209,8 +209,8 @@ def test_a_strangers_letters_are_read_in_the_order_of_time(chipset: Chipset, sta
         ("early", True), ("ours", False), ("late", False),
     ]  # fmt: skip
     chipset.mail.mark_read(ALPHA, "2031-01-01T00-00-00Z-witness.json")
-    told = json.loads((state / "mail" / ALPHA / "2031-01-01T00-00-00Z-witness.json").read_text())
-    assert (told["read"], told["extra"]) == (True, 1)
+    result = json.loads((state / "mail" / ALPHA / "2031-01-01T00-00-00Z-witness.json").read_text())
+    assert (result["read"], result["extra"]) == (True, 1)
     assert chipset.mail.unread(ALPHA) == [ours]
     assert chipset.mail.archive_old_mail(ALPHA) == 1
 
@@ -243,8 +243,8 @@ def test_copies_that_a_stranger_makes_of_our_letters_are_marked_one_by_one(chips
     ours = chipset.mail.send_mail(letter())
     for agent, body in (("polecat-beta", "Build it."), ("polecat-gamma", "Build another.")):
         (state / "mail" / agent).mkdir()
-        said = letter(to=agent, body=body, timestamp=ours.timestamp, read=False, priority="normal")
-        (state / "mail" / agent / ours.filename).write_text(json.dumps(said))
+        message = letter(to=agent, body=body, timestamp=ours.timestamp, read=False, priority="normal")
+        (state / "mail" / agent / ours.filename).write_text(json.dumps(message))
     for marked in ("polecat-gamma", "polecat-beta", ALPHA):
         assert len(chipset.mail.unread(marked)) == 1
         chipset.mail.mark_read(marked, ours.filename)

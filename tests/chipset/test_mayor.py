@@ -76,8 +76,8 @@ def test_reassigning_moves_the_item_and_counts(chipset: Chipset, clock: FakeCloc
     chipset.hooks.touch(ALPHA)
     with pytest.raises(StaleRevision):
         mayor.reassign(ALPHA, BETA, expect=seen)
-    given = mayor.reassign(ALPHA, BETA, expect=chipset.hooks.get(ALPHA))
-    assert (given.agent_id, given.item.title) == (BETA, "Auth")
+    value = mayor.reassign(ALPHA, BETA, expect=chipset.hooks.get(ALPHA))
+    assert (value.agent_id, value.item.title) == (BETA, "Auth")
     assert chipset.hooks.get(ALPHA).status is Status.EMPTY
     assert chipset.items.get("gt-1").restarts == 1
     assert subjects(chipset, BETA) == ["gt-1 is on your hook: Auth"]

@@ -33,8 +33,8 @@ def test_a_move_is_made_by_those_the_table_names_and_by_no_other(before: Status,
 
 
 def test_the_head_of_the_file_says_the_same_as_the_table() -> None:
-    told = [line.split() for line in (hooks.__doc__ or "").splitlines() if line.startswith("    ")]
-    assert [(words[0], words[2], " ".join(words[3:])) for words in told] == [
+    results = [line.split() for line in (hooks.__doc__ or "").splitlines() if line.startswith("    ")]
+    assert [(words[0], words[2], " ".join(words[3:])) for words in results] == [
         (move.before, move.after, move.words) for move in MOVES
     ]
 

@@ -48,10 +48,10 @@ def test_the_formats_on_the_page_are_those_of_the_files() -> None:
 
 
 def test_the_moves_on_the_page_are_those_of_the_table() -> None:
-    told = section(PAGE.read_text(encoding="utf-8"), "Hooks")
+    result = section(PAGE.read_text(encoding="utf-8"), "Hooks")
     for move in MOVES:
-        assert f"| {move.before} → {move.after} | {move.words} |" in told
-    assert told.count("→") == len(MOVES)
+        assert f"| {move.before} → {move.after} | {move.words} |" in result
+    assert result.count("→") == len(MOVES)
 
 
 def test_the_page_names_every_type_and_priority() -> None:
@@ -60,10 +60,10 @@ def test_the_page_names_every_type_and_priority() -> None:
 
 
 def test_the_times_on_the_page_are_those_in_force() -> None:
-    told, usual = prose(PAGE), Patience()
+    result, usual = prose(PAGE), Patience()
     assert (usual.stall_after, RANGES["stall_after"]) == (300, (60, 1800))
-    assert "for 5 minutes (`--stall-after`, 1 to 30 minutes)" in told
+    assert "for 5 minutes (`--stall-after`, 1 to 30 minutes)" in result
     assert (usual.nudge_every, RANGES["nudge_every"]) == (120, (30, 600))
-    assert "every 2 minutes (`--nudge-every`, 30 seconds to 10 minutes)" in told
+    assert "every 2 minutes (`--nudge-every`, 30 seconds to 10 minutes)" in result
     assert (usual.answer_within, usual.most_restarts, usual.pause) == (60, 3, 60)
-    assert "within 60 seconds" in told and "at most three" in told and "60 seconds apart" in told
+    assert "within 60 seconds" in result and "at most three" in result and "60 seconds apart" in result

@@ -32,7 +32,7 @@ def stalled(chipset: Chipset, clock: FakeClock) -> None:
     clock.advance(STALL)
 
 
-def told(chipset: Chipset, agent: str = "mayor") -> list[str]:
+def subjects_for(chipset: Chipset, agent: str = "mayor") -> list[str]:
     return [mail.subject for mail in chipset.mail.check_mail(agent)]
 
 
@@ -67,7 +67,7 @@ def test_silence_is_nudged_then_told_once(chipset: Chipset, witness: Witness, cl
     assert (witness.look().nudged, witness.look().escalated) == ((ALPHA,), ())
     again = chipset.nudges.latest(ALPHA)
     assert again and again.type == "stall_warning"
-    assert len(told(chipset)) == 1
+    assert len(subjects_for(chipset)) == 1
     assert chipset.hooks.get(ALPHA).item.bead_id == "gt-1"
 
 
@@ -84,7 +84,7 @@ def test_an_answer_by_the_design_alone_holds_the_report_back(
         clock.advance(60)
         assert (witness.look().stalled, witness.look().nudged) == ((ALPHA,), ())
         clock.advance(50)
-    assert told(chipset) == []
+    assert subjects_for(chipset) == []
     witness.look()
     clock.advance(60)
     assert witness.look().escalated == (ALPHA,)
@@ -103,7 +103,7 @@ def test_an_answer_with_a_touch_ends_the_stall_also_when_another_answers_right_a
         chipset.answer(agent, nudge)
     clock.advance(61)
     assert witness.look().stalled == ()
-    assert told(chipset) == []
+    assert subjects_for(chipset) == []
     clock.advance(STALL)
     assert set(witness.look().nudged) == {ALPHA, BETA}  # a new stall
 
@@ -138,7 +138,7 @@ def test_it_survives_its_own_restart_at_every_step(state: Path, chipset: Chipset
     clock.advance(60)
     assert another().look().escalated == (ALPHA,)
     assert another().look().escalated == ()
-    assert len(told(chipset)) == 1
+    assert len(subjects_for(chipset)) == 1
 
 
 @pytest.mark.usefixtures("stalled")
@@ -163,7 +163,7 @@ def test_killed_between_a_deed_and_its_note_nothing_is_done_twice(
         witness.look()
     monkeypatch.undo()
     assert witness.look().escalated == (ALPHA,)  # as far as it knows; the key knows better
-    assert len(told(chipset)) == 1
+    assert len(subjects_for(chipset)) == 1
 
 
 def test_a_nudge_of_an_earlier_stall_is_not_taken_for_one_of_this(chipset: Chipset, clock: FakeClock) -> None:
@@ -175,7 +175,7 @@ def test_a_nudge_of_an_earlier_stall_is_not_taken_for_one_of_this(chipset: Chips
         clock.advance(10)
         chipset.hooks.touch(ALPHA)
         assert witness.look().stalled == ()
-    assert told(chipset) == []
+    assert subjects_for(chipset) == []
 
 
 @pytest.mark.usefixtures("stalled")
@@ -190,7 +190,7 @@ def test_a_memory_that_is_lost_doubles_no_letter(
     for _ in range(4):
         clock.advance(60)
         witness.look()
-    assert len(told(chipset)) == 1
+    assert len(subjects_for(chipset)) == 1
 
 
 @pytest.mark.usefixtures("stalled")
@@ -218,8 +218,8 @@ def test_the_human_is_told_after_three_restarts_by_any_mayor(
         assert witness.look().nudged == (ALPHA,)
         clock.advance(60)
         assert witness.look().human == (("gt-1",) if round == 3 else ())
-    assert told(chipset, "human") == ["gt-1 was started 4 times and is stuck"]
-    assert len(told(chipset)) == 4
+    assert subjects_for(chipset, "human") == ["gt-1 was started 4 times and is stuck"]
+    assert len(subjects_for(chipset)) == 4
     assert "A human is told" in chipset.mail.check_mail("mayor")[-1].body
 
 
@@ -257,8 +257,8 @@ def test_a_slot_from_the_future_changes_no_waiting(
     chipset: Chipset, witness: Witness, clock: FakeClock, state: Path
 ) -> None:
     (state / "nudge" / ALPHA).mkdir(parents=True)
-    said = {"from": "mayor", "type": "abort", "message": "", "timestamp": "2099-01-01T00:00:00Z"}
-    (state / "nudge" / ALPHA / "latest.json").write_text(json.dumps(said))
+    params = {"from": "mayor", "type": "abort", "message": "", "timestamp": "2099-01-01T00:00:00Z"}
+    (state / "nudge" / ALPHA / "latest.json").write_text(json.dumps(params))
     assert witness.look().nudged == (ALPHA,)
     nudge = chipset.nudges.latest(ALPHA)
     assert nudge and nudge.timestamp.year == 2099
@@ -313,7 +313,7 @@ def test_a_letter_that_cannot_be_sent_is_sent_the_next_time(
     assert "no space" in witness.look().failed[0]
     monkeypatch.undo()
     assert witness.look().escalated == (ALPHA,)
-    assert len(told(chipset)) == 1
+    assert len(subjects_for(chipset)) == 1
 
 
 def test_each_agent_may_have_its_own_time_for_an_answer(chipset: Chipset, clock: FakeClock) -> None:
@@ -350,7 +350,7 @@ def test_three_witnesses_at_once_ask_and_tell_once(state: Path) -> None:
         chipset.mayor().dispatch(ALPHA, "gt-1")
         witnesses = [start("witness", state, name) for name in ("witness", "witness", "witness-b")]
         with running(*witnesses):
-            until(lambda: bool(told(chipset)))
+            until(lambda: bool(subjects_for(chipset)))
             (state / "stop").touch()
             finish(witnesses)
-        assert len(told(chipset)) == 1
+        assert len(subjects_for(chipset)) == 1

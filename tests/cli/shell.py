@@ -134,10 +134,10 @@ class Desk:
         return postroom.open(self.home / "room.db")
 
     def _run(self, words: Sequence[str | bytes], stdin: bytes | str, environment: dict[str, str]) -> Done:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
+        value = stdin.encode() if isinstance(stdin, str) else stdin
         order = ([str(SCRIPT), *map(os.fsdecode, words)], environment, str(self.home))
-        code, out, err = (run_warm(order, given, PATIENCE) if self.warm else None) or self._start(
-            words, given, environment
+        code, out, err = (run_warm(order, value, PATIENCE) if self.warm else None) or self._start(
+            words, value, environment
         )
         return Done(code=code, out=out.decode(), err=err.decode())
 

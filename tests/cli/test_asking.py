@@ -18,26 +18,26 @@ def waiting(desk: Desk, *words: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_question_goes_up_and_its_answer_comes_down(desk: Desk) -> None:
-    asked = escalate(desk, "--ladder", "coo", "--ladder", "human", "-s", "Data")
-    assert (asked["letter"]["kind"], asked["letter"]["subject"]) == ("escalation", "Escalation: Data")
+    request = escalate(desk, "--ladder", "coo", "--ladder", "human", "-s", "Data")
+    assert (request["letter"]["kind"], request["letter"]["subject"]) == ("escalation", "Escalation: Data")
     (one,) = desk.json("escalations", "--as", "bob")["escalations"]
-    assert (one["id"], one["status"], one["waits_for"]) == (asked["escalation_id"], "open", "coo")
-    assert (one["rungs"], one["priority"], one["letters"]) == (["coo", "human"], "high", [asked["id"]])
+    assert (one["id"], one["status"], one["waits_for"]) == (request["escalation_id"], "open", "coo")
+    assert (one["rungs"], one["priority"], one["letters"]) == (["coo", "human"], "high", [request["id"]])
     assert desk.json("escalations", "--everyone")["escalations"] == [one]
     assert desk.json("escalations", "--as", "carol")["escalations"] == []
-    desk.json("reply", asked["id"], "--as", "coo", "--body", "Granted.")
+    desk.json("reply", request["id"], "--as", "coo", "--body", "Granted.")
     assert desk.json("escalations", "--as", "bob")["escalations"] == []
     (over,) = desk.json("escalations", "--as", "bob", "--all")["escalations"]
     assert (over["status"], over["closed_by"], over["waits_for"]) == ("answered", "coo", None)
 
 
 def test_a_question_is_closed_without_an_answer(desk: Desk) -> None:
-    asked = escalate(desk, "--key", "k-1")
+    request = escalate(desk, "--key", "k-1")
     assert escalate(desk, "--key", "k-1")["repeated"] is True
-    assert desk.run("resolve", asked["escalation_id"], "--as", "carol").code == 67
-    closed = desk.json("resolve", asked["escalation_id"], "--as", "bob")["escalation"]
+    assert desk.run("resolve", request["escalation_id"], "--as", "carol").code == 67
+    closed = desk.json("resolve", request["escalation_id"], "--as", "bob")["escalation"]
     assert (closed["status"], closed["closed_by"]) == ("resolved", "bob")
-    assert desk.run("resolve", asked["escalation_id"], "--as", "bob").code == 67
+    assert desk.run("resolve", request["escalation_id"], "--as", "bob").code == 67
 
 
 def test_the_house_says_no_in_words(desk: Desk) -> None:
@@ -54,10 +54,10 @@ def let_things_wait(desk: Desk) -> None:
         human, bob = room.mailbox("user"), room.mailbox("bob")
         bob.send("ceo", "a plain letter")
         human.give_task("bob", "Do it.", id="t-1")
-        asked = bob.task("t-1")
-        asked.accept()
-        asked.start()
-        asked.ask("Which one?")
+        request = bob.task("t-1")
+        request.accept()
+        request.start()
+        request.ask("Which one?")
         bob.escalate("No access.\nHelp.", reason="blocked", ladder=["human"])
         room.mailbox("carol").give_task("human", "Sign this.")
         human.give_task("dan", "x", id="t-2")
@@ -123,10 +123,10 @@ def test_a_person_sees_it_and_nothing_gets_loose(desk: Desk) -> None:
     assert "│ No access." in shown and "postroom reply " in shown
     assert "\x1b[31m" not in shown and "\u202e" not in shown and "second" not in shown
     assert "WAITS" not in shown
-    for words, said in (
+    for words, message in (
         (("escalations", "--as", "human"), "ABOUT"),
         (("escalate", "--as", "x", "--reason", "y", "--body", "z"), "Escalation: ESC-"),
     ):
-        assert said in show(desk, *words, columns=140)[1]
+        assert message in show(desk, *words, columns=140)[1]
     id = desk.json("escalations", "--as", "bob")["escalations"][0]["id"]
     assert "resolved" in show(desk, "resolve", id, "--as", "bob")[1]

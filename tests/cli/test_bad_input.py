@@ -61,12 +61,12 @@ def test_a_hostile_value_of_any_option_is_taken_as_it_is_or_refused(
     options = [option for option in row("send").options if not option.is_place and option.kind != "flag"]
     sent = 0
     for option in options:
-        said = os.fsdecode(option.names[-1].encode() + b"=" + value)
+        message = os.fsdecode(option.names[-1].encode() + b"=" + value)
         text = () if option.name in {"body", "drafts"} else ("--body=x",)
         to = () if option.name == "drafts" else ("bob",)
-        code = main(["send", *to, "--as=ann", *text, said, "--room=x.db", "--json"])
-        told = capsys.readouterr()
-        done = Done(code=code, out=told.out, err=told.err)
+        code = main(["send", *to, "--as=ann", *text, message, "--room=x.db", "--json"])
+        result = capsys.readouterr()
+        done = Done(code=code, out=result.out, err=result.err)
         if code == 0:
             sent += 1
             assert (
@@ -101,11 +101,11 @@ def test_a_hostile_value_anywhere_is_taken_or_refused(
     monkeypatch.setenv("POSTROOM_STORE", str(desk.home / "room.db"))
     desk.post("ann", "bob", "x", id="m-1")
     for words in WITH_VALUE:
-        said = [word.replace("{}", os.fsdecode(value)) for word in words]
-        code = main(["--as=ann", "--json", *said])
-        told = capsys.readouterr()
+        message = [word.replace("{}", os.fsdecode(value)) for word in words]
+        code = main(["--as=ann", "--json", *message])
+        result = capsys.readouterr()
         if code != 0:
-            refused(Done(code=code, out=told.out, err=told.err), 64, 65, 67, 69, 77)
+            refused(Done(code=code, out=result.out, err=result.err), 64, 65, 67, 69, 77)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_no_words_and_no_bytes_bring_it_out_of_its_shape(desk: Desk, words: list
         assert done.err
 
 
-def said(desk: Desk, *words: str) -> list[str]:
+def complaint(desk: Desk, *words: str) -> list[str]:
     """What a person is told on standard error."""
     done = desk.run(*words)
     assert (done.out, done.code > 1) == ("", True), done
@@ -195,33 +195,33 @@ def test_errors_say_what_to_do(desk: Desk) -> None:
     desk.json("claim", "--as", "bob", "--lease", "10m")
     advice = "  give the --token that claim showed, or wait until its lease ends"
     for command in (("ack", "m-1"), ("fail", "m-1", "--reason", "x"), ("release", "m-1")):
-        assert said(desk, *command, "--as", "bob")[1] == advice
-    assert said(desk, "templates", "nosuch")[0] == "postroom: command: there is no 'templates nosuch'"
-    assert said(desk, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
-    assert said(desk, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
-    kept = said(desk, "check", "--as", "bob", "--all", "--set", "outbox_persistence=memory")
+        assert complaint(desk, *command, "--as", "bob")[1] == advice
+    assert complaint(desk, "templates", "nosuch")[0] == "postroom: command: there is no 'templates nosuch'"
+    assert complaint(desk, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
+    assert complaint(desk, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
+    kept = complaint(desk, "check", "--as", "bob", "--all", "--set", "outbox_persistence=memory")
     assert kept[1] == "  leave it out; a room at memory: forgets all of its mail alike"
-    wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=abc")
+    wrong = complaint(desk, "check", "--as", "bob", "--all", "--set", "lease=abc")
     assert wrong == ["postroom: lease: is not a number of seconds", "  digits without a unit, such as 90"]
-    wrong = said(desk, "check", "--as", "bob", "--all", "--set", "lease=-1")
+    wrong = complaint(desk, "check", "--as", "bob", "--all", "--set", "lease=-1")
     assert wrong[1] == "  postroom room --settings shows all"
-    assert said(desk, "claim", "--as", "bob", "--lease", "99999999d") == [
+    assert complaint(desk, "claim", "--as", "bob", "--lease", "99999999d") == [
         "postroom: lease: is too long", "  up to 604800 seconds",
     ]  # fmt: skip
     desk.json("templates", "save", "rev", "--body", "{file} {line}")
-    assert said(desk, "send", "bob", "--as", "ann", "--template", "rev", "--fill", "line=1") == [
+    assert complaint(desk, "send", "bob", "--as", "ann", "--template", "rev", "--fill", "line=1") == [
         "postroom: values.file: is missing", "  say --fill file=…; 'rev' needs file",
     ]  # fmt: skip
-    wrong = said(desk, "check", "--as", "bob", "--all", "--set", "hops=abc")
+    wrong = complaint(desk, "check", "--as", "bob", "--all", "--set", "hops=abc")
     assert wrong[0] == "postroom: hops: is not a whole number"
 
 
 def test_whoever_sent_a_letter_is_told_where_to_see_it(desk: Desk) -> None:
     desk.post("ann", "bob", "x", id="m-1")
-    assert said(desk, "read", "m-1", "--as", "ann")[1:] == [
+    assert complaint(desk, "read", "m-1", "--as", "ann")[1:] == [
         "  you sent it: postroom thread m-1 --as ann, or postroom trace m-1 --as ann"
     ]
-    assert said(desk, "read", "m-1", "--as", "carol")[1:] == []
+    assert complaint(desk, "read", "m-1", "--as", "carol")[1:] == []
 
 
 def test_the_doctor_of_a_room_that_is_not_there(desk: Desk) -> None:
@@ -286,7 +286,7 @@ def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(desk: Desk) -> Non
     (desk.home / "real").write_text("x", encoding="ascii")
     (desk.home / "link").symlink_to("real")
     (desk.home / "large").write_bytes(b"x" * 5000)
-    for path, code, said in (
+    for path, code, message in (
         ("nope.txt", 66, "No such file"),
         ("link", 66, "links are not followed"),
         ("../outside", 77, "outside"),
@@ -296,7 +296,7 @@ def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(desk: Desk) -> Non
         for command in (["send", "bob"], ["tasks", "give", "bob"], ["escalate", "--reason", "blocked"]):
             done = desk.run(*command, *words)
             assert (done.code, done.error["field"]) == (code, "--file"), done
-            assert said in done.error["message"]
+            assert message in done.error["message"]
     desk.json("send", "bob", "--as", "ann", "--body", "x", "--file", "real", "--letter-id", "m-1")
     parts = desk.json("read", "m-1", "--as", "bob")["letter"]["parts"]
     assert (parts[1]["path"], parts[1]["bytes"], parts[1]["size"]) == ("real", "eA==", 1)

@@ -47,7 +47,7 @@ def test_every_field_of_a_letter_can_be_said(desk: Desk) -> None:
         ("bob", "to"), ("carol", "to"), ("dan", "cc"), ("eve", "bcc"),
     ]  # fmt: skip
     assert [part["type"] for part in letter["parts"]] == ["text", "file", "reference", "x-mine", "data"]
-    told = (
+    result = (
         "id",
         "kind",
         "priority",
@@ -58,7 +58,7 @@ def test_every_field_of_a_letter_can_be_said(desk: Desk) -> None:
         "key",
         "attachments",
     )
-    assert [letter[name] for name in told] == [
+    assert [letter[name] for name in result] == [
         "m-1", "request", "urgent", "team", "label", "conv-1", "m-0", "k-1", ["plan.pdf"],
     ]  # fmt: skip
     assert (letter["callback"], letter["context"], letter["metadata"]) == ({"a": 1}, {"b": 2}, {"c": 3})
@@ -110,14 +110,14 @@ def test_later_mail_is_not_there_yet(desk: Desk) -> None:
 def test_forward_broadcast_and_handoff(desk: Desk) -> None:
     for name in ("bob", "carol"):
         desk.json("register", "--as", name, "--scope", "team", "--capability", "python", "--max-tasks", "2")
-    told = desk.json("broadcast", "team", "--as", "ann", "--body", "news", "--exclude", "carol")
-    assert told["letter"]["recipients"] == [{"address": "broadcast:team", "kind": "to"}]
+    result = desk.json("broadcast", "team", "--as", "ann", "--body", "news", "--exclude", "carol")
+    assert result["letter"]["recipients"] == [{"address": "broadcast:team", "kind": "to"}]
     assert desk.json("check", "--as", "carol")["letters"] == []
-    passed = desk.json("forward", told["id"], "carol", "--as", "bob", "--body", "look")
+    passed = desk.json("forward", result["id"], "carol", "--as", "bob", "--body", "look")
     assert [part["text"] for part in passed["letter"]["parts"]] == ["look", "news"]
-    given = desk.json("handoff", "bob", "--as", "ann", "--done", "all", "--next", "rest", "--created", "a.py")
-    assert (given["letter"]["kind"], given["letter"]["attachments"]) == ("handoff", ["a.py"])
-    assert given["letter"]["context"]["next_steps"] == ["rest"]
+    value = desk.json("handoff", "bob", "--as", "ann", "--done", "all", "--next", "rest", "--created", "a.py")
+    assert (value["letter"]["kind"], value["letter"]["attachments"]) == ("handoff", ["a.py"])
+    assert value["letter"]["context"]["next_steps"] == ["rest"]
     whole = desk.json("handoff", "bob", "--as", "ann", "--from-file", "-", stdin='{"work_completed": "it"}')
     assert whole["letter"]["context"]["work_completed"] == "it"
 
@@ -266,8 +266,8 @@ def test_threads_and_conversations(desk: Desk) -> None:
 def test_a_room_moves_as_a_whole(desk: Desk) -> None:
     desk.json("register", "--as", "bob", "--scope", "team")
     desk.post("ann", "bob", "x")
-    told = desk.json("export", "room.jsonl")
-    assert (desk.home / "room.jsonl").stat().st_size == told["bytes"]
+    result = desk.json("export", "room.jsonl")
+    assert (desk.home / "room.jsonl").stat().st_size == result["bytes"]
     assert desk.run("export").out == desk.run("export", "-").out
     taken = desk.json("import", "room.jsonl", "--room", "other.db")
     assert (taken["letters"], taken["records"]) == (1, 3)
@@ -276,7 +276,7 @@ def test_a_room_moves_as_a_whole(desk: Desk) -> None:
     assert piped["letters"] == 1
     assert desk.json("check", "--as", "bob", "--room", "third.db")["letters"][0]["text"] == "x"
     assert desk.run("export", "room.jsonl").code == 73
-    assert desk.json("export", "room.jsonl", "--force")["lines"] == told["lines"]
+    assert desk.json("export", "room.jsonl", "--force")["lines"] == result["lines"]
     assert [p.name for p in desk.home.iterdir() if p.name.startswith(".room.jsonl")] == []
 
 

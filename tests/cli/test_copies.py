@@ -190,7 +190,7 @@ def test_every_long_command_shows_how_far_it_is(busy: Desk) -> None:
     with busy.room() as room:
         for letter in room.mailbox("bob").check(20):
             letter.ack(archive=False)
-    for words, said in (
+    for words, message in (
         (["export", "a.jsonl"], "exporting ["),
         (["import", "a.jsonl", "--room", "other.db"], "importing ["),
         (["backup", "a.db"], "backing up ["),
@@ -205,9 +205,9 @@ def test_every_long_command_shows_how_far_it_is(busy: Desk) -> None:
             if columns == 30 and words[0] in {"import", "archive", "purge", "janitor"}:
                 continue
             _, shown = show(busy, *words, *again, columns=columns)
-            assert said in shown, (words, shown)
+            assert message in shown, (words, shown)
             for line in shown.replace("\x1b[K", "").split("\r"):
-                if said in line:
+                if message in line:
                     assert len(line) < columns, line
     assert "\r" not in busy.run("export", "b.jsonl").err
 

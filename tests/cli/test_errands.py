@@ -100,8 +100,8 @@ def test_an_agent_gets_another_name(desk: Desk) -> None:
     assert desk.run("rename", "bob", "robert").out == "bob is called robert now.\n"
     desk.post("ann", "bob", "y")
     assert [letter["text"] for letter in desk.json("check", "--as", "robert")["letters"]] == ["x", "y"]
-    told = desk.json("rename", "ann", "anna")
-    assert (told["old"], told["new"]) == ("ann", "anna")
+    result = desk.json("rename", "ann", "anna")
+    assert (result["old"], result["new"]) == ("ann", "anna")
     assert desk.run("rename", "anna", "robert").code == 69
     assert desk.run("rename", "nobody", "somebody").code == 67
     assert desk.run("rename", "anna", "no one").code == 65

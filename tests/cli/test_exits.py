@@ -39,7 +39,7 @@ def test_every_code_has_a_meaning_that_help_tells() -> None:
     assert sorted(codes) == codes
 
 
-def told(desk: Desk, *words: str, stdin: str = "") -> tuple[int, str, str]:
+def output_of(desk: Desk, *words: str, stdin: str = "") -> tuple[int, str, str]:
     done = desk.run(*words, "--json", stdin=stdin)
     assert done.out == ""
     return done.code, done.error["name"], done.error["field"] or ""
@@ -47,25 +47,28 @@ def told(desk: Desk, *words: str, stdin: str = "") -> tuple[int, str, str]:
 
 def test_mistakes_of_each_kind_end_with_their_code(desk: Desk) -> None:
     desk.post("ann", "bob", "x", id="m-1")
-    assert told(desk, "check") == (64, "Usage", "--as")
-    assert told(desk, "send", "bob", "--as", "ann", "--body", "x", "--priority", "much") == (
+    assert output_of(desk, "check") == (64, "Usage", "--as")
+    assert output_of(desk, "send", "bob", "--as", "ann", "--body", "x", "--priority", "much") == (
         64,
         "Usage",
         "--priority",
     )
-    assert told(desk, "send", "no one", "--as", "ann", "--body", "x") == (65, "Invalid", "to")
-    assert told(desk, "send", "Bob", "--as", "ann", "--body", "x")[:2] == (65, "LookAlike")
-    assert told(desk, "handoff", "bob", "--as", "ann", "--from-file", "nothing.json") == (
+    assert output_of(desk, "send", "no one", "--as", "ann", "--body", "x") == (65, "Invalid", "to")
+    assert output_of(desk, "send", "Bob", "--as", "ann", "--body", "x")[:2] == (65, "LookAlike")
+    assert output_of(desk, "handoff", "bob", "--as", "ann", "--from-file", "nothing.json") == (
         66,
         "NoInput",
         "--from-file",
     )
-    assert told(desk, "read", "m-1", "--as", "carol") == (67, "UnknownMessage", "id")
-    assert told(desk, "send", "bob", "--as", "ann", "--body", "y", "--letter-id", "m-1")[:2] == (69, "IdTaken")
-    assert told(desk, "init", "no/such/folder") == (73, "CannotCreate", "FOLDER")
-    assert told(desk, "forward", "m-1", "ann", "--as", "bob")[:2] == (77, "LoopDetected")
-    assert told(desk, "check", "--as", "bob", "--room", "carrier:pigeon") == (78, "BadStore", "store")
-    assert told(desk, "check", "--as", "bob", "--set", "lease=soon") == (78, "Misconfigured", "lease")
+    assert output_of(desk, "read", "m-1", "--as", "carol") == (67, "UnknownMessage", "id")
+    assert output_of(desk, "send", "bob", "--as", "ann", "--body", "y", "--letter-id", "m-1")[:2] == (
+        69,
+        "IdTaken",
+    )
+    assert output_of(desk, "init", "no/such/folder") == (73, "CannotCreate", "FOLDER")
+    assert output_of(desk, "forward", "m-1", "ann", "--as", "bob")[:2] == (77, "LoopDetected")
+    assert output_of(desk, "check", "--as", "bob", "--room", "carrier:pigeon") == (78, "BadStore", "store")
+    assert output_of(desk, "check", "--as", "bob", "--set", "lease=soon") == (78, "Misconfigured", "lease")
 
 
 def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(desk: Desk) -> None:

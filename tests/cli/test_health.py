@@ -34,9 +34,9 @@ def busy(desk: Desk) -> Desk:
 
 def test_a_healthy_room_ends_with_0_and_says_what_durability_means(busy: Desk) -> None:
     busy.home.chmod(0o700)
-    told = busy.json("doctor", "--full")
-    assert (told["healthy"], told["worst"], told["durability"]) == (True, "note", "power")
-    checks = {found["check"]: found for found in told["findings"]}
+    result = busy.json("doctor", "--full")
+    assert (result["healthy"], result["worst"], result["durability"]) == (True, "note", "power")
+    checks = {found["check"]: found for found in result["findings"]}
     assert {
         "versions",
         "permissions",
@@ -47,7 +47,7 @@ def test_a_healthy_room_ends_with_0_and_says_what_durability_means(busy: Desk) -
         "clock",
     } <= checks.keys()
     assert "survives" in checks["durability"]["what"]
-    assert set(told["findings"][0]) == {"check", "level", "what", "hint", "repaired"}
+    assert set(result["findings"][0]) == {"check", "level", "what", "hint", "repaired"}
     shown = busy.run("doctor")
     assert (0, "") == (shown.code, shown.err)
     assert "The room is healthy." in shown.out
@@ -99,14 +99,14 @@ def test_a_room_that_does_not_open_is_examined_all_the_same(desk: Desk) -> None:
     for path in desk.home.glob("room.db*"):
         path.unlink() if path.is_file() else path.rmdir()
     (desk.home / "room.db").write_bytes(head + b"no tables any more" * 1000)
-    told = desk.run("doctor", "--json")
-    assert (told.code, told.err, told.json["worst"]) == (70, "", "error")
-    assert {"room", "permissions", "space"} <= {found["check"] for found in told.json["findings"]}
+    result = desk.run("doctor", "--json")
+    assert (result.code, result.err, result.json["worst"]) == (70, "", "error")
+    assert {"room", "permissions", "space"} <= {found["check"] for found in result.json["findings"]}
 
 
 def test_where_there_is_no_room_none_is_made(desk: Desk) -> None:
-    told = desk.run("doctor")
-    assert (told.code, "there is no room" in told.out) == (0, True)
+    result = desk.run("doctor")
+    assert (result.code, "there is no room" in result.out) == (0, True)
     assert not (desk.home / "room.db").exists()
 
 
@@ -121,9 +121,9 @@ def test_a_name_that_no_file_can_have_is_told_as_it_was_typed(desk: Desk) -> Non
 
 
 def test_a_wrong_setting_is_a_finding(desk: Desk) -> None:
-    told = desk.run("doctor", "--set", "lease=soon", "--json")
-    assert (told.code, told.json["durability"]) == (70, None)
-    assert told.json["findings"][0]["check"] == "settings"
+    result = desk.run("doctor", "--set", "lease=soon", "--json")
+    assert (result.code, result.json["durability"]) == (70, None)
+    assert result.json["findings"][0]["check"] == "settings"
 
 
 def test_the_doctor_shows_how_far_it_is(busy: Desk) -> None:
@@ -135,9 +135,9 @@ def test_the_doctor_shows_how_far_it_is(busy: Desk) -> None:
 
 
 def test_the_owner_sees_the_room_in_numbers(busy: Desk) -> None:
-    told = busy.json("stats")
-    room = told["room"]
-    assert (told["mailbox"], room["letters"], room["deliveries"], room["agents"]) == (None, 3, 4, 1)
+    result = busy.json("stats")
+    room = result["room"]
+    assert (result["mailbox"], room["letters"], room["deliveries"], room["agents"]) == (None, 3, 4, 1)
     assert (room["states"]["dead"], room["unread"]["high"], room["quarantined"]) == (1, 2, 0)
     assert [(box["mailbox"], box["backlog"], box["dead"]) for box in room["mailboxes"]] == [
         ("ann", 2, 0), ("bob", 1, 0), ("carol", 0, 1),
@@ -157,9 +157,9 @@ def test_what_was_read_and_waits_is_never_counted_as_unread(busy: Desk) -> None:
 
 
 def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Desk) -> None:
-    told = busy.json("stats", "--as", "bob")
-    assert (told["room"], told["mailbox"]["mailbox"], told["mailbox"]["total_unread"]) == (None, "bob", 1)
-    assert told["mailbox"]["unread"]["high"] == 1
+    result = busy.json("stats", "--as", "bob")
+    assert (result["room"], result["mailbox"]["mailbox"], result["mailbox"]["total_unread"]) == (None, "bob", 1)
+    assert result["mailbox"]["unread"]["high"] == 1
     assert busy.run("stats", POSTROOM_AGENT="carol").out.startswith("- Mailbox: carol\n")
     assert busy.json("stats", "--as", "bob", "--all")["mailbox"] is None
     assert busy.json("stats", "--as", "nobody-yet")["mailbox"]["backlog"] == 0
@@ -169,13 +169,13 @@ def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Desk) -> Non
 
 
 def test_the_life_of_a_letter(busy: Desk) -> None:
-    told = busy.json("trace", "m-1")
-    assert (told["letter"]["id"], told["letter"]["priority"], told["number"]) == ("m-1", "high", 1)
-    assert [(s["mailbox"], s["state"], s["reason"]) for s in told["stops"]] == [
+    result = busy.json("trace", "m-1")
+    assert (result["letter"]["id"], result["letter"]["priority"], result["number"]) == ("m-1", "high", 1)
+    assert [(s["mailbox"], s["state"], s["reason"]) for s in result["stops"]] == [
         ("bob", "unread", None), ("carol", "dead", "not mine"),
     ]  # fmt: skip
-    assert [letter["id"] for letter in told["replies"]] == ["m-2"]
-    assert (len(told["bounces"]), told["relays"]) == (1, [])
+    assert [letter["id"] for letter in result["replies"]] == ["m-2"]
+    assert (len(result["bounces"]), result["relays"]) == (1, [])
     shown = busy.run("trace", "m-1").out
     for word in ("- Subject: Hi", "not mine", "| m-2 | answer | bob |", "| bounce |"):
         assert word in shown
@@ -239,9 +239,9 @@ def test_a_room_that_cannot_be_mended_is_saved_and_its_hint_can_be_typed(desk: D
     at = content.index(b"letter 30 ") // 4096 * 4096
     path.write_bytes(content[:at] + os.urandom(4096) + content[at + 4096 :])
     assert desk.run("doctor").out.endswith("postroom doctor --repair mends what is safe.\n")
-    told = desk.run("doctor", "--repair")
-    assert told.code == 70
-    assert told.out.splitlines()[-1].startswith("Nothing more can be mended in its place; salvage says")
+    result = desk.run("doctor", "--repair")
+    assert result.code == 70
+    assert result.out.splitlines()[-1].startswith("Nothing more can be mended in its place; salvage says")
     (salvage,) = [f for f in desk.run("doctor", "--repair", "--json").json["findings"] if f["check"] == "salvage"]
     command = salvage["hint"].removesuffix(" makes it the room")
     assert command == f"postroom restore {path}.salvaged --room {path} --force"

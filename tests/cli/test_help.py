@@ -98,24 +98,24 @@ def test_help_of_a_command_in_each_way(desk: Desk) -> None:
     shown = desk.run("help", "dead", "revive").out
     assert shown == desk.run("dead", "revive", "-h").out
     assert desk.run("help", "nonsense").code == 64
-    (told,) = desk.json("help", "send")["commands"]
-    assert told["name"] == "send"
+    (result,) = desk.json("help", "send")["commands"]
+    assert result["name"] == "send"
     assert {"names": ["--at"], "kind": "when"}.items() <= next(
-        o for o in told["options"] if o["names"] == ["--at"]
+        o for o in result["options"] if o["names"] == ["--at"]
     ).items()
 
 
 @pytest.mark.parametrize("name", ["token", "service", "install", "hook", "peers", "webhook"])
 def test_a_first_word_alone_asks_which_one_and_its_help_lists_them(desk: Desk, name: str) -> None:
     names = [full for full in COMMANDS if full.startswith(f"{name} ")]
-    asked = desk.run(name, "--json")
+    request = desk.run(name, "--json")
     words = ", ".join(full.partition(" ")[2] for full in names)
-    assert (64, name, f"which one? {words}") == (asked.code, asked.error["field"], asked.error["message"])
+    assert (64, name, f"which one? {words}") == (request.code, request.error["field"], request.error["message"])
     shown = desk.run("help", name)
     assert (0, "") == (shown.code, shown.err)
     assert all(f"\n  {full} " in shown.out for full in names)
     assert shown.out == desk.run(name, "--help").out == desk.run("--as", "ann", name, "-h").out
-    assert names == [told["name"] for told in desk.json("help", name)["commands"]]
+    assert names == [result["name"] for result in desk.json("help", name)["commands"]]
 
 
 def test_a_second_word_that_is_misspelt_is_guessed(desk: Desk) -> None:
@@ -269,9 +269,11 @@ def test_json_holds_exactly_the_fields_that_the_table_names(desk: Desk) -> None:
     for words in (line.split() for line in RUN_SIMPLY):
         done = desk.run(*words, "--json")
         assert done.code in {0, 1}, (words, done)
-        told = json.loads(done.out)
-        fields = {name for names, _ in row(told["command"]).json for name in names.split(", ")}
-        assert told.keys() - {"schema", "command"} == fields - {"receipts"}, words  # those are of several letters
+        result = json.loads(done.out)
+        fields = {name for names, _ in row(result["command"]).json for name in names.split(", ")}
+        assert result.keys() - {"schema", "command"} == fields - {"receipts"}, (
+            words
+        )  # those are of several letters
 
 
 def test_who_has_nobody_above_is_told_by_the_code_that_the_table_names(desk: Desk) -> None:

@@ -279,11 +279,13 @@ def shown_beside_a_daemon(desk: Desk, program: list[str]) -> list[str]:
     seen: list[str] = []
 
     def hook(name: str, words: tuple[str, ...] = PROMPT, output: str = "/dev/stdout") -> str:
-        said = desk.environment | {"INBOX_AGENT_ID": name, "INBOX_SOCKET_PATH": sockets[name]}
+        message = desk.environment | {"INBOX_AGENT_ID": name, "INBOX_SOCKET_PATH": sockets[name]}
         script = f"{shlex.join([*program, *words])} >{output}"
-        done = subprocess.run(["/bin/sh", "-c", script], env=said, cwd=desk.home, capture_output=True, check=True)
-        told = "nobody answers" if b"no post room answers" in done.stderr else ""
-        return told or " ".join(re.findall(r"^for (.+)$", done.stdout.decode(), re.MULTILINE))
+        done = subprocess.run(
+            ["/bin/sh", "-c", script], env=message, cwd=desk.home, capture_output=True, check=True
+        )
+        result = "nobody answers" if b"no post room answers" in done.stderr else ""
+        return result or " ".join(re.findall(r"^for (.+)$", done.stdout.decode(), re.MULTILINE))
 
     with Daemon(desk.home, *command) as daemon:
         for name in sockets:
@@ -292,8 +294,8 @@ def shown_beside_a_daemon(desk: Desk, program: list[str]) -> list[str]:
         hook("team-main", output="/dev/full")
         seen += [hook("team-main"), hook("team-main"), hook("team-coder")]
         desk.post("ann", "team-coder", "for by the plugin")
-        asked = {"action": "check_inbox", "agentId": "team-coder", "unreadOnly": True, "clear": True}
-        taken = [one["content"]["text"] for one in daemon.ask(**asked)["messages"]]  # as the plugin's own hook
+        request = {"action": "check_inbox", "agentId": "team-coder", "unreadOnly": True, "clear": True}
+        taken = [one["content"]["text"] for one in daemon.ask(**request)["messages"]]  # as the plugin's own hook
         seen += [" ".join(taken).removeprefix("for "), hook("team-coder")]
         desk.post("ann", "team-main", "for late")
         daemon.stop(signal.SIGKILL)
@@ -361,9 +363,9 @@ def test_the_hosts_folder_says_which_project(bob: Desk) -> None:
     (project / "below").mkdir()
     with postroom.open(project / ".postroom" / "room.db") as room:
         room.mailbox("ann").send("bob", "of the project")
-        said = {"session_id": "s", "cwd": str(project / "below"), "prompt": '{"cwd":"/"}'}
-        assert "of the project" in well(bob.run(*PROMPT, stdin=json.dumps(said)))
-        assert "" == well(bob.run(*PROMPT, stdin=json.dumps(said)))
+        params = {"session_id": "s", "cwd": str(project / "below"), "prompt": '{"cwd":"/"}'}
+        assert "of the project" in well(bob.run(*PROMPT, stdin=json.dumps(params)))
+        assert "" == well(bob.run(*PROMPT, stdin=json.dumps(params)))
 
 
 def test_a_host_that_says_nothing_is_not_waited_for(bob: Desk) -> None:

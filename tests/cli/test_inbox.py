@@ -265,19 +265,21 @@ def test_the_page_shows_what_it_looks_like(desk: Desk) -> None:
 
 def test_it_is_a_list_where_nothing_can_be_drawn_or_typed(desk: Desk) -> None:
     let_things_wait(desk)
-    told = desk.json("inbox")
-    whats = [(entry["what"], entry["state"], entry["read"]) for entry in told["waiting"]]
+    result = desk.json("inbox")
+    whats = [(entry["what"], entry["state"], entry["read"]) for entry in result["waiting"]]
     assert whats == [
         ("question", "input_required", None), ("escalation", None, None), ("task", "pending", None),
         ("letter", None, False), ("news", None, False),
     ]  # fmt: skip
-    assert {entry["letter"] for entry in told["waiting"]} == {e["letter"] for e in desk.json("waiting")["waiting"]}
+    assert {entry["letter"] for entry in result["waiting"]} == {
+        e["letter"] for e in desk.json("waiting")["waiting"]
+    }
     assert "question from bob" in desk.run("inbox").out.splitlines()[0]
     for term in ("dumb", ""):
         code, shown = show(desk, "inbox", TERM=term)
         assert (code, "\x1b[?1049h" in shown, "postroom tasks answer t-1" in shown) == (0, False, True)
     assert desk.json("agents")["agents"] == []  # whoever only looks leaves no trace
-    desk.json("read", told["waiting"][3]["letter"], "--as", "human")
+    desk.json("read", result["waiting"][3]["letter"], "--as", "human")
     assert [entry["read"] for entry in desk.json("inbox")["waiting"]][3] is True
     assert len(desk.json("waiting")["waiting"]) == 4  # which is about unread mail
 

@@ -46,9 +46,20 @@ def desk_with(*entries: dict[str, Any]) -> Desk:
 def press(desk: Desk, *keys: str, lines: int = 0) -> tuple[Desk, list[Wish]]:
     """Names of keys; what has blanks in it, or no name, is typed letter by letter."""
     wishes: list[Wish] = []
-    for said in keys:
-        named = said in {"enter", "esc", "up", "down", "left", "ctrl-e", "ctrl-u", "pgdn", "backspace", "newline"}
-        for key in [Key(said, "\n" if said == "newline" else "")] if named else [Key(c, c) for c in said]:
+    for message in keys:
+        named = message in {
+            "enter",
+            "esc",
+            "up",
+            "down",
+            "left",
+            "ctrl-e",
+            "ctrl-u",
+            "pgdn",
+            "backspace",
+            "newline",
+        }
+        for key in [Key(message, "\n" if message == "newline" else "")] if named else [Key(c, c) for c in message]:
             desk, wish = pressed(desk, key, Extent(10, lines))
             wishes += [] if wish is None else [wish]
     return desk, wishes
@@ -106,10 +117,10 @@ WHATS = [
 @pytest.mark.parametrize(("key", "what", "verb"), WHATS, ids=[f"{verb.name} {what}" for _, what, verb in WHATS])
 def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: inbox_state.Verb) -> None:
     one = entry("m-1", what)
-    asked, wishes = press(desk_with(one), key)
-    assert (wishes, asked.writing) == ([], inbox_state.Writing(one, verb))
-    assert press(asked, "be it so ", "enter")[1] == [Do(one, verb, "be it so")]
-    nothing, wishes = press(asked, "enter")
+    request, wishes = press(desk_with(one), key)
+    assert (wishes, request.writing) == ([], inbox_state.Writing(one, verb))
+    assert press(request, "be it so ", "enter")[1] == [Do(one, verb, "be it so")]
+    nothing, wishes = press(request, "enter")
     assert wishes == ([Do(one, verb)] if verb.optional else [])
     assert bool(nothing.notice) is not verb.optional
 
@@ -244,13 +255,16 @@ def test_a_pasted_line_end_is_written_and_sends_nothing() -> None:
 
 def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    drafts, said = Drafts("room.db", "human"), {("m-1", "reply"): "half a\nline é", ("t-1", "give up"): "\udcff"}
+    drafts, message = (
+        Drafts("room.db", "human"),
+        {("m-1", "reply"): "half a\nline é", ("t-1", "give up"): "\udcff"},
+    )
     assert drafts.load() == {}
-    drafts.keep(said)
+    drafts.keep(message)
     assert [oct(path.stat().st_mode & 0o777) for path in (drafts.folder, *drafts.folder.iterdir())] == [
         "0o700", "0o600", "0o600",
     ]  # fmt: skip
-    assert Drafts("room.db", "human").load() == said
+    assert Drafts("room.db", "human").load() == message
     assert Drafts("room.db", "other").load() == Drafts("other.db", "human").load() == {}
     drafts.keep({})
     assert list(drafts.folder.iterdir()) == []

@@ -21,16 +21,16 @@ def keys(*pieces: bytes) -> list[Key]:
 
 
 def test_letters_of_many_bytes_come_whole_however_they_are_cut() -> None:
-    said = "é日👍".encode()
-    assert [key.text for key in keys(*(said[n : n + 1] for n in range(len(said))))] == ["é", "日", "👍"]
+    message = "é日👍".encode()
+    assert [key.text for key in keys(*(message[n : n + 1] for n in range(len(message))))] == ["é", "日", "👍"]
     assert keys(b"\xff")[0].text == "�"
 
 
 def test_keys_with_names_are_known_in_pieces_and_whole() -> None:
-    said = b"\x1b[A\x1bOB\x1b[5~\x7f\x15\n"
+    message = b"\x1b[A\x1bOB\x1b[5~\x7f\x15\n"
     expected = ["up", "down", "pgup", "backspace", "ctrl-u", "enter"]
-    assert [key.name for key in keys(said)] == expected
-    assert [key.name for key in keys(*(said[n : n + 1] for n in range(len(said))))] == expected
+    assert [key.name for key in keys(message)] == expected
+    assert [key.name for key in keys(*(message[n : n + 1] for n in range(len(message))))] == expected
     assert [key.name for key in keys(b"\x1b[27;5;13~", b"\x00", b"\x1b[200", b"~x\x1b[201~")] == [
         "unknown", "unknown", "paste",
     ]  # fmt: skip
@@ -57,8 +57,8 @@ def test_a_terminal_that_does_not_say_that_it_pastes_is_noticed() -> None:
 
 
 @given(st.binary(max_size=40), st.integers(1, 7))
-def test_no_bytes_break_the_keyboard(said: bytes, size: int) -> None:
-    for key in keys(*(said[n : n + size] for n in range(0, len(said), size))):
+def test_no_bytes_break_the_keyboard(message: bytes, size: int) -> None:
+    for key in keys(*(message[n : n + size] for n in range(0, len(message), size))):
         assert key.text.isprintable() or key.name in {"paste", "newline"}
 
 

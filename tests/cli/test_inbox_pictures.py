@@ -83,14 +83,14 @@ def test_what_is_urgent_or_due_is_marked() -> None:
             entry("t-2", "task", subject="Read it", due_at=past, priority="urgent"),
         )
     )
-    told = ["[urgent] The index", "[due in 2 h] Sign it", "[urgent] [3 h overdue] Read it"]
-    assert told == [line.partition("bob")[2].strip() for line in lines[2:5]]
+    results = ["[urgent] The index", "[due in 2 h] Sign it", "[urgent] [3 h overdue] Read it"]
+    assert results == [line.partition("bob")[2].strip() for line in lines[2:5]]
 
 
 def test_an_escalation_is_called_so_once() -> None:
-    asked = desk_with(entry("e", "escalation", subject="Escalation: The old index"))
-    assert shown(asked)[2] == "> just now  escalation  bob   The old index"
-    assert "escalation from bob (The old index)" in shown(press(asked, "a")[0])[-3]
+    request = desk_with(entry("e", "escalation", subject="Escalation: The old index"))
+    assert shown(request)[2] == "> just now  escalation  bob   The old index"
+    assert "escalation from bob (The old index)" in shown(press(request, "a")[0])[-3]
 
 
 def test_where_more_may_wait_than_is_looked_at_it_says_so() -> None:
@@ -127,8 +127,8 @@ def test_the_last_line_says_what_can_be_done() -> None:
 
 def test_a_word_from_the_house_does_not_move_the_list() -> None:
     desk = desk_with(*(entry(f"m-{n}", text="words " * 90) for n in range(40)))
-    quiet, told = shown(desk), shown(replace(desk, notice="Answered bob."))
-    assert quiet[:21] == told[:21] and quiet[19].startswith("──") and "Answered bob." == told[22]
+    quiet, result = shown(desk), shown(replace(desk, notice="Answered bob."))
+    assert quiet[:21] == result[:21] and quiet[19].startswith("──") and "Answered bob." == result[22]
 
 
 def test_the_chosen_one_is_always_in_sight() -> None:
@@ -156,12 +156,12 @@ def test_the_cursor_stands_where_the_next_letter_goes() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(TEXTS, TEXTS, st.integers(20, 100), st.integers(1, 30), st.sampled_from(["", "r", "enter", "?"]))
-def test_no_picture_is_larger_than_its_terminal(said: str, typed: str, columns: int, lines: int, key: str) -> None:
-    nasty = {"subject": said, "text": NASTY + said, "from": "b" * 200}
+def test_no_picture_is_larger_than_its_terminal(text: str, typed: str, columns: int, lines: int, key: str) -> None:
+    nasty = {"subject": text, "text": NASTY + text, "from": "b" * 200}
     desk = desk_with(*(entry(f"m-{n}", **nasty) for n in range(3)))
     desk = press(desk, *([key] if key else []), *([typed] if key == "r" else []))[0]
     desk = replace(desk, notice=NASTY)
-    letter = [piece for line in body_lines(said) for piece in barred(line, columns)]
+    letter = [piece for line in body_lines(text) for piece in barred(line, columns)]
     size = os.terminal_size((columns, lines))
     drawn = frame(desk, screen(), letter, size)
     assert len(drawn.lines) == lines

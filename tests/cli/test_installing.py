@@ -55,15 +55,15 @@ def test_it_is_put_there_again_and_away(desk: Desk, shim: Path) -> None:
 
 
 def test_people_are_told_where_it_is_and_who_finds_it(desk: Desk, shim: Path) -> None:
-    told = desk.run(*INSTALL).out
-    assert f"Written: {shim}\n" in told and "is not on your PATH" in told
+    result = desk.run(*INSTALL).out
+    assert f"Written: {shim}\n" in result and "is not on your PATH" in result
     first = desk.home / "first" / "agent-inbox"
     first.parent.mkdir()
     first.write_text("#!/bin/sh\n", encoding="utf-8")
     first.chmod(0o755)
     path = f"{first.parent}:{shim.parent}:{os.environ['PATH']}"
-    told = desk.run(*INSTALL, "--dry-run", PATH=path).out
-    assert f"There already: {shim}\n" in told and f"{first} comes first" in told and "not on" not in told
+    result = desk.run(*INSTALL, "--dry-run", PATH=path).out
+    assert f"There already: {shim}\n" in result and f"{first} comes first" in result and "not on" not in result
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "folder"])
@@ -106,11 +106,11 @@ def test_its_modes_are_agent_inboxs(desk: Desk, shim: Path) -> None:
 def test_mcp_is_an_mcp_server(desk: Desk, shim: Path) -> None:
     desk.json(*INSTALL)
     client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    said = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    params = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
     with subprocess.Popen(
         [str(shim)], env=desk.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as server:
-        out, _ = server.communicate(json.dumps(said).encode() + b"\n", timeout=PATIENCE)
+        out, _ = server.communicate(json.dumps(params).encode() + b"\n", timeout=PATIENCE)
     assert "serverInfo" in json.loads(out)["result"]
 
 
@@ -131,6 +131,6 @@ def test_ipc_is_a_post_room(desk: Desk, shim: Path) -> None:
             assert line.ask({"action": "send", "from": "ann", "to": "bob", "payload": "x"})["ok"]
         until((inboxes / "bob.inbox.jsonl").exists)
         daemon.send_signal(signal.SIGTERM)
-        out, said = daemon.communicate(timeout=PATIENCE)
-        assert (0, b"") == (daemon.returncode, out), said.decode()
+        out, message = daemon.communicate(timeout=PATIENCE)
+        assert (0, b"") == (daemon.returncode, out), message.decode()
     assert (desk.home / "mail.db").exists()

@@ -16,10 +16,10 @@ def test_a_project_room_that_is_not_used_is_told_once_and_never_in_the_answer(de
     link, elsewhere = desk.home / ".postroom", desk.home / "elsewhere"
     elsewhere.mkdir()
     link.symlink_to(elsewhere)
-    told = f"postroom: {link} is a link, so it is not used: postroom init makes a room of your own, --room names another\n"
-    assert desk.run("send", "bob", "--as", "ann", "--body", "x").err == told
+    text = f"postroom: {link} is a link, so it is not used: postroom init makes a room of your own, --room names another\n"
+    assert desk.run("send", "bob", "--as", "ann", "--body", "x").err == text
     quick, slow = desk.run("check", "--as", "ann"), desk.run("check", "--as", "ann", "--all")
-    assert [(told, "No unread mail for ann.\n")] * 2 == [(quick.err, quick.out), (slow.err, slow.out)]
+    assert [(text, "No unread mail for ann.\n")] * 2 == [(quick.err, quick.out), (slow.err, slow.out)]
     assert desk.run("check", "--as", "ann", "--room", "room.db").err.count("not used") == 0
     assert desk.json("room")["passed_by"] == [{"path": str(link), "why": "is a link"}]
     link.unlink()
@@ -58,8 +58,8 @@ def test_what_a_new_card_says_no_more_is_told(desk: Desk) -> None:
     again = desk.run("register", "--as", "ann", "--capability", "python", "--name", "Ann")
     dropped = "--scope a, --scope b, --max-tasks 5"
     assert again.err == f"postroom: no longer said of ann: {dropped}; register replaces the whole card\n"
-    told = desk.json("register", "--as", "ann", "--name", "Anna")
-    assert told["dropped"] == {"capabilities": ["python"]}
+    result = desk.json("register", "--as", "ann", "--name", "Anna")
+    assert result["dropped"] == {"capabilities": ["python"]}
     assert desk.json("register", "--as", "ann", "--name", "Anna")["dropped"] == {}
 
 
@@ -76,8 +76,8 @@ def test_a_name_in_another_case_since_a_rename_is_told_as_the_new_one(desk: Desk
     desk.post("ann", "bob", "x")
     desk.json("rename", "bob", "BOB")
     for words in (["check"], ["counts"], ["sent"]):
-        told = desk.run(*words, "--as", "bob", "--json").error
-        assert (told["message"], told["hint"]) == ("'bob' is now 'BOB'", "write 'BOB'"), words
+        result = desk.run(*words, "--as", "bob", "--json").error
+        assert (result["message"], result["hint"]) == ("'bob' is now 'BOB'", "write 'BOB'"), words
     assert desk.json("send", "bob", "--as", "ann", "--body", "y")["letter"]["recipients"][0]["address"] == "bob"
     assert len(desk.json("check", "--as", "BOB")["letters"]) == 2
 
@@ -88,11 +88,11 @@ def test_an_escalation_says_to_whom_it_went_and_who_is_next(desk: Desk) -> None:
     assert "Passed over: coo (never heard from here, or takes no mail from you).\n" in alone
     assert "Unanswered" not in alone
     desk.json("register", "--as", "coo")
-    asked = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
-    assert " to coo.\n" in asked and "Passed over" not in asked
-    assert "Unanswered, it goes to human in 4 h, by janitor.\n" in asked
-    told = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x")
-    assert told["next"]["name"] == "human"
+    request = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
+    assert " to coo.\n" in request and "Passed over" not in request
+    assert "Unanswered, it goes to human in 4 h, by janitor.\n" in request
+    result = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x")
+    assert result["next"]["name"] == "human"
     named = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "new-one")
     assert (named["letter"]["recipients"][0]["address"], named["next"]) == ("new-one", None)
 
@@ -133,8 +133,8 @@ def test_a_beginning_that_several_have_is_refused_with_the_candidates(mail: Desk
 
 def test_what_is_not_there_and_what_is_anothers_are_alike(mail: Desk) -> None:
     errors = [mail.run("read", word, "--as", "bob", "--json").error for word in (HIDDEN[:8], "01J0000CC")]
-    told = [error["message"].replace(HIDDEN[:8], "ID").replace("01J0000CC", "ID") for error in errors]
-    assert told == ["no letter 'ID' in 'bob'"] * 2
+    results = [error["message"].replace(HIDDEN[:8], "ID").replace("01J0000CC", "ID") for error in errors]
+    assert results == ["no letter 'ID' in 'bob'"] * 2
 
 
 @pytest.mark.parametrize("word", ["job-1", "01J", "01j0000aaa"])

@@ -14,10 +14,10 @@ PLACE = "files:mail?layout=nanobot"
 
 def test_a_folder_is_mounted_listed_and_unmounted(desk: Desk) -> None:
     (desk.home / "mail").mkdir()
-    told = desk.json("mount", PLACE, "--as", "nanobot")
+    result = desk.json("mount", PLACE, "--as", "nanobot")
     place = f"files:{desk.home / 'mail'}?layout=nanobot"
     assert ("nanobot", place, True, None) == (
-        told["peer"]["system"], told["peer"]["place"], told["peer"]["is_mount"], told["socket"]
+        result["peer"]["system"], result["peer"]["place"], result["peer"]["is_mount"], result["socket"]
     )  # fmt: skip
     assert [place] == [peer["place"] for peer in desk.json("peers", "list")["peers"]]
     assert {"removed": "nanobot", "told": True}.items() <= desk.json("unmount", "nanobot").items()

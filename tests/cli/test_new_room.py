@@ -73,8 +73,8 @@ def test_who_is_refused_where_there_is_no_room(desk: Desk) -> None:
 
 
 def test_a_room_that_is_not_there_yet_is_told_without_making_it(desk: Desk) -> None:
-    told = desk.json("room")
-    assert (told["store"], told["exists"], told["cursor"]) == (str(desk.home / "room.db"), False, None)
+    result = desk.json("room")
+    assert (result["store"], result["exists"], result["cursor"]) == (str(desk.home / "room.db"), False, None)
     assert "not there yet" in desk.run("room").out
     assert desk.json("changes") | {"schema": 1} == {
         "schema": 1,

@@ -87,8 +87,8 @@ def test_a_peer_that_calls_us_is_given_a_token_that_is_shown_once(desk: Desk) ->
 
 def test_what_we_show_is_read_from_a_file_or_standard_input_and_told_nowhere(desk: Desk) -> None:
     where = ("--url", "wss://berlin.example:4650")
-    asked = desk.run("peers", "add", "berlin", *where, "--json")
-    assert (65, "token") == (asked.code, asked.error["field"]) and "--token-file" in asked.error["hint"]
+    request = desk.run("peers", "add", "berlin", *where, "--json")
+    assert (65, "token") == (request.code, request.error["field"]) and "--token-file" in request.error["hint"]
     added = desk.json("peers", "add", "berlin", *where, "--token-file", "-", stdin="prp_secret-1\n")
     assert added["peer"]["shows_token"] and "prp_secret" not in str(added)
     (desk.home / "t").write_text("prp_secret-2\n", encoding="utf-8")
@@ -104,8 +104,8 @@ def test_a_token_goes_alone_into_a_file_and_is_its_first_line_whatever_stands_be
     for words in (["add", "berlin"], ["trust", "berlin", "--rotate"]):
         done = desk.run("peers", *words)
         assert [done.out.strip()] == done.out.split() and "berlin shows this when it calls" in done.err
-    said = "\n  prp_secret-1 \n\nberlin shows this when it calls.\n"
-    desk.json("peers", "add", "rome", "--url", "wss://rome.example", "--token-file", "-", stdin=said)
+    text = "\n  prp_secret-1 \n\nberlin shows this when it calls.\n"
+    desk.json("peers", "add", "rome", "--url", "wss://rome.example", "--token-file", "-", stdin=text)
     with desk.room() as room:
         assert "prp_secret-1" == peers.known_peer(room._core, "rome").token
 
@@ -124,17 +124,17 @@ def test_at_a_terminal_a_token_is_asked_for_and_typed_unseen(desk: Desk) -> None
 def test_who_adds_a_peer_again_is_told_what_is_new(desk: Desk) -> None:
     assert desk.json("peers", "add", "hub")["changed"] is None
     again = desk.run("peers", "add", "hub", "--relays-to", "yes", "--relays-for", "rome", "--scope", "dev=hub")
-    told = "hub was a peer already. New is:\n  scopes: dev with hub\n  relays-for: rome\n  relays-to: yes\n"
-    assert told == again.out
+    text = "hub was a peer already. New is:\n  scopes: dev with hub\n  relays-for: rome\n  relays-to: yes\n"
+    assert text == again.out
     assert ["exposure"] == desk.json("peers", "add", "hub", "--exposure", "all")["changed"]
     assert "hub is a peer, as before.\n" == desk.run("peers", "add", "hub", "--exposure", "all").out
     url = ("--url", "wss://hub.example", "--token-file", "-")
-    told = desk.run("peers", "add", "hub", *url, stdin="prp_secret-1").out
-    assert "token: another one" in told and "secret" not in told
-    told = desk.run("peers", "add", "hub", "--auth", "mtls").out
-    assert "  auth: mtls\n  token: none\n" in told
-    told = desk.run("peers", "add", "hub", "--relays-for", "oslo", "--scope", "ops=hub").out
-    assert "  scopes: ops with hub (it was: dev with hub)\n  relays-for: oslo (it was: rome)\n" in told
+    text = desk.run("peers", "add", "hub", *url, stdin="prp_secret-1").out
+    assert "token: another one" in text and "secret" not in text
+    text = desk.run("peers", "add", "hub", "--auth", "mtls").out
+    assert "  auth: mtls\n  token: none\n" in text
+    text = desk.run("peers", "add", "hub", "--relays-for", "oslo", "--scope", "ops=hub").out
+    assert "  scopes: ops with hub (it was: dev with hub)\n  relays-for: oslo (it was: rome)\n" in text
     assert {"relays_for": ["oslo"]} == desk.json("peers", "add", "hub", "--relays-for", "")["former"]
 
 
@@ -155,8 +155,8 @@ def test_no_secret_leaves_the_room(desk: Desk) -> None:
 
 def test_a_peer_is_changed_and_removed(desk: Desk) -> None:
     desk.json("peers", "add", "hub", "--relays-for", "rome", "--relays-for", "tokyo", "--relays-to", "yes")
-    said = ("--scope", "dev=hub/dev", "--scope", "dev=rome", "--scope", "*=tokyo")
-    peer = desk.json("peers", "add", "hub", *said, "--exposure", "tagged", "--tag", "public")["peer"]
+    message = ("--scope", "dev=hub/dev", "--scope", "dev=rome", "--scope", "*=tokyo")
+    peer = desk.json("peers", "add", "hub", *message, "--exposure", "tagged", "--tag", "public")["peer"]
     assert {"dev": ["hub/dev", "rome"], "*": ["tokyo"]} == peer["scopes"]
     assert (["rome", "tokyo"], True, ["public"]) == (peer["relays_for"], peer["relays_to"], peer["tags"])
     assert not desk.json("peers", "add", "hub", "--relays-to", "no")["peer"]["relays_to"]
@@ -168,8 +168,8 @@ def test_a_peer_is_changed_and_removed(desk: Desk) -> None:
 
 
 def test_what_a_peer_may_is_taken_back(desk: Desk) -> None:
-    said = ("--scope", "dev=rome", "--exposure", "tagged", "--tag", "public", "--relays-for", "rome")
-    desk.json("peers", "add", "hub", *said)
+    message = ("--scope", "dev=rome", "--exposure", "tagged", "--tag", "public", "--relays-for", "rome")
+    desk.json("peers", "add", "hub", *message)
     assert [] == desk.json("peers", "add", "hub", "--relays-for", "")["peer"]["relays_for"]
     assert {} == desk.json("peers", "add", "hub", "--scope", "")["peer"]["scopes"]
     assert (
@@ -247,8 +247,8 @@ def test_a_changed_certificate_stands_as_an_alert_until_it_is_trusted_anew(
     with desk.room() as room, pytest.raises(NotAllowed):
         peers.proven_peer(room._core, "berlin", None, certificate=pin_of(second))
     for words in (["list"], ["show", "berlin"]):
-        told = desk.run("peers", *words).out
-        assert "ALERT" in told and pin_of(second) in told and "peers trust berlin" in told
+        result = desk.run("peers", *words).out
+        assert "ALERT" in result and pin_of(second) in result and "peers trust berlin" in result
     unseen = desk.run("peers", "trust", "berlin", "--json")
     assert (65, "--pin") == (unseen.code, unseen.error["field"])
     desk.json("peers", "trust", "berlin", "--certificate", second)
@@ -332,8 +332,8 @@ def test_an_address_may_be_an_object_wherever_a_recipient_is_named(desk: Desk) -
     far = '{"agent": "bob", "system": "berlin"}'
     sent = desk.json("send", far, "--cc", '{"agent": "carl"}', "--as", "ann", "--body", "x")
     assert [one["address"] for one in sent["letter"]["recipients"]] == ["bob@berlin", "carl"]
-    given = desk.json("tasks", "give", '{"agent": "bob"}', "--as", "ann", "--body", "x")
-    assert "bob" in str(given)
+    value = desk.json("tasks", "give", '{"agent": "bob"}', "--as", "ann", "--body", "x")
+    assert "bob" in str(value)
     for wrong in ('{"agent": "bob", "planet": "mars"}', '{"agent"', "{}"):
         refused = desk.run("send", wrong, "--as", "ann", "--body", "x", "--json")
         assert refused.code in {64, 65}, refused

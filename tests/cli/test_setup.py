@@ -28,9 +28,9 @@ def test_a_dry_run_shows_it_and_writes_nothing(desk: Desk, host: str) -> None:
     assert (0, "", {}) == (shown.code, shown.err, files(desk))
     assert f"+++ {desk.home}/{RULES[host]}\n" in shown.out and PROGRAM[0] in shown.out
     assert shown.out.startswith("Would make") and f"Would make: {desk.home}/{RULES[host]}\n" in shown.out
-    told = desk.json("install", host, "--dry-run")
-    assert ("shown", {"made"}) == (told["outcome"], {change["action"] for change in told["changes"]})
-    assert not any(RULES[host] in change["path"] for change in told["changes"])
+    result = desk.json("install", host, "--dry-run")
+    assert ("shown", {"made"}) == (result["outcome"], {change["action"] for change in result["changes"]})
+    assert not any(RULES[host] in change["path"] for change in result["changes"])
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -125,11 +125,11 @@ def test_whoever_is_asked_reads_of_files_that_are_ours_alone_in_a_line(desk: Des
 def test_for_everything_after_a_project_is_told_before_it_is_asked(desk: Desk) -> None:
     (desk.home / "work").mkdir()
     assert 0 == desk.type("cd work && postroom install claude --project --yes").code
-    told = f"{desk.home}/work has Postroom, too: in that folder type postroom uninstall claude --project."
-    assert [told] == [line for line in desk.json("install", "claude", "--dry-run")["next"] if "too:" in line]
+    text = f"{desk.home}/work has Postroom, too: in that folder type postroom uninstall claude --project."
+    assert [text] == [line for line in desk.json("install", "claude", "--dry-run")["next"] if "too:" in line]
     shown = desk.run("install", "claude", "--yes", "--no-rules").out
-    assert 1 == shown.count(told) and shown.index(told) < shown.index("Made")
-    assert told in desk.run("install", "claude", "--check").out
+    assert 1 == shown.count(text) and shown.index(text) < shown.index("Made")
+    assert text in desk.run("install", "claude", "--check").out
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x04", "yellow\n"])
@@ -190,8 +190,8 @@ def test_a_rules_file_that_may_not_be_touched_keeps_nobody_from_the_rest(desk: D
     terminal = Terminal(desk, "install", "codex")
     terminal.read_until("Write this? [y/N]")
     terminal.type("y\n")
-    code, said = terminal.finish()
-    assert 0 == code and "no rules text is offered" in said and "is no UTF-8 text" in said
+    code, message = terminal.finish()
+    assert 0 == code and "no rules text is offered" in message and "is no UTF-8 text" in message
     assert {"hooks.json", "config.toml", "AGENTS.md"} == {path.name for path in (desk.home / ".codex").iterdir()}
     assert "removed" == desk.json("uninstall", "codex", "--yes")["outcome"]
 

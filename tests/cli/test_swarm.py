@@ -67,8 +67,8 @@ def test_a_person_is_told_where_it_is(desk: Desk) -> None:
 
 
 def test_the_package_exports_the_names(desk: Desk) -> None:
-    told = desk.json("swarm", "install")
-    assert ("shared/__init__.py", "written") == (told["package"], told["export"])
+    result = desk.json("swarm", "install")
+    assert ("shared/__init__.py", "written") == (result["package"], result["export"])
     code = "from shared import send_message; print(send_message('a', 'b', 's', 'x').to_agent)"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=desk.home, env=desk.environment, stdout=-1, check=True

@@ -27,10 +27,10 @@ def states(desk: Desk, *words: str) -> list[tuple[str, str]]:
 
 
 def test_a_task_goes_its_whole_way(desk: Desk) -> None:
-    given = give(desk, "--deadline", "2h", "--session", '{"chat": 7}')
-    assert (given["id"], given["letter"]["kind"], given["letter"]["task"]["state"]) == ("t-1", "task", "pending")
-    told = desk.json("tasks", "accept", "t-1", "--as", "bob", "--body", "Gladly.")
-    assert (told["task"]["state"], told["receipt"]["letter"]["text"]) == ("accepted", "Gladly.")
+    value = give(desk, "--deadline", "2h", "--session", '{"chat": 7}')
+    assert (value["id"], value["letter"]["kind"], value["letter"]["task"]["state"]) == ("t-1", "task", "pending")
+    result = desk.json("tasks", "accept", "t-1", "--as", "bob", "--body", "Gladly.")
+    assert (result["task"]["state"], result["receipt"]["letter"]["text"]) == ("accepted", "Gladly.")
     assert desk.json("check", "--as", "bob", "--all")["letters"] == []  # taken on, so acknowledged
     assert step(desk, "start") == "working"
     assert step(desk, "ask", "--body", "Which branch?") == "input_required"
@@ -77,8 +77,12 @@ def test_the_rules_or_a_program_judge_a_task(desk: Desk) -> None:
     give(desk, "--metadata", '{"required_capabilities": ["rust"]}', id="t-3")
     judge = "import json, sys; asked = json.load(sys.stdin); assert asked['card']['id'] == 'bob'; print(asked['letter']['text'])"
     no = f'{sys.executable} -c "{judge}; sys.exit(3)"'
-    told = desk.json("tasks", "admit", "t-1", "--as", "bob", "--judge", no)
-    assert (told["accepted"], told["task"]["state"], told["task"]["reason"]) == (False, "rejected", "Review it.")
+    result = desk.json("tasks", "admit", "t-1", "--as", "bob", "--judge", no)
+    assert (result["accepted"], result["task"]["state"], result["task"]["reason"]) == (
+        False,
+        "rejected",
+        "Review it.",
+    )
     assert desk.json("tasks", "admit", "t-3", "--as", "bob")["accepted"] is False
     assert desk.json("tasks", "admit", "t-2", "--as", "bob", "--judge", "true")["accepted"] is True
     give(desk, id="t-4")

@@ -156,7 +156,7 @@ def test_every_view_is_shown(desk: Desk) -> None:
         "id"
     ]
     desk.json("reply", sent, "--as", "bob", "--body", "y")
-    for command, said in {
+    for command, message in {
         ("read", sent): "Kind", ("threads",): "LETTERS", ("conversations",): "TURNS", ("room",): "Mailboxes",
         ("room", "--settings"): "max_parts", ("agents",): "STATUS", ("agents", "show", "ann"): "Takes mail from",
         ("thread", sent): "Subject", ("turns", "conv-general:default"): "WHO", ("changes",): "Cursor",
@@ -166,7 +166,7 @@ def test_every_view_is_shown(desk: Desk) -> None:
         ("export", "x.jsonl"): "Lines", ("init", "."): ".postroom",
     }.items():  # fmt: skip
         code, shown = show(desk, *command, "--as", "bob", columns=120)
-        assert (code, said in shown) == (0, True), (command, shown)
+        assert (code, message in shown) == (0, True), (command, shown)
 
 
 def test_a_dead_letter_shows_why(desk: Desk) -> None:
@@ -252,8 +252,8 @@ def test_widths_cuts_and_ages() -> None:
     assert (width("abc"), width("日本"), width("e\u0301")) == (3, 4, 1)
     assert (cut("abcdef", 4), cut("日本語", 4), cut("abc", 3)) == ("abc…", "日…", "abc")
     now = SystemClock().now().wall
-    told = [ago(now.replace(microsecond=0).isoformat(), now), ago(None, now)]
-    assert told == ["just now", ""]
+    results = [ago(now.replace(microsecond=0).isoformat(), now), ago(None, now)]
+    assert results == ["just now", ""]
     spans = [ago(now + timedelta(seconds=seconds), now) for seconds in (7170, 599.9, 80.6, -5410, -100_000)]
     assert spans == ["in 2 h", "in 10 min", "in 81 s", "2 h ago", "28 h ago"]
     assert [one_line("a\nb\tc"), body_lines("a\n\x1bb")] == ["a\\nb c", ["│ a", "│ \\u{1b}b"]]
@@ -275,11 +275,11 @@ def test_json_holds_nothing_that_hides_or_reorders_and_loses_nothing(desk: Desk)
     desk.json("send", "bob", "--as", "ann", "--body", text, "--data", json.dumps({HIDING: 1}))
     refused = desk.run("read", HIDING, "--as", "bob", "--json")
     assert refused.code in {65, 67}
-    for said in (
+    for message in (
         desk.run("check", "--as", "bob", "--peek", "--json").out, desk.run("export").out, refused.err,
     ):  # fmt: skip
-        assert not [character for character in HIDING if character in said]
-        assert all(character.isprintable() for character in said.replace("\n", ""))
+        assert not [character for character in HIDING if character in message]
+        assert all(character.isprintable() for character in message.replace("\n", ""))
     read = desk.json("check", "--as", "bob", "--peek")["letters"][0]
     assert read["text"] == text
     assert "Grüße 日本 😀" in desk.run("check", "--as", "bob", "--peek", "--json").out

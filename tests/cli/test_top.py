@@ -31,9 +31,9 @@ def busy(desk: Desk) -> Desk:
 
 
 def test_one_look_tells_what_waits(busy: Desk) -> None:
-    told = busy.json("top", "--once")
-    assert (told["backlog"], told["seconds"], told["sent"]) == (3, 0, 0)
-    assert [(a["mailbox"], a["backlog"], a["unread"], a["claimed"]) for a in told["agents"]] == [
+    result = busy.json("top", "--once")
+    assert (result["backlog"], result["seconds"], result["sent"]) == (3, 0, 0)
+    assert [(a["mailbox"], a["backlog"], a["unread"], a["claimed"]) for a in result["agents"]] == [
         ("bob", 2, 2, 0), ("carol", 1, 0, 1),
     ]  # fmt: skip
     shown = busy.run("top")

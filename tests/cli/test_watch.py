@@ -43,7 +43,7 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def told(done_out: str) -> list[list[str]]:
+def output_of(done_out: str) -> list[list[str]]:
     """The subjects of each ring."""
     return [[letter["subject"] for letter in json.loads(line)["letters"]] for line in done_out.splitlines()]
 
@@ -77,7 +77,7 @@ def test_what_waits_already_counts_as_told_unless_one_asks_for_it(quick: Desk) -
     done = quick.run("watch", "--as", "bob", *SOON)
     assert (1, "Nothing came.\n") == (done.code, done.out)
     assert "postroom: 1 unread already, and counted as told; --backlog rings for what waits, too\n" == done.err
-    assert [["old"]] == told(quick.run("watch", "--as", "bob", "--backlog", "--json", *SOON).out)
+    assert [["old"]] == output_of(quick.run("watch", "--as", "bob", "--backlog", "--json", *SOON).out)
     assert 1 == quick.run("watch", "--as", "bob", "--backlog", *SOON).code  # it was told once
 
 
@@ -95,7 +95,7 @@ def test_a_line_that_nobody_could_read_is_told_again(began: Desk) -> None:
     )
     os.close(writer)
     assert 141 == deaf.returncode
-    assert [["Hello"]] == told(began.run("watch", "--as", "bob", "--once", "--json").out)
+    assert [["Hello"]] == output_of(began.run("watch", "--as", "bob", "--once", "--json").out)
 
 
 # -- programs
@@ -143,7 +143,7 @@ def test_a_program_that_fails_is_tried_again_and_then_given_up(began: Desk) -> N
     assert 0 == began.json("rings", "retry", "--way", "other")["retried"]
     assert 1 == began.json("rings", "retry", "m-1", "--as", "bob")["retried"]
     assert "No rings were given up.\n" == began.run("rings").out
-    assert [["Hello"]] == told(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
+    assert [["Hello"]] == output_of(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
 
 
 def test_a_program_that_does_not_end_is_ended_with_all_it_started(began: Desk) -> None:
@@ -203,7 +203,7 @@ def test_a_program_that_was_cut_off_by_the_end_of_its_watch_runs_again(
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=PATIENCE)
     assert 0 == process.returncode
-    assert [["Hello"]] == told(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
+    assert [["Hello"]] == output_of(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
 
 
 HASTY = "import os, postroom.cli.alerts as watch; watch.SPARE = 0.5; "  # seconds; else the next one waits for ten
@@ -224,7 +224,7 @@ def told_after_a_kill(began: Desk, planted: str, patience: str) -> list[list[str
         order, cwd=began.home, env=began.environment, check=False, capture_output=True, timeout=PATIENCE
     )
     assert -signal.SIGKILL == ended.returncode, ended
-    return told(began.run(*words, "true", "--once", "--timeout", patience, "--json").out)
+    return output_of(began.run(*words, "true", "--once", "--timeout", patience, "--json").out)
 
 
 @pytest.mark.parametrize("planted", [DIES, ""], ids=["before its program ran", "while its program ran"])

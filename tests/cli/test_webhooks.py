@@ -18,8 +18,8 @@ URL = "https://hooks.example.com/postroom"
 
 def added(desk: Desk, url: str = URL, *more: str) -> tuple[str, str]:
     """Id and secret."""
-    told = desk.json("webhook", "add", url, "--for", "human", *more)
-    return told["webhook"]["id"], told["secret"]
+    result = desk.json("webhook", "add", url, "--for", "human", *more)
+    return result["webhook"]["id"], result["secret"]
 
 
 def test_a_secret_is_shown_once_and_goes_alone_into_a_file(desk: Desk) -> None:
@@ -48,8 +48,10 @@ def test_at_a_terminal_the_secret_is_explained(desk: Desk) -> None:
 
 
 def test_a_name_that_nobody_has_is_told(desk: Desk) -> None:
-    said = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "humann")
-    assert "nobody here is called 'humann'; did you mean 'human'?" in said.err and said.out.startswith("whsec_")
+    message = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "humann")
+    assert "nobody here is called 'humann'; did you mean 'human'?" in message.err and message.out.startswith(
+        "whsec_"
+    )
     known = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "human")
     assert "nobody" not in known.err
 
@@ -64,8 +66,8 @@ def test_what_was_said_is_kept(desk: Desk) -> None:
 def test_a_test_calls_and_says_what_came_of_it(desk: Desk) -> None:
     with Receiver() as receiver:
         id, secret = added(desk, receiver.url("127.0.0.1"), "--allow-private")
-        told = desk.json("webhook", "test", id)
-        assert (True, 204, None) == (told["rung"], told["status"], told["problem"])
+        result = desk.json("webhook", "test", id)
+        assert (True, 204, None) == (result["rung"], result["status"], result["problem"])
         [call] = receiver.calls
         assert "mail.test" == call.json["type"]
         signed = sign(secret, call.id, int(call.headers["webhook-timestamp"]), call.body)

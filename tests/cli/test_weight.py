@@ -137,15 +137,15 @@ def test_a_hook_without_news_is_told_without_the_library(room: Desk) -> None:
 
 @pytest.mark.parametrize("host", ["claude", "codex", "gemini"])
 def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Desk, host: str) -> None:
-    assert "msgspec" in heard(room, host, "start")
+    assert "msgspec" in loaded_by_hook(room, host, "start")
     for moment in ("between", "prompt", "stop"):
-        found = heard(room, host, moment)
+        found = loaded_by_hook(room, host, moment)
         assert found & HEAVY == set() and "apsw" in found
     with Daemon(room.home, "--room", str(room.home / "room.db"), "--http", "off") as daemon:
         room.environment["POSTROOM_SOCKET"] = str(daemon.socket)
-        heard(room, host, "start")
+        loaded_by_hook(room, host, "start")
         for moment in ("between", "prompt", "stop"):
-            assert heard(room, host, moment) & (HEAVY | {"apsw", "socket"}) == set()
+            assert loaded_by_hook(room, host, moment) & (HEAVY | {"apsw", "socket"}) == set()
 
 
 @pytest.mark.parametrize("layout", NAMES)
@@ -153,27 +153,27 @@ def test_in_folders_all_of_that_is_told_without_the_library(desk: Desk, layout: 
     desk.environment["POSTROOM_STORE"] = f"files:{desk.home}/mail?layout={layout}"
     desk.json("send", "bob", "--as", "ann", "--body", "x")
     desk.json("check", "--as", "bob")
-    heard(desk, "claude", "start")
+    loaded_by_hook(desk, "claude", "start")
     for found in (
         loaded(desk, "check", "--as", "bob"),
         loaded(desk, "hook", "prompt", "--as", "bob"),
-        heard(desk, "claude", "prompt"),
+        loaded_by_hook(desk, "claude", "prompt"),
     ):
         assert found & HEAVY == set() and "apsw" in found
 
 
-def heard(desk: Desk, host: str, moment: str) -> set[str]:
+def loaded_by_hook(desk: Desk, host: str, moment: str) -> set[str]:
     """What a hook loads at a moment of the one session. The host is this process."""
     events = {
         named: event for event, named in __import__(f"postroom.hosts.{host}", fromlist=["EVENTS"]).EVENTS.items()
     }
-    said = {
+    params = {
         "session_id": "s",
         "cwd": str(desk.home),
         "hook_event_name": events[moment],
         "prompt": "Sort the list.",
     }
-    (desk.home / "said").write_text(json.dumps(said), encoding="utf-8")
+    (desk.home / "said").write_text(json.dumps(params), encoding="utf-8")
     return loaded(desk, "hook", host, stdin=desk.home / "said")
 
 

@@ -103,15 +103,15 @@ SPANS = [
 ]
 
 
-@pytest.mark.parametrize(("said", "meant"), SPANS)
-def test_spans_of_time(said: str, meant: float) -> None:
-    assert values("wait", "--timeout", said)["timeout"] == meant
-    assert values("send", "bob", "--at", said)["at"] == meant
+@pytest.mark.parametrize(("text", "meant"), SPANS)
+def test_spans_of_time(text: str, meant: float) -> None:
+    assert values("wait", "--timeout", text)["timeout"] == meant
+    assert values("send", "bob", "--at", text)["at"] == meant
 
 
 def test_times() -> None:
-    told = values("send", "bob", "--at", "2030-01-31T09:00:00+02:00")["at"]
-    assert told == datetime(2030, 1, 31, 7, tzinfo=UTC)
+    result = values("send", "bob", "--at", "2030-01-31T09:00:00+02:00")["at"]
+    assert result == datetime(2030, 1, 31, 7, tzinfo=UTC)
     assert values("send", "bob", "--at", "2030-01-31 09:00")["at"].tzinfo is not None
     assert values("check", "--since", "2h")["since"] < datetime.now(UTC)
 

@@ -41,9 +41,9 @@ async def sampling(ctx: Ctx, params: Params) -> Answer:
     return _said(f"LLM response: {answer.content.text}")
 
 
-async def _elicit(ctx: Ctx, text: str, schema: dict[str, Any], told: str) -> Answer:
+async def _elicit(ctx: Ctx, text: str, schema: dict[str, Any], message: str) -> Answer:
     answer = await _ask(ctx, _question(text, schema), types.ElicitResult)
-    return _said(f"{told}: action={answer.action}, content={answer.content}")
+    return _said(f"{message}: action={answer.action}, content={answer.content}")
 
 
 async def elicitation(ctx: Ctx, params: Params) -> Answer:
@@ -93,12 +93,12 @@ def _question(text: str, schema: dict[str, Any]) -> types.ElicitRequest:
 
 
 def _sample(text: str, most: int) -> types.CreateMessageRequest:
-    asked = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=text))
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[asked], max_tokens=most))
+    request = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=text))
+    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[request], max_tokens=most))
 
 
-def _needs(state: str | None = None, **asked: Any) -> types.InputRequiredResult:
-    return types.InputRequiredResult(input_requests=asked, request_state=state)
+def _needs(state: str | None = None, **request: Any) -> types.InputRequiredResult:
+    return types.InputRequiredResult(input_requests=request, request_state=state)
 
 
 NAME = _question("What is your name?", _form(name={"type": "string"}))
@@ -111,24 +111,24 @@ def _given(params: Any) -> dict[str, Any]:
 
 
 async def ask_name(_ctx: Ctx, params: Params) -> Answer:
-    given = _given(params)
-    if not isinstance(given.get("user_name"), types.ElicitResult):
+    value = _given(params)
+    if not isinstance(value.get("user_name"), types.ElicitResult):
         return _needs(user_name=NAME)
-    return _said(f"Hello, {given['user_name'].content['name']}!")
+    return _said(f"Hello, {value['user_name'].content['name']}!")
 
 
 async def ask_model(_ctx: Ctx, params: Params) -> Answer:
-    given = _given(params)
-    if "capital_question" not in given:
+    value = _given(params)
+    if "capital_question" not in value:
         return _needs(capital_question=_sample("What is the capital of France?", 100))
-    return _said(f"The model says: {given['capital_question'].content}")
+    return _said(f"The model says: {value['capital_question'].content}")
 
 
 async def ask_roots(_ctx: Ctx, params: Params) -> Answer:
-    given = _given(params)
-    if "client_roots" not in given:
+    value = _given(params)
+    if "client_roots" not in value:
         return _needs(client_roots=ROOTS)
-    return _said(f"Roots: {[str(root.uri) for root in given['client_roots'].roots]}")
+    return _said(f"Roots: {[str(root.uri) for root in value['client_roots'].roots]}")
 
 
 async def keep_state(_ctx: Ctx, params: Params) -> Answer:
@@ -145,10 +145,10 @@ async def ask_all(_ctx: Ctx, params: Params) -> Answer:
 
 
 async def step_by_step(_ctx: Ctx, params: Params) -> Answer:
-    given = _given(params)
-    if params.request_state == "2" and "step2" in given:
+    value = _given(params)
+    if params.request_state == "2" and "step2" in value:
         return _said("two steps done")
-    if params.request_state == "1" and "step1" in given:
+    if params.request_state == "1" and "step1" in value:
         return _needs(
             "2", step2=_question("Step 2: What is your favorite color?", _form(color={"type": "string"}))
         )
@@ -176,10 +176,10 @@ async def missing_capability(ctx: Ctx, _params: Params) -> Answer:
 
 
 def prompt(params: types.GetPromptRequestParams) -> types.GetPromptResult | types.InputRequiredResult:
-    given = _given(params)
-    if not given:
+    value = _given(params)
+    if not value:
         return _needs(user_context=_question("What context should be used?", _form(context={"type": "string"})))
-    answer = types.TextContent(type="text", text=f"With this in mind: {list(given)}")
+    answer = types.TextContent(type="text", text=f"With this in mind: {list(value)}")
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=answer)])
 
 

@@ -43,7 +43,7 @@ def words(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
 
 
-def said(*content: Any, is_error: bool = False) -> types.CallToolResult:
+def tool_result(*content: Any, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=list(content), is_error=is_error)
 
 
@@ -58,7 +58,7 @@ def embedded(uri: str, text: str, mime: str = "text/plain") -> types.EmbeddedRes
 
 def always(*content: Any, is_error: bool = False) -> Run:
     async def run(_ctx: Ctx, _params: types.CallToolRequestParams) -> Answer:
-        return said(*content, is_error=is_error)
+        return tool_result(*content, is_error=is_error)
 
     return run
 
@@ -67,7 +67,7 @@ async def progress(ctx: Ctx, _params: types.CallToolRequestParams) -> Answer:
     for share in (0, 50, 100):
         await ctx.session.report_progress(share, 100)
         await anyio.sleep(0.05)
-    return said(words("done"))
+    return tool_result(words("done"))
 
 
 async def logging(ctx: Ctx, _params: types.CallToolRequestParams) -> Answer:
@@ -77,7 +77,7 @@ async def logging(ctx: Ctx, _params: types.CallToolRequestParams) -> Answer:
             sent = types.LoggingMessageNotification(params=notice)
             await ctx.session.send_notification(sent, related_request_id=ctx.request_id)
         await anyio.sleep(0.05)
-    return said(words("logged"))
+    return tool_result(words("logged"))
 
 
 def audio() -> types.AudioContent:
@@ -130,13 +130,13 @@ def message(content: Any) -> types.PromptMessage:
     return types.PromptMessage(role="user", content=content)
 
 
-def prompt_messages(name: str, given: dict[str, str]) -> list[types.PromptMessage] | None:
+def prompt_messages(name: str, values: dict[str, str]) -> list[types.PromptMessage] | None:
     if name == "test_simple_prompt":
         return [message(words("This is a simple prompt for testing."))]
     if name == "test_prompt_with_arguments":
-        return [message(words(f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'"))]
+        return [message(words(f"Prompt with arguments: arg1='{values['arg1']}', arg2='{values['arg2']}'"))]
     if name == "test_prompt_with_embedded_resource":
-        resource = embedded(given["resourceUri"], "Embedded resource content for testing.")
+        resource = embedded(values["resourceUri"], "Embedded resource content for testing.")
         return [message(resource), message(words("Please process the embedded resource above."))]
     if name == "test_prompt_with_image":
         return [message(image()), message(words("Please analyze the image above."))]

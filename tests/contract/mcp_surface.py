@@ -16,7 +16,7 @@ from typing import Any
 import postroom
 from postroom import Message, PostroomError, Receipt
 from postroom.model.message import content_of
-from tests.contract.surfaces import Library, Told
+from tests.contract.surfaces import Library, RecipientAlerts
 
 SOURCE = Path(postroom.__file__).parent.parent
 REVISION = "2025-11-25"
@@ -58,29 +58,29 @@ class Mcp(Library):
 
     # -- verbs with a tool
 
-    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> Told:
+    def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> RecipientAlerts:
         if fields.keys() - TOOL_FIELDS.keys():
             return super().send(me, to, body, **fields)
-        said = {TOOL_FIELDS[name]: value for name, value in fields.items()} | ({} if to is None else {"to": to})
-        return self._sent(me, self.tool("send_message", body=body, **{"from": me}, **said))
+        message = {TOOL_FIELDS[name]: value for name, value in fields.items()} | ({} if to is None else {"to": to})
+        return self._sent(me, self.tool("send_message", body=body, **{"from": me}, **message))
 
-    def broadcast(self, me: str, scope: str, body: str) -> Told:
+    def broadcast(self, me: str, scope: str, body: str) -> RecipientAlerts:
         return self._sent(me, self.tool("send_message", to_scope=scope, body=body, **{"from": me}))
 
-    def handoff(self, me: str, to: str, done: str) -> Told:
+    def handoff(self, me: str, to: str, done: str) -> RecipientAlerts:
         return self._sent(me, self.tool("handoff", to=to, workCompleted=done, **{"from": me}))
 
-    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[Told]:
+    def check(self, me: str, *, peek: bool = False, everything: bool = False) -> list[RecipientAlerts]:
         if peek or me not in REGISTERED:
             return super().check(me, peek=peek, everything=everything)
         found = self.tool("check_inbox", agentId=me, unreadOnly=not everything)
         return [self._seen(me, one) for one in found["messages"]]
 
-    def wait(self, me: str) -> Told | None:
+    def wait(self, me: str) -> RecipientAlerts | None:
         found = self.tool("wait_for_mail", agentId=me, timeout=1)["message"]
         return None if found is None else self._seen(me, found)
 
-    def claim(self, me: str, count: int) -> list[Told]:
+    def claim(self, me: str, count: int) -> list[RecipientAlerts]:
         found = self.tool("claim", agentId=me, count=count)["messages"]
         return [self._seen(me, one) | {"token": one["token"]} for one in found]
 
@@ -99,7 +99,7 @@ class Mcp(Library):
     def reject(self, me: str, id: str, reason: str) -> str:
         return self._settle(me, [id], None, outcome="rejected", reason=reason)[0]
 
-    def thread(self, me: str, id: str) -> list[Told]:
+    def thread(self, me: str, id: str) -> list[RecipientAlerts]:
         return [
             self._letter_told(me, one) for one in self.tool("read_thread", agentId=me, threadTag=id)["messages"]
         ]
@@ -107,21 +107,21 @@ class Mcp(Library):
     def agents(self) -> list[str]:
         return [agent["agentId"] for agent in self.tool("list_agents")["agents"]]
 
-    def search(self, me: str, query: str) -> list[Told]:
+    def search(self, me: str, query: str) -> list[RecipientAlerts]:
         found = self.tool("search_mail", agentId=me, query=query)
         return [self._letter_told(me, one) for one in found["messages"]]
 
-    def give_task(self, me: str, to: str, body: str, **fields: Any) -> Told:
+    def give_task(self, me: str, to: str, body: str, **fields: Any) -> RecipientAlerts:
         if "session" in fields:
             return super().give_task(me, to, body, **fields)
         return self._sent(me, self.tool("task", action="give", agentId=me, to=to, body=body, **fields))
 
-    def step(self, me: str, verb: str, id: str, said: str | None = None) -> Told:
+    def step(self, me: str, verb: str, id: str, text: str | None = None) -> RecipientAlerts:
         word = "reason" if verb in {"reject", "fail", "cancel"} else "body"
-        more = {} if said is None else {word: said}
+        more = {} if text is None else {word: text}
         return self._moved(me, self.tool("task", action=verb, agentId=me, messageId=id, **more)["task"])
 
-    def tasks(self, me: str, role: str) -> list[Told]:
+    def tasks(self, me: str, role: str) -> list[RecipientAlerts]:
         side = {"given": "giver", "received": "receiver"}[role]
         return [
             self._moved(me, one)
@@ -132,46 +132,48 @@ class Mcp(Library):
     # -- what a tool told, held against the record
 
     def _settle(self, me: str, ids: list[str], token: str | None, **more: Any) -> list[str]:
-        said = {name: value for name, value in {"token": token, **more}.items() if value is not None}
-        settled = self.tool("ack", agentId=me, messageIds=ids, **said)["messages"]
+        params = {name: value for name, value in {"token": token, **more}.items() if value is not None}
+        settled = self.tool("ack", agentId=me, messageIds=ids, **params)["messages"]
         assert ids == [one["id"] for one in settled]
         return [one["state"] for one in settled]
 
-    def _sent(self, me: str, told: Told) -> Told:
-        message = self.room.mailbox(me).trace(told["messageId"]).message
-        assert told.get("thread", message.thread) == message.thread
+    def _sent(self, me: str, result: RecipientAlerts) -> RecipientAlerts:
+        message = self.room.mailbox(me).trace(result["messageId"]).message
+        assert result.get("thread", message.thread) == message.thread
         repeated = message.id in self._sent_ids
         self._sent_ids.add(message.id)
-        return self._receipt(Receipt(message=message, repeated=repeated, unknown=tuple(told.get("unknown", ()))))
+        return self._receipt(Receipt(message=message, repeated=repeated, unknown=tuple(result.get("unknown", ()))))
 
-    def _seen(self, me: str, told: Told) -> Told:
-        plain = self._letter_told(me, told)
-        stop = next(stop for stop in self.room.mailbox(me).trace(told["id"]).stops if stop.mailbox == me)
+    def _seen(self, me: str, result: RecipientAlerts) -> RecipientAlerts:
+        plain = self._letter_told(me, result)
+        stop = next(stop for stop in self.room.mailbox(me).trace(result["id"]).stops if stop.mailbox == me)
         read = stop.read_at is not None
         return plain | {"state": str(stop.state), "attempts": stop.attempts, "read": read, "reason": stop.reason}
 
-    def _letter_told(self, me: str, told: Told) -> Told:
-        message = self.room.mailbox(me).trace(told["id"]).message
-        assert told == told | _in_tool_words(message)
+    def _letter_told(self, me: str, result: RecipientAlerts) -> RecipientAlerts:
+        message = self.room.mailbox(me).trace(result["id"]).message
+        assert result == result | _in_tool_words(message)
         return self._message(message)
 
-    def _moved(self, me: str, told: Told) -> Told:
-        plain = self._task(self.room.mailbox(me).task(told["id"]))
-        kept = {name: value for name, value in plain.items() if name in told}
-        assert kept == {name: told[name] for name in kept} and {"id", "state", "giver", "receiver"} <= kept.keys()
+    def _moved(self, me: str, result: RecipientAlerts) -> RecipientAlerts:
+        plain = self._task(self.room.mailbox(me).task(result["id"]))
+        kept = {name: value for name, value in plain.items() if name in result}
+        assert (
+            kept == {name: result[name] for name in kept} and {"id", "state", "giver", "receiver"} <= kept.keys()
+        )
         return plain
 
     # -- the pipe
 
-    def tool(self, name: str, **said: Any) -> Any:
+    def tool(self, name: str, **message: Any) -> Any:
         """What it answered; what it refused is raised, with the library's word for the field."""
-        answer = self._ask("tools/call", name=name, arguments=said)
-        told = json.loads(answer["content"][0]["text"])
+        answer = self._ask("tools/call", name=name, arguments=message)
+        result = json.loads(answer["content"][0]["text"])
         if not answer.get("isError"):
-            assert told == answer["structuredContent"]
-            return told
-        field = told.get("field")
-        refused: PostroomError = getattr(postroom, told["name"])(told["error"], field=WORDS.get(field, field))
+            assert result == answer["structuredContent"]
+            return result
+        field = result.get("field")
+        refused: PostroomError = getattr(postroom, result["name"])(result["error"], field=WORDS.get(field, field))
         raise refused
 
     def _ask(self, method: str, **params: Any) -> Any:
@@ -183,14 +185,14 @@ class Mcp(Library):
             if reply.get("id") == self._calls:
                 return reply["result"]
 
-    def _write(self, told: Told) -> None:
+    def _write(self, result: RecipientAlerts) -> None:
         assert self._server.stdin
-        self._server.stdin.write(json.dumps(told) + "\n")
+        self._server.stdin.write(json.dumps(result) + "\n")
         self._server.stdin.flush()
 
 
-def _in_tool_words(message: Message) -> Told:
-    told = {
+def _in_tool_words(message: Message) -> RecipientAlerts:
+    result = {
         "id": message.id,
         "from": message.sender,
         "subject": message.subject,
@@ -200,4 +202,4 @@ def _in_tool_words(message: Message) -> Told:
         "thread": message.thread,
         "kind": message.kind,
     }
-    return {name: value for name, value in told.items() if value not in (None, "")}
+    return {name: value for name, value in result.items() if value not in (None, "")}

@@ -47,10 +47,10 @@ class Running:
         self.room.close()
         self.daemon.stop()
 
-    def post(self, path: str, said: dict[str, Any]) -> Any:
+    def post(self, path: str, params: dict[str, Any]) -> Any:
         line = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         session = {"mcp-session-id": self.session} if self.session and path == "/mcp" else {}
-        line.request("POST", path, json.dumps(said), JSON | session | {"Authorization": f"Bearer {self.token}"})
+        line.request("POST", path, json.dumps(params), JSON | session | {"Authorization": f"Bearer {self.token}"})
         answer = line.getresponse()
         self.session = answer.headers.get("mcp-session-id", self.session)
         body = answer.read().decode()
@@ -69,10 +69,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def rpc(verb: str, me: str, to: str, by: dict[str, Any]) -> dict[str, Any]:
     """One call of ours, as JSON-RPC."""
     if verb == "turn":
-        said = {"id": by["conversation_id"], "agentId": me, "content": "re"}
+        params = {"id": by["conversation_id"], "agentId": me, "content": "re"}
     else:
-        said = {"agent_id": me, "to": [to], "body": "re", **by}
-    return {"jsonrpc": "2.0", "id": 1, "method": f"mail/{verb}", "params": said}
+        params = {"agent_id": me, "to": [to], "body": "re", **by}
+    return {"jsonrpc": "2.0", "id": 1, "method": f"mail/{verb}", "params": params}
 
 
 def result(reply: dict[str, Any]) -> str:
@@ -80,8 +80,14 @@ def result(reply: dict[str, Any]) -> str:
         if reply["error"]["data"]["name"] == "TooFast":
             raise TooFastHere(reply["error"]["message"])
         raise AssertionError(reply)
-    told = reply["result"]
-    found: str = told["turn"]["id"] if "turn" in told else told["letter"]["id"] if "letter" in told else told["id"]
+    answer = reply["result"]
+    found: str = (
+        answer["turn"]["id"]
+        if "turn" in answer
+        else answer["letter"]["id"]
+        if "letter" in answer
+        else answer["id"]
+    )
     return found
 
 
@@ -100,19 +106,19 @@ def library(running: Running, _: ExitStack) -> Say:
 
 def socket(running: Running, stack: ExitStack) -> Say:
     line = stack.enter_context(running.daemon.line())
-    return lambda *said: result(line.ask(rpc(*said)))
+    return lambda *message: result(line.ask(rpc(*message)))
 
 
 def http(running: Running, _: ExitStack) -> Say:
-    return lambda *said: result(running.post("/", rpc(*said)))
+    return lambda *message: result(running.post("/", rpc(*message)))
 
 
 def websocket(running: Running, stack: ExitStack) -> Say:
     shown = {"Authorization": f"Bearer {running.token}"}
     line = stack.enter_context(connect(f"ws://127.0.0.1:{running.port}/ws", additional_headers=shown))
 
-    def say(*said: Any) -> str:
-        line.send(json.dumps(rpc(*said)))
+    def say(*message: Any) -> str:
+        line.send(json.dumps(rpc(*message)))
         return result(json.loads(line.recv(PATIENCE)))
 
     return say
@@ -127,10 +133,10 @@ def inbox(running: Running, stack: ExitStack) -> Say:
         if verb == "turn":
             return result(line.ask(rpc(verb, me, to, by)))
         more = {words[name]: value for name, value in by.items()}
-        told = line.ask({"action": "send", "from": me, "to": to, "payload": "re", **more})
-        if not told["ok"]:
-            raise TooFastHere(told["error"])
-        return str(told["messageId"])
+        reply = line.ask({"action": "send", "from": me, "to": to, "payload": "re", **more})
+        if not reply["ok"]:
+            raise TooFastHere(reply["error"])
+        return str(reply["messageId"])
 
     return say
 
@@ -145,10 +151,10 @@ def mcp(running: Running, _: ExitStack) -> Say:
         more = {words[name]: value for name, value in by.items()}
         called = {"name": "send_message", "arguments": {"from": me, "to": to, "body": "re", **more}}
         call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": called}
-        told = running.post("/mcp", call)["result"]
-        if told.get("isError"):
-            raise TooFastHere(json.dumps(told))
-        return str(told["structuredContent"]["messageId"])
+        reply = running.post("/mcp", call)["result"]
+        if reply.get("isError"):
+            raise TooFastHere(json.dumps(reply))
+        return str(reply["structuredContent"]["messageId"])
 
     return say
 
@@ -162,8 +168,8 @@ def map_(running: Running, stack: ExitStack) -> Say:
                 people[name] = stack.enter_context(agent(running.port, running.token, name))
         try:
             if verb == "turn":
-                told = people[me].ask("mail/turn", conversationId=by["conversation_id"], content="re")
-                return str(told["turn"]["id"])
+                reply = people[me].ask("mail/turn", conversationId=by["conversation_id"], content="re")
+                return str(reply["turn"]["id"])
             return str(people[me].send({"agent": to}, "re", inReplyTo=by["in_reply_to"])["messageId"])
         except Refused as refused:
             raise TooFastHere(str(refused)) from None

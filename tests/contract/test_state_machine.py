@@ -74,7 +74,7 @@ class Model:
         self.deliveries: dict[tuple[str, str], Delivery] = {}  # without numbers
         self.records: dict[str, tuple[int, Any]] = {}
         self.gone: list[Message] = []
-        self.told: list[Change] = []  # without numbers
+        self.changes: list[Change] = []  # without numbers
 
     def first_like(self, message: Message) -> Message | None:
         """The letter whose id or key this one has."""
@@ -97,11 +97,11 @@ class Model:
     def forget(self, id: str) -> None:
         self.gone.append(self.letters.pop(id))
         self.deliveries = {at: d for at, d in self.deliveries.items() if at[0] != id}
-        self.told = [change for change in self.told if change.message_id != id]
+        self.changes = [change for change in self.changes if change.message_id != id]
         self.tell(what="forgot", message_id=id)
 
     def tell(self, **facts: Any) -> None:
-        self.told.append(Change(number=0, **facts))
+        self.changes.append(Change(number=0, **facts))
 
     def find(self, mailbox: str | None, states: tuple[State, ...], order: Order) -> list[Delivery]:
         """Deliveries in order; letters stand in the dictionary in the order of acceptance."""
@@ -279,7 +279,7 @@ class Room(RuleBasedStateMachine):
 
     @rule()
     def remember_now(self) -> None:
-        self.cursors.append((self.store.cursor(), list(self.model.told)))
+        self.cursors.append((self.store.cursor(), list(self.model.changes)))
 
     @rule(pick=numbers, limit=some.integers(1, 7))
     def changes(self, pick: int, limit: int) -> None:
@@ -293,7 +293,7 @@ class Room(RuleBasedStateMachine):
                 break
         assert cursor == self.store.cursor()
         seen = {id(change) for change in known}
-        assert found == [change for change in self.model.told if id(change) not in seen]
+        assert found == [change for change in self.model.changes if id(change) not in seen]
 
     @invariant()
     def store_and_model_agree(self) -> None:

@@ -114,8 +114,8 @@ def test_many_letters_are_read_at_once_and_each_is_told_of_in_order(store: Store
 
     store.commit([Move(one.delivery, delivery.read(one.delivery, NOW), "read") for one in found])
 
-    told, _ = store.changes(since, 200)
-    assert [f"m{number}" for number in range(120)] == [change.message_id for change in told]
+    result, _ = store.changes(since, 200)
+    assert [f"m{number}" for number in range(120)] == [change.message_id for change in result]
     assert {NOW} == {one.delivery.read_at for one in store.find(Query(mailbox="bob"))}
     assert {2} == {one.delivery.revision for one in store.find(Query(mailbox="bob"))}
 

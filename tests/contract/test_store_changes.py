@@ -45,8 +45,8 @@ def test_a_record_that_is_put_and_never_kept_is_told_each_time(store: Store) -> 
     for _ in range(2):
         store.commit([Put(record=Record(kind="happened", key="c-1 joined ann", value=None))])
     assert [] == store.records("happened")
-    told = facts(store.changes(start, 100)[0])
-    assert [Change(number=0, what="put", kind="happened", key="c-1 joined ann")] * 2 == told
+    result = facts(store.changes(start, 100)[0])
+    assert [Change(number=0, what="put", kind="happened", key="c-1 joined ann")] * 2 == result
 
 
 def test_every_kind_of_write_is_told_in_order(store: Store) -> None:
@@ -73,12 +73,12 @@ def test_letters_that_are_read_together_are_told_one_by_one(store: Store) -> Non
 
     store.commit([Move(one, model_delivery.read(one, NOW), "read") for one in reversed(found)])
 
-    told, now = store.changes(start, 100)
+    result, now = store.changes(start, 100)
     ids = [one.message_id for one in reversed(found)]
-    assert facts(told) == [
+    assert facts(result) == [
         Change(number=0, what="moved", message_id=id, mailbox="bob", state=State.UNREAD) for id in ids
     ]
-    assert list(range(start.number + 1, start.number + 6)) == [change.number for change in told]
+    assert list(range(start.number + 1, start.number + 6)) == [change.number for change in result]
     assert now == store.cursor()
     after = [held(store, one.message_id) for one in found]
     assert [(2, NOW)] * 5 == [(one.revision, one.read_at) for one in after]
@@ -280,13 +280,13 @@ def test_an_ear_waits_no_longer_than_it_is_told(store: Store) -> None:
 
 
 def test_a_bell_wakes_another_thread(store: Store) -> None:
-    heard = []
+    received = []
     with ear(store, "bob") as watch:
-        waiter = threading.Thread(target=lambda: heard.append(watch.wait(SOON)))
+        waiter = threading.Thread(target=lambda: received.append(watch.wait(SOON)))
         waiter.start()
         send(store, "m1")
         waiter.join(SOON)
-    assert heard == [True]
+    assert received == [True]
 
 
 def test_a_closed_ear_bothers_nobody(store: Store) -> None:

@@ -244,13 +244,13 @@ def test_every_store_answers_any_question_alike(
                 send(store, f"m{number}", [to], **fields)
         for query in queries:
             for reader in (None, "ann", "bob", "cleo"):
-                answers = [asked(store, query, reader) for store in stores]
+                answers = [answer_of(store, query, reader) for store in stores]
                 assert answers[1:] == answers[:-1]
         for store in stores:
             store.close()
 
 
-def asked(store: Store, query: str, reader: str | None) -> list[str] | str:
+def answer_of(store: Store, query: str, reader: str | None) -> list[str] | str:
     try:
         return found(store, query, reader)
     except Invalid as refused:

@@ -79,21 +79,21 @@ def errands(surface: Surface) -> Iterator[Any]:
     yield surface.sent("nobody")
     task = surface.give_task("coder", "tester", "Test more.", subject="More", session={"chat": 7})
     yield task
-    for me, verb, said in (
+    for me, verb, message in (
         ("tester", "accept", None), ("tester", "start", None), ("tester", "ask", "What?"),
         ("coder", "answer", "All."), ("tester", "complete", "Done."),
     ):  # fmt: skip
-        yield surface.step(me, verb, task["id"], said)
+        yield surface.step(me, verb, task["id"], message)
     other = surface.give_task("coder", "tester", "And more.")
     yield other
     yield surface.step("tester", "reject", other["id"], "no time")
     yield surface.tasks("coder", "given")
     yield surface.tasks("coder", "received")
-    asked = surface.escalate("coder", "blocked", "No access.", ["boss", "human"])
-    yield asked
+    request = surface.escalate("coder", "blocked", "No access.", ["boss", "human"])
+    yield request
     yield surface.escalations("ceo")
     yield surface.escalations("boss")
-    yield surface.reply("boss", asked["id"], "Granted.")
+    yield surface.reply("boss", request["id"], "Granted.")
     yield surface.escalations("coder")
     again = surface.escalate("coder", "unsure", "Really?", ["user"])
     yield again
@@ -145,37 +145,37 @@ def mistakes(surface: Surface, id: str) -> Iterator[Any]:
             yield {"refused": type(refused).__name__, "field": refused.field}
 
 
-def comparable(told: list[Any]) -> list[Any]:
+def comparable(results: list[Any]) -> list[Any]:
     """Ids and tokens are random, and so are the names of escalations, made of ids; each becomes the place of its
     first appearance.
     """
-    text = json.dumps(told)
-    for number, id in enumerate(dict.fromkeys(_ids(told))):
+    text = json.dumps(results)
+    for number, id in enumerate(dict.fromkeys(_ids(results))):
         text = text.replace(id, f"letter-{number}")
     plain: list[Any] = json.loads(text)
     return [_without_lease_key(entry) for entry in plain]
 
 
-def _ids(told: Any) -> Iterator[str]:
-    if isinstance(told, dict):
-        if "id" in told and "sender" in told:
-            yield told["id"]
-        if "escalation" in told:
-            yield told["escalation"]
-        told = list(told.values())
-    if isinstance(told, list):
-        for entry in told:
+def _ids(result: Any) -> Iterator[str]:
+    if isinstance(result, dict):
+        if "id" in result and "sender" in result:
+            yield result["id"]
+        if "escalation" in result:
+            yield result["escalation"]
+        result = list(result.values())
+    if isinstance(result, list):
+        for entry in result:
             yield from _ids(entry)
 
 
-def _without_lease_key(told: Any) -> Any:
+def _without_lease_key(result: Any) -> Any:
     """The key of an answer that came with an ack holds the token."""
-    if isinstance(told, dict):
+    if isinstance(result, dict):
         return {
             name: "ack" if name == "key" and str(value).startswith("ack-") else _without_lease_key(value)
-            for name, value in told.items()
+            for name, value in result.items()
         }
-    return [_without_lease_key(entry) for entry in told] if isinstance(told, list) else told
+    return [_without_lease_key(entry) for entry in result] if isinstance(result, list) else result
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +196,8 @@ def test_the_script_says_something(expected: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SURFACES if name != "library"])
 def test_every_surface_tells_the_same(name: str, expected: list[Any], tmp_path: Path) -> None:
-    told = comparable(list(transcript(SURFACES[name](tmp_path))))
-    for number, (theirs, ours) in enumerate(zip(told, expected, strict=True)):
+    result = comparable(list(transcript(SURFACES[name](tmp_path))))
+    for number, (theirs, ours) in enumerate(zip(result, expected, strict=True)):
         assert ours == theirs, number
 
 

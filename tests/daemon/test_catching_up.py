@@ -21,15 +21,15 @@ class Reader:
 
     def __init__(self) -> None:
         self.reads = False
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
 
     def push(self, notice: dict[str, Any]) -> bool:
         if self.reads:
-            self.heard.append(notice["params"])
+            self.received.append(notice["params"])
         return self.reads
 
     def texts(self, id: str) -> list[str]:
-        of_one = [told["event"]["data"] for told in self.heard if told["subscriptionId"] == id]
+        of_one = [result["event"]["data"] for result in self.received if result["subscriptionId"] == id]
         return [data["message"]["payload"]["text"] for data in of_one]
 
 
@@ -61,10 +61,10 @@ def test_what_they_missed_is_found_once_and_each_hears_all_of_it(monkeypatch: py
             for number in range(3):
                 room.mailbox("ann").send("bob", str(number))
             reader.reads = True
-            caller.told()
-            await until(lambda: len(reader.heard) == 3 * MANY)
+            caller.replies_sent()
+            await until(lambda: len(reader.received) == 3 * MANY)
             room.mailbox("ann").send("bob", "3")
-            await until(lambda: len(reader.heard) == 4 * MANY)
+            await until(lambda: len(reader.received) == 4 * MANY)
             assert {("0", "1", "2", "3")} == {tuple(reader.texts(id)) for id in ids}
             broker.close()
             await executor.close()

@@ -97,8 +97,8 @@ def test_a_fault_while_making_safe_is_told_to_everybody(
     async def story() -> None:
         async with opened(tmp_path) as executor:
             monkeypatch.setattr(Gathering, "_make_safe", broken)
-            said = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [executor.call(executor.room.principal, "send", said) for _ in range(3)]
+            params = {"agent_id": "a", "to": "b", "body": "x"}
+            calls = [executor.call(executor.room.principal, "send", params) for _ in range(3)]
             for end in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(end, PostroomError)
             monkeypatch.undo()
@@ -124,11 +124,11 @@ def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: 
 def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            broker, said = Broker(executor), {"agent_id": "a", "to": "b", "body": "x"}
+            broker, message = Broker(executor), {"agent_id": "a", "to": "b", "body": "x"}
             callers = [Caller(executor, broker) for _ in range(3)]
-            calls = [asyncio.ensure_future(caller.call("send", said)) for caller in callers[:2]]
+            calls = [asyncio.ensure_future(caller.call("send", message)) for caller in callers[:2]]
             await asyncio.sleep(0)  # the next one comes while the desk looks
-            calls += [asyncio.ensure_future(callers[2].call("send", said))]
+            calls += [asyncio.ensure_future(callers[2].call("send", message))]
             await asyncio.gather(*calls)
             assert (1, 3) == (executor.counters.batches, executor.counters.batched)
 
@@ -142,12 +142,12 @@ def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            ann, bob, said = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
+            ann, bob, message = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
 
             def send(caller: object, times: int = 1) -> list[JobFuture]:
                 calls: list[JobFuture] = []
                 method = named("send")
-                once = partial(executor.carry_out, executor.room, method, said, caller=caller)
+                once = partial(executor.carry_out, executor.room, method, message, caller=caller)
                 executor.hear_out(caller, lambda: calls.extend(once() for _ in range(times)))
                 return calls
 
@@ -176,10 +176,10 @@ def test_what_cannot_be_written_together_is_written_one_by_one(
     async def story() -> None:
         async with opened(tmp_path) as executor:
             monkeypatch.setattr(Joint, "_commit", full)
-            said = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [executor.call(executor.room.principal, "send", said) for _ in range(3)]
-            told = await asyncio.gather(*calls)
-            assert 3 == executor.room.mailbox("b").counts()["total"] == len({one["id"] for one in told})
+            params = {"agent_id": "a", "to": "b", "body": "x"}
+            calls = [executor.call(executor.room.principal, "send", params) for _ in range(3)]
+            result = await asyncio.gather(*calls)
+            assert 3 == executor.room.mailbox("b").counts()["total"] == len({one["id"] for one in result})
 
     run(story())
 
@@ -229,43 +229,43 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
 # -- the hub
 
 
-def subscribe(executor: Executor, broker: Broker, name: str, heard: list[dict[str, Any]]) -> Caller:
+def subscribe(executor: Executor, broker: Broker, name: str, received: list[dict[str, Any]]) -> Caller:
     def push(notice: dict[str, Any]) -> bool:
-        heard.append(notice["params"]["event"])
+        received.append(notice["params"]["event"])
         return True
 
     caller = Caller(executor, broker, push=push, principal=agent_principal(name))
     caller.subscribe({"filter": {"eventTypes": ["message.created"]}})
-    caller.told()
+    caller.replies_sent()
     return caller
 
 
-async def until(number: int, heard: list[Any]) -> None:
-    while len(heard) < number:
+async def until(number: int, received: list[Any]) -> None:
+    while len(received) < number:
         await asyncio.sleep(0.005)
 
 
 def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    request: list[str] = []
     original = events._of_letter
 
     def counted(room: Any, *words: Any) -> Any:
-        asked.append(room.principal.agent)
+        request.append(room.principal.agent)
         return original(room, *words)
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            broker, heard = Broker(executor), list[dict[str, Any]]()
+            broker, received = Broker(executor), list[dict[str, Any]]()
             for name in ("eve", "bob", "joe"):
-                subscribe(executor, broker, name, heard)
+                subscribe(executor, broker, name, received)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "_of_letter", counted)
             executor.room.mailbox("ann").send("bob", "x")
-            await until(1, heard)
+            await until(1, received)
             broker.close()
 
     run(story())
-    assert {"bob"} == set(asked)
+    assert {"bob"} == set(request)
 
 
 def test_to_emit_costs_the_same_however_many_agents_there_are(
@@ -278,10 +278,10 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
             for number in range(20):
                 executor.room.mailbox(f"a{number}").register(scopes=["team"])
             executor.room.mailbox("joe").register(scopes=["apart"])
-            broker, heard = Broker(executor), list[str]()
+            broker, received = Broker(executor), list[str]()
             for name in ("a1", "joe", "eve"):
                 Caller(
-                    executor, broker, push=partial(_noted, heard, name), principal=agent_principal(name)
+                    executor, broker, push=partial(_noted, received, name), principal=agent_principal(name)
                 ).subscribe({})
             for one in broker._everyone():
                 broker._go_on_with(one)
@@ -296,16 +296,16 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
 
             monkeypatch.setattr(store, "records", counted)
             broker.publish({"event": {"type": "build.done"}, "scope": "team"}, "a2")
-            await until(1, heard)
-            assert ["a1"] == heard
+            await until(1, received)
+            assert ["a1"] == received
             broker.close()
 
     run(story())
     assert sum(read) <= 3
 
 
-def _noted(heard: list[str], name: str, _notice: dict[str, Any]) -> bool:
-    heard.append(name)
+def _noted(received: list[str], name: str, _notice: dict[str, Any]) -> bool:
+    received.append(name)
     return True
 
 
@@ -319,13 +319,13 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            broker, heard = Broker(executor), list[dict[str, Any]]()
-            subscribe(executor, broker, "bob", heard)
+            broker, received = Broker(executor), list[dict[str, Any]]()
+            subscribe(executor, broker, "bob", received)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "events", faulty)
             sent = [executor.room.mailbox("ann").send("bob", str(n)).id for n in range(3)]
-            await until(3, heard)
-            assert sent == [event["data"]["id"] for event in heard]
+            await until(3, received)
+            assert sent == [event["data"]["id"] for event in received]
             broker.close()
 
     monkeypatch.setattr(broker, "AGAIN", 0.01)
@@ -350,22 +350,22 @@ def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
 def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            broker, heard = Broker(executor), list[str]()
+            broker, received = Broker(executor), list[str]()
             is_deaf = True
 
             def push(notice: dict[str, Any]) -> bool:
                 if not is_deaf:
-                    heard.append(notice["params"]["event"]["type"])
+                    received.append(notice["params"]["event"]["type"])
                 return not is_deaf
 
             caller = Caller(executor, broker, push=push)
             caller.subscribe({"since": f"{'0' * 16}:{'0' * 8}:1"})
-            caller.told()
+            caller.replies_sent()
             await asyncio.sleep(0.05)
             is_deaf = False
             caller.resume()
-            await until(1, heard)
-            assert ["resync"] == heard
+            await until(1, received)
+            assert ["resync"] == received
             broker.close()
 
     run(story())

@@ -34,18 +34,18 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def said(chosen: Options) -> tuple[str, str, int, str, str]:
+def summary(chosen: Options) -> tuple[str, str, int, str, str]:
     room = Path(chosen.settings.store.removeprefix("sqlite:")).name
     socket, inboxes = Path(chosen.sockets[0]).name, Path(chosen.inboxes).name
     return socket, room, chosen.port, inboxes, chosen.settings.system
 
 
-def asked(**more: Any) -> Options:
+def options_with(**more: Any) -> Options:
     return options(None, {}, **more)
 
 
 def test_the_variables_of_agent_inbox_are_honoured() -> None:
-    assert ("theirs.sock", "theirs.db", 4711, "theirs", "theirs") == said(options(None, {}))
+    assert ("theirs.sock", "theirs.db", 4711, "theirs", "theirs") == summary(options(None, {}))
 
 
 def test_where_it_listens_is_told_to_those_in_other_folders(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_where_it_listens_is_told_to_those_in_other_folders(tmp_path: Path) -> N
 
 def test_a_scope_of_the_service_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INBOX_SCOPE", "swarm:team")
-    assert "swarm:team" == asked().scope
+    assert "swarm:team" == options_with().scope
     monkeypatch.setenv("POSTROOM_SCOPE", "../team")
     with pytest.raises(Invalid) as refused:
-        asked()
+        options_with()
     assert "scope" == refused.value.field
 
 
@@ -72,7 +72,7 @@ def test_port_0_of_agent_inbox_is_no_http(monkeypatch: pytest.MonkeyPatch) -> No
 def test_our_own_beat_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OURS.items():
         monkeypatch.setenv(name, value)
-    assert ("ours.sock", "ours.db", 4712, "ours", "ours") == said(options(None, {}))
+    assert ("ours.sock", "ours.db", 4712, "ours", "ours") == summary(options(None, {}))
 
 
 def test_a_database_of_agent_inbox_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_database_of_agent_inbox_is_refused_and_left_as_it_is(tmp_path: Path) 
 
 def test_the_variables_of_agent_inbox_ask_for_a_link_to_a_map_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INBOX_MAP_SERVER", "ws://127.0.0.1:8080")
-    assert asked().map_link is None  # it is off unless it is turned on
+    assert options_with().map_link is None  # it is off unless it is turned on
     monkeypatch.setenv("INBOX_MAP_ENABLED", "true")
     monkeypatch.setenv("INBOX_SCOPE", "swarm:night")
     monkeypatch.setenv("INBOX_MAP_SYSTEM_ID", "berlin")
-    wanted = asked().map_link
+    wanted = options_with().map_link
     assert wanted is not None
     assert ("ws://127.0.0.1:8080", "swarm:night", "berlin", "all") == (
         wanted.server, wanted.scope, wanted.name, wanted.expose
@@ -103,7 +103,7 @@ def test_the_variables_of_agent_inbox_ask_for_a_link_to_a_map_server(monkeypatch
     monkeypatch.setenv("INBOX_MAP_SCOPE", "org/day")
     monkeypatch.setenv("POSTROOM_MAP_SERVER", "wss://map.example.com")
     monkeypatch.setenv("POSTROOM_MAP_EXPOSE", "ann, bob")
-    wanted = asked(map_link={"name": "paris"}).map_link
+    wanted = options_with(map_link={"name": "paris"}).map_link
     assert wanted is not None
     assert ("wss://map.example.com", "org/day", "paris", "ann, bob") == (
         wanted.server, wanted.scope, wanted.name, wanted.expose
@@ -113,7 +113,7 @@ def test_the_variables_of_agent_inbox_ask_for_a_link_to_a_map_server(monkeypatch
 def test_a_link_without_a_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INBOX_MAP_ENABLED", "true")
     with pytest.raises(Invalid) as refused:
-        asked()
+        options_with()
     assert ("INBOX_MAP_ENABLED", "INBOX_MAP_SERVER") == (refused.value.field, refused.value.hint)
 
 
@@ -135,5 +135,5 @@ def test_a_link_that_cannot_be_meant_is_refused(
     for name, text in variables.items():
         monkeypatch.setenv(f"POSTROOM_MAP_{name}", text)
     with pytest.raises(Invalid) as refused:
-        asked()
+        options_with()
     assert field == refused.value.field and "secret" not in str(refused.value)

@@ -120,9 +120,9 @@ def test_a_batch_that_asks_for_too_much_is_answered_in_part(crowded: Daemon) -> 
     call = {"jsonrpc": "2.0", "method": "mail/check", "params": {"agent_id": "full", "peek": True, "limit": MANY}}
     send = {"jsonrpc": "2.0", "method": "mail/send", "params": {"agent_id": "a", "to": "part", "body": "x"}}
     with crowded.line() as line:
-        told = line.ask([*(call | {"id": n} for n in range(20)), send | {"id": 20}])
-    assert list(range(21)) == [reply["id"] for reply in told]
-    refused = [reply["error"]["data"]["name"] for reply in told if "error" in reply]
+        result = line.ask([*(call | {"id": n} for n in range(20)), send | {"id": 20}])
+    assert list(range(21)) == [reply["id"] for reply in result]
+    refused = [reply["error"]["data"]["name"] for reply in result if "error" in reply]
     assert set(refused) == {"TooLarge"} and 15 < len(refused) < 20
     assert 0 == crowded.client.ask("counts", {"agent_id": "part"})["total"]  # it says that it was not carried out
 
@@ -134,8 +134,8 @@ def test_no_line_overtakes_a_batch_of_the_same_caller(shared: Daemon) -> None:
     sends = [call(n, "send", agent_id="a", to="ordered", body=str(n)) for n in range(4)]
     with shared.line() as line:
         line.say(sends[:3], sends[3], call(4, "counts", agent_id="ordered"))
-        told = [line.hear() for _ in range(3)]
-    assert 4 == told[2]["result"]["total"]
+        results = [line.hear() for _ in range(3)]
+    assert 4 == results[2]["result"]["total"]
     found = shared.client.ask("check", {"agent_id": "ordered"})["letters"]
     assert ["0", "1", "2", "3"] == [letter["text"] for letter in found]
 
@@ -179,13 +179,13 @@ def test_it_stops_in_time_whatever_waits(tmp_path: Path) -> None:
 
 def test_replies_of_one_caller_keep_their_order_with_much_and_little(crowded: Daemon) -> None:
     few = CHECK | {"limit": 3}
-    asked = [(CHECK if n == 7 else few if n % 3 else {"action": "ping"}) | {"id": n} for n in range(30)]
+    request = [(CHECK if n == 7 else few if n % 3 else {"action": "ping"}) | {"id": n} for n in range(30)]
     with crowded.line() as line:
-        line.say(*asked)
-        told = [line.hear() for _ in asked]
+        line.say(*request)
+        results = [line.hear() for _ in request]
 
-    assert list(range(30)) == [reply["id"] for reply in told]
-    assert MANY == len(told[7]["messages"])
+    assert list(range(30)) == [reply["id"] for reply in results]
+    assert MANY == len(results[7]["messages"])
 
 
 def test_a_stranger_who_holds_the_file_stops_who_writes_and_nobody_else(daemon: Daemon) -> None:
@@ -213,11 +213,11 @@ def test_a_stranger_who_holds_the_file_stops_who_writes_and_nobody_else(daemon: 
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_a_letter_is_not_handed_to_one_who_waited_and_left(shared: Daemon, action: str, is_batch: bool) -> None:
     name = f"gone-{action}-{is_batch}"
-    said: dict[str, Any] = {"agent_id": name, "timeout": 60}
-    call = {"jsonrpc": "2.0", "id": 1, "method": f"mail/{action}", "params": said}
+    params: dict[str, Any] = {"agent_id": name, "timeout": 60}
+    call = {"jsonrpc": "2.0", "id": 1, "method": f"mail/{action}", "params": params}
     after = {"jsonrpc": "2.0", "method": "mail/send", "params": {"agent_id": "x", "to": f"{name}-2", "body": "x"}}
     with shared.line() as waiting:
-        waiting.say([call, after] if is_batch else {"action": action, **said}, {"action": "ping"})
+        waiting.say([call, after] if is_batch else {"action": action, **params}, {"action": "ping"})
         time.sleep(0.1)
     time.sleep(0.1)
     shared.ask(action="send", **{"from": "a", "to": name, "payload": "x"})
@@ -245,8 +245,8 @@ def test_what_is_resumed_follows_the_reply(shared: Daemon) -> None:
 
 def test_catching_up_keeps_nobody_waiting(crowded: Daemon) -> None:
     with crowded.line() as late:
-        said = {"since": _first(crowded), "filter": {"scopes": ["nobody's"]}}
-        late.say(*[{"jsonrpc": "2.0", "id": n, "method": "map/subscribe", "params": said} for n in range(8)])
+        params = {"since": _first(crowded), "filter": {"scopes": ["nobody's"]}}
+        late.say(*[{"jsonrpc": "2.0", "id": n, "method": "map/subscribe", "params": params} for n in range(8)])
         assert slowest_ping(crowded, 0.5) < 1
 
 
@@ -266,8 +266,8 @@ def test_what_was_heard_while_catching_up_is_not_told_again(shared: Daemon) -> N
         sender.say(*[letter] * 20)
         sent = [sender.hear()["messageId"] for _ in range(20)]
         line.hear()
-        heard = [line.hear()["params"]["event"]["data"]["id"] for _ in sent]
+        received = [line.hear()["params"]["event"]["data"]["id"] for _ in sent]
         line.say({"action": "ping"})
         assert "pid" in line.hear()
 
-    assert sent == heard, json.dumps(heard)
+    assert sent == received, json.dumps(received)

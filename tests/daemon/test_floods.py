@@ -29,16 +29,16 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 # -- every surface that carries a send
 
 
-def _error(told: dict[str, Any]) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = told["error"]["data"] if "error" in told else None
+def _error(result: dict[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = result["error"]["data"] if "error" in result else None
     return found
 
 
 @contextmanager
 def by_action(house: running.Daemon) -> Iterator[Send]:
     def send() -> dict[str, Any] | None:
-        told: dict[str, Any] = line.ask({"action": "send", "from": "by-action", "to": "sink", "payload": "x"})
-        return None if told["ok"] else told
+        result: dict[str, Any] = line.ask({"action": "send", "from": "by-action", "to": "sink", "payload": "x"})
+        return None if result["ok"] else result
 
     with daemons.Line(Path(house.where["sockets"][0])) as line:
         yield send
@@ -59,11 +59,11 @@ def by_many(house: running.Daemon) -> Iterator[Send]:
 
 @contextmanager
 def by_turn(house: running.Daemon) -> Iterator[Send]:
-    said = {"agentId": "by-turn", "contentType": "text", "content": "x"}
+    params = {"agentId": "by-turn", "contentType": "text", "content": "x"}
     with daemons.Line(Path(house.where["sockets"][0])) as line:
         made = line.ask(rpc("mail/create", agentId="by-turn", participants=[{"id": "sink"}]))
         id = made["result"]["conversation"]["id"]
-        yield lambda: _error(line.ask(rpc("mail/turn", conversationId=id, **said)))
+        yield lambda: _error(line.ask(rpc("mail/turn", conversationId=id, **params)))
 
 
 @contextmanager
@@ -96,9 +96,9 @@ def by_mcp(house: running.Daemon) -> Iterator[Send]:
     def send() -> dict[str, Any] | None:
         call = rpc("tools/call", name="send_message", arguments={"to": "sink", "body": "x"})
         body = client.post(call, "/mcp", **MCP, **session).body.decode()
-        told = json.loads(body[body.index("{") :])["result"]
-        found: dict[str, Any] = json.loads(told["content"][0]["text"])
-        return found if told.get("isError") else None
+        result = json.loads(body[body.index("{") :])["result"]
+        found: dict[str, Any] = json.loads(result["content"][0]["text"])
+        return found if result.get("isError") else None
 
     client = Client(house.port, house.token("by-mcp"))
     welcome = client.post(rpc("initialize", **HELLO), "/mcp", **MCP)
@@ -114,9 +114,9 @@ def by_map(house: running.Daemon) -> Iterator[Send]:
         try:
             person.send({"agent": "sink"}, {"x": 1})
         except Refused as refused:
-            told: dict[str, Any] = refused.data["details"]
-            is_told_twice = refused.data["retryAfterMs"] == round(1000 * told["retry_after"])
-            return told if is_told_twice and refused.code == 4001 else refused.data
+            result: dict[str, Any] = refused.data["details"]
+            is_told_twice = refused.data["retryAfterMs"] == round(1000 * result["retry_after"])
+            return result if is_told_twice and refused.code == 4001 else refused.data
         return None
 
     with visitor(house.port) as person:
@@ -128,16 +128,16 @@ def by_map(house: running.Daemon) -> Iterator[Send]:
 SURFACES = (by_action, by_line, by_many, by_turn, by_batch, by_http, by_frames, by_mcp, by_map)
 
 
-def rpc(method: str, **said: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": said}
+def rpc(method: str, **message: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": message}
 
 
 def flood(send: Send) -> tuple[int, dict[str, Any] | None]:
     """How many were taken before one was refused, and what was told of that."""
     for taken in range(TRIES):
-        told = send()
-        if told is not None:
-            return taken, told
+        result = send()
+        if result is not None:
+            return taken, result
     return TRIES, None
 
 
@@ -156,12 +156,12 @@ def test_a_flood_is_slowed_down_on_every_surface_by_a_temporary_error_with_the_t
     paced: running.Daemon, surface: Any
 ) -> None:
     with surface(paced) as send:
-        taken, told = flood(send)
-    assert BURST <= taken < TRIES and told is not None
-    assert ("TooFast", True) == (told["name"], told["retryable"])
-    assert told["field"] in {"sender", "from"}  # as that dialect calls it
-    assert 0 < told["retry_after"] <= 1
-    assert f"in {told['retry_after']:g} seconds" in told["hint"]
+        taken, result = flood(send)
+    assert BURST <= taken < TRIES and result is not None
+    assert ("TooFast", True) == (result["name"], result["retryable"])
+    assert result["field"] in {"sender", "from"}  # as that dialect calls it
+    assert 0 < result["retry_after"] <= 1
+    assert f"in {result['retry_after']:g} seconds" in result["hint"]
 
 
 def test_a_program_at_the_socket_hears_the_same(paced: running.Daemon) -> None:
@@ -264,7 +264,7 @@ def test_small_letters_are_sent_between_the_broadcasts_of_others(tmp_path: Path,
 NO_TURNS = """
 from postroom.server.table import Method
 
-Method.is_heavy = lambda self, said: False  # everything is carried out by the one thread beside the loop
+Method.is_heavy = lambda self, params: False  # everything is carried out by the one thread beside the loop
 """
 
 

@@ -38,15 +38,15 @@ def old(daemon: Daemon) -> Iterator[Line]:
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "params"),
     [("mail/search", {"query": "x"}), ("mail/wait", {"timeout": 1}), ("mail/send", {"to": "b"})],
 )
-def test_who_is_there_is_served_or_may_try_again(old: Line, method: str, said: dict[str, object]) -> None:
-    given = {"agentId": "ann", "body": "x"} if method == "mail/send" else {"agentId": "ann"}
-    told = old.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": given | said})
-    if "error" in told:
-        data = told["error"]["data"]
-        assert ("StoreFailing", True) == (data["name"], data["retryable"]), told
+def test_who_is_there_is_served_or_may_try_again(old: Line, method: str, params: dict[str, object]) -> None:
+    value = {"agentId": "ann", "body": "x"} if method == "mail/send" else {"agentId": "ann"}
+    result = old.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": value | params})
+    if "error" in result:
+        data = result["error"]["data"]
+        assert ("StoreFailing", True) == (data["name"], data["retryable"]), result
         assert "open files" in data["hint"]
 
 
@@ -59,5 +59,5 @@ def test_that_nobody_else_fits_in_is_in_the_log_once(daemon: Daemon, old: Line, 
                 continue
     assert old.ask({"action": "ping"})["ok"]
     lines = [json.loads(line) for line in (tmp_path / "log").read_text(encoding="utf-8").splitlines()]
-    (told,) = [line for line in lines if line["level"] != "info"]
-    assert "warning" == told["level"] and "handles" in told["message"]
+    (result,) = [line for line in lines if line["level"] != "info"]
+    assert "warning" == result["level"] and "handles" in result["message"]

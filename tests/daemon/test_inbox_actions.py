@@ -16,16 +16,16 @@ from tests.daemons import Daemon, Line
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def send(daemon: Daemon, **said: Any) -> str:
-    reply = daemon.ask(action="send", **said)
+def send(daemon: Daemon, **message: Any) -> str:
+    reply = daemon.ask(action="send", **message)
     assert set(reply) == {"ok", "messageId"}, reply
     assert reply["ok"] is True
     id: str = reply["messageId"]
     return id
 
 
-def inbox(daemon: Daemon, **said: Any) -> list[dict[str, Any]]:
-    reply = daemon.ask(action="check_inbox", **said)
+def inbox(daemon: Daemon, **message: Any) -> list[dict[str, Any]]:
+    reply = daemon.ask(action="check_inbox", **message)
     assert set(reply) == {"ok", "messages"}, reply
     found: list[dict[str, Any]] = reply["messages"]
     return found
@@ -37,8 +37,8 @@ def test_ping(shared: Daemon) -> None:
 
 def test_a_letter_is_sent_and_comes_as_a_whole_record(shared: Daemon) -> None:
     to = [{"agent_id": "bob"}, {"agent_id": "eve", "kind": "cc"}]
-    said = {"threadTag": "t1", "importance": "high", "meta": {"k": [1]}, "subject": "S", "conversationId": "c-1"}
-    id = send(shared, **{"from": "alice", "to": to, "payload": "hi", **said})
+    params = {"threadTag": "t1", "importance": "high", "meta": {"k": [1]}, "subject": "S", "conversationId": "c-1"}
+    id = send(shared, **{"from": "alice", "to": to, "payload": "hi", **params})
     (record,) = inbox(shared, agentId="bob", unreadOnly=True, clear=True)
     stamps = {name: record["recipients"][0].pop(name) for name in ("delivered_at", "read_at")}
     assert all(TIME.fullmatch(stamp) for stamp in (*stamps.values(), record.pop("created_at")))
@@ -68,9 +68,9 @@ def test_mail_comes_in_the_order_it_was_sent_whatever_its_importance(shared: Dae
 
 
 def test_priority_counts_before_importance_in_whichever_order_they_are_said(shared: Daemon) -> None:
-    said = {"from": "a", "to": "both-words", "payload": "x"}
-    send(shared, **said, importance="low", priority="high")
-    send(shared, **said, priority="high", importance="low")
+    params = {"from": "a", "to": "both-words", "payload": "x"}
+    send(shared, **params, importance="low", priority="high")
+    send(shared, **params, priority="high", importance="low")
 
     assert ["high", "high"] == [record["importance"] for record in inbox(shared, agentId="both-words")]
 
@@ -190,9 +190,9 @@ def test_emit_reaches_those_who_listen(shared: Daemon) -> None:
             )
         shared.ask(action="emit", event={"type": "x.y", "n": 1}, meta={"a": 1}, scope="s-2")
         shared.ask(action="emit", event={"type": "x.y", "n": 2}, scope="s-1")
-        heard = [line.hear()["params"]["event"] for line in (all_of_it, other)]
+        received = [line.hear()["params"]["event"] for line in (all_of_it, other)]
 
-    assert [("x.y", 2), ("x.y", 1)] == [(event["type"], event["data"]["event"]["n"]) for event in heard]
+    assert [("x.y", 2), ("x.y", 1)] == [(event["type"], event["data"]["event"]["n"]) for event in received]
 
 
 def test_what_is_emitted_between_two_changes_has_names_of_its_own(shared: Daemon) -> None:
@@ -200,9 +200,9 @@ def test_what_is_emitted_between_two_changes_has_names_of_its_own(shared: Daemon
         line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {}})
         for _ in range(3):
             shared.ask(action="emit", event={"type": "same"})
-        told = [line.hear()["params"] for _ in range(3)]
-    assert 3 == len({one["eventId"] for one in told})
-    assert [one["eventId"] for one in told] == [one["event"]["id"] for one in told]
+        results = [line.hear()["params"] for _ in range(3)]
+    assert 3 == len({one["eventId"] for one in results})
+    assert [one["eventId"] for one in results] == [one["event"]["id"] for one in results]
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_what_is_emitted_between_two_changes_has_names_of_its_own(shared: Daemon
     ],
 )
 def test_a_word_that_looks_like_another_is_no_type(shared: Daemon, word: str) -> None:
-    told = shared.ask(action="emit", event={"type": word})
-    assert (False, "event.type") == (told["ok"], told["field"])
+    result = shared.ask(action="emit", event={"type": word})
+    assert (False, "event.type") == (result["ok"], result["field"])
 
 
 def test_emit_is_answered(shared: Daemon) -> None:
@@ -230,17 +230,17 @@ def test_emit_is_answered(shared: Daemon) -> None:
 def test_errors_in_its_words(shared: Daemon) -> None:
     with shared.line() as line:
         line.say(b"{not json\n", {"action": "nope"}, {"noaction": 1}, b"[]\n", b"7\n")
-        told = [line.hear() for _ in range(5)]
+        results = [line.hear() for _ in range(5)]
 
-    assert [False, "Invalid JSON"] == [told[0]["ok"], told[0]["error"]]
-    assert [False, "Unknown action: nope"] == [told[1]["ok"], told[1]["error"]]
-    assert [False, "Unknown action: undefined"] == [told[2]["ok"], told[2]["error"]]
-    assert -32600 == told[3]["error"]["code"]
-    assert [False, "Unknown action: undefined"] == [told[4]["ok"], told[4]["error"]]
+    assert [False, "Invalid JSON"] == [results[0]["ok"], results[0]["error"]]
+    assert [False, "Unknown action: nope"] == [results[1]["ok"], results[1]["error"]]
+    assert [False, "Unknown action: undefined"] == [results[2]["ok"], results[2]["error"]]
+    assert -32600 == results[3]["error"]["code"]
+    assert [False, "Unknown action: undefined"] == [results[4]["ok"], results[4]["error"]]
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("params", "field"),
     [
         ({"from": "a", "payload": "x"}, "to"),
         ({"from": "a", "to": [{"kind": "to"}], "payload": "x"}, "to"),
@@ -252,18 +252,18 @@ def test_errors_in_its_words(shared: Daemon) -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_field_and_nothing_is_sent(
-    shared: Daemon, said: dict[str, Any], field: str
+    shared: Daemon, params: dict[str, Any], field: str
 ) -> None:
     before = shared.ask(action="room_stats")["letters"]
-    refused = shared.ask(action="send", **said)
+    refused = shared.ask(action="send", **params)
 
     assert (False, field) == (refused["ok"], refused["field"])
     assert before == shared.ask(action="room_stats")["letters"]
 
 
 def test_our_own_words_are_understood_by_send(shared: Daemon) -> None:
-    said = {"agent_id": "a", "to": "own", "cc": "copy", "body": "words", "priority": "urgent"}
-    id = send(shared, **said)
+    params = {"agent_id": "a", "to": "own", "cc": "copy", "body": "words", "priority": "urgent"}
+    id = send(shared, **params)
     (record,) = inbox(shared, agentId="own")
     assert (id, "urgent", "words") == (record["id"], record["importance"], record["content"]["text"])
     assert 1 == len(inbox(shared, agentId="copy"))
@@ -283,9 +283,9 @@ def test_who_said_goodbye_is_offline_at_once(shared: Daemon) -> None:
 
 def test_a_misspelt_action_is_told_what_was_meant(shared: Daemon) -> None:
     assert "did you mean send?" == shared.ask(action="sned")["hint"]
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "check"}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "check"}
     with shared.line() as line:
-        assert "did you mean mail/check?" == line.ask(asked)["error"]["data"]["hint"]
+        assert "did you mean mail/check?" == line.ask(request)["error"]["data"]["hint"]
         unheard = {"jsonrpc": "2.0", "id": 1, "method": "frobnicate"}
         assert "hint" not in line.ask(unheard)["error"]["data"]
 
@@ -314,9 +314,9 @@ def test_a_scope_with_a_colon_is_like_any_other(shared: Daemon) -> None:
         agent = {"agentId": name, "scopes": [TEAM]}
         assert shared.ask(action="notify", event={"type": "agent.spawn", "agent": agent})["ok"]
     assert {TEAM} == {row["scope"] for row in shared.ask(action="list_agents", scope=TEAM)["agents"]}
-    said = {"from": "gsd-main", "payload": "x", "scope": TEAM, "threadTag": "t-7"}
-    send(shared, to="gsd-executor", **said)
-    send(shared, to=f"broadcast:{TEAM}", **said)
+    params = {"from": "gsd-main", "payload": "x", "scope": TEAM, "threadTag": "t-7"}
+    send(shared, to="gsd-executor", **params)
+    send(shared, to=f"broadcast:{TEAM}", **params)
     found = inbox(shared, agentId="gsd-executor", scope=TEAM, unreadOnly=True, clear=True)
     assert [TEAM, TEAM] == [record["scope"] for record in found]
     assert 2 == shared.ask(action="read_thread", threadTag="t-7", scope=TEAM)["count"]
@@ -352,12 +352,12 @@ def test_blanks_around_a_type_of_the_service_do_not_pass_for_it(word: str) -> No
 
 
 def test_an_answer_stays_in_the_conversation(shared: Daemon) -> None:
-    said = {"subject": "S", "importance": "urgent", "scope": "team-r"}
-    first = send(shared, **{"from": "ann-r", "to": "bob-r", "payload": "q", **said})
+    params = {"subject": "S", "importance": "urgent", "scope": "team-r"}
+    first = send(shared, **{"from": "ann-r", "to": "bob-r", "payload": "q", **params})
     send(shared, **{"from": "bob-r", "to": "ann-r", "payload": "a", "inReplyTo": first})
-    (asked,), (answer,) = inbox(shared, agentId="bob-r"), inbox(shared, agentId="ann-r")
+    (request,), (answer,) = inbox(shared, agentId="bob-r"), inbox(shared, agentId="ann-r")
     kept = ("scope", "importance", "conversation_id")
-    assert [asked[name] for name in kept] == [answer[name] for name in kept]
+    assert [request[name] for name in kept] == [answer[name] for name in kept]
     assert ("Re: S", first) == (answer["subject"], answer["in_reply_to"])
 
 

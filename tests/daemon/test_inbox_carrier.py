@@ -41,12 +41,12 @@ def lines(folder: Path, name: str, count: int) -> list[dict[str, Any]]:
 
 
 def test_a_line_has_the_fields_of_both_designs(daemon: Daemon, tmp_path: Path) -> None:
-    said = {"subject": "S", "threadTag": "t", "importance": "high", "conversationId": "c-1"}
-    id = daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": "hi", **said})["messageId"]
+    params = {"subject": "S", "threadTag": "t", "importance": "high", "conversationId": "c-1"}
+    id = daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": "hi", **params})["messageId"]
     (line,) = lines(tmp_path, "bob", 1)
     assert line.pop("timestamp").endswith("Z")
     content = {"type": "text", "text": "hi"}
-    assert {"messageId": id, "from": "ann", "to": "bob", "payload": "hi", "content": content, **said} == line
+    assert {"messageId": id, "from": "ann", "to": "bob", "payload": "hi", "content": content, **params} == line
     daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": {"n": [1]}})
     bare = lines(tmp_path, "bob", 2)[1]
     assert {"messageId", "from", "to", "payload", "content", "importance", "timestamp", "conversationId"} == set(
@@ -102,8 +102,8 @@ def test_a_daemon_that_is_killed_again_and_again_tells_each_letter_once(tmp_path
             daemon.stop(signal.SIGKILL)
     with serve(tmp_path):
         assert 0 == sender.wait(PATIENCE)
-        told = [line["payload"] for line in lines(tmp_path, "bob", 400)]
-        assert [str(n) for n in range(400)] == sorted(told, key=int)
+        results = [line["payload"] for line in lines(tmp_path, "bob", 400)]
+        assert [str(n) for n in range(400)] == sorted(results, key=int)
 
 
 @pytest.mark.mechanism

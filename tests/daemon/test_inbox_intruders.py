@@ -118,16 +118,16 @@ def test_a_first_line_that_only_looks_like_ours_is_dropped_as_any_other(tmp_path
 
 
 def test_a_spoiled_line_among_the_names_is_told_once_and_spoils_no_other(tmp_path: Path) -> None:
-    told: list[str] = []
+    results: list[str] = []
     InboxFolder(str(tmp_path)).append("a.b", [b"a.b\n"])
     with (tmp_path / ".names").open("ab") as names:
         names.write(b"\xff\xfe")
-    folder = InboxFolder(str(tmp_path), tell=told.append)
+    folder = InboxFolder(str(tmp_path), tell=results.append)
     for name in ("a/b", "carol"):
         folder.append(name, [name.encode() + b"\n"])
     again = InboxFolder(str(tmp_path))
     assert [b"a.b\n", b"a/b\n", b"carol\n"] == [again.peek(name) for name in ("a.b", "a/b", "carol")]
-    (line,) = told
+    (line,) = results
     assert ".names" in line
 
 
@@ -135,8 +135,8 @@ def test_a_spoiled_line_among_the_names_is_told_once_and_spoils_no_other(tmp_pat
 def test_what_stands_where_the_names_should_be_is_set_aside(
     tmp_path: Path, precious: Path, intrude: Intrude
 ) -> None:
-    told: list[str] = []
-    folder = InboxFolder(str(tmp_path / "inboxes"), tell=told.append)
+    results: list[str] = []
+    folder = InboxFolder(str(tmp_path / "inboxes"), tell=results.append)
     folder.prepare()
     for name in ("a.b", "a/b"):
         folder.append(name, [name.encode() + b"\n"])
@@ -147,7 +147,7 @@ def test_what_stands_where_the_names_should_be_is_set_aside(
         InboxFolder(folder.path).peek("a/b")
     for _ in range(2):
         folder.mend_names()
-    (line,) = told
+    (line,) = results
     assert "set aside" in line and len(list(Path(folder.path).glob(".names.*"))) == 1
     again = InboxFolder(folder.path)
     assert [b"a.b\n", b"a/b\n"] == [again.peek(name) for name in ("a.b", "a/b")]
@@ -179,11 +179,11 @@ def test_the_writer_tells_what_is_in_the_way_and_writes_for_all_others(tmp_path:
         until(lambda: count(inboxes / "carol.inbox.jsonl") == 2)
         assert count(inboxes / "full.inbox.jsonl") <= 1000
         assert 0 == daemon.stop()
-    told = [json.loads(line) for line in daemon.log().splitlines()]
+    results = [json.loads(line) for line in daemon.log().splitlines()]
     for name in refused:
-        assert any(f"the inbox file of {name} cannot be written" in line["message"] for line in told), name
-    assert any(".names" in line["message"] for line in told)
-    assert not any("trace" in line for line in told)
+        assert any(f"the inbox file of {name} cannot be written" in line["message"] for line in results), name
+    assert any(".names" in line["message"] for line in results)
+    assert not any("trace" in line for line in results)
 
 
 async def write_files(

@@ -32,16 +32,16 @@ def talk_much(room: Room, letters: int = conversations.PAGE + 10) -> None:
     room.mailbox("ann").send_many([*drafts, postroom.Draft(to="eve", body="x", conversation_id=LONG)])
 
 
-def subscribed(executor: Executor, broker: Broker, name: str | None, heard: list[str]) -> Caller:
+def subscribed(executor: Executor, broker: Broker, name: str | None, received: list[str]) -> Caller:
     """An agent, or the operator."""
 
     def push(notice: dict[str, Any]) -> bool:
-        heard.append(notice["params"]["event"]["type"])
+        received.append(notice["params"]["event"]["type"])
         return True
 
     caller = Caller(executor, broker, push=push, principal=OWNER if name is None else agent_principal(name))
     caller.subscribe({})
-    caller.told()
+    caller.replies_sent()
     return caller
 
 
@@ -58,16 +58,16 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
     async def story() -> None:
         async with opened(tmp_path) as executor:
             talk_much(executor.room)
-            broker, told, stranger = Broker(executor), list[str](), list[str]()
-            subscribed(executor, broker, "eve", told)
+            broker, result, stranger = Broker(executor), list[str](), list[str]()
+            subscribed(executor, broker, "eve", result)
             subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "hears", noted)
             await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
-            await until(1, told)
+            await until(1, result)
             executor.room.mailbox("ann").send("joe", "x")
             await until(2, stranger)
-            assert ["mail.participant.joined"] == told
+            assert ["mail.participant.joined"] == result
             assert ["message.sent", "mail.turn.added"] == stranger
             broker.close()
 
@@ -88,16 +88,16 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
     async def story() -> None:
         async with opened(tmp_path) as executor:
             talk_much(executor.room)
-            broker, told = Broker(executor), list[str]()
-            subscribed(executor, broker, None, told)
+            broker, result = Broker(executor), list[str]()
+            subscribed(executor, broker, None, result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(
                 conversations, "view_of", noted
             )  # what tells of it asks there, and who opens it does not
             opening = conversations.Opening(id=LONG)
             await executor.run_slow(lambda: conversations.create(executor.room._core, OWNER, opening))
-            await until(1, told)
-            assert ["mail.created"] == told
+            await until(1, result)
+            assert ["mail.created"] == result
             broker.close()
 
     run(story())
@@ -115,8 +115,8 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
         async with opened(tmp_path) as executor:
             talk_much(executor.room)
             executor.room.mailbox("eve").register(scopes=["default"])
-            broker, told = Broker(executor), list[str]()
-            subscribed(executor, broker, "eve", told)
+            broker, result = Broker(executor), list[str]()
+            subscribed(executor, broker, "eve", result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "hears", slow)
             await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
@@ -124,8 +124,8 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
             broker.publish({"event": {"type": "build.done"}}, "ann")
             await asyncio.sleep(0.02)
             go.set()
-            await until(2, told)
-            assert ["mail.participant.joined", "build.done"] == told
+            await until(2, result)
+            assert ["mail.participant.joined", "build.done"] == result
             broker.close()
 
     run(story())
@@ -160,17 +160,17 @@ def test_names_are_looked_up_once_however_often_they_are_written(
         talk_much(room)
         conversations.join(room._core, OWNER, LONG, "zoe")
         store = room._core.store
-        asked, records = [0], type(store).records
+        request, records = [0], type(store).records
 
         def counted(self: Any, *words: Any, **more: Any) -> Any:
-            asked[0] += 1
+            request[0] += 1
             return records(self, *words, **more)
 
         monkeypatch.setattr(type(store), "records", counted)
         assert {"ann", "bob", "eve", "zoe"} == {
             seat.agent for seat in conversations.look(room._core, OWNER, LONG).seats
         }
-        assert asked[0] < 50
+        assert request[0] < 50
 
 
 def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: Path) -> None:
@@ -187,17 +187,17 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
 
 
 def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[str]()
+    result = list[str]()
 
     def noted(letter: Message) -> dict[str, Any]:
-        told.append(letter.id)
+        result.append(letter.id)
         return turn_record(letter)
 
     monkeypatch.setattr(mail, "turn_record", noted)
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room, 30)
         for method, order in (("turns/list", "asc"), ("turns/list", "desc"), ("replay", None)):
-            told.clear()
+            result.clear()
             page = ask(room, method, conversationId=LONG, limit=3, order=order)
-            assert (3, True, 4) == (len(page["turns"]), page["hasMore"], len(told))
+            assert (3, True, 4) == (len(page["turns"]), page["hasMore"], len(result))
         assert 31 == ask(room, "replay", conversationId=LONG, limit=3)["missedCount"]

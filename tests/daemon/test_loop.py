@@ -10,19 +10,19 @@ import pytest
 from postroom.app import app
 
 
-async def the_loop(told: list[str]) -> None:
-    told.append(type(asyncio.get_running_loop()).__module__)
+async def the_loop(results: list[str]) -> None:
+    results.append(type(asyncio.get_running_loop()).__module__)
 
 
 def test_the_quicker_loop_is_taken_where_it_is_there() -> None:
     assert find_spec("uvloop")
-    told: list[str] = []
-    app.run(the_loop(told))
-    assert told == ["uvloop"]
+    results: list[str] = []
+    app.run(the_loop(results))
+    assert results == ["uvloop"]
 
 
 def test_pythons_own_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "is_there", lambda module: module != "uvloop")
-    told: list[str] = []
-    app.run(the_loop(told))
-    assert told == ["asyncio.unix_events"]
+    results: list[str] = []
+    app.run(the_loop(results))
+    assert results == ["asyncio.unix_events"]

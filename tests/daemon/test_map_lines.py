@@ -66,11 +66,11 @@ def test_junk_is_refused_and_the_connection_goes_on(shared: Daemon, junk: bytes)
     with shared.line() as line:
         connect(line, "pia")
         line.say(junk, call(7, "map/agents.get", agentId="pia"))
-        told = line.hear()
-        while told.get("id") != 7:
-            assert told["error"]["code"] in {-32700, -32600}
-            told = line.hear()
-        assert "pia" == told["result"]["agent"]["id"]
+        result = line.hear()
+        while result.get("id") != 7:
+            assert result["error"]["code"] in {-32700, -32600}
+            result = line.hear()
+        assert "pia" == result["result"]["agent"]["id"]
 
 
 def test_lines_of_other_dialects_stay_what_they_were(shared: Daemon) -> None:
@@ -87,17 +87,17 @@ def test_who_has_a_token_speaks_by_it_alone(daemon: Daemon) -> None:
         assert 1003 == connect(thief, "coder")["error"]["code"]
     with daemon.line() as bad:
         auth = {"method": "bearer", "credential": "pr_nothing"}
-        told = bad.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="x", auth=auth))
-        assert "authRequired" in told["result"] and "sessionId" not in told["result"]
+        result = bad.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="x", auth=auth))
+        assert "authRequired" in result["result"] and "sessionId" not in result["result"]
     with daemon.line() as owner:
-        told = connect(owner, "coder", auth={"method": "bearer", "credential": token})
-        assert "coder" == told["result"]["agent"]["id"]
+        result = connect(owner, "coder", auth={"method": "bearer", "credential": token})
+        assert "coder" == result["result"]["agent"]["id"]
 
 
 def test_a_room_that_speaks_no_map_says_so(tmp_path: Path) -> None:
     with Daemon(tmp_path, "--http", "off", "--map", "off") as daemon, daemon.line() as line:
-        told = line.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="q"))
-        assert -32601 == told["error"]["code"]
+        result = line.ask(call(1, "map/connect", protocolVersion=1, participantType="agent", name="q"))
+        assert -32601 == result["error"]["code"]
 
 
 def test_lines_that_come_all_at_once_are_carried_out_in_their_order(shared: Daemon) -> None:
@@ -105,7 +105,9 @@ def test_lines_that_come_all_at_once_are_carried_out_in_their_order(shared: Daem
         line.say(call(1, "map/connect", protocolVersion=1, participantType="agent", name="the-program"))
         line.say(call(2, "map/agents.register", name="hal"))
         line.say(call(3, "map/send", to="hal", payload="to myself"))
-        assert [1, 2, 3] == [told["id"] for told in (line.hear(), line.hear(), line.hear()) if "result" in told]
+        assert [1, 2, 3] == [
+            result["id"] for result in (line.hear(), line.hear(), line.hear()) if "result" in result
+        ]
         assert "hal" == line.hear()["params"]["message"]["from"]
 
 

@@ -84,10 +84,10 @@ def leaks(name: str) -> set[str]:
     for place in places(method):
         with postroom.open("memory:") as room:
             filled = Filled(room)
-            said = filled.said(name, method)
+            message = filled.params_of(name, method)
             if place in BODIES:
-                said.pop("payload", None)  # agent-inbox's own word for a body comes before it
-            replies = [carried_out(room, SOCKET, method, said | {place: shape}) for shape in SHAPES]
+                message.pop("payload", None)  # agent-inbox's own word for a body comes before it
+            replies = [carried_out(room, SOCKET, method, message | {place: shape}) for shape in SHAPES]
             if ENCLOSED in held(room) or ENCLOSED.decode() in str(replies):
                 found.add(place)
     return found
@@ -103,9 +103,9 @@ def test_a_verb_of_ours_refuses_a_file_without_its_bytes_and_says_what_to_do(nam
     method = METHODS[name]
     (place,) = BODIES & {*places(method)}
     with postroom.open("memory:") as room:
-        said = Filled(room).said(name, method)
-        said.pop("payload", None)
-        reply = carried_out(room, SOCKET, method, said | {place: [DRAFT] if place == "drafts" else PART})
+        message = Filled(room).params_of(name, method)
+        message.pop("payload", None)
+        reply = carried_out(room, SOCKET, method, message | {place: [DRAFT] if place == "drafts" else PART})
     assert "Invalid" == reply["told"]
     assert "].bytes: is missing" in reply["error"] and "base64" in reply["error"]
 
@@ -123,12 +123,12 @@ def test_verbs_of_ours_are_known() -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_no_tool_opens_a_path(name: str) -> None:
-    async def call(room: Room, said: dict[str, Any]) -> Any:
+    async def call(room: Room, params: dict[str, Any]) -> Any:
         executor = Executor(room)
         broker = Broker(executor)
         try:
             caller = ToolCaller(partial(Door(executor, broker).call, OWNER), usual="alice")
-            return await TOOLS[name].run(caller, understood(TOOLS[name], said))
+            return await TOOLS[name].run(caller, understood(TOOLS[name], params))
         except PostroomError as refused:
             return str(refused)
         finally:
@@ -138,11 +138,11 @@ def test_no_tool_opens_a_path(name: str) -> None:
     with postroom.open("memory:") as room:
         filled = Filled(room)
         known = WORDS | {"to": "bob", "query": "x", "messageIds": [filled.letter], "timeout": 0}
-        said = {
+        params = {
             arg.name: known[arg.name] for arg in TOOLS[name].args if arg.required or arg.name in {"to", "timeout"}
         }
         for arg in TOOLS[name].args:
-            replies = [asyncio.run(call(room, said | {arg.name: shape})) for shape in SHAPES]
+            replies = [asyncio.run(call(room, params | {arg.name: shape})) for shape in SHAPES]
             assert ENCLOSED.decode() not in str(replies)
         assert ENCLOSED not in held(room)
 
@@ -168,9 +168,9 @@ class Served:
         """
         replies = []
         for name, method in sorted(methods.items(), key=lambda row: (row[0] not in OURS, row[1].of_session)):
-            said = self.filled.said(name, method, WORDS)
+            message = self.filled.params_of(name, method, WORDS)
             for place in places(method):
-                replies += [json.dumps(ask(name, said | {place: shape})) for shape in SHAPES]
+                replies += [json.dumps(ask(name, message | {place: shape})) for shape in SHAPES]
         return replies
 
     def enclosed(self) -> int:
@@ -183,17 +183,17 @@ def over_socket(served: Served) -> list[str]:
     """Actions in one dialect, JSON-RPC in the other."""
     actions = {f"action {name}": row for name, row in (ACTIONS | SESSION).items()}
     with served.daemon.line() as line:
-        found = served.everything(lambda name, said: line.ask({"action": name[7:], **said}), actions)
+        found = served.everything(lambda name, message: line.ask({"action": name[7:], **message}), actions)
     with served.daemon.line() as line:
-        return found + served.everything(lambda name, said: line.ask(rpc(name, said)), by_rpc())
+        return found + served.everything(lambda name, message: line.ask(rpc(name, message)), by_rpc())
 
 
 def over_http(served: Served) -> list[str]:
     line = HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
     shown = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
 
-    def ask(name: str, said: dict[str, Any]) -> Any:
-        line.request("POST", "/", json.dumps(rpc(name, said)), shown)
+    def ask(name: str, params: dict[str, Any]) -> Any:
+        line.request("POST", "/", json.dumps(rpc(name, params)), shown)
         return json.loads(line.getresponse().read())
 
     try:
@@ -206,8 +206,8 @@ def over_frames(served: Served) -> list[str]:
     shown = {"authorization": f"Bearer {served.token}"}
     with connect(f"ws://127.0.0.1:{served.port}/ws", additional_headers=shown, compression=None) as talk:
 
-        def ask(name: str, said: dict[str, Any]) -> Any:
-            talk.send(json.dumps(rpc(name, said)))
+        def ask(name: str, params: dict[str, Any]) -> Any:
+            talk.send(json.dumps(rpc(name, params)))
             return json.loads(talk.recv(timeout=PATIENCE))
 
         return served.everything(ask, by_rpc())
@@ -219,9 +219,9 @@ def over_map(served: Served) -> list[str]:
         person.join(served.token, name="visitor")
         person.register(name="visitor")
 
-        def ask(name: str, said: dict[str, Any]) -> Any:
+        def ask(name: str, params: dict[str, Any]) -> Any:
             with suppress(Refused):
-                return person.ask(name, **said)
+                return person.ask(name, **params)
 
         replies = served.everything(ask, MAP)
         replies += [json.dumps(person.ask("map/send", to="visitor", payload=shape)) for shape in SHAPES]
@@ -229,8 +229,8 @@ def over_map(served: Served) -> list[str]:
     return replies
 
 
-def rpc(name: str, said: dict[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": name, "params": said}
+def rpc(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
 
 
 def by_rpc() -> dict[str, Method]:
@@ -256,12 +256,12 @@ def test_no_wire_tells_what_is_in_the_daemons_folder(served: Served) -> None:
 
 
 def test_with_the_old_fault_each_wire_tells_it(folder: Path) -> None:
-    source, told = str(Path(__file__).parents[2]), 0
+    source, result = str(Path(__file__).parents[2]), 0
     found = Served(folder, program=("tests.daemon.gullible",), PYTHONPATH=source)
     with found.daemon:
         for over in (over_socket, over_http, over_frames):
             over(found)
-            assert told < (told := found.enclosed()), over
+            assert result < (result := found.enclosed()), over
 
 
 def test_the_tools_of_a_host_keep_it_as_a_reference(folder: Path) -> None:

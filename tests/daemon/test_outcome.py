@@ -11,22 +11,22 @@ from postroom.server.executor import JobFuture
 
 
 def test_who_waits_is_called_in_the_moment_and_who_comes_later_at_once() -> None:
-    outcome, heard = JobFuture(), list[Any]()
-    outcome.add_done_callback(lambda done: heard.append(done.result()))
-    assert [] == heard
+    outcome, received = JobFuture(), list[Any]()
+    outcome.add_done_callback(lambda done: received.append(done.result()))
+    assert [] == received
     outcome.set_result(7)
-    outcome.add_done_callback(lambda done: heard.append(done.result()))
+    outcome.add_done_callback(lambda done: received.append(done.result()))
 
-    assert [7, 7] == heard
+    assert [7, 7] == received
 
 
 def test_a_bug_of_one_who_waits_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    outcome, heard = JobFuture(), list[Any]()
+    outcome, received = JobFuture(), list[Any]()
     outcome.add_done_callback(lambda _: 1 / 0)
-    outcome.add_done_callback(heard.append)
+    outcome.add_done_callback(received.append)
     outcome.set_exception(ValueError("x"))
 
-    assert [outcome] == heard
+    assert [outcome] == received
     assert "division by zero" in caplog.text
     with pytest.raises(ValueError, match="x"):
         outcome.result()

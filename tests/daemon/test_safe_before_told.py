@@ -39,10 +39,10 @@ entry()
     ("bug", "finds"), [("", False), (HASTY, True)], ids=["as it is", "one that tells too early"]
 )
 def test_every_reply_follows_the_sync_of_its_letter(tmp_path: Path, bug: str, finds: bool) -> None:
-    told, trace = traced(tmp_path, bug)
+    result, trace = traced(tmp_path, bug)
 
-    assert CLIENTS * LETTERS == len(told)
-    assert finds is bool(told_too_early(trace, told))
+    assert CLIENTS * LETTERS == len(result)
+    assert finds is bool(told_too_early(trace, result))
 
 
 def traced(folder: Path, bug: str) -> tuple[set[str], str]:
@@ -58,8 +58,8 @@ def traced(folder: Path, bug: str) -> tuple[set[str], str]:
     )
     assert process.stdout is not None
     assert process.stdout.readline()
-    told: set[str] = set()
-    writers = [threading.Thread(target=send_some, args=(place, name, told)) for name in range(CLIENTS)]
+    result: set[str] = set()
+    writers = [threading.Thread(target=send_some, args=(place, name, result)) for name in range(CLIENTS)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -69,21 +69,21 @@ def traced(folder: Path, bug: str) -> tuple[set[str], str]:
         os.kill(pid.ask({"action": "ping"})["pid"], 15)
     process.wait(PATIENCE)
     process.stdout.close()
-    return told, out.read_text(encoding="utf-8", errors="replace")
+    return result, out.read_text(encoding="utf-8", errors="replace")
 
 
-def send_some(place: Path, number: int, told: set[str]) -> None:
+def send_some(place: Path, number: int, result: set[str]) -> None:
     with Line(place) as line:
         for letter in range(LETTERS):
-            said = {"action": "send", "from": f"w-{number}", "to": "reader", "payload": f"{letter}"}
-            told.add(line.ask(said)["messageId"])
+            params = {"action": "send", "from": f"w-{number}", "to": "reader", "payload": f"{letter}"}
+            result.add(line.ask(params)["messageId"])
 
 
-def told_too_early(trace: str, told: set[str]) -> list[str]:
+def told_too_early(trace: str, result: set[str]) -> list[str]:
     """Letters whose reply went out before a sync that began after they were written."""
     lines = trace.splitlines()
     early = []
-    for id in told:
+    for id in result:
         written = next(n for n, line in enumerate(lines) if "pwrite64(" in line and id in line)
         reply = next(
             n for n, line in enumerate(lines) if ("sendto(" in line or " write(" in line) and _replies(line, id)

@@ -86,8 +86,8 @@ def test_beside_one_who_has_a_token_who_names_itself_sees_its_own_threads_and_em
 
 def test_an_operators_token_says_what_it_is_good_for(daemon: Daemon) -> None:
     with daemon.line() as line:
-        told = line.ask({"action": "authenticate", "token": sealed(daemon, None)})
-    assert (None, ["operator"]) == (told["agent_id"], told["scopes"])
+        result = line.ask({"action": "authenticate", "token": sealed(daemon, None)})
+    assert (None, ["operator"]) == (result["agent_id"], result["scopes"])
 
 
 def test_who_listened_before_anybody_was_sealed_hears_no_more(daemon: Daemon) -> None:
@@ -122,10 +122,10 @@ def test_nobody_poses_as_the_house(shared: Daemon, word: str) -> None:
     with shared.line() as line:
         rpc(line, "map/subscribe")
         shared.ask(action="emit", event={"type": word, "n": 1})
-        heard = line.hear()["params"]["event"]
+        received = line.hear()["params"]["event"]
 
-    assert (f"emit.{word}", "operator") == (heard["type"], heard["source"])
-    assert {"type": word, "n": 1} == heard["data"]["event"]
+    assert (f"emit.{word}", "operator") == (received["type"], received["source"])
+    assert {"type": word, "n": 1} == received["data"]["event"]
 
 
 def test_what_an_agent_emits_says_who_it_is(daemon: Daemon) -> None:
@@ -135,9 +135,9 @@ def test_what_an_agent_emits_says_who_it_is(daemon: Daemon) -> None:
         rpc(line, "map/subscribe")
         own.ask({"action": "authenticate", "token": text})
         own.ask({"action": "emit", "event": {"type": "build.done"}})
-        heard = line.hear()["params"]["event"]
+        received = line.hear()["params"]["event"]
 
-    assert ("build.done", "coder") == (heard["type"], heard["source"])
+    assert ("build.done", "coder") == (received["type"], received["source"])
 
 
 def test_no_token_is_made_for_a_name_that_reads_like_another_or_is_the_house(daemon: Daemon) -> None:

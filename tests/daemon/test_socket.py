@@ -65,7 +65,7 @@ def test_a_last_line_without_its_end_is_a_line(shared: Daemon) -> None:
 
 
 def test_replies_come_in_the_order_of_the_lines(shared: Daemon) -> None:
-    asked = [
+    request = [
         {"action": "wait", "agent_id": "nobody", "timeout": 0.05, "id": number}
         if number % 10 == 5
         else {"jsonrpc": "2.0", "id": number, "method": "mail/search", "params": {"agent_id": "x", "query": "y"}}
@@ -74,10 +74,10 @@ def test_replies_come_in_the_order_of_the_lines(shared: Daemon) -> None:
         for number in range(CALLS)
     ]
     with shared.line() as caller:
-        caller.say(*asked)
-        told = [caller.hear()["id"] for _ in asked]
+        caller.say(*request)
+        results = [caller.hear()["id"] for _ in request]
 
-    assert list(range(CALLS)) == told
+    assert list(range(CALLS)) == results
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_next_is_read(shared: Daemon) -> None:
@@ -105,14 +105,14 @@ def test_one_who_never_reads_is_not_read_from_and_others_are_served(shared: Daem
     with shared.line() as deaf:
         deaf.socket.setblocking(False)
         line = json.dumps({"action": "check_inbox", "agentId": "big"}).encode() + b"\n"
-        said = 0
+        message = 0
         end = time.monotonic() + 2
         while time.monotonic() < end:
             try:
-                said += deaf.socket.send(line * 100)
+                message += deaf.socket.send(line * 100)
             except BlockingIOError:
                 time.sleep(0.05)
-        assert said < 2_000_000
+        assert message < 2_000_000
         began = time.monotonic()
         assert shared.ask(action="ping")["ok"]
         assert time.monotonic() - began < 2
@@ -161,13 +161,13 @@ def test_a_waiter_is_woken_by_a_letter_from_another_process(shared: Daemon) -> N
 def test_waiting_with_a_cursor_misses_nothing(shared: Daemon) -> None:
     cursor = shared.ask(action="cursor")["cursor"]
     sent = [shared.ask(action="send", **{"from": "a", "to": "c", "payload": n})["messageId"] for n in range(3)]
-    heard = []
+    received = []
     for _ in sent:
-        told = shared.client.ask("wait", {"agent_id": "c", "since": cursor, "peek": True, "timeout": 5})
-        heard.append(told["letter"]["id"])
-        cursor = told["cursor"]
+        result = shared.client.ask("wait", {"agent_id": "c", "since": cursor, "peek": True, "timeout": 5})
+        received.append(result["letter"]["id"])
+        cursor = result["cursor"]
 
-    assert sent == heard
+    assert sent == received
 
 
 # -- stopping and starting

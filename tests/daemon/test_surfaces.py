@@ -23,8 +23,8 @@ def test_every_wire_tells_the_same_as_the_library(
     surface: type[Socket | Http | Mcp], expected: list[Any], tmp_path: Path
 ) -> None:
     wire = surface(tmp_path)
-    told = comparable(list(transcript(wire)))
+    result = comparable(list(transcript(wire)))
     wire.close()
 
-    for number, (theirs, ours) in enumerate(zip(told, expected, strict=True)):
+    for number, (theirs, ours) in enumerate(zip(result, expected, strict=True)):
         assert ours == theirs, number

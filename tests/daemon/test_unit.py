@@ -26,11 +26,11 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk) -> None:
     path = desk.home / UNIT
     words = ("service", "install", "--http", "127.0.0.1:9", "--socket", "some/s.sock", "--set", "lease=5")
-    told = desk.json(*words)
-    assert ("written", str(path)) == (told["outcome"], told["path"])
-    assert "systemctl --user enable --now postroom.core" in told["next"]
+    result = desk.json(*words)
+    assert ("written", str(path)) == (result["outcome"], result["path"])
+    assert "systemctl --user enable --now postroom.core" in result["next"]
     text = path.read_text(encoding="utf-8")
-    assert text == told["unit"] and text.startswith(MARK)
+    assert text == result["unit"] and text.startswith(MARK)
     (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     command = shlex.split(line.removeprefix("ExecStart="))
     assert Path(command[0]).is_absolute()
@@ -96,8 +96,8 @@ def test_a_dry_run_only_says(desk: Desk) -> None:
 
 
 def test_it_says_what_the_unit_will_not_know(desk: Desk) -> None:
-    told = desk.run("service", "install", POSTROOM_HTTP="127.0.0.1:9", POSTROOM_AGENT="me", INBOX_DIR="x").out
-    assert ": INBOX_DIR, POSTROOM_DURABILITY, POSTROOM_HTTP\n" in told
+    result = desk.run("service", "install", POSTROOM_HTTP="127.0.0.1:9", POSTROOM_AGENT="me", INBOX_DIR="x").out
+    assert ": INBOX_DIR, POSTROOM_DURABILITY, POSTROOM_HTTP\n" in result
     del desk.environment["POSTROOM_DURABILITY"]
     assert "unknown to the unit" not in desk.run("service", "install").out
 
@@ -149,8 +149,8 @@ def test_its_place_follows_the_users_folders(desk: Desk) -> None:
 
 
 def test_without_systemd_there_is_nobody_to_ask(desk: Desk) -> None:
-    told = desk.run("service", "status", "--json", PATH="/nowhere")
-    assert (0, None, None) == (told.code, told.json["enabled"], told.json["active"])
+    result = desk.run("service", "status", "--json", PATH="/nowhere")
+    assert (0, None, None) == (result.code, result.json["enabled"], result.json["active"])
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_systemd_takes_it(desk: Desk) -> None:
 
 
 def test_a_unit_starts_it_with_every_option_of_serve(desk: Desk) -> None:
-    said = (
+    message = (
         "--map",
         "off",
         "--map-server",
@@ -193,7 +193,7 @@ def test_a_unit_starts_it_with_every_option_of_serve(desk: Desk) -> None:
         "--peers",
         "some/peers.toml",
     )
-    unit = desk.json("service", "install", "--dry-run", *said)["unit"]
+    unit = desk.json("service", "install", "--dry-run", *message)["unit"]
     for words in (
         "--map off",
         "--map-server ws://127.0.0.1:9",

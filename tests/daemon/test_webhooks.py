@@ -45,7 +45,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
 
 
 def serve(folder: Path, certificate: tuple[Path, Path], *settings: str) -> Daemon:
-    more = [word for said in settings for word in ("--set", said)]
+    more = [word for message in settings for word in ("--set", message)]
     return Daemon(folder, *QUICK, *more, SSL_CERT_FILE=str(certificate[0]))
 
 
@@ -67,9 +67,14 @@ def test_one_that_is_added_while_the_daemon_runs_is_called_with_a_pointer_alone(
         first, second = post(room, "one", "high"), post(room, "two", "urgent")
         until(lambda: {first, second} <= {one["id"] for call in receiver.calls for one in call.json["letters"]})
         [call] = [call for call in receiver.calls if second in str(call.body)]
-        told = call.json
-        letters = {letter.pop("id"): letter for letter in told.pop("letters")}
-        assert ("mail.waiting", "human", 4, 0) == (told["type"], told["mailbox"], told["unread"], told["more"])
+        result = call.json
+        letters = {letter.pop("id"): letter for letter in result.pop("letters")}
+        assert ("mail.waiting", "human", 4, 0) == (
+            result["type"],
+            result["mailbox"],
+            result["unread"],
+            result["more"],
+        )
         expected = {"from": "ann", "verified": False, "subject": "two", "priority": "urgent", "thread": second}
         assert expected == letters[second] and letters.keys() <= {first, second}
         assert b"not to be told" not in call.body

@@ -30,7 +30,7 @@ from postroom.model.record import CONVERSATION
 from postroom.server.broker import Broker
 from postroom.server.callers import Caller, Door
 from postroom.server.executor import Executor
-from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Asked, Step
+from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Request, Step
 from postroom.server.table import Method
 
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
@@ -91,7 +91,9 @@ class Filled:
         agents.create(core, OWNER, "alice", "team", {})
         self.cursor = str(room.cursor())
 
-    def said(self, name: str, method: Method, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    def params_of(
+        self, name: str, method: Method, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
         """Words for a method, about alice; `more` for methods of other tables."""
         known = {
             **more,
@@ -104,22 +106,22 @@ class Filled:
             "scope_id": "team", "parent": "alice", "agent_id": "bob", "host": "claude",
             "way": "claude", "why": "x",
         }  # fmt: skip
-        said: dict[str, Any] = {p.name: known[p.name] for p in method.params if p.required}
+        params: dict[str, Any] = {p.name: known[p.name] for p in method.params if p.required}
         names = {param.name for param in method.params}
-        said |= {"timeout": 0} if "timeout" in names else {}
-        said |= {"payload": "x"} if "payload" in names else {}
-        said |= {"conversation_id": TALK} if name in MAIL and "conversation_id" in names else {}
-        said |= {"ladder": ["bob"]} if "ladder" in names else {}
-        said |= {"message_id": self.task} if name in {"mail/task", "mail/task_step"} else {}
-        said |= {"message_ids": [self.dead]} if name in {"mail/revive", "mail/purge_dead"} else {}
-        said |= {"name": "alice"} if name == "mail/agent" else {}
-        said |= {"name": "carl"} if name in {"mail/block", "mail/unblock"} else {}
-        said |= {"participant_id": "dan"} if name == "mail/invite" else {}
-        said |= {"conversation_id": "talk-2"} if name == "mail/create" else {}
-        said |= {"scope_id": "new"} if name == "map/scopes/create" else {}
-        said |= {"parent": "bob"} if name == "map/agents/spawn" else {}
-        said |= {method.whose: "alice"} if method.whose else {}
-        return said | INSIDE.get(name, {})
+        params |= {"timeout": 0} if "timeout" in names else {}
+        params |= {"payload": "x"} if "payload" in names else {}
+        params |= {"conversation_id": TALK} if name in MAIL and "conversation_id" in names else {}
+        params |= {"ladder": ["bob"]} if "ladder" in names else {}
+        params |= {"message_id": self.task} if name in {"mail/task", "mail/task_step"} else {}
+        params |= {"message_ids": [self.dead]} if name in {"mail/revive", "mail/purge_dead"} else {}
+        params |= {"name": "alice"} if name == "mail/agent" else {}
+        params |= {"name": "carl"} if name in {"mail/block", "mail/unblock"} else {}
+        params |= {"participant_id": "dan"} if name == "mail/invite" else {}
+        params |= {"conversation_id": "talk-2"} if name == "mail/create" else {}
+        params |= {"scope_id": "new"} if name == "map/scopes/create" else {}
+        params |= {"parent": "bob"} if name == "map/agents/spawn" else {}
+        params |= {method.whose: "alice"} if method.whose else {}
+        return params | INSIDE.get(name, {})
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ def room() -> Iterator[Room]:
         yield room
 
 
-def carried_out(room: Room, principal: Principal, method: Method, said: dict[str, Any]) -> dict[str, Any]:
+def carried_out(room: Room, principal: Principal, method: Method, params: dict[str, Any]) -> dict[str, Any]:
     """One call, as a daemon carries it out; its reply."""
 
     async def call() -> Any:
@@ -136,7 +138,7 @@ def carried_out(room: Room, principal: Principal, method: Method, said: dict[str
         broker = Broker(executor)
         try:
             caller = Caller(executor, broker, principal=principal)
-            return await caller.carry_out(Asked([Told(Action(method.name, said), method, said)]))
+            return await caller.carry_out(Request([Told(Action(method.name, params), method, params)]))
         finally:
             broker.close()
             await executor.close()
@@ -150,7 +152,7 @@ def outcome(name: str, who: Callable[[Room], Principal]) -> str:
     with postroom.open("memory:") as room:
         filled = Filled(room)
         method = METHODS[name]
-        reply = carried_out(room, who(room), method, filled.said(name, method))
+        reply = carried_out(room, who(room), method, filled.params_of(name, method))
     return str(reply["told"])
 
 
@@ -193,13 +195,13 @@ def test_every_method_lets_in_whom_its_rule_says(name: str) -> None:
     assert own == outcome(name, holder("alice")), "its own agent"
     assert "NotAllowed" == outcome(name, revoked("alice")), "a token that is revoked"
     assert "NotAllowed" == outcome(name, revoked(None)), "an operator's that is revoked"
-    told = outcome(name, holder("carl"))
+    result = outcome(name, holder("carl"))
     if rule == "own" and name not in CALLERS_OWN:
-        assert "NotAllowed" == told, "another agent"
+        assert "NotAllowed" == result, "another agent"
     elif rule == "own":
-        assert told == OF_A_STRANGER.get(name, "done"), "another agent, as itself"
+        assert result == OF_A_STRANGER.get(name, "done"), "another agent, as itself"
     else:
-        assert told == own, "another agent"
+        assert result == own, "another agent"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -273,16 +275,16 @@ def check_closed(name: str, guard: Callable[[Room], Principal]) -> None:
             filled = Filled(room)
             guard(room)
             before = owned(room)
-            plain = filled.said(name, method)
+            plain = filled.params_of(name, method)
             named = {method.whose or "agent_id", "agent_id", "participant_id", "from"}
             bare = {word: value for word, value in plain.items() if word not in named}
-            for said in (plain | way, bare | way, bare | way | {method.whose or "agent_id": "carl"}):
-                reply = carried_out(room, SOCKET, method, said)
-                assert WORD not in str(reply), f"it reads her mail: {said}"
-                assert before == owned(room), f"it acts for her: {said}"
+            for message in (plain | way, bare | way, bare | way | {method.whose or "agent_id": "carl"}):
+                reply = carried_out(room, SOCKET, method, message)
+                assert WORD not in str(reply), f"it reads her mail: {message}"
+                assert before == owned(room), f"it acts for her: {message}"
             if way and method.whose in way:
-                told = carried_out(room, SOCKET, method, bare | way)["told"]
-                assert "NotAllowed" == told, f"it may act for her: {way}"
+                result = carried_out(room, SOCKET, method, bare | way)["told"]
+                assert "NotAllowed" == result, f"it may act for her: {way}"
 
 
 def owned(room: Room) -> list[Any]:
@@ -302,11 +304,11 @@ def owned(room: Room) -> list[Any]:
 def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: str) -> None:
     """What names an agent works for those who are not sealed; what is about the room needs an operator."""
     method = METHODS[name]
-    told = outcome(name, beside("zoe"))
+    result = outcome(name, beside("zoe"))
     if method.whose is not None or name in INSIDE or RULES[method.action] == "anyone":
-        assert told == NOT_DONE.get(name, "done")
+        assert result == NOT_DONE.get(name, "done")
     else:
-        assert told == "NotAllowed"
+        assert result == "NotAllowed"
 
 
 # -- what callers may learn of others
@@ -320,9 +322,9 @@ def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool)
     method = METHODS[name]
     there = {"conversation_id": TALK, "root_turn_id": f"turn-{filled.turn}"}.get(word, filled.letter)
     id = there if is_there else "nowhere-1"
-    said = filled.said(name, method) | {word: [id] if word == "message_ids" else id}
-    said |= {method.whose: "carl"} if method.whose else {}
-    reply = carried_out(room, carl(room), method, said)
+    message = filled.params_of(name, method) | {word: [id] if word == "message_ids" else id}
+    message |= {method.whose: "carl"} if method.whose else {}
+    reply = carried_out(room, carl(room), method, message)
     words = str(reply.get("error", ""))
     for known in (id, filled.letter, filled.task, filled.dead):
         words = words.replace(known, "ID")
@@ -339,19 +341,19 @@ def carl(room: Room) -> Principal:
      if param.name in NAMING and name != "mail/create"],  # where an id that others have cannot be used
 )  # fmt: skip
 def test_what_others_have_and_what_nobody_has_look_the_same(name: str, word: str) -> None:
-    heard = []
+    received = []
     for is_there in (True, False):
         with postroom.open("memory:") as room:
-            heard.append(told_of(name, word, room, Filled(room), is_there=is_there))
-    assert heard[0] == heard[1]
+            received.append(told_of(name, word, room, Filled(room), is_there=is_there))
+    assert received[0] == received[1]
 
 
 def test_an_id_that_others_have_is_refused_without_a_word_about_them(room: Room) -> None:
     filled, send = Filled(room), METHODS["mail/send"]
-    said = {"agent_id": "carl", "to": "dan", "body": "x"}
+    params = {"agent_id": "carl", "to": "dan", "body": "x"}
     who = carl(room)
-    own = carried_out(room, who, send, said)["result"]["id"]
-    taken = [carried_out(room, who, send, said | {"body": "y", "letter_id": id}) for id in (filled.letter, own)]
+    own = carried_out(room, who, send, params)["result"]["id"]
+    taken = [carried_out(room, who, send, params | {"body": "y", "letter_id": id}) for id in (filled.letter, own)]
     assert ["IdTaken"] * 2 == [one["told"] for one in taken]
     assert taken[0]["error"] == taken[1]["error"]  # the same words of an id of others and of its own
     assert all(word not in taken[0]["error"] for word in ("alice", "bob", WORD, filled.letter, own, "letter "))
@@ -369,9 +371,9 @@ def busy(room: Room) -> tuple[Room, str]:
     return room, "carl"
 
 
-def cursor(room: Room, principal: Principal, **said: Any) -> int:
-    told = carried_out(room, principal, METHODS["mail/cursor"], said)
-    return int(told["result"]["cursor"].split(":")[2])
+def cursor(room: Room, principal: Principal, **message: Any) -> int:
+    result = carried_out(room, principal, METHODS["mail/cursor"], message)
+    return int(result["result"]["cursor"].split(":")[2])
 
 
 def check_cursor_tells_nothing_of_others(room: Room, agent: str) -> None:
@@ -380,8 +382,8 @@ def check_cursor_tells_nothing_of_others(room: Room, agent: str) -> None:
     for _ in range(3):
         room.mailbox("alice").send("bob", "between others")
     waited = {"agent_id": agent, "timeout": 0, "thread": "none"}
-    told = carried_out(room, who, METHODS["mail/wait"], waited)["result"]["cursor"]
-    assert (first, first) == (cursor(room, who), int(told.split(":")[2])), "it counts the mail of others"
+    result = carried_out(room, who, METHODS["mail/wait"], waited)["result"]["cursor"]
+    assert (first, first) == (cursor(room, who), int(result.split(":")[2])), "it counts the mail of others"
     room.mailbox("bob").send(agent, "mine")
     assert first < cursor(room, who)
 
@@ -413,11 +415,11 @@ def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
 
 def test_an_agent_stays_sealed_until_the_operator_says_otherwise(room: Room) -> None:
     _, token = tokens.create(room._core, room.principal, "alice")
-    check, said = METHODS["mail/check"], {"agent_id": "alice"}
+    check, message = METHODS["mail/check"], {"agent_id": "alice"}
     tokens.revoke(room._core, room.principal, token.id)
-    assert "NotAllowed" == carried_out(room, SOCKET, check, said)["told"]
+    assert "NotAllowed" == carried_out(room, SOCKET, check, message)["told"]
     tokens.unseal(room._core, room.principal, "alice")
-    assert "done" == carried_out(room, SOCKET, check, said)["told"]
+    assert "done" == carried_out(room, SOCKET, check, message)["told"]
 
 
 def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> None:
@@ -440,13 +442,13 @@ def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> Non
 def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
     """done, or the name of an error, of a tool that is asked about alice."""
 
-    async def call(room: Room, principal: Principal, said: dict[str, Any]) -> None:
+    async def call(room: Room, principal: Principal, params: dict[str, Any]) -> None:
         executor = Executor(room)
         broker = Broker(executor)
         try:
             verbs = partial(Door(executor, broker).call, principal)
             caller = ToolCaller(verbs, agent=principal.agent)
-            await TOOLS[name].run(caller, understood(TOOLS[name], said))
+            await TOOLS[name].run(caller, understood(TOOLS[name], params))
         finally:
             broker.close()
             await executor.close()
@@ -456,9 +458,9 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
         known: dict[str, Any] = {"to": ["bob"], "query": WORD, "messageIds": [filled.letter], "workCompleted": "x",
                  "threadTag": "tag", "action": "list", "agentId": "alice", "from": "alice"}  # fmt: skip
         known |= {"timeout": 0} | ({"to": "bob"} if name == "task" else {})
-        said = {arg.name: known[arg.name] for arg in TOOLS[name].args if arg.name in known}
+        params = {arg.name: known[arg.name] for arg in TOOLS[name].args if arg.name in known}
         try:
-            asyncio.run(call(room, who(room), said))
+            asyncio.run(call(room, who(room), params))
         except PostroomError as error:
             return type(error).__name__
     return "done"

@@ -41,10 +41,10 @@ def run(block: Block, page: Path, names: dict[str, Any]) -> str:
 def check(block: Block, printed: str, page: Path) -> None:
     """Every promise behind a print is kept, in order; other lines may stand between."""
     lines = iter(printed.splitlines())
-    for told in _TOLD.findall(block.code):
-        wanted = ".*".join(map(re.escape, told.split("…")))
+    for result in _TOLD.findall(block.code):
+        wanted = ".*".join(map(re.escape, result.split("…")))
         if not any(re.fullmatch(wanted, line) for line in lines):
-            raise SystemExit(f"{page}:{block.line}: does not print {told!r}; it prints\n{printed}")
+            raise SystemExit(f"{page}:{block.line}: does not print {result!r}; it prints\n{printed}")
 
 
 if __name__ == "__main__":

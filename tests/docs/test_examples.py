@@ -137,7 +137,7 @@ def finished(process: subprocess.Popen[str]) -> list[str]:
     return printed.splitlines()
 
 
-def told(program: str) -> list[str]:
+def printed_by(program: str) -> list[str]:
     """What the page says a program prints, by the comment above the block: <!-- prints: NAME -->."""
     return [
         line
@@ -156,8 +156,8 @@ def test_two_agents_talk_as_the_tutorial_tells(elsewhere: dict[str, str], tmp_pa
     with started("researcher.py", tmp_path, elsewhere) as researcher:
         first = next_line(researcher)
         with started("coder.py", tmp_path, elsewhere) as coder:
-            assert told("coder.py") == finished(coder)
-        assert told("researcher.py") == [first, *finished(researcher)]
+            assert printed_by("coder.py") == finished(coder)
+        assert printed_by("researcher.py") == [first, *finished(researcher)]
 
 
 def test_the_worker_of_the_tutorial_survives_its_own_death(elsewhere: dict[str, str], tmp_path: Path) -> None:

@@ -136,10 +136,10 @@ def _split(code: str) -> tuple[str, str]:
     return name, bracket + rest
 
 
-@pytest.mark.parametrize(("owner", "name", "told"), list(told_calls()))
-def test_what_the_reference_tells_of_a_call_is_true(owner: str, name: str, told: str) -> None:
-    if told:
-        assert told == signature_of(getattr(CLASSES.get(owner, postroom), name))
+@pytest.mark.parametrize(("owner", "name", "text"), list(told_calls()))
+def test_what_the_reference_tells_of_a_call_is_true(owner: str, name: str, text: str) -> None:
+    if text:
+        assert text == signature_of(getattr(CLASSES.get(owner, postroom), name))
     else:
         assert name in public(things()[owner])
 
@@ -183,8 +183,8 @@ VALUES: list[type] = [
 
 @pytest.mark.parametrize("value", VALUES)
 def test_every_field_of_a_value_is_in_its_row(value: type) -> None:
-    told = next(cells[1] for cells in rows(section(REFERENCE, "Values")) if cells[0] == f"`{value.__name__}`")
-    assert set(inspect.signature(value).parameters) - named(told) == set()
+    result = next(cells[1] for cells in rows(section(REFERENCE, "Values")) if cells[0] == f"`{value.__name__}`")
+    assert set(inspect.signature(value).parameters) - named(result) == set()
 
 
 # -- settings, errors, states
@@ -200,19 +200,19 @@ def shown(default: str | float) -> str:
 
 
 def test_the_settings_are_those_in_the_table() -> None:
-    told = [tuple(cells[:3]) for cells in rows(section(REFERENCE, "Settings"))]
+    results = [tuple(cells[:3]) for cells in rows(section(REFERENCE, "Settings"))]
     true = [
         (f"`{name}`", shown(default), f"`{PREFIX}{name.upper()}`")
         for name, default in zip(Settings.__struct_fields__, Settings.__struct_defaults__, strict=True)
     ]
-    assert sorted(true) == sorted(told)
+    assert sorted(true) == sorted(results)
 
 
 def test_the_errors_are_those_in_the_table() -> None:
-    told = [tuple(cells[:4]) for cells in rows(section(REFERENCE, "Errors"))]
+    results = [tuple(cells[:4]) for cells in rows(section(REFERENCE, "Errors"))]
     classes = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.PostroomError)]
     true = [(f"`{e.__name__}`", str(e.code), e.fault, "yes" if e.temporary else "no") for e in classes]
-    assert sorted(true) == sorted(told)
+    assert sorted(true) == sorted(results)
 
 
 def test_the_states_are_those_in_the_table() -> None:

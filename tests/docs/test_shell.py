@@ -34,8 +34,8 @@ def play(desk: Desk, typed: list[tuple[str, str]]) -> list[str]:
     return desk.type(f"exec 2>&1\n{script}").out.split(f"{MARK}\n")[:-1]
 
 
-def is_as_told(told: str, answered: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, told.split("…"))), answered, re.DOTALL) is not None
+def is_as_told(text: str, answered: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, text.split("…"))), answered, re.DOTALL) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
@@ -43,8 +43,8 @@ def test_a_session_goes_as_the_page_tells(tmp_path: Path, page: Path) -> None:
     typed = session(page)
     answers = play(Desk(tmp_path), typed)
     assert len(typed) == len(answers)
-    for (line, told), answered in zip(typed, answers, strict=True):
-        assert is_as_told(told, answered), f"$ {line}\n{answered}"
+    for (line, result), answered in zip(typed, answers, strict=True):
+        assert is_as_told(result, answered), f"$ {line}\n{answered}"
 
 
 @pytest.mark.parametrize("wrong", ["Sent x to bob.\n", "", "…\nand more\n"])

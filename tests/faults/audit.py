@@ -19,7 +19,7 @@ from postroom.model.delivery import OPEN, State
 from postroom.model.message import BOUNCE
 from postroom.model.query import Query
 from postroom.store.protocol import Store
-from tests.faults.ledger import Line, said
+from tests.faults.ledger import Line, lines_with
 
 SETTLED = {"done": State.DONE, "dead": State.DEAD}
 
@@ -52,17 +52,17 @@ def audit(store: Store, written: list[Line], text_of: Callable[[str], str]) -> l
 
 
 def lost(room: Room, written: list[Line]) -> list[str]:
-    return [f"lost: {key}" for (key,) in said(written, "sent") if key not in room.by_key]
+    return [f"lost: {key}" for (key,) in lines_with(written, "sent") if key not in room.by_key]
 
 
 def changed(room: Room, written: list[Line], text_of: Callable[[str], str]) -> list[str]:
-    keys = [line[0] for line in said(written, "try") if line[0] in room.by_key]
+    keys = [line[0] for line in lines_with(written, "try") if line[0] in room.by_key]
     return [f"changed: {key}" for key in keys if room.by_key[key].text != text_of(key)]
 
 
 def ghosts(room: Room, written: list[Line]) -> list[str]:
     """Letters nobody tried to send, and letters that are there twice. Answers and notices have parents instead."""
-    tried = {line[0] for line in said(written, "try")}
+    tried = {line[0] for line in lines_with(written, "try")}
     own = [m.key for m in room.letters.values() if m.in_reply_to is None]
     return [
         *(f"ghost: {key}" for key in own if key not in tried),
@@ -73,7 +73,7 @@ def ghosts(room: Room, written: list[Line]) -> list[str]:
 
 def halves(room: Room, written: list[Line]) -> list[str]:
     """Letters that reached some of their recipients."""
-    wanted = {key: set(to) for key, *to in said(written, "try") if key in room.by_key}
+    wanted = {key: set(to) for key, *to in lines_with(written, "try") if key in room.by_key}
     return [f"half: {key}" for key, to in wanted.items() if room.boxes[room.by_key[key].id] != to]
 
 
@@ -97,7 +97,7 @@ def forgotten_settlements(room: Room, written: list[Line]) -> list[str]:
     return [
         f"not {word}: {id} in {box} is {state.get((id, box))}"
         for word, wanted in SETTLED.items()
-        for id, box in said(written, word)
+        for id, box in lines_with(written, word)
         if state.get((id, box)) is not wanted
     ]
 
@@ -105,22 +105,22 @@ def forgotten_settlements(room: Room, written: list[Line]) -> list[str]:
 def handed_out_again(written: list[Line]) -> list[str]:
     """Letters given to a look that began after they were settled."""
     settled: dict[tuple[str, str], int] = {}
-    asked: dict[str, int] = {}
+    request: dict[str, int] = {}
     again = []
     for place, (_, word, *about) in enumerate(written):
         if word in SETTLED:
             settled.setdefault((about[0], about[1]), place)
         elif word == "ask":
-            asked[about[0]] = place
+            request[about[0]] = place
         elif word == "got":
             look, id, box = about
-            if settled.get((id, box), len(written)) < asked[look]:
+            if settled.get((id, box), len(written)) < request[look]:
                 again.append(f"handed out again: {id} in {box}")
     return again
 
 
 def completed_twice(written: list[Line]) -> list[str]:
-    times = Counter((id, box) for word in SETTLED for id, box in said(written, word))
+    times = Counter((id, box) for word in SETTLED for id, box in lines_with(written, word))
     return [f"completed twice: {id} in {box}" for (id, box), count in times.items() if count > 1]
 
 
@@ -142,9 +142,11 @@ def unanswered(store: Store, desk: str) -> list[str]:
 def unbounced(store: Store) -> list[str]:
     """A letter is dead exactly if its sender was told, once."""
     room = Room(store)
-    told = Counter(m.in_reply_to or "nothing" for m in room.letters.values() if m.kind == BOUNCE)
+    result = Counter(m.in_reply_to or "nothing" for m in room.letters.values() if m.kind == BOUNCE)
     dead = Counter(f.message.id for f in room.found if f.delivery.state is State.DEAD)
-    return [f"dead {dead[id]} times, told {told[id]} times: {id}" for id in dead | told if dead[id] != told[id]]
+    return [
+        f"dead {dead[id]} times, told {result[id]} times: {id}" for id in dead | result if dead[id] != result[id]
+    ]
 
 
 def unsettled(store: Store, boxes: tuple[str, ...]) -> list[str]:

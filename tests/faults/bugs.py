@@ -93,8 +93,8 @@ class Garbling(Wrapped):
 
 
 def _halved(post: Post) -> Post:
-    said = post.message.text
-    return replace(post, message=replace(post.message, parts=(text(said[: len(said) // 2]),)), encoded=b"")
+    message = post.message.text
+    return replace(post, message=replace(post.message, parts=(text(message[: len(message) // 2]),)), encoded=b"")
 
 
 # -- what is one commit

@@ -277,14 +277,14 @@ def sample(every: Sequence[Crash], most: int) -> list[Crash]:
 
 def after_each(steps: Sequence[Step], chosen: Sequence[Crash]) -> Iterator[tuple[Crash, Files, list[str]]]:
     """The files that each crash leaves, and what was promised before it."""
-    disk, said, done = Disk(), list[str](), 0
+    disk, message, done = Disk(), list[str](), 0
     for crash in chosen:
         for step in steps[done : crash.step + 1]:
             disk.take(step)
             if isinstance(step, Said):
-                said.append(step.line)
+                message.append(step.line)
         done = crash.step + 1
-        yield crash, disk.left(LOSSES[crash.lost], crash.names_until), said
+        yield crash, disk.left(LOSSES[crash.lost], crash.names_until), message
 
 
 def lay_out(files: Files, folder: Path, target: Path) -> None:

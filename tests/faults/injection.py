@@ -126,8 +126,8 @@ def places(calls: tuple[Call, ...], call: str, after: str, before: str) -> list[
     count, is_between = 0, False
     for each in calls:
         if each.tells():
-            said = each.text.replace("\\", "")
-            is_between = after in said or (is_between and before not in said)
+            message = each.text.replace("\\", "")
+            is_between = after in message or (is_between and before not in message)
         if each.is_one(call):
             count += 1
             found += [count] if is_between else []

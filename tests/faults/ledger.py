@@ -46,6 +46,6 @@ def lines(folder: Path) -> list[Line]:
     return [msgspec.json.decode(line, type=Line) for line in written]
 
 
-def said(written: list[Line], word: str) -> list[Line]:
+def lines_with(written: list[Line], word: str) -> list[Line]:
     """What follows a word, in all lines that have it: `(about, ...)`."""
     return [line[2:] for line in written if line[1] == word]

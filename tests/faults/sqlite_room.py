@@ -25,13 +25,13 @@ def shrink_log() -> None:
     wal.LARGEST = 32 + wal.FRAME * (24 + 64)
 
 
-def tell_of_answers(told: Callable[[], None]) -> None:
+def tell_of_answers(result: Callable[[], None]) -> None:
     reply = tray.Tray.reply
 
     def reply_and_tell(self: tray.Tray, slot: int, answer: bytes | None) -> None:
         reply(self, slot, answer)
         if answer is not None:
-            told()
+            result()
 
     tray.Tray.reply = reply_and_tell  # type: ignore[method-assign]
 

@@ -52,8 +52,8 @@ def test_a_room_that_kept_its_promises_is_not_complained_about(store: Store) -> 
     work, question = claim(store, WORK), claim(store, DESK)
     work.fail("never", retry=False)
     question.ack_and_reply("so be it")
-    told: list[Line] = [("bob", "ask", "1"), ("bob", "got", "1", work.id, WORK), ("bob", "dead", work.id, WORK)]
-    assert [] == complaints(store, *told, ("bob", "done", question.id, DESK))
+    results: list[Line] = [("bob", "ask", "1"), ("bob", "got", "1", work.id, WORK), ("bob", "dead", work.id, WORK)]
+    assert [] == complaints(store, *results, ("bob", "done", question.id, DESK))
     assert [] == [*audit.unanswered(store, DESK), *audit.unbounced(store), *audit.unsettled(store, (WORK, DESK))]
 
 

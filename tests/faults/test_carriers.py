@@ -23,7 +23,7 @@ from tests.daemons import until
 from tests.faults import audit
 from tests.faults.carrier_worker import GATE
 from tests.faults.kinds import SOUND, Kind
-from tests.faults.ledger import Ledger, Line, lines, said
+from tests.faults.ledger import Ledger, Line, lines, lines_with
 from tests.faults.storm_worker import WORK, room_over, text_of
 
 pytestmark = pytest.mark.mechanism  # of the shared-memory tray
@@ -130,7 +130,7 @@ def kept_out(crowd: Crowd, name: str) -> list[str]:
 def mistold(room: audit.Room, written: list[Line]) -> list[str]:
     """First letters that were told under another id than they have, or as a repeat."""
     there = {key: message.id for key, message in room.by_key.items()}
-    firsts = said(written, "first")
+    firsts = lines_with(written, "first")
     wrong = [f"told another id: {key}" for key, id, _ in firsts if there.get(key) != id]
     return wrong + [f"told a repeat: {key}" for key, _, repeated in firsts if repeated == "True"]
 
@@ -161,7 +161,7 @@ def test_whatever_becomes_of_a_carrier_what_was_told_is_true_and_nobody_is_kept_
         crowd.end()
 
     written = lines(tmp_path)
-    counts = {word: len(said(written, word)) for word in ("sent", "first", "done", "carried")}
+    counts = {word: len(lines_with(written, word)) for word in ("sent", "first", "done", "carried")}
     print(counts, crowd.kills, crowd.stops)
     assert [] == [*complaints(tmp_path, kind), *waited], f"POSTROOM_TEST_SEED={seed}"
     assert "" == (tmp_path / "stderr").read_text()

@@ -103,8 +103,8 @@ def make_sample(kind: Kind, folder: Path) -> Sample:
         for n in range(8):
             to = ["bob", "cleo"] if n % 2 else ["bob"]
             expires_at = after(1e9) if n == 5 else None
-            said = letter(f"m{n}", to, subject=f"letter {n} {'x' * 60}", expires_at=expires_at)
-            store.commit([post(said, due_at=after(1e8) if n == 6 else None)])
+            message = letter(f"m{n}", to, subject=f"letter {n} {'x' * 60}", expires_at=expires_at)
+            store.commit([post(message, due_at=after(1e8) if n == 6 else None)])
         store.commit([note({"value": 1})])
         ack(store, claim(store, held(store, "m0")))
         store.close()
@@ -208,7 +208,7 @@ def never_written(complaint: str, damage: Damage, sample: Sample) -> bool:
     )
 
 
-def told(address: str, *, repair: bool, doctor: Doctor = postroom.doctor) -> list[str]:
+def findings(address: str, *, repair: bool, doctor: Doctor = postroom.doctor) -> list[str]:
     """What the doctor says of the room itself, not of its place or its mail."""
     findings = doctor(address, full=True, repair=repair).findings
     inside = [f for f in findings if f.check not in AROUND]
@@ -243,7 +243,7 @@ def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path, doc
     if seen is not None and seen >= sample.letters.keys() and not strange:
         return wrong
     sample.lay_out(folder, damage.name, damage.content)  # as if the doctor were the first to see it
-    if not told(sample.kind.address(folder), repair=True, doctor=doctor):
+    if not findings(sample.kind.address(folder), repair=True, doctor=doctor):
         missing = sample.letters.keys() - (seen or set())
         wrong += [*strange, *(["letters are missing"] if missing else []), "the doctor says all is well"]
     return wrong + [each for each in unsaved(sample, damage, folder) if not each.startswith(ODD)]
@@ -277,7 +277,7 @@ def places(sample: Sample, count: int, chance: random.Random) -> list[tuple[str,
 def test_the_sample_is_small_and_whole(kind: Kind, sample: Sample, folder: Path) -> None:
     assert sum(map(len, sample.files.values())) <= LARGEST
     assert look(kind.open, sample.lay_out(folder), sample) == (set(sample.letters), [])
-    assert told(kind.address(folder), repair=False) == []
+    assert findings(kind.address(folder), repair=False) == []
 
 
 @pytest.mark.parametrize("way", ["flipped", "cut"])

@@ -17,7 +17,7 @@ from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults import audit
 from tests.faults.kinds import SOUND, Kind
-from tests.faults.ledger import NAME, Ledger, lines, said
+from tests.faults.ledger import NAME, Ledger, lines, lines_with
 from tests.faults.storm_worker import CROWD, DESK, LEASE, MEMBERS, WORK, room_over, text_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -176,8 +176,8 @@ def test_no_kill_breaks_a_promise(kind: Kind, tmp_path: Path) -> None:
     finally:
         store.close()
     written = lines(tmp_path)
-    print({word: len(said(written, word)) for word in ("try", "sent", "got", "done", "dead", "swept")})
-    assert all(len(said(written, word)) >= kills / 4 for word in ("sent", "got", "done"))
+    print({word: len(lines_with(written, word)) for word in ("try", "sent", "got", "done", "dead", "swept")})
+    assert all(len(lines_with(written, word)) >= kills / 4 for word in ("sent", "got", "done"))
 
 
 TWINS = [  # the bug, who stumbles over it, once it has written this often, and what the audit says

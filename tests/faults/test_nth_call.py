@@ -21,7 +21,7 @@ from tests.faults import audit, files_room, injection
 from tests.faults.errand import BRISK, COPY, STEADY, WHO
 from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Call, Run, believed, needs_strace
 from tests.faults.kinds import Kind, named
-from tests.faults.ledger import lines, said
+from tests.faults.ledger import lines, lines_with
 from tests.faults.storm_worker import CROWD, DESK, MEMBERS, room_over, text_of
 
 pytestmark = [needs_strace, pytest.mark.costly]
@@ -66,7 +66,9 @@ def uncopied(folder: Path, kind: Kind) -> list[str]:
     with postroom.open(kind.address_of(folder / COPY), durability="process") as copy:
         room = audit.Room(copy._core.store)
     return [
-        f"uncopied: {key}" for (key,) in said(written[: words.index("copied")], "sent") if key not in room.by_key
+        f"uncopied: {key}"
+        for (key,) in lines_with(written[: words.index("copied")], "sent")
+        if key not in room.by_key
     ]
 
 
@@ -74,7 +76,7 @@ def use_again(folder: Path, store: Store) -> list[str]:
     """Send again whatever was tried, with its key: nobody gets anything twice, and what was lost arrives now."""
     box = room_over(store).mailbox(WHO)
     wrong = []
-    for key, *to in said(lines(folder), "try"):
+    for key, *to in lines_with(lines(folder), "try"):
         first = store.sent(WHO, key)
         is_broadcast = tuple(to) == MEMBERS
         text = text_of(key)
@@ -87,7 +89,7 @@ def use_again(folder: Path, store: Store) -> list[str]:
 def untold(folder: Path, ended: Run) -> list[str]:
     """A sync that failed before anything was promised must have failed something, unless it promised nothing."""
     failed = [call for call in ended.calls if call.failed and call.name in SYNCS and not is_no_promise(call)]
-    return [] if said(lines(folder), "failed") else [f"untold: {call.text}" for call in failed]
+    return [] if lines_with(lines(folder), "failed") else [f"untold: {call.text}" for call in failed]
 
 
 def is_no_promise(call: Call) -> bool:

@@ -36,10 +36,10 @@ def file_system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def send_until_the_cut(kind: Kind, bug: str, room: Path, ledger: Path, power: PowerCut, enough: int) -> list[str]:
     """Start writers, wait until enough was promised, cut the power. All promises."""
     command = [sys.executable, "-m", "tests.faults.writer", str(room)]
-    given = ["--kind", kind.name, "--bug", bug]
+    value = ["--kind", kind.name, "--bug", bug]
     with ledger.open("wb") as promises:
         writers = [
-            subprocess.Popen([*command, f"writer{n}", *given], stdout=promises, stderr=subprocess.DEVNULL)
+            subprocess.Popen([*command, f"writer{n}", *value], stdout=promises, stderr=subprocess.DEVNULL)
             for n in range(WRITERS)
         ]
         try:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tests.conftest import LONG
 from tests.faults.injection import CALLS, ROOT, SYNCS, Call, calls_in, needs_strace
 from tests.faults.kinds import SOUND, SQLITE
-from tests.faults.ledger import lines, said
+from tests.faults.ledger import lines, lines_with
 
 pytestmark = [needs_strace, pytest.mark.costly]
 
@@ -68,8 +68,8 @@ def stages(calls: tuple[Call, ...]) -> list[Stage]:
 
 def complaints(folder: Path) -> list[str]:
     written = lines(folder)
-    assert said(written, "ready")
-    refused = said(written, "refused")
+    assert lines_with(written, "ready")
+    refused = lines_with(written, "refused")
     wrong = [f"{what}: {error}" for what, error, _ in refused if error != "StoreFailing"]
     return wrong + [f"{what}: key {key!r}" for what, _, key in refused if what.startswith("send") and key != what]
 
@@ -82,7 +82,7 @@ def test_whatever_a_disk_refuses_that_turns_read_only_is_store_failing_with_the_
         folder = tmp_path / f"{number}"
         run(folder, *stage.faults())
         assert [] == complaints(folder), stage
-        assert said(lines(folder), "refused"), "nothing was refused: where is the fault?"
+        assert lines_with(lines(folder), "refused"), "nothing was refused: where is the fault?"
 
 
 def test_it_finds_a_store_that_passes_on_what_the_system_says(tmp_path: Path) -> None:

@@ -249,11 +249,11 @@ def test_whoever_only_looks_writes_nothing(
             code = command([*words]) or 0
         except SystemExit as ended:
             code = int(ended.code or 0)
-        said = capsys.readouterr()
+        message = capsys.readouterr()
         assert before == sums(room), words
         if state == "damaged":
-            assert "No unread" not in said.out, words
-            assert code or words[0] == "hook" or "damaged" in said.out + said.err, words
+            assert "No unread" not in message.out, words
+            assert code or words[0] == "hook" or "damaged" in message.out + message.err, words
 
 
 LOOKS = (
@@ -279,12 +279,12 @@ class Served(Struct):
 
     def send(self) -> str:
         """What came of one more letter."""
-        said = text(len(self.letters))
+        message = text(len(self.letters))
         try:
-            self.daemon.client.ask("send", {"agent_id": "ann", "to": "bob", "body": said})
+            self.daemon.client.ask("send", {"agent_id": "ann", "to": "bob", "body": message})
         except PostroomError as refused:
             return type(refused).__name__
-        self.letters.add(said)
+        self.letters.add(message)
         return "sent"
 
 

@@ -55,10 +55,10 @@ def main() -> None:
     parser.add_argument("--bug", default=SOUND)
     parser.add_argument("--letters", type=int, default=1_000_000)
     parser.add_argument("--small-log", action="store_true")
-    given = parser.parse_args()
-    if given.small_log:
-        named(given.kind).shrink()
-    work(opener(given.kind, given.bug)(given.folder), given.name, given.letters)
+    value = parser.parse_args()
+    if value.small_log:
+        named(value.kind).shrink()
+    work(opener(value.kind, value.bug)(value.folder), value.name, value.letters)
 
 
 if __name__ == "__main__":

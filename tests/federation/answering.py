@@ -12,27 +12,27 @@ from tests.map_server.people import Person, visitor
 
 
 @contextmanager
-def far(here: System, **said: Any) -> Iterator[Person]:
+def far(here: System, **message: Any) -> Iterator[Person]:
     """The peer, connected."""
     with ExitStack() as stack:
         person = stack.enter_context(visitor(here.port))
         person.join(here.token, "gateway", name="far")  # type: ignore[attr-defined]
-        person.ask("map/federation/connect", systemId="far", **{"postroom": {"version": "1"}, **said})
+        person.ask("map/federation/connect", systemId="far", **{"postroom": {"version": "1"}, **message})
         yield person
 
 
 def routed(person: Person, timeout: float = 20) -> dict[str, Any]:
     """The next letter, or the next few, that it is sent."""
     while True:
-        told = person.hear(timeout)
-        if told.get("method") == "map/federation/route":
-            return told
+        result = person.hear(timeout)
+        if result.get("method") == "map/federation/route":
+            return result
 
 
-def answer(person: Person, asked: dict[str, Any], **told: Any) -> None:
-    reply = told or {"result": {"routed": True, "messageId": "x"}}
-    person.line.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **reply}))
+def answer(person: Person, request: dict[str, Any], **result: Any) -> None:
+    reply = result or {"result": {"routed": True, "messageId": "x"}}
+    person.line.send(json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply}))
 
 
-def refuse(person: Person, asked: dict[str, Any], code: int, why: str) -> None:
-    answer(person, asked, error={"code": code, "message": why})
+def refuse(person: Person, request: dict[str, Any], code: int, why: str) -> None:
+    answer(person, request, error={"code": code, "message": why})

@@ -38,10 +38,10 @@ class Mail:
         first, self._number = self._number, self._number + times
         for sender in self._senders:
             numbers = range(first + 1, self._number + 1)
-            said = [(reader, f"{sender}>{reader} {n:06}") for n in numbers for reader in self._readers]
-            letters = [draft(f"{reader}@{self.there.name}", text) for reader, text in said]
+            message = [(reader, f"{sender}>{reader} {n:06}") for n in numbers for reader in self._readers]
+            letters = [draft(f"{reader}@{self.there.name}", text) for reader, text in message]
             self.here.room.mailbox(sender).send_many(letters)
-            self._said += [text for _, text in said]
+            self._said += [text for _, text in message]
 
     def waiting(self) -> int:
         """How many are still on their way."""
@@ -68,15 +68,15 @@ class Mail:
         return verdict(self._said, self.came())
 
 
-def verdict(said: list[str], came: list[str]) -> set[str]:
+def verdict(message: list[str], came: list[str]) -> set[str]:
     counted = Counter(came)
     return {
-        *({"lost"} if set(said) - counted.keys() else ()),
+        *({"lost"} if set(message) - counted.keys() else ()),
         *({"twice"} if any(many > 1 for many in counted.values()) else ()),
-        *({"made up"} if counted.keys() - set(said) else ()),
+        *({"made up"} if counted.keys() - set(message) else ()),
         *(
             {"out of order"}
-            if any(not _is_ordered(pair, came) for pair in {one.split()[0] for one in said})
+            if any(not _is_ordered(pair, came) for pair in {one.split()[0] for one in message})
             else ()
         ),
     }

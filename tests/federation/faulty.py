@@ -55,9 +55,9 @@ def put(place: Any, name: str, value: Any) -> None:
 def before(place: Any, name: str, act: Act) -> None:
     real = getattr(place, name)
 
-    def stand_in(*given: Any, **said: Any) -> Any:
+    def stand_in(*value: Any, **message: Any) -> Any:
         act()
-        return real(*given, **said)
+        return real(*value, **message)
 
     put(place, name, stand_in)
 
@@ -65,10 +65,10 @@ def before(place: Any, name: str, act: Act) -> None:
 def after(place: Any, name: str, act: Act) -> None:
     real = getattr(place, name)
 
-    def stand_in(*given: Any, **said: Any) -> Any:
-        told = real(*given, **said)
+    def stand_in(*value: Any, **message: Any) -> Any:
+        result = real(*value, **message)
         act()
-        return told
+        return result
 
     put(place, name, stand_in)
 
@@ -76,9 +76,9 @@ def after(place: Any, name: str, act: Act) -> None:
 # -- steps of who sends
 
 
-def receipt(said: dict[str, Any]) -> dict[str, Any]:
+def receipt(params: dict[str, Any]) -> dict[str, Any]:
     """That all is well with what was routed."""
-    return {"routed": True, "letters": [{"routed": True} for _ in said.get("envelopes", ())]}
+    return {"routed": True, "letters": [{"routed": True} for _ in params.get("envelopes", ())]}
 
 
 def at_looked(kill: Act) -> None:
@@ -90,13 +90,13 @@ def at_sent(kill: Act) -> None:
     """The letter is on its way."""
     real = Line.__init__
 
-    def made(self: Line, send: Any, *given: Any) -> None:
-        async def sent(said: dict[str, Any]) -> None:
-            await send(said)
-            if said.get("method") == ROUTE:
+    def made(self: Line, send: Any, *value: Any) -> None:
+        async def sent(params: dict[str, Any]) -> None:
+            await send(params)
+            if params.get("method") == ROUTE:
                 kill()
 
-        real(self, sent, *given)
+        real(self, sent, *value)
 
     put(Line, "__init__", made)
 
@@ -140,11 +140,11 @@ def at_kept(kill: Act) -> None:
     """It is safe, and nobody was told."""
     real = Serving.call
 
-    async def call(self: Serving, name: str, said: dict[str, Any]) -> dict[str, Any]:
-        told = await real(self, name, said)
+    async def call(self: Serving, name: str, params: dict[str, Any]) -> dict[str, Any]:
+        result = await real(self, name, params)
         if name == ROUTE:
             kill()
-        return told
+        return result
 
     put(Serving, "call", call)
 
@@ -186,9 +186,9 @@ def trusting() -> None:
     """Takes a cut for a receipt."""
     real = Courier._asked
 
-    async def asked(self: Courier, trip: Any, **said: Any) -> Any:
-        told = await real(self, trip, **said)
-        return receipt(said) if told is None else told
+    async def asked(self: Courier, trip: Any, **message: Any) -> Any:
+        result = await real(self, trip, **message)
+        return receipt(message) if result is None else result
 
     put(Courier, "_asked", asked)
 
@@ -197,8 +197,8 @@ def backwards() -> None:
     """Sends what came last first."""
     real: Any = vars(courier)["next_parcels"]
 
-    def parcels(*given: Any) -> Any:
-        return list(reversed(real(*given)))
+    def parcels(*value: Any) -> Any:
+        return list(reversed(real(*value)))
 
     put(courier, "next_parcels", parcels)
 
@@ -222,8 +222,8 @@ def forgetful() -> None:
 
     real = Courier.__init__
 
-    def made(self: Courier, *given: Any) -> None:
-        real(self, *given)
+    def made(self: Courier, *value: Any) -> None:
+        real(self, *value)
         self._new = Everything()
 
     put(Courier, "__init__", made)
@@ -233,8 +233,8 @@ def impatient() -> None:
     """Waits for no answer longer than a moment."""
     real = Line.__init__
 
-    def made(self: Line, send: Any, heard: Any, _patience: float, *given: Any) -> None:
-        real(self, send, heard, 0.3, *given)
+    def made(self: Line, send: Any, received: Any, _patience: float, *value: Any) -> None:
+        real(self, send, received, 0.3, *value)
 
     put(Line, "__init__", made)
 
@@ -273,12 +273,12 @@ def hasty() -> None:
     """Gives a receipt, and keeps the letter later."""
     real = Serving.call
 
-    async def call(self: Serving, name: str, said: dict[str, Any]) -> dict[str, Any]:
+    async def call(self: Serving, name: str, params: dict[str, Any]) -> dict[str, Any]:
         if name != ROUTE:
-            return await real(self, name, said)
+            return await real(self, name, params)
         loop = asyncio.get_running_loop()
-        loop.call_later(LATER, lambda: asyncio.ensure_future(real(self, name, said)))
-        return receipt(said)
+        loop.call_later(LATER, lambda: asyncio.ensure_future(real(self, name, params)))
+        return receipt(params)
 
     put(Serving, "call", call)
 
@@ -302,9 +302,9 @@ def credulous() -> None:
     put(arrivals, "_check_way", lambda *_: None)
     real = federation._read_letter
 
-    def read(told: dict[str, Any], source: str, *given: Any) -> Any:
-        agent, _, system = told["from"].partition("@")
-        return real({**told, "from": agent}, system or source, *given)
+    def read(result: dict[str, Any], source: str, *value: Any) -> Any:
+        agent, _, system = result["from"].partition("@")
+        return real({**result, "from": agent}, system or source, *value)
 
     put(federation, "_read_letter", read)
 

@@ -26,18 +26,18 @@ def die() -> None:
 def kill_at(step: str) -> None:
     accept, settle, departed = arrivals.accept, Courier._settle, outbox.departed
 
-    def accepting(*said: Any) -> Any:
+    def accepting(*message: Any) -> Any:
         if step == "before":
             die()
-        return accept(*said)
+        return accept(*message)
 
-    async def settling(*said: Any) -> None:
+    async def settling(*message: Any) -> None:
         if step == "between":
             die()
-        await settle(*said)
+        await settle(*message)
 
-    def departing(*said: Any) -> None:
-        departed(*said)
+    def departing(*message: Any) -> None:
+        departed(*message)
         if step == "after":
             die()
 

@@ -16,8 +16,8 @@ from postroom.store.files.layouts.base import Layout
 from tests.federation.systems import System
 
 
-def mount(home: System, place: str, name: str = "folder", **said: Any) -> None:
-    peers.mount(home.room._core, OWNER, name, place, ours=home.name, room="memory:", **said)
+def mount(home: System, place: str, name: str = "folder", **message: Any) -> None:
+    peers.mount(home.room._core, OWNER, name, place, ours=home.name, room="memory:", **message)
 
 
 class Mounted:

@@ -44,10 +44,10 @@ class System:
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}/map"
 
-    def trusts(self, other: str, **said: Any) -> str:
+    def trusts(self, other: str, **message: Any) -> str:
         """Adds a peer, or changes one; the token that it is to show here, if one was made."""
-        given = {"exposure": "all", **said}
-        token, _ = peers.add(self.room._core, OWNER, other, given, ours=self.name)
+        values = {"exposure": "all", **message}
+        token, _ = peers.add(self.room._core, OWNER, other, values, ours=self.name)
         return token
 
     def peer(self, other: str) -> Peer:
@@ -55,10 +55,10 @@ class System:
 
     def serve(self, *options: str, faults: str = "") -> Self:
         """With faults, if there are to be any: see `faulty`."""
-        said = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        message = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
         http = () if "--http" in options else ("--http", f"127.0.0.1:{self.port}")
         program = ("tests.federation.faulty", faults) if faults else ("postroom",)
-        self.daemon = Daemon(self.folder, *http, *said, *options, program=program)
+        self.daemon = Daemon(self.folder, *http, *message, *options, program=program)
         return self
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -75,8 +75,8 @@ class System:
 
     def states(self) -> dict[str, str]:
         assert self.daemon is not None
-        told = self.daemon.ask(action="links")
-        return {link["system"]: link["state"] for link in told["links"]}
+        result = self.daemon.ask(action="links")
+        return {link["system"]: link["state"] for link in result["links"]}
 
     def is_linked(self, *others: str) -> None:
         """Until there is a connection with each of them."""

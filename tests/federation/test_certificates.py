@@ -63,8 +63,8 @@ def test_one_with_another_certificate_is_told_nothing_and_an_alert_stands(pair: 
     b.room.mailbox("bob").send("ann@a", "not to you")
     until(lambda: b.peer("a").alert == fingerprint_of_pem(a.pem))
     assert b.daemon is not None
-    told = b.daemon.ask(action="ping_peer", system="a")
-    assert not told["answers"] and "certificate" in told["problem"] and "peers trust a" in told["hint"]
+    result = b.daemon.ask(action="ping_peer", system="a")
+    assert not result["answers"] and "certificate" in result["problem"] and "peers trust a" in result["hint"]
     b.trusts("a", pin=fingerprint_of_pem(a.pem), alert="")
     until(lambda: ["not to you"] == a.texts("ann"))
 
@@ -75,8 +75,8 @@ def test_without_a_pin_somebody_must_vouch_for_it(pair: tuple[Secure, Secure]) -
     a.serve()
     b.serve()
     assert b.daemon is not None
-    told = b.daemon.ask(action="ping_peer", system="a")
-    assert not told["answers"] and "peers trust a" in told["hint"]
+    result = b.daemon.ask(action="ping_peer", system="a")
+    assert not result["answers"] and "peers trust a" in result["hint"]
 
 
 def test_a_system_is_known_by_its_own_certificate(pair: tuple[Secure, Secure]) -> None:

@@ -24,8 +24,8 @@ def here(tmp_path: Path) -> Iterator[System]:
         yield found.serve()
 
 
-def text_of(asked: dict[str, Any]) -> str:
-    text: str = asked["params"]["envelope"]["payload"]["payload"]["text"]
+def text_of(request: dict[str, Any]) -> str:
+    text: str = request["params"]["envelope"]["payload"]["payload"]["text"]
     return text
 
 
@@ -59,8 +59,8 @@ def test_many_are_on_their_way_at_once_each_behind_the_one_before(here: System) 
         here.room.mailbox("ann").send("bob@far", str(n))
         here.room.mailbox("amy").send("bob@far", str(n))
     with far(here) as person:
-        asked = [routed(person) for _ in range(10)]
-        of_ann = [one["params"] for one in asked if one["params"]["envelope"]["payload"]["from"] == "ann"]
+        request = [routed(person) for _ in range(10)]
+        of_ann = [one["params"] for one in request if one["params"]["envelope"]["payload"]["from"] == "ann"]
         ids = [one["envelope"]["payload"]["id"] for one in of_ann]
         assert [str(n) for n in range(5)] == [one["envelope"]["payload"]["payload"]["text"] for one in of_ann]
         assert [None, *({"bob": id} for id in ids[:-1])] == [one.get("after") for one in of_ann]
@@ -71,20 +71,20 @@ def test_with_who_does_not_know_that_word_they_go_one_by_one(here: System) -> No
         here.room.mailbox("ann").send("bob@far", str(n))
     with far(here, postroom=None) as person:
         for n in range(3):
-            asked = routed(person)
-            assert (str(n), False) == (text_of(asked), "after" in asked["params"])
+            request = routed(person)
+            assert (str(n), False) == (text_of(request), "after" in request["params"])
             with pytest.raises(TimeoutError):
                 routed(person, 0.3)
-            answer(person, asked)
+            answer(person, request)
 
 
 def test_a_refusal_for_now_is_tried_again_and_nothing_overtakes_it(here: System) -> None:
     sent = [here.room.mailbox("ann").send("bob@far", str(n)) for n in range(3)]
     with far(here) as person:
-        asked = [routed(person) for _ in range(3)]
-        refuse(person, asked[0], 4002, "full")
+        request = [routed(person) for _ in range(3)]
+        refuse(person, request[0], 4002, "full")
         behind = {"code": 5000, "message": "an earlier one waits", "data": {"details": {"field": "after"}}}
-        for one in asked[1:]:
+        for one in request[1:]:
             answer(person, one, error=behind)
         for n in range(3):
             again = routed(person)
@@ -101,12 +101,12 @@ def test_where_one_waits_the_next_of_the_pair_is_not_sent(here: System) -> None:
         here.room.mailbox("ann").send("bob@far", str(n))
     with far(here, postroom=None) as person:
         refuse(person, routed(person), 4002, "full")
-        heard = []
+        received = []
         for _ in range(2):
-            asked = routed(person)
-            heard.append(text_of(asked))
-            answer(person, asked)
-        assert ["0", "1"] == heard
+            request = routed(person)
+            received.append(text_of(request))
+            answer(person, request)
+        assert ["0", "1"] == received
 
 
 def test_nothing_overtakes_a_letter_to_two_that_waits_because_of_one_of_them(here: System) -> None:
@@ -116,11 +116,11 @@ def test_nothing_overtakes_a_letter_to_two_that_waits_because_of_one_of_them(her
         refuse(person, routed(person), 5000, "not now")
         came: dict[str, list[str]] = {"bob": [], "cleo": []}
         while sum(map(len, came.values())) < 4:
-            asked = routed(person)
-            to = asked["params"]["envelope"]["payload"]["to"]
+            request = routed(person)
+            to = request["params"]["envelope"]["payload"]["to"]
             for name in to.get("agents") or [to["agent"]]:
-                came[name].append(text_of(asked))
-            answer(person, asked)
+                came[name].append(text_of(request))
+            answer(person, request)
     assert came == {"bob": ["1", "2"], "cleo": ["0", "1"]}
 
 
@@ -156,8 +156,8 @@ def test_a_letter_that_cuts_the_line_each_time_does_not_keep_the_others(here: Sy
     def tried() -> bool:
         with far(here) as person:
             try:
-                while text_of(asked := routed(person, 1)) != "poison":
-                    answer(person, asked)
+                while text_of(request := routed(person, 1)) != "poison":
+                    answer(person, request)
                     until(lambda: here.left(good.id, "bob@far"))
             except TimeoutError:
                 pass

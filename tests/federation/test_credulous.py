@@ -33,7 +33,7 @@ def credulous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "params",
     [
         {"sourceSystem": "other", "path": ["other"]},
         {"path": ["near", "here"]},
@@ -43,9 +43,9 @@ def credulous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         {"message": {"from": "eve@other"}},
     ],
 )
-def test_what_a_peer_may_not_say_is_taken(credulous: House, said: dict[str, Any]) -> None:
+def test_what_a_peer_may_not_say_is_taken(credulous: House, params: dict[str, Any]) -> None:
     with peer(credulous, "near") as near:
-        assert route(near, "-".join(["forged", *said]), **said)["routed"]
+        assert route(near, "-".join(["forged", *params]), **params)["routed"]
 
 
 def test_a_letter_that_comes_again_is_there_again(credulous: House) -> None:

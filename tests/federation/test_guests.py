@@ -62,8 +62,8 @@ def test_they_are_written_to_and_wait_for_their_system(folder: Room) -> None:
 def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room) -> None:
     with pytest.raises(UnknownAgent, match="python"):
         folder.mailbox("bob").send("any:python", "who?")
-    said = letter("m-1", (), sender="amy@home", parts=(message.text("all"),), trace=("amy@home",))
-    arrival = Arrival(message=said, targets=(Address(system="folder"),), source="home")
+    text = letter("m-1", (), sender="amy@home", parts=(message.text("all"),), trace=("amy@home",))
+    arrival = Arrival(message=text, targets=(Address(system="folder"),), source="home")
     host = Peer(system="home", exposure="all")
     assert [None] == [verdict.problem for verdict in accept(folder._core, host, arrival)]
     assert ["bob"] == [found.delivery.mailbox for found in folder._core.store.find(Query(message_ids=("m-1",)))]

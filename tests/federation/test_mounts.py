@@ -153,8 +153,8 @@ def test_a_folder_that_is_gone_is_waited_for_and_never_made_anew(mounted: Mounte
     assert not mounted.root.exists()
     time.sleep(2.5)  # some looks for it
     assert home.daemon is not None
-    told = [line for line in home.daemon.log().splitlines() if "there is no link" in line]
-    assert 1 <= len(told) <= 2  # that it is gone, and that it is not there
+    results = [line for line in home.daemon.log().splitlines() if "there is no link" in line]
+    assert 1 <= len(results) <= 2  # that it is gone, and that it is not there
     assert not mounted.root.exists()
     away.rename(mounted.root)
     until(lambda: mounted.texts() == ["waits"])
@@ -285,8 +285,8 @@ def test_ping_tells_of_a_folder_that_is_there_and_of_one_that_is_not(home: Syste
     assert home.daemon is not None
     assert home.daemon.ask(action="ping_peer", system="folder")["answers"] is True
     there.root.rename(tmp_path / "elsewhere")
-    told = home.daemon.ask(action="ping_peer", system="folder")  # at once, however long the link takes to notice
-    assert (False, True) == (told["answers"], "folder" in told["hint"])
+    result = home.daemon.ask(action="ping_peer", system="folder")  # at once, however long the link takes to notice
+    assert (False, True) == (result["answers"], "folder" in result["hint"])
     until(lambda: home.states()["folder"] == "disconnected")
-    told = home.daemon.ask(action="ping_peer", system="folder")
-    assert (False, True) == (told["answers"], str(there.root) in told["problem"])
+    result = home.daemon.ask(action="ping_peer", system="folder")
+    assert (False, True) == (result["answers"], str(there.root) in result["problem"])

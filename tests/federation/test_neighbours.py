@@ -60,7 +60,7 @@ def meta(id: str, **more: Any) -> dict[str, Any]:
 def test_it_is_a_system_and_no_agent(here: System, inbox: Person) -> None:
     assert "inbox" == inbox.id
     assert "inbox" not in {agent.card.id for agent in here.room.agents()}
-    for method, said in (
+    for method, message in (
         ("map/agents/list", {}),
         ("map/agents/register", {"name": "spy"}),
         ("map/agents/spawn", {"parent": "inbox", "name": "spy"}),
@@ -69,22 +69,22 @@ def test_it_is_a_system_and_no_agent(here: System, inbox: Person) -> None:
         ("map/federation/connect", {"systemId": "inbox"}),
     ):
         with pytest.raises(Refused):
-            inbox.ask(method, **said)
+            inbox.ask(method, **message)
 
 
 def test_a_letter_that_it_sends_again_is_one_letter(here: System, inbox: Person) -> None:
-    said = meta("m-1", ttlMs=60_000)
+    message = meta("m-1", ttlMs=60_000)
     for _ in range(2):
-        assert {"messageId": "m-1", "delivered": ["ann"]} == inbox.send({"agentId": "ann"}, "again", **said)
+        assert {"messageId": "m-1", "delivered": ["ann"]} == inbox.send({"agentId": "ann"}, "again", **message)
     with gateway(here) as anew:
-        anew.send({"agentId": "ann"}, "again", **said)
+        anew.send({"agentId": "ann"}, "again", **message)
         with pytest.raises(Refused):
-            anew.send({"agentId": "ann"}, "something else", **said)
+            anew.send({"agentId": "ann"}, "something else", **message)
     assert 1 == here.texts("ann").count("again")
 
 
 @pytest.mark.parametrize(
-    "said",
+    "params",
     [
         {"sourceSystem": "other"},
         {"sourceSystem": "here"},
@@ -95,9 +95,9 @@ def test_a_letter_that_it_sends_again_is_one_letter(here: System, inbox: Person)
         {"messageId": None},
     ],
 )
-def test_it_speaks_for_its_own_agents_alone(here: System, inbox: Person, said: dict[str, Any]) -> None:
+def test_it_speaks_for_its_own_agents_alone(here: System, inbox: Person, params: dict[str, Any]) -> None:
     with pytest.raises(Refused):
-        inbox.send({"agentId": "ann"}, "forged", **meta("forged", **said))
+        inbox.send({"agentId": "ann"}, "forged", **meta("forged", **params))
     assert "forged" not in here.texts("ann")
 
 
@@ -137,9 +137,9 @@ def test_nobody_else_is_let_in_without_a_token(here: System) -> None:
 def test_under_the_name_of_a_system_only_a_gateway_registers(here: System) -> None:
     with visitor(here.port) as person:
         person.join(name="inbox")
-        for said in ({"name": "inbox", "role": "worker"}, {"name": "ann", "role": "gateway"}):
+        for message in ({"name": "inbox", "role": "worker"}, {"name": "ann", "role": "gateway"}):
             with pytest.raises(Refused):
-                person.register(**said)
+                person.register(**message)
         with pytest.raises(Refused):
             person.send({"agentId": "ann"}, "early", **meta("early"))
     assert "early" not in here.texts("ann")
@@ -151,9 +151,9 @@ def test_its_sender_is_told_once_that_a_letter_was_refused(alone: System) -> Non
     with gateway(alone) as person:
         for _ in range(2):
             assert 2001 == refused(person, "map/send", **lost)
-        told = person.message()
+        result = person.message()
         assert ("postmaster", "Undeliverable: S", "lost") == (
-            told["from"], told["meta"]["subject"], told["meta"]["inReplyTo"],
+            result["from"], result["meta"]["subject"], result["meta"]["inReplyTo"],
         )  # fmt: skip
         assert not alone.room._core.store.spelling("nobody")
         alone.room.mailbox("nobody").register()

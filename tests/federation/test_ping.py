@@ -25,16 +25,16 @@ def typed(system: System, *words: str) -> tuple[int, Any]:
 def test_the_commands_tell_how_links_are(tmp_path: Path) -> None:
     with systems(System(tmp_path, "a", "ann"), System(tmp_path, "b", "bob")) as (a, b):
         join(b, a)
-        code, told = typed(b, "peers", "ping", "a")
-        assert 75 == code and "postroom serve" in str(told)
+        code, result = typed(b, "peers", "ping", "a")
+        assert 75 == code and "postroom serve" in str(result)
         a.serve()
         b.serve()
         b.is_linked("a")
-        code, told = typed(b, "peers", "ping", "a")
-        assert (0, True) == (code, told["answers"]) and told["seconds"] > 0
+        code, result = typed(b, "peers", "ping", "a")
+        assert (0, True) == (code, result["answers"]) and result["seconds"] > 0
         b.trusts("c")
-        code, told = typed(b, "peers", "ping")
-        assert (75, {"a": True, "c": False}) == (code, {one["system"]: one["answers"] for one in told["peers"]})
+        code, result = typed(b, "peers", "ping")
+        assert (75, {"a": True, "c": False}) == (code, {one["system"]: one["answers"] for one in result["peers"]})
         b.room.mailbox("bob").send("ann@a", "x")
         until(lambda: ["x"] == a.texts("ann"))
         _, listed = typed(b, "peers", "list")
@@ -44,24 +44,24 @@ def test_the_commands_tell_how_links_are(tmp_path: Path) -> None:
         assert 'postroom_federation_sent_total{system="a"} 1' in numbers
         a.stop()
         until(lambda: b.states()["a"] != "connected")
-        code, told = typed(b, "peers", "ping", "a")
-        assert (75, False, "disconnected") == (code, told["answers"], told["state"]) and told["hint"]
+        code, result = typed(b, "peers", "ping", "a")
+        assert (75, False, "disconnected") == (code, result["answers"], result["state"]) and result["hint"]
         assert 67 == typed(b, "peers", "ping", "zoo")[0]
 
 
 def metrics(system: System) -> str:
     token, _ = tokens.create(system.room._core, system.room.principal, None, None, "")
-    asked = Request(f"http://127.0.0.1:{system.port}/metrics", headers={"Authorization": f"Bearer {token}"})
-    with urlopen(asked, timeout=PATIENCE) as reply:  # noqa: S310 - our own
+    request = Request(f"http://127.0.0.1:{system.port}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urlopen(request, timeout=PATIENCE) as reply:  # noqa: S310 - our own
         text: str = reply.read().decode()
         return text
 
 
 def why_not(caller: System, other: str) -> tuple[str, str]:
     assert caller.daemon is not None
-    told = caller.daemon.ask(action="ping_peer", system=other)
-    assert told["answers"] is False
-    return told["problem"], told["hint"]
+    result = caller.daemon.ask(action="ping_peer", system=other)
+    assert result["answers"] is False
+    return result["problem"], result["hint"]
 
 
 def test_a_token_that_is_not_good_any_more_is_made_anew_over_there(tmp_path: Path) -> None:

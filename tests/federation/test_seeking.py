@@ -43,23 +43,23 @@ class Seeker(System):
             yield person
 
 
-def asked(person: Person, method: str = FIND, timeout: float = 20) -> dict[str, Any]:
+def next_request(person: Person, method: str = FIND, timeout: float = 20) -> dict[str, Any]:
     """The next question of this kind."""
     while True:
-        told = person.hear(timeout)
-        if told.get("method") == method:
-            return told
+        result = person.hear(timeout)
+        if result.get("method") == method:
+            return result
 
 
 def says(person: Person, has: bool) -> None:
-    answer(person, asked(person), result={"has": has})
+    answer(person, next_request(person), result={"has": has})
 
 
 def test_who_does_not_answer_has_not_said_no(tmp_path: Path) -> None:
     with systems(here := Seeker(tmp_path)), here.played("near") as near, here.played("other") as other:
         sent = here.mailbox.send("bob", "who has it?")
         says(other, has=False)
-        asked(near)
+        next_request(near)
         says(near, has=True)  # when it is asked again
         answer(near, routed(near))
         until(lambda: here.left(sent.id, "bob@*"))
@@ -69,7 +69,7 @@ def test_a_bug_that_takes_silence_for_a_no_is_found(tmp_path: Path) -> None:
     with systems(here := Seeker(tmp_path, "deaf")), here.played("near") as near, here.played("other") as other:
         sent = here.mailbox.send("bob", "who has it?")
         says(other, has=False)
-        asked(near)
+        next_request(near)
         until(lambda: "dead" == here.delivery(sent.id, "bob@*").state)
 
 
@@ -86,7 +86,7 @@ def test_what_one_system_may_have_goes_to_no_other(tmp_path: Path, is_killed: bo
         with here.played("other") as other:
             until(lambda: "connected" == here.states()["other"])
             later = here.mailbox.send("carl", "for who comes later")
-            answer(other, found := asked(other), result={"has": True})
+            answer(other, found := next_request(other), result={"has": True})
             assert "carl" == found["params"]["agent"]  # it is not even asked for the first
             letter = routed(other)
             assert later.id == letter["params"]["envelope"]["payload"]["id"]
@@ -109,7 +109,7 @@ def test_one_that_may_have_it_and_is_busy_keeps_it(tmp_path: Path) -> None:
         with here.played("near") as near, here.played("other") as other:
             refuse(near, routed(near), 5000, "busy")
             later = here.mailbox.send("carl", "for who comes later")
-            answer(other, found := asked(other), result={"has": True})
+            answer(other, found := next_request(other), result={"has": True})
             assert "carl" == found["params"]["agent"]
             answer(other, routed(other))
             until(lambda: here.left(later.id, "carl@*"))
@@ -134,7 +134,7 @@ def test_one_that_is_busy_and_cannot_have_it_leaves_it_to_another(tmp_path: Path
         sent = here.mailbox.send("bob", "once")
         says(near, has=True)
         refuse(near, routed(near), 5000, "busy")
-        asked(other)
+        next_request(other)
         says(other, has=True)
         answer(other, routed(other))
         until(lambda: here.left(sent.id, "bob@*"))
@@ -156,7 +156,7 @@ def test_who_refuses_it_leaves_it_to_the_next_that_has_it(tmp_path: Path) -> Non
         sent = here.mailbox.send("bob", "for one of you")
         says(near, has=True)
         refuse(near, routed(near), 5003, "not in this scope")
-        asked(other)  # the first time, when the other one was quicker
+        next_request(other)  # the first time, when the other one was quicker
         says(other, has=True)
         answer(other, routed(other))
         until(lambda: here.left(sent.id, "bob@*"))
@@ -167,7 +167,7 @@ def test_one_that_our_scopes_forbid_leaves_it_to_the_next(tmp_path: Path) -> Non
     with systems(here), here.played("near") as near, here.played("other") as other:
         sent = here.mailbox.send("bob", "not of ops")
         says(near, has=True)
-        asked(other)
+        next_request(other)
         says(other, has=True)
         answer(other, routed(other))
         until(lambda: here.left(sent.id, "bob@*"))
@@ -178,7 +178,7 @@ def test_where_all_refuse_it_the_sender_is_told_why(tmp_path: Path) -> None:
         here.mailbox.send("bob", "for one of you")
         says(near, has=True)
         refuse(near, routed(near), 5003, "not in this scope")
-        asked(other)
+        next_request(other)
         says(other, has=False)
         (bounce,) = until(here.mailbox.check)
         assert "near: not in this scope" in bounce.text

@@ -74,18 +74,18 @@ class peer:  # noqa: N801 - reads as a word
         self._visitor.__exit__(None, None, None)
 
 
-def envelope(id: str, to: Any = "ann", **said: Any) -> dict[str, Any]:
+def envelope(id: str, to: Any = "ann", **text: Any) -> dict[str, Any]:
     way = {"sourceSystem": "near", "targetSystem": "here", "hopCount": 0, "path": ["near"], "originTimestamp": NOW}
-    message = {"id": id, "from": "eve", "to": {"agent": to}, "timestamp": NOW, "payload": said.pop("text", id)}
-    return {"payload": message | said.pop("message", {}), "federation": way | said}
+    message = {"id": id, "from": "eve", "to": {"agent": to}, "timestamp": NOW, "payload": text.pop("text", id)}
+    return {"payload": message | text.pop("message", {}), "federation": way | text}
 
 
-def route(person: Person, *given: Any, method: str = "map/federation/route", **said: Any) -> Any:
-    return person.ask(method, systemId="here", envelope=envelope(*given, **said))
+def route(person: Person, *value: Any, method: str = "map/federation/route", **message: Any) -> Any:
+    return person.ask(method, systemId="here", envelope=envelope(*value, **message))
 
 
-def refusal(person: Person, *given: Any, **said: Any) -> int:
-    return refused(person, "map/federation/route", systemId="here", envelope=envelope(*given, **said))
+def refusal(person: Person, *value: Any, **message: Any) -> int:
+    return refused(person, "map/federation/route", systemId="here", envelope=envelope(*value, **message))
 
 
 # -- who it is
@@ -100,11 +100,11 @@ def test_a_peer_is_let_in_by_its_token_and_its_letter_is_kept(house: House, near
 def test_who_is_no_peer_or_shows_a_wrong_token_is_not_let_in(house: House) -> None:
     for name, token in (("near", "wrong"), ("nobody", "wrong"), ("nobody", house.tokens["near"])):
         with visitor(house.system.port) as person:
-            told = person.join(token, "gateway", name=name)
-            if "sessionId" in told:  # a token that is good, by another name: it is found when it says who it is
+            text = person.join(token, "gateway", name=name)
+            if "sessionId" in text:  # a token that is good, by another name: it is found when it says who it is
                 assert 5002 == refused(person, "map/federation/connect", systemId=name)
             else:
-                assert told["authRequired"]["required"]
+                assert text["authRequired"]["required"]
                 proof = {"method": "bearer", "credentials": token}
                 assert 5002 == refused(person, "map/federation/connect", systemId=name, auth=proof)
             assert refused(person, "map/federation/route", envelope=envelope("never")) in {1000, 5002}
@@ -119,9 +119,9 @@ def test_another_peers_token_is_not_good_for_this_one(house: House) -> None:
 def test_a_token_may_be_shown_with_the_first_word_of_the_federation(house: House) -> None:
     with visitor(house.system.port) as person:
         proof = {"method": "bearer", "credentials": house.tokens["near"]}
-        told = person.ask("map/federation.connect", systemId="near", endpoint="", auth=proof)
-        assert (True, "here") == (told["connected"], told["systemId"])
-        assert {"ann", "amy", "full"} == {row["agentId"] for row in told["exposure"]["agents"]}
+        result = person.ask("map/federation.connect", systemId="near", endpoint="", auth=proof)
+        assert (True, "here") == (result["connected"], result["systemId"])
+        assert {"ann", "amy", "full"} == {row["agentId"] for row in result["exposure"]["agents"]}
         assert route(person, "mesh")["routed"]
 
 
@@ -144,8 +144,8 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) 
         with visitor(house.system.port) as person:
             person.join(token, "gateway", name="brief")
             change("brief")
-            said = {"systemId": "brief", "exposure": {"agents": [{"agentId": "everybody"}]}}
-            assert 5002 == refused(person, "map/federation/connect", **said)
+            params = {"systemId": "brief", "exposure": {"agents": [{"agentId": "everybody"}]}}
+            assert 5002 == refused(person, "map/federation/connect", **params)
     assert not core.store.records(ROUTE, "everybody")
 
 
@@ -162,7 +162,7 @@ def test_agents_and_operators_speak_for_no_system(house: House) -> None:
 
 
 def test_a_peer_reads_no_directory_and_has_no_agents(near: Person) -> None:
-    for method, said in (
+    for method, message in (
         ("map/agents/list", {}),
         ("map/agents/register", {"name": "spy"}),
         ("map/send", {"to": {"agent": "ann"}, "payload": "x"}),
@@ -171,14 +171,14 @@ def test_a_peer_reads_no_directory_and_has_no_agents(near: Person) -> None:
         ("mail/list", {}),
     ):
         with pytest.raises(Refused):
-            near.ask(method, **said)
+            near.ask(method, **message)
 
 
 # -- what it says
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "params"),
     [
         (5003, {"sourceSystem": "other", "path": ["other"]}),  # it does not speak for that
         (5003, {"sourceSystem": "here"}),
@@ -193,8 +193,8 @@ def test_a_peer_reads_no_directory_and_has_no_agents(near: Person) -> None:
         (5003, {"path": "near"}),
     ],
 )
-def test_what_a_peer_may_not_say_is_refused(house: House, near: Person, code: int, said: dict[str, Any]) -> None:
-    assert code == refusal(near, "forged", **said)
+def test_what_a_peer_may_not_say_is_refused(house: House, near: Person, code: int, params: dict[str, Any]) -> None:
+    assert code == refusal(near, "forged", **params)
     assert "forged" not in house.texts()
 
 
@@ -220,8 +220,8 @@ def test_what_is_said_in_the_wrong_shape_is_answered_all_the_same(house: House, 
 
 def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
     class Faulty(Serving):
-        def _find(self, said: dict[str, Any]) -> dict[str, Any]:
-            raise ZeroDivisionError(said)
+        def _find(self, params: dict[str, Any]) -> dict[str, Any]:
+            raise ZeroDivisionError(params)
 
     async def asked(room: Room) -> dict[str, Any]:
         executor = Executor(room)
@@ -232,8 +232,8 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
             await executor.close()
 
     with postroom.open("memory:") as room:
-        told = asyncio.run(asked(room))
-    assert (5000, True) == (told["error"]["code"], read_refusal(told["error"]).waits)
+        result = asyncio.run(asked(room))
+    assert (5000, True) == (result["error"]["code"], read_refusal(result["error"]).waits)
 
 
 def test_a_system_that_nobody_leads_to_is_not_found(house: House) -> None:
@@ -260,25 +260,25 @@ def test_one_that_waits_keeps_those_behind_it(house: House, near: Person) -> Non
     room = house.system.room
     for n in range(30):
         room.mailbox(f"sender{n}").send("full", str(n))
-    said = {"systemId": "here", "envelope": envelope("one", "full")}
-    assert 4002 == refused(near, "map/federation/route", **said)
+    params = {"systemId": "here", "envelope": envelope("one", "full")}
+    assert 4002 == refused(near, "map/federation/route", **params)
     for work in room.mailbox("full").claim(10):
         work.ack()
     later = {"systemId": "here", "envelope": envelope("two", "full"), "after": {"full": "one"}}
-    with pytest.raises(Refused) as told:
+    with pytest.raises(Refused) as result:
         near.ask("map/federation/route", **later)
-    assert (5000, "after") == (told.value.code, told.value.data["details"]["field"])
+    assert (5000, "after") == (result.value.code, result.value.data["details"]["field"])
     third = {"systemId": "here", "envelope": envelope("three", "full"), "after": {"full": "two"}}
     assert 5000 == refused(near, "map/federation/route", **third)
-    for again in (said, later, third):
+    for again in (params, later, third):
         assert near.ask("map/federation/route", **again)["routed"]
     assert ["one", "two", "three"] == house.system.texts("full")[-3:]
 
 
 def test_some_of_those_a_letter_is_for_may_not_be_there(house: House, near: Person) -> None:
-    told = route(near, "several", message={"to": {"agents": ["ann", "nobody"]}})
-    (row,) = told["refused"]
-    assert (True, "nobody", 5003, False) == (told["routed"], row["agent"], row["code"], row["temporary"])
+    result = route(near, "several", message={"to": {"agents": ["ann", "nobody"]}})
+    (row,) = result["refused"]
+    assert (True, "nobody", 5003, False) == (result["routed"], row["agent"], row["code"], row["temporary"])
     assert "several" in house.texts()
 
 
@@ -308,15 +308,15 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
     noted: list[Any] = []
 
     class Counting(Serving):
-        def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
-            noted.append(said["exposure"])
+        def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
+            noted.append(params["exposure"])
             return {}
 
     async def told(room: Room) -> None:
         executor = Executor(room)
         serving = Counting(executor, Link(Peer(system="near"), lambda: None), "here")
         for n in range(1000):
-            serving.heard("map/federation/announce", {"exposure": {"agents": [n]}})
+            serving.notified("map/federation/announce", {"exposure": {"agents": [n]}})
         while not noted or noted[-1] != {"agents": [999]}:
             await asyncio.sleep(0)
         await serving.call("map/federation/announce", {"exposure": {"agents": ["at once"]}})
@@ -348,10 +348,10 @@ def test_another_system_may_speak_in_lines_on_the_socket(house: House) -> None:
     with house.system.daemon.line() as line:
 
         def ask(method: str, **params: Any) -> Any:
-            told = line.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-            while "method" in told:  # mail for it, which it leaves unanswered
-                told = line.hear()
-            return told
+            result = line.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+            while "method" in result:  # mail for it, which it leaves unanswered
+                result = line.hear()
+            return result
 
         assert ask("map/federation.connect", systemId="near", auth=proof)["result"]["connected"]
         assert ask("map/federation.route", systemId="here", envelope=envelope("lines"))["result"]["routed"]

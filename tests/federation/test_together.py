@@ -28,9 +28,9 @@ def here(tmp_path: Path) -> Iterator[System]:
         yield found.serve()
 
 
-def texts_of(asked: dict[str, Any]) -> list[str]:
-    said = asked["params"]
-    envelopes = said["envelopes"] if "envelopes" in said else [said["envelope"]]
+def texts_of(request: dict[str, Any]) -> list[str]:
+    message = request["params"]
+    envelopes = message["envelopes"] if "envelopes" in message else [message["envelope"]]
     return [one["payload"]["payload"]["text"] for one in envelopes]
 
 
@@ -81,12 +81,12 @@ def test_where_a_call_as_such_is_refused_they_go_one_by_one(here: System) -> Non
     with far(here, postroom=TOGETHER) as person:
         refuse(person, routed(person), -32602, "one of them is nested too deep")
         for n in range(3):
-            asked = routed(person)
-            assert texts_of(asked) == [str(n)]
+            request = routed(person)
+            assert texts_of(request) == [str(n)]
             if n == 1:
-                refuse(person, asked, 5003, "it is this one")
+                refuse(person, request, 5003, "it is this one")
             else:
-                answer(person, asked)
+                answer(person, request)
         until(lambda: here.left(sent[2].id, "bob@far"))
         assert [here.left(one.id, "bob@far") for one in sent] == [True, False, True]
 
@@ -127,45 +127,45 @@ def bring(person: Person, *envelopes: dict[str, Any], **more: Any) -> list[dict[
 
 
 def test_each_has_a_receipt_and_said_again_they_are_there_once(house: System, peer: Person) -> None:
-    said = [envelope(f"a{n}", "ann") for n in range(2)] + [envelope("a2", "amy")]
+    message = [envelope(f"a{n}", "ann") for n in range(2)] + [envelope("a2", "amy")]
     for _ in range(2):
-        told = bring(peer, *said)
-        assert [(row["routed"], row["messageId"]) for row in told] == [(True, f"a{n}") for n in range(3)]
+        result = bring(peer, *message)
+        assert [(row["routed"], row["messageId"]) for row in result] == [(True, f"a{n}") for n in range(3)]
     assert (house.texts("ann"), house.texts("amy")) == (["a0", "a1"], ["a2"])
 
 
 def test_what_is_wrong_with_one_is_no_affair_of_the_others(house: System, peer: Person) -> None:
     bad = envelope("b1", "bea")
     del bad["payload"]["from"]
-    told = bring(peer, envelope("b0", "bea"), bad, envelope("b2", "nobody"), envelope("b3", "bea"))
+    result = bring(peer, envelope("b0", "bea"), bad, envelope("b2", "nobody"), envelope("b3", "bea"))
 
-    assert [row.get("routed") for row in told] == [True, None, None, True]
-    assert [row["error"]["code"] for row in told[1:3]] == [5003, 5003]
+    assert [row.get("routed") for row in result] == [True, None, None, True]
+    assert [row["error"]["code"] for row in result[1:3]] == [5003, 5003]
     assert house.texts("bea") == ["b0", "b3"]
 
 
 def test_parts_are_read_whole_when_each_is_looked_at_by_itself(house: System, peer: Person) -> None:
     ours = {"parts": [{"type": "text", "text": "p0"}, {"type": "data", "data": 1}]}
-    told = bring(peer, envelope("p0", "eli", meta={"_meta": {"postroom": ours}}), envelope("p1", "nobody"))
-    assert [row.get("routed") for row in told] == [True, None]
+    result = bring(peer, envelope("p0", "eli", meta={"_meta": {"postroom": ours}}), envelope("p1", "nobody"))
+    assert [row.get("routed") for row in result] == [True, None]
     assert [part.type for part in house.room._core.store.get(["p0"])["p0"].message.parts] == ["text", "data"]
 
 
 def test_a_name_of_another_system_gets_none_of_them_in(house: System, peer: Person) -> None:
     forged = envelope("f1", "cleo")
     forged["federation"]["sourceSystem"] = "rome"
-    told = bring(peer, envelope("f0", "cleo"), forged)
-    assert [row.get("routed") for row in told] == [True, None]
+    result = bring(peer, envelope("f0", "cleo"), forged)
+    assert [row.get("routed") for row in result] == [True, None]
     assert house.texts("cleo") == ["f0"]
 
 
 def test_behind_one_that_waits_none_of_the_same_call_is_taken(house: System, peer: Person) -> None:
-    said = [envelope(f"q{n}", "full") for n in range(4)]
-    told = bring(peer, *said, afters=[{}, {"full": "q0"}, {"full": "q1"}, {"full": "q2"}])
+    message = [envelope(f"q{n}", "full") for n in range(4)]
+    result = bring(peer, *message, afters=[{}, {"full": "q0"}, {"full": "q1"}, {"full": "q2"}])
 
-    assert [row.get("routed") for row in told] == [True, True, None, None]
-    assert [row["error"]["data"]["retryable"] for row in told[2:]] == [True, True]
-    assert told[3]["error"]["data"]["details"]["field"] == "after"
+    assert [row.get("routed") for row in result] == [True, True, None, None]
+    assert [row["error"]["data"]["retryable"] for row in result[2:]] == [True, True]
+    assert result[3]["error"]["data"]["details"]["field"] == "after"
     assert house.texts("full") == ["q0", "q1"]
 
 
@@ -178,5 +178,5 @@ def test_an_answer_in_the_same_call_joins_the_thread_of_what_it_answers(house: S
 
 @pytest.mark.parametrize("many", [0, 33])
 def test_none_and_too_many_are_refused(peer: Person, many: int) -> None:
-    said = [envelope(f"n{n}", "ann") for n in range(many)]
-    assert refused(peer, "map/federation/route", envelopes=said) == 5003
+    message = [envelope(f"n{n}", "ann") for n in range(many)]
+    assert refused(peer, "map/federation/route", envelopes=message) == 5003

@@ -104,11 +104,11 @@ def test_an_address_in_pieces_is_one_on_the_socket_too(pair: tuple[System, Syste
     assert b.daemon is not None
     here = {"agent": "ann", "system": "a"}
     for to in (here, [here], [here | {"kind": "cc"}, "bob"], {"agent_id": here}, {"system": "a", "scope": ""}):
-        told = b.daemon.ask(action="send", to=to, payload="in pieces", **{"from": "bob"})
-        assert told["ok"], told
+        result = b.daemon.ask(action="send", to=to, payload="in pieces", **{"from": "bob"})
+        assert result["ok"], result
     until(lambda: ["in pieces"] * 5 == a.texts("ann"))
-    told = b.daemon.ask(action="send", to={"agent": "ann", "system": "mars"}, payload="x", **{"from": "bob"})
-    assert ("Missing", "to") == (told["name"], told["field"])
+    result = b.daemon.ask(action="send", to={"agent": "ann", "system": "mars"}, payload="x", **{"from": "bob"})
+    assert ("Missing", "to") == (result["name"], result["field"])
 
 
 def test_a_name_that_is_told_of_is_found_without_its_system(pair: tuple[System, System]) -> None:
@@ -203,13 +203,13 @@ def test_a_ping_tells_how_long_it_takes_or_what_is_wrong(pair: tuple[System, Sys
     a, b = pair
     b.is_linked("a")
     assert b.daemon is not None and a.daemon is not None
-    told = b.daemon.ask(action="ping_peer", system="a")
-    assert (True, "connected") == (told["answers"], told["state"]) and 0 < told["seconds"] < 5
+    result = b.daemon.ask(action="ping_peer", system="a")
+    assert (True, "connected") == (result["answers"], result["state"]) and 0 < result["seconds"] < 5
     a.stop()
     until(lambda: b.states()["a"] != "connected")
-    told = b.daemon.ask(action="ping_peer", system="a")
-    assert (False, "disconnected") == (told["answers"], told["state"])
-    assert "postroom serve" in told["hint"] and told["problem"]
+    result = b.daemon.ask(action="ping_peer", system="a")
+    assert (False, "disconnected") == (result["answers"], result["state"])
+    assert "postroom serve" in result["hint"] and result["problem"]
     assert b.daemon.ask(action="ping_peer", system="zoo")["error"]
 
 

@@ -107,8 +107,8 @@ def test_a_healthy_room_is_told_healthy(desk: Desk) -> None:
 def test_open_folders_are_told_and_left_as_they_are(desk: Desk, layout: Layout) -> None:
     desk.run("send", "bob", "--as", "ann", "--body", "hello")
     inbox(desk.home / "mail", layout).chmod(0o755)
-    told = found(desk, "--repair")["folders"]
-    assert (told["level"], "used as they are" in told["what"]) == ("warning", True)
+    result = found(desk, "--repair")["folders"]
+    assert (result["level"], "used as they are" in result["what"]) == ("warning", True)
     assert inbox(desk.home / "mail", layout).stat().st_mode & 0o777 == 0o755
 
 
@@ -121,9 +121,9 @@ def test_leavings_and_what_is_no_letter_are_told_with_their_reasons(desk: Desk, 
         path.write_text("{")
         if path != young:
             os.utime(path, HOURS_AGO)
-    told = found(desk)
-    assert "no letter" in told["quarantine"]["what"] and bad.name in told["quarantine"]["what"]
-    assert "1 temporary file" in told["leavings"]["what"] and "--repair" in told["leavings"]["hint"]
+    result = found(desk)
+    assert "no letter" in result["quarantine"]["what"] and bad.name in result["quarantine"]["what"]
+    assert "1 temporary file" in result["leavings"]["what"] and "--repair" in result["leavings"]["hint"]
     assert old.exists()
     assert found(desk, "--repair")["leavings"]["repaired"]
     assert (old.exists(), young.exists()) == (False, True)

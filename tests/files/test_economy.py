@@ -20,17 +20,17 @@ LONG_AGO = 1_700_000_000_000_000_000  # nanoseconds
 
 def statements(store: FileStore, id: str) -> list[str]:
     """What is said to the index for one letter, by its first word."""
-    said: list[str] = []
+    message: list[str] = []
 
     def hear(_cursor: object, sql: str, _values: object) -> bool:
-        said.append(sql.split(maxsplit=1)[0])
+        message.append(sql.split(maxsplit=1)[0])
         return True
 
     database = store.connection().database
     database.exec_trace = hear
     send_quietly(store, id)
     database.exec_trace = None
-    return said
+    return message
 
 
 def send_quietly(store: FileStore, id: str, **fields: Any) -> None:

@@ -83,8 +83,8 @@ FILES = {
 
 
 def plain_letter(layout: Layout) -> Message:
-    said = {"parts": (text("Which sört?"),), "trace": ("ann",), **PLAIN[layout.name]}
-    return letter(said.pop("id"), **said)
+    params = {"parts": (text("Which sört?"),), "trace": ("ann",), **PLAIN[layout.name]}
+    return letter(params.pop("id"), **params)
 
 
 def test_a_plain_letter_is_byte_for_byte_the_designs(layout: Layout, tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_priorities_are_translated_and_come_back(layout: Layout, tmp_path: Path,
         store.commit([post(letter("m1", priority=priority))])
     (fields,) = letters_in(tmp_path).values()
     words = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent", Priority.URGENT: "urgent"}
-    told = {"nanobot": None, "chipset": words[priority], "swarm": int(priority)}[layout.name]
-    assert fields.get("priority") == told
+    result = {"nanobot": None, "chipset": words[priority], "swarm": int(priority)}[layout.name]
+    assert fields.get("priority") == result
     rob(tmp_path)
     with opened(tmp_path, layout) as store:
         assert held(store, "m1").priority is priority
@@ -162,8 +162,8 @@ def test_task_states_that_nanobot_lacks_come_back(tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         for state in states:
             store.commit([post(letter(state, kind="task_update", task=TaskNote(id="t", state=state)))])
-    told = {fields["id"]: fields["task"]["state"] for fields in letters_in(tmp_path).values()}
-    assert told == states
+    result = {fields["id"]: fields["task"]["state"] for fields in letters_in(tmp_path).values()}
+    assert result == states
     rob(tmp_path)
     with opened(tmp_path, layout) as store:
         assert {
@@ -193,10 +193,10 @@ def test_states_lie_where_the_design_has_them(layout: Layout, tmp_path: Path) ->
     assert found == places
     reasons = [fields for fields in letters_in(tmp_path).values() if attempt().reason in json.dumps(fields)]
     assert len(reasons) == 1
-    told = [fields.get("read", fields.get("status")) for fields in letters_in(tmp_path).values()]
+    results = [fields.get("read", fields.get("status")) for fields in letters_in(tmp_path).values()]
     expected = {"nanobot": [None] * 4, "chipset": [False, False, False, True],
                 "swarm": ["completed", "failed", "unread", "unread"]}  # fmt: skip
-    assert sorted(told, key=str) == expected[layout.name]
+    assert sorted(results, key=str) == expected[layout.name]
 
 
 def test_what_strangers_added_survives_a_change_of_state(layout: Layout, tmp_path: Path) -> None:
@@ -261,11 +261,11 @@ SAID = ["kind", "subject", "parts", "trace", "recipients", "thread_id"]
 
 @given(message=messages, said=some.sets(some.sampled_from(SAID)), due_at=some.sampled_from([None, after(60)]))
 def test_what_is_said_to_be_plain_is_plain(
-    layout: Layout, message: Message, said: set[str], due_at: datetime | None
+    layout: Layout, message: Message, value: set[str], due_at: datetime | None
 ) -> None:
     """The short way gives what the long way gives."""
     usual = replace(plain_letter(layout), created_at=message.created_at, priority=message.priority)
-    mixed = replace(usual, **{name: getattr(message, name) for name in said})
+    mixed = replace(usual, **{name: getattr(message, name) for name in value})
     mailbox = mixed.recipients[0].address
     order = micros(mixed.created_at)
     name = layout.file_name(mixed, order)

@@ -43,10 +43,10 @@ def test_a_file_that_says_something_else_is_set_aside_and_written_again(layout: 
         send(store, "m1", subject="what was accepted")
         store.find(Query())  # a second look: from now on the kernel tells, also of a folder whose time stays
         file = the_file(tmp_path, layout)
-        said = file.read_bytes()
-        file.write_bytes(said.replace(b"was accepted", b"was excepted"))
+        message = file.read_bytes()
+        file.write_bytes(message.replace(b"was accepted", b"was excepted"))
         assert store.get(["m1"])["m1"].message.subject == "what was accepted"
-        assert file.read_bytes() == said
+        assert file.read_bytes() == message
         (aside,) = store.quarantined()
         assert b"was excepted" in (tmp_path / aside).read_bytes()
 
@@ -56,14 +56,14 @@ def test_the_doctor_reads_every_file_and_sets_right_what_rotted(layout: Layout, 
         send(store, "m1", subject="what was accepted")
         assert complaints(store) == []
         file = the_file(tmp_path, layout)
-        said, was = file.read_bytes(), file.stat()
-        file.write_bytes(said.replace(b"was accepted", b"was excepted"))
+        message, was = file.read_bytes(), file.stat()
+        file.write_bytes(message.replace(b"was accepted", b"was excepted"))
         os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))  # as a disk does it: without a word
         store._eyes.look()
         assert complaints(store) == ["files"]
         assert complaints(store, repair=True) == ["files"]
         assert complaints(store) == []
-        assert file.read_bytes() == said
+        assert file.read_bytes() == message
 
 
 def test_a_field_whose_name_is_misspelt_is_damage_and_no_strangers_field(layout: Layout, tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def test_a_folder_of_another_design_is_refused_and_left_as_it_is(
         rob(tmp_path)
     before = files(tmp_path)
     for other in set(NAMES) - {layout.name}:
-        with pytest.raises(BadStore, match=f"is laid out as {layout.name}'s") as told:
+        with pytest.raises(BadStore, match=f"is laid out as {layout.name}'s") as result:
             postroom.open(f"files:{tmp_path}?layout={other}")
-        assert told.value.hint == f"files:{tmp_path}?layout={layout.name}"
+        assert result.value.hint == f"files:{tmp_path}?layout={layout.name}"
     assert files(tmp_path) == before
     with postroom.open(f"files:{tmp_path}?layout={layout.name}") as right:
         assert right.stats().letters == 1

@@ -40,8 +40,8 @@ def depart(of: Room) -> None:
 
 
 def come(to: Room, text: str, id: str = "from-home") -> None:
-    said = letter(id, sender="ann@home", parts=(message.text(text),), trace=("ann@home",))
-    arrival = Arrival(message=said, targets=(Address(agent="bob"),), source="home")
+    value = letter(id, sender="ann@home", parts=(message.text(text),), trace=("ann@home",))
+    arrival = Arrival(message=value, targets=(Address(agent="bob"),), source="home")
     (verdict,) = accept(to._core, HOME, arrival)
     assert verdict.problem is None
 
@@ -108,11 +108,11 @@ def test_who_follows_the_room_hears_of_strangers_mail_for_elsewhere(
         ear = here._core.store.watch((ROOM,))
         try:
             threading.Timer(0.05, drop, (tmp_path, layout, 1), {"to": "ann@home"}).start()
-            heard = 0
+            received = 0
             while not waiting(here):
                 assert ear.wait(SOON)
-                heard += 1
-            assert heard < 10
+                received += 1
+            assert received < 10
             while ear.wait(0.05):  # what was taken in rings
                 pass
             drop(tmp_path, layout, 2)  # to somebody here: nothing that goes elsewhere

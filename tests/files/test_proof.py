@@ -47,12 +47,12 @@ def run(*commands: list[str]) -> set[str]:
     """All at once; what they were told is sent."""
     environment = {**uncounted(os.environ), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     crew = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for command in commands]
-    told: set[str] = set()
+    result: set[str] = set()
     for process in crew:
         out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
-        told |= set(out.split())
-    return told
+        result |= set(out.split())
+    return result
 
 
 def texts_in(root: Path, layout: Layout) -> Counter[str]:
@@ -80,19 +80,21 @@ def test_eight_processes_send_many_letters_each_and_none_is_lost_or_torn(
     layout = layout_named(name)
     address = f"files:{tmp_path}?layout={name}"
     command = [sys.executable, "-m", "tests.files.sender", address]
-    told = run(*([*command, f"ann{n if senders == 'own' else ''}", str(n), str(each)] for n in range(PROCESSES)))
+    result = run(*([*command, f"ann{n if senders == 'own' else ''}", str(n), str(each)] for n in range(PROCESSES)))
 
-    assert len(told) == PROCESSES * each
-    assert texts_in(tmp_path, layout) == Counter(told)
+    assert len(result) == PROCESSES * each
+    assert texts_in(tmp_path, layout) == Counter(result)
     with opened(tmp_path, layout) as store:
         order = [found.message.text for found in store.find(Query(mailbox="bob", order="age"))]
-        assert Counter(order) == Counter(told)
+        assert Counter(order) == Counter(result)
         for number in range(PROCESSES):
             own = [int(text.partition("-")[2]) for text in order if text.startswith(f"{number}-")]
             assert own == list(range(each))  # each sender's in its order
 
 
 def test_the_count_finds_a_sender_that_names_its_files_by_the_clock(tmp_path: Path) -> None:
-    told = run(*([sys.executable, "-c", NAIVE, str(tmp_path), "ann", str(n), str(SOME)] for n in range(PROCESSES)))
+    result = run(
+        *([sys.executable, "-c", NAIVE, str(tmp_path), "ann", str(n), str(SOME)] for n in range(PROCESSES))
+    )
 
-    assert len(list(tmp_path.glob("*.msg.json"))) < len(told)
+    assert len(list(tmp_path.glob("*.msg.json"))) < len(result)

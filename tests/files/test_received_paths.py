@@ -61,8 +61,8 @@ async def _forward_async(room: Room, letter: Letter) -> None:
 
 
 def _by_wire(room: Room, letter: Letter) -> None:
-    said = {"agent_id": "bob", "message_id": letter.id, "to": "carol"}
-    assert "done" == carried_out(room, OWNER, METHODS["mail/forward"], said)["told"]
+    params = {"agent_id": "bob", "message_id": letter.id, "to": "carol"}
+    assert "done" == carried_out(room, OWNER, METHODS["mail/forward"], params)["told"]
 
 
 # How bob passes on what he got, so that somebody else has it.

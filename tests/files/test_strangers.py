@@ -159,9 +159,9 @@ def test_a_folder_that_cannot_be_written_is_named_and_an_ack_works_again_afterwa
         done = home(tmp_path, layout) / "bob" / layout.places[1]
         done.write_text("a file stands in its place")
         assert work is not None
-        with pytest.raises(StoreFailing, match=f"{done}.* cannot be written: .*Try again once it is") as told:
+        with pytest.raises(StoreFailing, match=f"{done}.* cannot be written: .*Try again once it is") as result:
             work.ack()
-        assert told.value.temporary
+        assert result.value.temporary
         done.unlink()
         work.ack()
         assert here.mailbox("bob").claim() is None
@@ -375,10 +375,10 @@ def test_whose_files_are_no_mail_is_told_once_and_by_the_doctor(
         for number in range(3):
             write(folder, f"MSG-{number}{layout.ending}", b"{}")
             assert store.find(Query()) == []
-        told = {finding.check: finding for finding in diagnosis(store)}
+        result = {finding.check: finding for finding in diagnosis(store)}
     assert caplog.text.count("is no mailbox") == 1
-    assert "has space" in told["mailboxes"].what and "3: " in told["mailboxes"].what
-    assert told["index"].level is Level.OK
+    assert "has space" in result["mailboxes"].what and "3: " in result["mailboxes"].what
+    assert result["index"].level is Level.OK
 
 
 def test_names_that_read_alike_do_not_share_a_mailbox(
@@ -441,11 +441,11 @@ def test_a_question_after_the_index_was_deleted_is_answered_from_the_files(layou
 @pytest.mark.parametrize("content", [b"{", None], ids=["no letter", "a letter"])
 def test_a_file_whose_name_is_no_text_is_set_aside(layout: Layout, tmp_path: Path, content: bytes | None) -> None:
     path = drop(tmp_path, layout, 1)
-    said = path.read_bytes() if content is None else content
+    message = path.read_bytes() if content is None else content
     path.unlink()
     with opened(tmp_path, layout) as store:
         send(store, "m1")
-        (path.parent / os.fsdecode(b"MSG-\xff" + layout.ending.encode())).write_bytes(said)
+        (path.parent / os.fsdecode(b"MSG-\xff" + layout.ending.encode())).write_bytes(message)
         (home(tmp_path, layout) / os.fsdecode(b"w\xffx")).mkdir()
         assert ids(store, Query(mailbox="bob")) == ["m1"]
         assert len(store.quarantined()) == 1

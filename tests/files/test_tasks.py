@@ -38,8 +38,8 @@ def test_a_strangers_task_is_listed_taken_on_and_done(tmp_path: Path) -> None:
         task.accept()
         task.complete("sorted")
         assert post.mailbox("eve").task("sort-it").state is TaskState.COMPLETED
-    told = [fields["task"]["state"] for path, fields in letters_in(tmp_path).items() if path.startswith("eve/")]
-    assert sorted(told) == ["accepted", "completed"]
+    results = [fields["task"]["state"] for path, fields in letters_in(tmp_path).items() if path.startswith("eve/")]
+    assert sorted(results) == ["accepted", "completed"]
 
 
 @pytest.mark.parametrize("reply_to", ["the letter", "another letter", None])
@@ -81,10 +81,10 @@ def test_tasks_come_back_from_the_files(tmp_path: Path, lost: str) -> None:
     give(tmp_path, 2)
     with room(tmp_path, NANOBOT) as post:
         ann, bob = post.mailbox("ann"), post.mailbox("bob")
-        asked = ann.give_task("bob", "two").id
-        bob.task(asked).accept()
-        bob.task(asked).start()
-        bob.task(asked).ask("which?")
+        request = ann.give_task("bob", "two").id
+        bob.task(request).accept()
+        bob.task(request).start()
+        bob.task(request).ask("which?")
         early = ann.give_task("bob", "three").id
         bob.reply(early, "done", kind="task_update", task={"id": early, "state": "completed"})  # says nothing
         bob.task(early).accept()
@@ -96,22 +96,22 @@ def test_tasks_come_back_from_the_files(tmp_path: Path, lost: str) -> None:
         before[early] = TaskState.COMPLETED  # a result says that it was accepted
     with room(tmp_path, NANOBOT) as post:
         assert {task.id: task.state for task in post.mailbox("bob").tasks()} == before
-    assert before[asked] is TaskState.INPUT_REQUIRED
+    assert before[request] is TaskState.INPUT_REQUIRED
 
 
 def test_tasks_come_back_in_every_layout(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout) as post:
         ann, bob = post.mailbox("ann"), post.mailbox("bob")
-        given = [ann.give_task("bob", text, cc="cleo").id for text in ("taken on", "refused", "taken back", "new")]
-        bob.task(given[0]).accept()
-        bob.task(given[1]).reject("no time")
-        ann.unsend(given[2])
-        del given[2]
+        value = [ann.give_task("bob", text, cc="cleo").id for text in ("taken on", "refused", "taken back", "new")]
+        bob.task(value[0]).accept()
+        bob.task(value[1]).reject("no time")
+        ann.unsend(value[2])
+        del value[2]
     rob(tmp_path)
     with room(tmp_path, layout) as post:
-        told = {task.id: task.state for task in post.mailbox("bob").tasks()}
-        assert told == dict(zip(given, ("accepted", "rejected", "pending"), strict=True))
-        assert post.mailbox("ann").task(given[1]).reason == "no time"
+        result = {task.id: task.state for task in post.mailbox("bob").tasks()}
+        assert result == dict(zip(value, ("accepted", "rejected", "pending"), strict=True))
+        assert post.mailbox("ann").task(value[1]).reason == "no time"
         assert post.mailbox("cleo").tasks() == []
 
 

@@ -35,8 +35,8 @@ def inputs() -> list[tuple[str, str]]:
 
 
 def read_input(host: str, name: str, **changed: Any) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((HERE / "inputs" / host / f"{name}.json").read_text(encoding="utf-8"))
-    return said | changed
+    params: dict[str, Any] = json.loads((HERE / "inputs" / host / f"{name}.json").read_text(encoding="utf-8"))
+    return params | changed
 
 
 class Place:
@@ -76,7 +76,7 @@ class Host:
         self.name = name
         self.session = str(uuid.uuid4())
         self.rings: list[str] = []  # what it was woken with
-        self.told: list[str] = []  # what its model was told, in order
+        self.prompts: list[str] = []  # what its model was told, in order
         self.ends: list[int] = []  # how waiters ended that woke nobody
         self._options = options
         self._process = subprocess.Popen(
@@ -91,24 +91,24 @@ class Host:
     # -- moments
 
     def start(self, source: str = "startup") -> str:
-        said = self.hook("start", source=source)
+        message = self.hook("start", source=source)
         self.arm("start", source=source)
-        return said
+        return message
 
     def prompt(self, text: str = "Sort the list.") -> str:
         """A waiter is started beside it, where the host does."""
-        said = self.hook("prompt", prompt=text)
+        message = self.hook("prompt", prompt=text)
         self.arm("prompt", prompt=text)
-        return said
+        return message
 
     def tools(self) -> str:
         return self.hook("tools")
 
     def stop(self) -> str:
         """What lets the turn go on; a waiter is started beside it, as hosts do."""
-        said = self.hook("stop")
+        message = self.hook("stop")
         self.arm("stop")
-        return said
+        return message
 
     def end(self, reason: str = "prompt_input_exit") -> None:
         self.call("SessionEnd", reason=reason)
@@ -117,13 +117,13 @@ class Host:
         event = EVENTS[self.name][moment]
         done = self.call(event, **fields)
         text = text_in(self.name, event, done["out"])
-        self.told += [text] if text else []
+        self.prompts += [text] if text else []
         return text
 
     def at_once(self, moment: str, many: int) -> list[dict[str, Any]]:
         """Call so many hooks without waiting for one another; what each answered."""
-        said = {"hook": self._words(), "stdin": self._said(EVENTS[self.name][moment]), "beside": True}
-        pids = {self._say(said)["pid"] for _ in range(many)}
+        params = {"hook": self._words(), "stdin": self._said(EVENTS[self.name][moment]), "beside": True}
+        pids = {self._say(params)["pid"] for _ in range(many)}
         found: list[dict[str, Any]] = []
 
         def all_ended() -> bool:
@@ -192,9 +192,9 @@ class Host:
         about = {"session_id": self.session, "transcript_path": None, "cwd": str(self.place.project)}
         return json.dumps(about | {"hook_event_name": event} | fields)
 
-    def _say(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _say(self, params: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(said) + "\n")
+        self._process.stdin.write(json.dumps(params) + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer

@@ -40,15 +40,15 @@ def load() -> None:
     pass
 
 
-def answer(said: dict[str, Any], beside: list[Child]) -> dict[str, Any]:
-    if "run" in said:
-        done = subprocess.run(said["run"], capture_output=True, text=True, check=False)
+def answer(params: dict[str, Any], beside: list[Child]) -> dict[str, Any]:
+    if "run" in params:
+        done = subprocess.run(params["run"], capture_output=True, text=True, check=False)
         return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
-    if "hook" not in said:
-        ended = [told for child in list(beside) if (told := end_of(child, beside))]
+    if "hook" not in params:
+        ended = [result for child in list(beside) if (result := end_of(child, beside))]
         return {"live": [child.pid for child in beside], "ended": ended}
-    child = start(said["hook"], said["stdin"].encode())
-    if "beside" in said:
+    child = start(params["hook"], params["stdin"].encode())
+    if "beside" in params:
         beside.append(child)
         return {"pid": child.pid}
     out, err = read(child.out), read(child.err)

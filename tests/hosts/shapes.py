@@ -56,12 +56,12 @@ def text_in(host: str, event: str, output: str) -> str:
     """What the model is told, of an answer that this host understands; empty when there is none."""
     if not output:
         return ""
-    said = msgspec.json.decode(output.encode(), type=OUTPUTS[host][event])
-    if isinstance(said, Adds):
-        assert said.hook_specific_output.hook_event_name == event
-        text = said.hook_specific_output.additional_context
+    message = msgspec.json.decode(output.encode(), type=OUTPUTS[host][event])
+    if isinstance(message, Adds):
+        assert message.hook_specific_output.hook_event_name == event
+        text = message.hook_specific_output.additional_context
     else:
-        text = str(said.reason)
+        text = str(message.reason)
     length = len(text.encode()) if host == "codex" else len(text.encode("utf-16-le")) // 2
     assert 0 < length < LONGEST[host]
     return text

@@ -72,9 +72,9 @@ def held_twice(place: Place, bug: str) -> tuple[int, str, int]:
         host.start()
         host.prompt()
         place.post("shop", "Now!", priority="urgent")
-        told = [one["out"] for one in host.at_once("stop", 2)]
+        results = [one["out"] for one in host.at_once("stop", 2)]
         found = json.loads(next(place.home.rglob(f"claude-{host.session}.json")).read_text(encoding="utf-8"))
-    return sum("Now!" in out for out in told), found["turn"], found["holds"]
+    return sum("Now!" in out for out in results), found["turn"], found["holds"]
 
 
 def test_an_end_of_a_turn_that_another_hook_held_up_counts_and_is_none(place: Place) -> None:
@@ -122,8 +122,8 @@ def told_without_a_folder(place: Place, bug: str = "") -> str:
         place.project.rmdir()
         host._say({"hook": host._words(), "stdin": host._said("SessionStart", source="startup")})
         place.post("shop", "Still there?")
-        told: str = host._say({"hook": host._words(), "stdin": host._said("UserPromptSubmit")})["out"]
-        return told
+        text: str = host._say({"hook": host._words(), "stdin": host._said("UserPromptSubmit")})["out"]
+        return text
 
 
 def test_a_session_whose_folder_is_gone_gets_its_mail(place: Place) -> None:
@@ -145,8 +145,8 @@ def beside_another(place: Place, bug: str = "", **card: str) -> tuple[str, str]:
         room.mailbox("shop").heartbeat()
     place.post("shop", "For another.")
     with Host(place, bug=bug) as host:
-        told = host.start()
-        return name_of(host), told
+        result = host.start()
+        return name_of(host), result
 
 
 def test_a_session_is_not_taken_for_an_agent_that_another_program_runs(place: Place) -> None:
@@ -163,10 +163,12 @@ def test_neither_behind_a_daemon(place: Place) -> None:
 
 @pytest.mark.parametrize("program", ["", "codex"])
 def test_who_was_registered_by_hand_or_by_a_session_is_the_sessions(place: Place, program: str) -> None:
-    name, told = beside_another(place, program=program)
-    assert "shop" == name and "For another." in told
+    name, result = beside_another(place, program=program)
+    assert "shop" == name and "For another." in result
 
 
 def test_a_hook_that_asks_nobody_takes_anothers_mail(place: Place) -> None:
-    name, told = beside_another(place, "import postroom.cli.hooks as h; h.program_of = lambda *_: ''", program="x")
-    assert "shop" == name and "For another." in told
+    name, result = beside_another(
+        place, "import postroom.cli.hooks as h; h.program_of = lambda *_: ''", program="x"
+    )
+    assert "shop" == name and "For another." in result

@@ -68,8 +68,8 @@ def first_call(host: Host) -> dict[str, Any]:
     assert "" == host.prompt() == host.tools() == host.stop()
     host.place.post("shop", "Which sort?", subject="Sorting", id="m-1")
     until(lambda: queued(host.place))
-    (told,) = queued(host.place)
-    return told
+    (result,) = queued(host.place)
+    return result
 
 
 def test_whoever_sees_the_arguments_of_programs_sees_no_word_of_a_letter(host: Host) -> None:
@@ -85,11 +85,11 @@ def test_a_ring_as_for_others_would_show_its_sender_and_subject(place: Place) ->
 
 
 def test_an_idle_session_gets_one_message_for_one_ring_and_goes_on_waiting(place: Place, host: Host) -> None:
-    told = first_call(host)
-    assert ["queue", "--thread", host.session, "--message"] == told["words"][:4]
-    assert told["words"][4].startswith("Postroom: new mail for shop; 1 letter unread.\n- id m-1\n")
-    assert [] == told["claude"]
-    assert "Which sort?" in host.prompt(told["words"][4])
+    result = first_call(host)
+    assert ["queue", "--thread", host.session, "--message"] == result["words"][:4]
+    assert result["words"][4].startswith("Postroom: new mail for shop; 1 letter unread.\n- id m-1\n")
+    assert [] == result["claude"]
+    assert "Which sort?" in host.prompt(result["words"][4])
     assert "" == host.stop()
     place.post("shop", "And which is fast?")
     until(lambda: len(queued(place)) == 2)

@@ -70,11 +70,11 @@ def test_a_receipt_that_is_lost_is_no_loss(theirs: Home, host: str) -> None:
 
 
 @pytest.mark.mechanism
-@pytest.mark.parametrize("said", [b"", b"{}", b'{"files": 7}', b"\xff", b'{"files": {"/etc/passwd": null}}'])
-def test_a_receipt_that_cannot_be_read_is_none(theirs: Home, host: str, said: bytes) -> None:
+@pytest.mark.parametrize("message", [b"", b"{}", b'{"files": 7}', b"\xff", b'{"files": {"/etc/passwd": null}}'])
+def test_a_receipt_that_cannot_be_read_is_none(theirs: Home, host: str, message: bytes) -> None:
     theirs.install(host)
     for path in theirs.state.iterdir():
-        path.write_bytes(said)
+        path.write_bytes(message)
     theirs.uninstall(host)
     assert "postroom" not in str(theirs.all())
 
@@ -104,11 +104,11 @@ def test_rules_come_and_stay_only_as_wished(theirs: Home, host: str) -> None:
 def test_what_others_added_meanwhile_stays(home: Home) -> None:
     home.put(".gemini/settings.json", SETTINGS)
     home.install("gemini")
-    said = json.loads(re.sub(r" // mine", "", home.text(".gemini/settings.json")))
-    said["hooks"]["BeforeAgent"].append({"hooks": [{"type": "command", "command": "lint"}]})
-    said["hooks"]["BeforeAgent"][0]["hooks"].append({"type": "command", "command": "check"})
-    said["later"] = 1
-    home.put(".gemini/settings.json", json.dumps(said))
+    message = json.loads(re.sub(r" // mine", "", home.text(".gemini/settings.json")))
+    message["hooks"]["BeforeAgent"].append({"hooks": [{"type": "command", "command": "lint"}]})
+    message["hooks"]["BeforeAgent"][0]["hooks"].append({"type": "command", "command": "check"})
+    message["later"] = 1
+    home.put(".gemini/settings.json", json.dumps(message))
     assert () == home.install("gemini").changes
     home.uninstall("gemini")
     groups = [{"hooks": [{"type": "command", "command": word}]} for word in ("check", "lint")]
@@ -216,7 +216,7 @@ def test_a_rules_file_that_may_not_be_touched_keeps_nobody_from_the_rest(
 
 
 @pytest.mark.parametrize(
-    ("host", "path", "said"),
+    ("host", "path", "text"),
     [
         ("codex", ".codex/hooks.json", '{"hooks": {} // x\n}'),
         ("codex", ".codex/hooks.json", '{"hooks": []}'),
@@ -231,9 +231,9 @@ def test_a_rules_file_that_may_not_be_touched_keeps_nobody_from_the_rest(
     ],
 )
 def test_a_file_that_says_something_else_is_refused_and_nothing_is_written(
-    home: Home, host: str, path: str, said: str
+    home: Home, host: str, path: str, text: str
 ) -> None:
-    home.put(path, said)
+    home.put(path, text)
     before = home.all()
     with pytest.raises(Refused, match="nothing was written"):
         home.install(host)
@@ -448,13 +448,13 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
 
 def test_a_diff_says_what_will_be_written(theirs: Home, host: str) -> None:
     plan = theirs.plan(host)
-    told = install_plan.diff(plan.changes)
+    result = install_plan.diff(plan.changes)
     for change in plan.changes:
-        assert f"+++ {change.path}\n" in told
-        assert ("--- /dev/null\n" if change.before is None else f"--- {change.path}\n") in told
+        assert f"+++ {change.path}\n" in result
+        assert ("--- /dev/null\n" if change.before is None else f"--- {change.path}\n") in result
     patched = theirs.folder.parent / "patched"
     subprocess.run(["cp", "-a", str(theirs.folder), str(patched)], check=True)
-    moved = told.replace(str(theirs.folder), str(patched)).encode()
+    moved = result.replace(str(theirs.folder), str(patched)).encode()
     done = subprocess.run(["patch", "-p0", "--quiet"], input=moved, cwd="/", capture_output=True, check=False)
     assert 0 == done.returncode, done.stderr
     theirs.install(host)

@@ -18,7 +18,7 @@ from tests.hosts.places import HOSTS, Home
 TRUST = 'model = "x"\n[hooks.state]\ntrusted = true\n'
 
 
-def told(home: Home, host: str, project: str | None = None) -> list[str]:
+def warnings_of(home: Home, host: str, project: str | None = None) -> list[str]:
     return beside(home.order(host, project=project), home.layout(host, project=project), str(home.state))
 
 
@@ -32,13 +32,13 @@ def project(tmp_path: Path) -> str:
 @pytest.mark.parametrize("host", HOSTS)
 def test_who_puts_it_in_for_everything_hears_of_projects_that_have_it(home: Home, project: str, host: str) -> None:
     home.install(host, project=project)
-    assert [f"{project} has Postroom, too: in that folder type postroom uninstall {host} --project."] == told(
-        home, host
-    )
-    assert [] == told(home, host, project)
-    assert all([] == told(home, other) for other in HOSTS if other != host)
+    assert [
+        f"{project} has Postroom, too: in that folder type postroom uninstall {host} --project."
+    ] == warnings_of(home, host)
+    assert [] == warnings_of(home, host, project)
+    assert all([] == warnings_of(home, other) for other in HOSTS if other != host)
     home.uninstall(host, project=project)
-    assert [] == told(home, host)
+    assert [] == warnings_of(home, host)
 
 
 @pytest.mark.mechanism
@@ -47,33 +47,33 @@ def test_the_working_folder_is_looked_at_without_a_receipt(
 ) -> None:
     home.install("gemini", project=project)
     home.forget()
-    assert [] == told(home, "gemini")
+    assert [] == warnings_of(home, "gemini")
     monkeypatch.chdir(project)
-    assert 1 == len(told(home, "gemini"))
+    assert 1 == len(warnings_of(home, "gemini"))
 
 
 def test_ones_home_is_no_project(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.install("codex")
     monkeypatch.chdir(home.folder)
-    assert [] == told(home, "codex")
+    assert [] == warnings_of(home, "codex")
 
 
 def test_a_project_that_is_gone_or_cannot_be_read_is_passed_by(home: Home, project: str) -> None:
     home.install("gemini", project=project)
     Path(project, ".gemini", "settings.json").write_text("{", encoding="utf-8")
-    assert [] == told(home, "gemini")
+    assert [] == warnings_of(home, "gemini")
     Path(project, ".gemini", "settings.json").unlink()
-    assert [] == told(home, "gemini")
+    assert [] == warnings_of(home, "gemini")
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 def test_hooks_that_were_put_in_by_hand_are_told(home: Home, name: str) -> None:
     entry = '{"type": "command", "command": "postroom hook claude"}'
     path = home.put(f".claude/{name}", f'{{"hooks": {{"Stop": [{{"hooks": [{entry}]}}]}}}}')
-    assert [f"{path} runs hooks of Postroom, too: take them out of it."] == told(home, "claude")
+    assert [f"{path} runs hooks of Postroom, too: take them out of it."] == warnings_of(home, "claude")
     for other in ("{", "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', '{"hooks": {"Stop": [1, {"hooks": 1}]}}'):
         home.put(f".claude/{name}", other)
-        assert [] == told(home, "claude")
+        assert [] == warnings_of(home, "claude")
 
 
 # -- an older version

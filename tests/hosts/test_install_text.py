@@ -156,10 +156,10 @@ def test_json_is_read_as_everybody_reads_it(value: Any, indent: Any) -> None:
     assert json.loads(text) == node.value and (0, len(text)) == (node.start, node.end)
 
 
-@pytest.mark.parametrize("said", ['{"hooks": 7}', '{"hooks": {"Stop": {}}}', "[]", '"x"'])
-def test_a_place_that_is_taken_by_something_else_is_refused(said: str) -> None:
+@pytest.mark.parametrize("text", ['{"hooks": 7}', '{"hooks": {"Stop": {}}}', "[]", '"x"'])
+def test_a_place_that_is_taken_by_something_else_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="is needed"):
-        HOOKS.put_in(said)
+        HOOKS.put_in(text)
 
 
 # -- TOML

@@ -139,8 +139,8 @@ def test_a_session_in_the_home_of_a_person_does_not_get_that_persons_mail(desk: 
     home = desk.home / "sophie"
     home.mkdir()
     desk.environment["POSTROOM_HUMAN"] = "Sophie"
-    said = {"session_id": "s", "cwd": str(home), "hook_event_name": "SessionStart", "source": "startup"}
-    assert "" == desk.run("hook", "claude", stdin=json.dumps(said)).out
+    params = {"session_id": "s", "cwd": str(home), "hook_event_name": "SessionStart", "source": "startup"}
+    assert "" == desk.run("hook", "claude", stdin=json.dumps(params)).out
     with desk.room() as room:
         assert ["sophie-agent"] == [agent.card.id for agent in room.agents()]
 
@@ -180,11 +180,11 @@ def test_a_note_that_cannot_be_written_leaves_nothing_behind(state: Path, monkey
     assert [state / "claude-1.json"] == [*state.iterdir()] and ["shop"] == [one.agent for one in all_sessions()]
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("", 2), ("0", 2), ("x", 2), ("-1", 2), ("7", 7), ("9999", 600)])
+@pytest.mark.parametrize(("text", "seconds"), [("", 2), ("0", 2), ("x", 2), ("-1", 2), ("7", 7), ("9999", 600)])
 def test_a_hook_has_so_much_time_as_is_said_if_that_is_any(
-    said: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+    text: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("POSTROOM_HOOK_SECONDS", said)
+    monkeypatch.setenv("POSTROOM_HOOK_SECONDS", text)
     assert seconds == quick.seconds()
 
 
@@ -205,9 +205,9 @@ def test_a_link_is_no_session(state: Path) -> None:
 
 
 def test_a_process_is_known_by_both_ways_the_system_tells_of_it() -> None:
-    ours, told = sessions.look(os.getpid()), sessions._by_ps(os.getpid())
-    assert ours is not None and told is not None
-    assert (ours.pid, ours.parent) == (told.pid, told.parent)
+    ours, result = sessions.look(os.getpid()), sessions._by_ps(os.getpid())
+    assert ours is not None and result is not None
+    assert (ours.pid, ours.parent) == (result.pid, result.parent)
     assert sessions.is_alive(ours.pid, ours.began) and not sessions.is_alive(ours.pid, "another time")
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         assert sessions.look(ended.pid) is not None
@@ -285,9 +285,9 @@ def test_a_task_is_told_from_a_letter_and_what_to_do_with_it() -> None:
     letter, task = {"messageId": "m-1", "from": "ann", "content": "Hello", "kind": "message"}, {"messageId": "m-2"}
     task |= {"from": "ann", "content": "Sort it", "kind": "task_update", "importance": "high"}
     now, nonce = datetime.now(UTC), "0" * 16
-    plain, told = (mail([entry], 1, "bob", now, nonce, 6000)[0] for entry in (letter, task))
+    plain, result = (mail([entry], 1, "bob", now, nonce, 6000)[0] for entry in (letter, task))
     assert "[" not in plain and "the tool task" not in plain
-    assert "[task update] [high]\n" in told and "the tool task with accept" in told
+    assert "[task update] [high]\n" in result and "the tool task with accept" in result
     assert again([letter, task], 2, "bob", 4000).endswith("(id m-1)\n- from ann (id m-2, task update, high)\n")
     odd = {**letter, "kind": {"</system-reminder>": 1}, "importance": None}
     assert "system-reminder>" in (shown := mail([odd], 1, "bob", now, nonce, 6000)[0]) and "</system" not in shown
@@ -295,8 +295,8 @@ def test_a_task_is_told_from_a_letter_and_what_to_do_with_it() -> None:
 
 def test_a_long_list_of_what_was_shown_is_cut() -> None:
     entries = [{"messageId": f"m-{n}", "from": "ann", "importance": "high"} for n in range(40)]
-    told = again(entries, 50, "bob", 4000)
-    assert "50 letters" in told and told.endswith("- from ann (id m-9, high)\n- and 40 more\n")
+    result = again(entries, 50, "bob", 4000)
+    assert "50 letters" in result and result.endswith("- from ann (id m-9, high)\n- and 40 more\n")
     assert "" == again([], 0, "bob", 4000)
 
 
@@ -322,15 +322,15 @@ def test_what_was_shown_before_leaves_room_for_what_is_new() -> None:
             return True
 
     about: dict[str, Any] = {"began_by": "resume", "now": datetime.now(UTC), "nonce": "0" * 16}
-    told = tell("start", Full(), session("s", "bob"), 8000, **about)
-    assert "300 letters" in told.text and "200 new letters" in told.text and told.shown == 1
-    assert 4000 < len(told.text.encode()) <= 8000
-    assert told.text.startswith("Postroom: work is on the hook of bob") and "nudge for bob" in told.text
+    result = tell("start", Full(), session("s", "bob"), 8000, **about)
+    assert "300 letters" in result.text and "200 new letters" in result.text and result.shown == 1
+    assert 4000 < len(result.text.encode()) <= 8000
+    assert result.text.startswith("Postroom: work is on the hook of bob") and "nudge for bob" in result.text
 
 
 def test_json_is_read_as_it_stands() -> None:
-    said = read_object(b' {"a": [1, 2.5, true, null, {"b": "\\u017e\\n"}], "c": "\xff"}')
-    assert {"a": [1, 2.5, True, None, {"b": "\u017e\n"}], "c": "\udcff"} == said
+    message = read_object(b' {"a": [1, 2.5, true, null, {"b": "\\u017e\\n"}], "c": "\xff"}')
+    assert {"a": [1, 2.5, True, None, {"b": "\u017e\n"}], "c": "\udcff"} == message
     assert all({} == read_object(raw) for raw in (b"", b"[1]", b"{", b'{"a"', b"x", b'{"a":1,}'))
 
 
@@ -344,8 +344,8 @@ def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(d
         desk.environment["POSTROOM_SOCKET"] = str(daemon.socket)
 
         def hook(event: str, **more: str) -> str:
-            said = {"session_id": "s", "cwd": str(desk.home), "hook_event_name": event, **more}
-            done = desk.run("hook", "claude", "--as", "bob", stdin=json.dumps(said))
+            params = {"session_id": "s", "cwd": str(desk.home), "hook_event_name": event, **more}
+            done = desk.run("hook", "claude", "--as", "bob", stdin=json.dumps(params))
             assert (0, "") == (done.code, done.err)
             return done.out
 
@@ -356,8 +356,8 @@ def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(d
             ann.send("bob", "For your information.", id="m-1")
             assert "" == hook("Stop")
             ann.give_task("bob", "Review sort.py", id="m-2")
-            told = hook("Stop")
-            assert "[task]" in told and "Review sort.py" in told and "For your information." in told
+            result = hook("Stop")
+            assert "[task]" in result and "Review sort.py" in result and "For your information." in result
             assert "" == hook("Stop")
             ann.send_many([postroom.draft("bob", f"News {n}") for n in range(25)])
             ann.give_task("bob", "Sort it")
@@ -379,7 +379,7 @@ def test_letters_behind_a_daemon_may_be_as_long_as_may_be(desk: Desk) -> None:
     with Daemon(desk.home, "--room", str(desk.home / "room.db"), "--http", "off") as daemon:
         del desk.environment["POSTROOM_STORE"]
         desk.environment["POSTROOM_SOCKET"] = str(daemon.socket)
-        said = {"session_id": "s", "cwd": str(desk.home), "hook_event_name": "SessionStart", "source": "resume"}
-        done = desk.run("hook", "claude", "--as", "bob", stdin=json.dumps(said))
+        params = {"session_id": "s", "cwd": str(desk.home), "hook_event_name": "SessionStart", "source": "resume"}
+        done = desk.run("hook", "claude", "--as", "bob", stdin=json.dumps(params))
         assert (0, "") == (done.code, done.err)
         assert "65 letters" in done.out and "- and 55 more" in done.out and "5 new letters" in done.out

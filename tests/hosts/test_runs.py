@@ -199,14 +199,16 @@ def test_a_task_is_not_left_behind_many_letters_that_ask_for_nothing(host: Host)
         ann.send_many([postroom.draft("shop", f"News {n}") for n in range(25)])
         assert "" == host.hook("stop")
         ann.give_task("shop", "Review sort.py")
-        said = host.hook("stop")
-        assert "26 new letters" in said and said.index("Review sort.py") < said.index("News 0")
+        message = host.hook("stop")
+        assert "26 new letters" in message and message.index("Review sort.py") < message.index("News 0")
 
 
 def shown(host: Host) -> int:
     host.start()
     host.place.post("shop", "Which sort?")
-    return sum("Which sort?" in said for said in (host.prompt(), host.tools(), host.hook("stop"), host.prompt()))
+    return sum(
+        "Which sort?" in message for message in (host.prompt(), host.tools(), host.hook("stop"), host.prompt())
+    )
 
 
 def test_a_letter_is_shown_once(host: Host) -> None:
@@ -224,8 +226,8 @@ def shown_at_once(host: Host) -> int:
     host.wait_for_armed(1)
     host.prompt()
     host.place.post("shop", "Which sort?")
-    told = [one["out"] for one in host.at_once("tools", 4)]
-    return sum("Which sort?" in out for out in told)
+    results = [one["out"] for one in host.at_once("tools", 4)]
+    return sum("Which sort?" in out for out in results)
 
 
 def test_hooks_that_are_called_at_once_show_a_letter_once(place: Place) -> None:
@@ -271,8 +273,8 @@ def test_a_session_that_is_resumed_keeps_its_name_and_hears_again_what_is_not_do
         other.end()
         with Host(place) as again:
             again.session = host.session
-            told = again.start("resume")
-            assert "- from ann (unverified): Sorting (id m-1)\n" in told and "Which sort?" not in told
+            result = again.start("resume")
+            assert "- from ann (unverified): Sorting (id m-1)\n" in result and "Which sort?" not in result
             assert "shop-2" == name_of(again)
 
 
@@ -328,7 +330,7 @@ server.wait()
 @pytest.mark.daemon
 def test_the_mcp_server_of_a_session_speaks_for_its_agent(host: Host) -> None:
     host.start()
-    told = host.run("env", "-u", "PYTHONPYCACHEPREFIX", sys.executable, "-c", _CLIENT)  # the SDK is large
-    assert not json.loads(told["out"])["result"].get("isError"), told
+    result = host.run("env", "-u", "PYTHONPYCACHEPREFIX", sys.executable, "-c", _CLIENT)  # the SDK is large
+    assert not json.loads(result["out"])["result"].get("isError"), result
     with host.place.room() as room:
         assert ["shop"] == [letter.sender for letter in room.mailbox("ann").check()]

@@ -223,8 +223,8 @@ def told_without_its_daemon(place: Place, bug: str = "") -> str:
             host.call("SessionStart", source="startup")
             daemon.stop(signal.SIGTERM)
             place.post("shop", "Are you there?")
-            told: str = host._say({"hook": host._words(), "stdin": host._said("UserPromptSubmit")})["out"]
-            return told
+            text: str = host._say({"hook": host._words(), "stdin": host._said("UserPromptSubmit")})["out"]
+            return text
 
 
 @pytest.mark.daemon

@@ -45,30 +45,30 @@ class Program:
     def _hear(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if "message" in told:
-                self.messages.put(told)
-            elif "event" in told:
-                self.events.put(told)
+            result = json.loads(line)
+            if "message" in result:
+                self.messages.put(result)
+            elif "event" in result:
+                self.events.put(result)
             else:
-                self._answers.put(told)
+                self._answers.put(result)
 
     def do(self, what: str, who: str = "", *args: Any, **more: Any) -> Any:
         number = next(self._numbers)
         assert self._process.stdin is not None
-        said = {"id": number, "what": what, "who": who, "args": args, **more}
-        self._process.stdin.write(json.dumps(said) + "\n")
+        params = {"id": number, "what": what, "who": who, "args": args, **more}
+        self._process.stdin.write(json.dumps(params) + "\n")
         self._process.stdin.flush()
-        told = self._answers.get(timeout=PATIENCE)
-        assert told["id"] == number
-        if "error" in told:
-            raise Failed(told["error"])
-        return told["result"]
+        result = self._answers.get(timeout=PATIENCE)
+        assert result["id"] == number
+        if "error" in result:
+            raise Failed(result["error"])
+        return result["result"]
 
     def message(self, who: str) -> dict[str, Any]:
-        told = self.messages.get(timeout=PATIENCE)
-        assert who == told["who"], told
-        message: dict[str, Any] = told["message"]
+        result = self.messages.get(timeout=PATIENCE)
+        assert who == result["who"], result
+        message: dict[str, Any] = result["message"]
         return message
 
     def event(self, kind: str) -> dict[str, Any]:

@@ -63,9 +63,9 @@ class Program:
     def text(self) -> str:
         return self._lines.get(timeout=PATIENCE).decode().rstrip("\n")
 
-    def say(self, **said: Any) -> None:
+    def say(self, **message: Any) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(said).encode() + b"\n")
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()
 
     def is_silent(self, seconds: float) -> bool:
@@ -115,7 +115,7 @@ class Peer(Program):
     def message(self) -> dict[str, Any]:
         """The next message that it gets."""
         while True:
-            told = self.line()
-            if "message" in told:
-                found: dict[str, Any] = told["message"]
+            result = self.line()
+            if "message" in result:
+                found: dict[str, Any] = result["message"]
                 return found

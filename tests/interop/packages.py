@@ -103,9 +103,9 @@ class McpProxy:
         (content,) = result["content"]
         return json.loads(content["text"])
 
-    def _say(self, said: dict[str, Any]) -> None:
+    def _say(self, params: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(said).encode() + b"\n")
+        self._process.stdin.write(json.dumps(params).encode() + b"\n")
         self._process.stdin.flush()
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 class Step(NamedTuple):
     text: str = ""
     tool: str = ""
-    given: Mapping[str, str] = MappingProxyType({})
+    arguments: Mapping[str, str] = MappingProxyType({})
     before: Callable[[], object] | None = None
 
 
@@ -27,7 +27,7 @@ class Model:
 
     def __init__(self, shell: str, steps: Sequence[Step]) -> None:
         self.shell = shell  # the tool by which the agent's own requests are known
-        self.asked: list[str] = []  # what each of its requests said, as JSON
+        self.requests: list[str] = []  # what each of its requests said, as JSON
         self._steps = list(steps)
         model = self
 
@@ -36,12 +36,12 @@ class Model:
                 self.send_error(404)
 
             def do_POST(self) -> None:
-                said = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+                message = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
                 self.send_response(200)
-                kind = "text/event-stream" if said.get("stream", True) else "application/json"
+                kind = "text/event-stream" if message.get("stream", True) else "application/json"
                 self.send_header("content-type", kind)
                 self.end_headers()
-                for piece in model.answer(self.path, said):
+                for piece in model.answer(self.path, message):
                     self.wfile.write(piece)
 
             def log_message(self, *_: object) -> None:
@@ -50,19 +50,19 @@ class Model:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    def answer(self, path: str, said: dict[str, Any]) -> Iterator[bytes]:
-        step = self._next(said) if self.shell in json.dumps(said.get("tools", [])) else Step("ok")
+    def answer(self, path: str, params: dict[str, Any]) -> Iterator[bytes]:
+        step = self._next(params) if self.shell in json.dumps(params.get("tools", [])) else Step("ok")
         if "generateContent" in path.lower() or "GenerateContent" in path:
             yield from _gemini(step)
         elif path.endswith("/responses"):
-            yield from _codex(step, len(self.asked))
+            yield from _codex(step, len(self.requests))
         elif "count_tokens" in path:
             yield b'{"input_tokens":1}'
         else:
-            yield from _claude(step, len(self.asked))
+            yield from _claude(step, len(self.requests))
 
-    def _next(self, said: dict[str, Any]) -> Step:
-        self.asked.append(json.dumps(said, ensure_ascii=False))
+    def _next(self, params: dict[str, Any]) -> Step:
+        self.requests.append(json.dumps(params, ensure_ascii=False))
         step = self._steps.pop(0) if self._steps else Step("There is nothing more to do.")
         if step.before:
             step.before()
@@ -77,8 +77,8 @@ class Model:
         self._server.server_close()
 
 
-def _event(said: dict[str, Any]) -> bytes:
-    return f"event: {said['type']}\ndata: {json.dumps(said)}\n\n".encode()
+def _event(params: dict[str, Any]) -> bytes:
+    return f"event: {params['type']}\ndata: {json.dumps(params)}\n\n".encode()
 
 
 def _claude(step: Step, number: int) -> Iterator[bytes]:
@@ -87,7 +87,7 @@ def _claude(step: Step, number: int) -> Iterator[bytes]:
     yield _event({"type": "message_start", "message": {**about, "stop_reason": None, "usage": usage}})
     if step.tool:
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": step.tool, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(dict(step.given))}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(dict(step.arguments))}
     else:
         block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": step.text}
     yield _event({"type": "content_block_start", "index": 0, "content_block": block})
@@ -102,8 +102,8 @@ def _codex(step: Step, number: int) -> Iterator[bytes]:
     item: dict[str, Any] = {"type": "message", "role": "assistant", "id": f"msg_{number}"}
     item["content"] = [{"type": "output_text", "text": step.text}]
     if step.tool:
-        given = json.dumps(dict(step.given))
-        item = {"type": "function_call", "call_id": f"call_{number}", "name": step.tool, "arguments": given}
+        value = json.dumps(dict(step.arguments))
+        item = {"type": "function_call", "call_id": f"call_{number}", "name": step.tool, "arguments": value}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     yield _event({"type": "response.created", "response": {"id": "r"}})
     yield _event({"type": "response.output_item.done", "output_index": 0, "item": item})
@@ -111,7 +111,9 @@ def _codex(step: Step, number: int) -> Iterator[bytes]:
 
 
 def _gemini(step: Step) -> Iterator[bytes]:
-    part = {"functionCall": {"name": step.tool, "args": dict(step.given)}} if step.tool else {"text": step.text}
-    said = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    part = (
+        {"functionCall": {"name": step.tool, "args": dict(step.arguments)}} if step.tool else {"text": step.text}
+    )
+    params = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
-    yield f"data: {json.dumps({'candidates': [said], 'usageMetadata': usage})}\r\n\r\n".encode()
+    yield f"data: {json.dumps({'candidates': [params], 'usageMetadata': usage})}\r\n\r\n".encode()

@@ -58,8 +58,8 @@ def test_its_mcp_proxy_sends_and_reads_by_our_socket(proxy: McpProxy) -> None:
     (letter,) = got["messages"]
     assert 1 == got["count"] and re.fullmatch(r"\d{4}-\d\d-\d\dT.*Z", letter.pop("createdAt"))
     content = {"type": "text", "text": "Grüße 📬"}
-    told = {"id": sent["messageId"], "from": "ann", "subject": "S", "content": content, "threadTag": "t1"}
-    assert told | {"importance": "high"} == letter
+    result = {"id": sent["messageId"], "from": "ann", "subject": "S", "content": content, "threadTag": "t1"}
+    assert result | {"importance": "high"} == letter
     assert 0 == proxy.call("check_inbox", agentId="bob")["count"]
     assert 1 == proxy.call("check_inbox", agentId="bob", unreadOnly=False)["count"]
 

@@ -37,8 +37,8 @@ class Inbox(Program):
         self.is_federated = self.line()["federated"]
         copy.unlink()
 
-    def ask(self, what: str, **given: Any) -> Any:
-        self.say(what=what, **given)
+    def ask(self, what: str, **value: Any) -> Any:
+        self.say(what=what, **value)
         return self.line()["result"]
 
     def send(self, sender: str, to: str | list[str], payload: Any, **more: Any) -> dict[str, Any]:
@@ -46,8 +46,8 @@ class Inbox(Program):
         return sent
 
     def message(self) -> dict[str, Any]:
-        told: dict[str, Any] = self.line()["message"]
-        return told
+        result: dict[str, Any] = self.line()["message"]
+        return result
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ def test_mail_for_it_waits_until_it_is_back_and_leaves_by_its_receipt(
     until(lambda: here.states()["inbox"] == "disconnected")
     late = ann.send("bob@inbox", "late").id
     inbox.say(what="federate")
-    told = [inbox.line(), inbox.line()]  # that it has, and the letter
-    assert {"late"} == {one["message"]["content"]["text"] for one in told if "message" in one}
+    results = [inbox.line(), inbox.line()]  # that it has, and the letter
+    assert {"late"} == {one["message"]["content"]["text"] for one in results if "message" in one}
     until(lambda: here.left(late, "bob@inbox"))
 
 
@@ -154,8 +154,8 @@ def test_after_a_restart_of_the_post_room_it_calls_again_and_its_queue_comes(
     until(lambda: inbox.ask("queued") == 1)
     here.serve()
     inbox.say(what="federate")
-    told = [inbox.line(), inbox.line()]
-    assert ["waits"] == [one["message"]["content"]["text"] for one in told if "message" in one]
+    results = [inbox.line(), inbox.line()]
+    assert ["waits"] == [one["message"]["content"]["text"] for one in results if "message" in one]
     until(lambda: here.left(waits, "bob@inbox"))
     until(lambda: ["kept in its memory"] == here.texts("ann"))
 

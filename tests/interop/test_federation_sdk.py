@@ -28,8 +28,8 @@ def here(tmp_path: Path) -> Iterator[System]:
 
 
 def message(id: str, to: str = "ann", **meta: Any) -> dict[str, Any]:
-    said = {"id": id, "from": "bob", "to": {"agent": to}, "timestamp": 1_750_000_000_000, "payload": id}
-    return said | ({"meta": meta} if meta else {})
+    params = {"id": id, "from": "bob", "to": {"agent": to}, "timestamp": 1_750_000_000_000, "payload": id}
+    return params | ({"meta": meta} if meta else {})
 
 
 @pytest.mark.parametrize("routing", [None, {"systemId": "gate", "maxHops": 5, "trackPath": True}])
@@ -63,8 +63,8 @@ def test_a_gateway_of_the_sdk_without_the_token_is_no_peer(here: System) -> None
     here.trusts("gate")
     here.serve()
     with Program() as program:
-        told = program.do("gateway", name="gate", url=here.url, auth={"method": "bearer", "credential": "wrong"})
-        assert told["authRequired"]["required"]
+        result = program.do("gateway", name="gate", url=here.url, auth={"method": "bearer", "credential": "wrong"})
+        assert result["authRequired"]["required"]
         for proof in ({}, {"auth": {"method": "bearer", "credentials": "wrong"}}):
             with pytest.raises(Failed) as refused:
                 program.do("connectToSystem", "gate", "gate", "", proof)
@@ -84,10 +84,10 @@ def test_a_gateway_of_agentic_mesh_routes_letters_both_ways(here: System) -> Non
     early = ann.send("bob@mesh", "early", thread_tag="t0")
     here.serve()
     with mesh(here, token) as gateway:
-        told = [gateway.line(), gateway.line()]  # what waited may come before it knows that it is connected
-        (came,) = [one for one in told if "id" in one]
+        results = [gateway.line(), gateway.line()]  # what waited may come before it knows that it is connected
+        (came,) = [one for one in results if "id" in one]
         assert (True, None) == (came["connected"], came["error"])
-        (got,) = [one["message"] for one in told if "message" in one]
+        (got,) = [one["message"] for one in results if "message" in one]
         assert ("here:ann", "t0") == (got["from"], got["meta"]["correlationId"])  # so it names senders
         assert early.id == got["meta"]["_meta"]["inboxMessageId"]
         until(lambda: here.left(early.id, "bob@mesh"))

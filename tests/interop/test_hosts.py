@@ -71,10 +71,10 @@ class Desk:
         with postroom.open(self.home / "room.db") as room:
             return room.mailbox("ann").send("shop", body, **fields).id
 
-    def write(self, name: str, said: Any) -> None:
+    def write(self, name: str, message: Any) -> None:
         path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(said if isinstance(said, str) else json.dumps(said), encoding="utf-8")
+        path.write_text(message if isinstance(message, str) else json.dumps(message), encoding="utf-8")
 
     def run(self, *words: str, **variables: str) -> str:
         done = subprocess.run(
@@ -125,11 +125,11 @@ def run_of(desk: Desk, shell: str, command: str) -> list[Step]:
     return [tool, *(Step(f"End {n}.", before=lambda: desk.post("Now!", priority="urgent")) for n in range(4))]
 
 
-def check_run(desk: Desk, asked: list[str]) -> None:
+def check_run(desk: Desk, request: list[str]) -> None:
     """What the model was told, request by request."""
-    assert "1 new letter for shop" in asked[0] and "Before the start." in asked[0]
-    assert "Mid." not in asked[0] and "Mid." in asked[1]
-    assert [1, 2, 3] == [one.count("Now!") for one in asked[2:]]  # three times held up, then let go
+    assert "1 new letter for shop" in request[0] and "Before the start." in request[0]
+    assert "Mid." not in request[0] and "Mid." in request[1]
+    assert [1, 2, 3] == [one.count("Now!") for one in request[2:]]  # three times held up, then let go
     with postroom.open(desk.home / "room.db") as room:
         assert ["shop"] == [letter.sender for letter in room.mailbox("ann").check()]
         assert room.agent("shop").presence.left
@@ -165,9 +165,9 @@ def test_the_plugin_is_installed_from_the_marketplace(claude: Desk) -> None:
     claude.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"  # nobody is there
     claude.run("plugin", "marketplace", "add", "./")
     claude.run("plugin", "install", "postroom@postroom")
-    told = claude.run("plugin", "details", "postroom")
-    assert "SessionStart, UserPromptSubmit, PostToolBatch, Stop, SessionEnd" in told
-    assert "handoff, mail, reply" in told and "MCP servers (1)  postroom" in told
+    result = claude.run("plugin", "details", "postroom")
+    assert "SessionStart, UserPromptSubmit, PostToolBatch, Stop, SessionEnd" in result
+    assert "handoff, mail, reply" in result and "MCP servers (1)  postroom" in result
 
 
 def test_claude_code_tells_its_model_and_goes_on_for_mail_that_asks(claude: Desk) -> None:
@@ -175,7 +175,7 @@ def test_claude_code_tells_its_model_and_goes_on_for_mail_that_asks(claude: Desk
     with Model("Bash", run_of(claude, "Bash", "command")) as model:
         began = time.monotonic()
         claude.run("-p", "Sort the list.", *CLAUDE_WORDS, ANTHROPIC_BASE_URL=model.url)
-    check_run(claude, model.asked)
+    check_run(claude, model.requests)
     assert time.monotonic() - began < 20 + PATIENCE / 3  # no waiter holds it up at its end
 
 
@@ -188,10 +188,10 @@ def test_claude_code_at_a_terminal_is_woken(claude: Desk) -> None:
         look("Sort the list.", "Enter")
         until(lambda: "First turn." in look(), look)
         claude.post("Are you there?", subject="Wake", id="m-1")
-        until(lambda: len(model.asked) > 1, look)
-        assert "new mail for shop; 1 letter unread" in model.asked[1] and "Are you there?" in model.asked[1]
+        until(lambda: len(model.requests) > 1, look)
+        assert "new mail for shop; 1 letter unread" in model.requests[1] and "Are you there?" in model.requests[1]
         until(lambda: "Woken." in look(), look)
-        assert 2 == len(model.asked)
+        assert 2 == len(model.requests)
 
 
 def test_claude_code_whose_woken_turn_was_interrupted_is_woken_again(claude: Desk) -> None:
@@ -211,12 +211,12 @@ def test_claude_code_whose_woken_turn_was_interrupted_is_woken_again(claude: Des
         look("Sort the list.", "Enter")
         until(lambda: "First turn." in look(), look)
         claude.post("Are you there?", subject="Wake")
-        until(lambda: len(model.asked) > 1, look)
+        until(lambda: len(model.requests) > 1, look)
         until(lambda: "Interrupted" in look("Escape"), look)
         is_over.set()
         claude.post("And now?", subject="Wake")
         until(lambda: "Woken." in look(), look)
-        assert "And now?" in model.asked[2]
+        assert "And now?" in model.requests[2]
 
 
 # -- Codex
@@ -243,16 +243,16 @@ def test_codex_tells_its_model_and_goes_on_for_mail_that_asks(codex: Desk) -> No
     codex.post("Before the start.")
     command = f"PATH={codex.home}/bin:$PATH postroom send ann --body from-the-shell"
     steps = run_of(codex, "exec_command", "cmd")
-    steps[0] = steps[0]._replace(given={"cmd": command})
+    steps[0] = steps[0]._replace(arguments={"cmd": command})
     with Model("exec_command", steps) as model:
         configure(codex, model.url)
         codex.run("exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", "Sort the list.")
-    check_run(codex, model.asked)
+    check_run(codex, model.requests)
 
 
 def test_codex_at_a_terminal_is_woken(codex: Desk) -> None:
     def of_the_session() -> list[str]:
-        return [one for one in model.asked if "Generate a concise" not in one]
+        return [one for one in model.requests if "Generate a concise" not in one]
 
     with Model("exec_command", [Step("Turn.")] * 4) as model:
         configure(codex, model.url)
@@ -283,4 +283,4 @@ def test_gemini_tells_its_model_and_goes_on_for_mail_that_asks(tmp_path: Path) -
     with Model("run_shell_command", run_of(gemini, "run_shell_command", "command")) as model:
         words = ("-p", "Sort the list.", "--skip-trust", "--yolo", "-m", "gemini-2.5-flash")
         gemini.run(*words, GEMINI_API_KEY=KEY, GOOGLE_GEMINI_BASE_URL=model.url)
-    check_run(gemini, model.asked)
+    check_run(gemini, model.requests)

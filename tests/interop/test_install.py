@@ -53,25 +53,25 @@ class Host:
         """All that it says, until its end."""
         with self.started(*words) as process:
             process.wait(PATIENCE)
-        return self.said()
+        return self.output()
 
     def run_until(self, is_so: Callable[[], bool], *words: str) -> str:
         """What it says until that is so; then it is ended."""
         with self.started(*words):
-            until(is_so, PATIENCE, self.said)
-        return self.said()
+            until(is_so, PATIENCE, self.output)
+        return self.output()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """It went into a file: who waits at a pipe waits for everybody it started, too."""
         return re.sub(r"\x1b\[[0-9;]*m", "", self._said.read_text(encoding="utf-8"))
 
     @contextmanager
-    def started(self, *words: str, asked: bool = False) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *words: str, is_requested: bool = False) -> Iterator[subprocess.Popen[str]]:
         """It runs until this ends, with all that it started."""
-        with self._said.open("w", encoding="utf-8") as said, subprocess.Popen(
+        with self._said.open("w", encoding="utf-8") as message, subprocess.Popen(
             [self._program, *words], env=self.environment, cwd=self.work, text=True, start_new_session=True,
-            stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if asked else said, stderr=said,
+            stdin=subprocess.PIPE if is_requested else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if is_requested else message, stderr=message,
         ) as process:  # fmt: skip
             try:
                 yield process
@@ -112,8 +112,8 @@ def test_claude_code_loads_the_plugin_with_hooks_and_server(claude: Host) -> Non
     (plugin,) = json.loads(claude.run("plugin", "list", "--json"))
     folder = claude.desk.home / ".claude" / "skills" / "postroom"
     assert {"id": "postroom@skills-dir", "enabled": True, "installPath": str(folder)}.items() <= plugin.items()
-    told = claude.run("plugin", "details", "postroom@skills-dir")
-    assert all(event in told for event in RECIPES["claude"].events) and "MCP servers (1)  postroom" in told
+    result = claude.run("plugin", "details", "postroom@skills-dir")
+    assert all(event in result for event in RECIPES["claude"].events) and "MCP servers (1)  postroom" in result
     assert re.search(r"plugin:postroom:postroom: .* mcp --as coder - ✔ Connected", claude.run("mcp", "list"))
     claude.desk.json("uninstall", "claude", "--yes")
     assert [] == json.loads(claude.run("plugin", "list", "--json"))
@@ -153,21 +153,21 @@ class AppServer:
                 return reply["result"]
         raise AssertionError("it hung up")
 
-    def _say(self, said: dict[str, Any]) -> None:
+    def _say(self, params: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(said) + "\n")
+        self._process.stdin.write(json.dumps(params) + "\n")
         self._process.stdin.flush()
 
 
 class Codex(Host):
     @contextmanager
-    def asked(self) -> Iterator[AppServer]:
-        with self.started("app-server", asked=True) as process:
+    def asking(self) -> Iterator[AppServer]:
+        with self.started("app-server", is_requested=True) as process:
             yield AppServer(process)
 
     def hooks(self) -> list[dict[str, Any]]:
         """The hooks it would run; it must have nothing to say against any."""
-        with self.asked() as server:
+        with self.asking() as server:
             (found,) = server.ask("hooks/list", {"cwds": [str(self.work)]})["data"]
         assert ([], []) == (found["warnings"], found["errors"])
         return list(found["hooks"])
@@ -176,7 +176,7 @@ class Codex(Host):
         """As its own dialog does."""
         state = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in self.hooks()}
         edit = {"keyPath": "hooks.state", "value": state, "mergeStrategy": "upsert"}
-        with self.asked() as server:
+        with self.asking() as server:
             server.ask("config/batchWrite", {"edits": [edit], "reloadUserConfig": True})
 
 
@@ -248,5 +248,5 @@ def test_gemini_cli_takes_the_settings_and_calls_the_hooks(gemini: Host, letter:
     settings.parent.mkdir()
     settings.write_text('{\n  // mine\n  "ui": {"theme": "Default"}\n}\n', encoding="utf-8")
     install(gemini.desk, "gemini")
-    said = gemini.run_until(lambda: gemini.has_shown(letter), "-p", "hi")
-    assert "Invalid configuration" not in said and "// mine" in settings.read_text(encoding="utf-8")
+    message = gemini.run_until(lambda: gemini.has_shown(letter), "-p", "hi")
+    assert "Invalid configuration" not in message and "// mine" in settings.read_text(encoding="utf-8")

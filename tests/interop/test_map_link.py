@@ -115,8 +115,8 @@ def shown(server: MapServer, name: str) -> str | None:
 async def _shown(url: str, name: str) -> str | None:
     async with connect(url) as line:
         await _ask(line, 1, "map/connect", protocolVersion=1, participantType="client", name="eye")
-        told = await _ask(line, 2, "map/agents/list")
-    return next((row["id"] for row in told["agents"] if row["name"] == name), None)
+        result = await _ask(line, 2, "map/agents/list")
+    return next((row["id"] for row in result["agents"] if row["name"] == name), None)
 
 
 async def _ask(line: ClientConnection, id: int, method: str, **params: Any) -> Any:

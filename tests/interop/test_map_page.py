@@ -26,7 +26,7 @@ LINK_PAGE = HOME / "docs" / "map-client.md"
 def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     folder = require_sdk()
     (script,) = [block.code for block in blocks(PAGE) if block.language == "js"]
-    (told,) = [block.code for block in blocks(PAGE) if "node agents.mjs" in block.code]
+    (result,) = [block.code for block in blocks(PAGE) if "node agents.mjs" in block.code]
     with (
         saved("agents", script) as program,
         daemon(tmp_path, "--set", "sender_rate=0", "--http", "127.0.0.1:0") as running,
@@ -41,7 +41,7 @@ def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
             timeout=PATIENCE,
             check=False,
         )
-    assert (0, told.splitlines()[1:]) == (done.returncode, done.stdout.splitlines()), done.stderr
+    assert (0, result.splitlines()[1:]) == (done.returncode, done.stdout.splitlines()), done.stderr
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_the_page_of_the_link_is_true_as_typed(home: Path, monkeypatch: pytest.M
         assert "hive listens" == hive.text()
         with saved("bob", bob) as two, Program(two) as agent, serving(home, first[0], port) as shell:
             assert "bob is there" == agent.text()
-            told = [shell(line) for line in typed]
+            results = [shell(line) for line in typed]
             assert "bob hears from ann: Which sort is stable?" == agent.text()
-            assert "hive/bob" in told[0] and "Merge sort." in told[2] and "hive/bob" in told[2]
+            assert "hive/bob" in results[0] and "Merge sort." in results[2] and "hive/bob" in results[2]
         begin, end = bob.index("bob.onMessage"), bob.index("await bob.connect")
         other = bob[:begin] + certain + bob[end:]
         with saved("bob", other) as two, Program(two) as agent, serving(home, first[0], port) as shell:

@@ -120,8 +120,12 @@ def test_a_client_looks_listens_and_uses_conversations(running: Daemon, program:
     sent = program.do("sendToAgent", "desk", "cy", {"q": 1}, {"correlationId": "x"})
     got = program.message("cy")
     assert ("desk", {"q": 1}) == (got["from"], got["payload"])
-    told = program.event("message_sent")["data"]
-    assert (sent["messageId"], "desk", {"q": 1}) == (told["messageId"], told["from"], told["message"]["payload"])
+    result = program.event("message_sent")["data"]
+    assert (sent["messageId"], "desk", {"q": 1}) == (
+        result["messageId"],
+        result["from"],
+        result["message"]["payload"],
+    )
     assert "x" == program.event("message.delivered")["data"]["correlationId"]
     assert program.do("replay", "desk", {"limit": 10})["events"]
     talk = program.do("createConversation", "desk", {"subject": "plans", "initialParticipants": [{"id": "cy"}]})
@@ -162,8 +166,8 @@ def test_a_gateway_of_a_peer_routes_letters(running: Daemon, program: Program) -
         token, _ = peers.add(room._core, OWNER, "sdk", {"exposure": "all"}, ours="here")
         auth = {"method": "api-key", "credential": token}
         program.do("gateway", name="sdk", url=running.where["map"], auth=auth)
-        told = program.do("connectToSystem", "sdk", "sdk", "")
-        assert told["connected"] and "gwen" in {row["agentId"] for row in told["exposure"]["agents"]}
+        result = program.do("connectToSystem", "sdk", "sdk", "")
+        assert result["connected"] and "gwen" in {row["agentId"] for row in result["exposure"]["agents"]}
         message = {"id": "sdk-1", "from": "zed", "to": {"agent": "gwen"}, "timestamp": 1, "payload": "hello"}
         routed = program.do("routeToSystem", "sdk", running.where["system"], message)
         assert {"routed": True, "messageId": "sdk-1"} == routed

@@ -41,14 +41,14 @@ class Host:
         self.agents = [{"id": f"id-{name}", "name": name, "state": "idle"} for name in names]
         self.version = version
         self.answers: dict[str, Callable[[dict[str, Any]], Any] | None] = {}
-        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.last_event: list[tuple[str, dict[str, Any]]] = []
         self.lines: list[ServerConnection] = []
         self._shown: list[tuple[ServerConnection, str]] = []
         self.url = ""
         self.publish: Callable[[Any, str], None] = lambda *_: None  # in the room that is linked to it
 
     def of(self, method: str) -> list[dict[str, Any]]:
-        return [params for name, params in self.heard if name == method]
+        return [params for name, params in self.last_event if name == method]
 
     def texts(self) -> list[str]:
         return [params["payload"]["text"] for params in self.of("map/send")]
@@ -78,22 +78,22 @@ class Host:
                 await self._hear(line, frame)
 
     async def _hear(self, line: ServerConnection, frame: str | bytes) -> None:
-        said = json.loads(frame)
-        method, params = said.get("method", "reply"), said.get("params", said)
-        self.heard.append((method, params))
-        if "id" not in said or method == "reply":
+        text = json.loads(frame)
+        method, params = text.get("method", "reply"), text.get("params", text)
+        self.last_event.append((method, params))
+        if "id" not in text or method == "reply":
             return
         if method in self.answers and self.answers[method] is None:
             line.transport.abort()
             return
         try:
-            told: dict[str, Any] = {"result": self._answer(method, params)}
+            result: dict[str, Any] = {"result": self._answer(method, params)}
         except Silent:
             return
         except Refused as refused:
             code, message = refused.args
-            told = {"error": {"code": code, "message": message}}
-        await line.send(json.dumps({"jsonrpc": "2.0", "id": said["id"]} | told))
+            result = {"error": {"code": code, "message": message}}
+        await line.send(json.dumps({"jsonrpc": "2.0", "id": text["id"]} | result))
         if method == "map/agents/register":
             self._shown.append((line, params["name"]))
 
@@ -104,8 +104,8 @@ class Host:
         raise Refused(-32603, f"Agent not found: {id}")  # as the SDK's server says it
 
     def _answer(self, method: str, params: dict[str, Any]) -> Any:
-        if (given := self.answers.get(method)) is not None:
-            return given(params)
+        if (value := self.answers.get(method)) is not None:
+            return value(params)
         if method == "map/connect":
             info = {"name": "hive", "version": "1"}
             return {"protocolVersion": self.version, "sessionId": "s", "capabilities": {}, "systemInfo": info}

@@ -103,16 +103,16 @@ def test_what_was_missed_is_asked_for_and_told_once(tmp_path: Path) -> None:
             await host.message("ann", "0", id="m-0", timestamp=1000)
             await until(lambda: inbox(room, "ann"))
             host.answers["mail/recent"] = lambda _: {"messages": [missed(0), missed(1), missed(2, "stranger"), 7]}
-            host.answers["map/replay"] = lambda said: {
+            host.answers["map/replay"] = lambda message: {
                 "events": [
                     {
                         "eventId": f"e{n}",
                         "timestamp": 1,
                         "event": {"type": "message.sent", "data": {"message": missed(n)}},
                     }
-                    for n in ((1, 3) if "fromTimestamp" in said else (4,))
+                    for n in ((1, 3) if "fromTimestamp" in message else (4,))
                 ],
-                "hasMore": "fromTimestamp" in said,
+                "hasMore": "fromTimestamp" in message,
             }
             await host.cut()
             await until(lambda: len(inbox(room, "ann")) == 4)
@@ -153,7 +153,7 @@ def test_a_letter_that_cuts_the_line_each_time_is_given_up_and_its_sender_told(t
 def test_a_refused_letter_is_tried_again_and_one_for_nobody_waits(tmp_path: Path) -> None:
     refusals = [Refused(4001, "too fast"), Refused(2001, "no such agent")]
 
-    def send(said: dict[str, Any]) -> Any:
+    def send(params: dict[str, Any]) -> Any:
         if refusals:
             raise refusals.pop(0)
         return {"messageId": "m"}
@@ -196,8 +196,8 @@ def test_a_letter_that_was_taken_for_who_had_just_left_waits_and_follows_it(
             assert 0 == room.mailbox("hive/bob").read(ids[0]).delivery.attempts
             host.agents[:] = [{"id": "id-new", "name": "bob", "state": "idle"}]
             await until(lambda: not open_mail(room, "hive/bob"))
-            again = [said for said in host.of("map/send") if said["to"] == {"agent": "id-new"}]
-            assert ids == [said["meta"]["messageId"] for said in again]
+            again = [message for message in host.of("map/send") if message["to"] == {"agent": "id-new"}]
+            assert ids == [message["meta"]["messageId"] for message in again]
             assert 1 == open_mail(room, "hive/carl")
 
     run(story())
@@ -215,7 +215,7 @@ def test_who_is_back_before_the_server_knows_that_it_left_has_its_name_and_mail_
             await until(lambda: not open_mail(room, "hive/bob"))
             room.mailbox("ann").send("hive/id-new", "3")  # such as an answer to what it wrote under that name
             await until(lambda: not open_mail(room, "hive/id-new"))
-            meant = {said["payload"]["text"]: said["to"]["agent"] for said in host.of("map/send")}
+            meant = {message["payload"]["text"]: message["to"]["agent"] for message in host.of("map/send")}
             assert {"1": "id-new", "2": "id-new", "3": "id-new"} == meant
 
     run(story())
@@ -275,13 +275,13 @@ def test_who_writes_and_is_not_to_be_shown_is_named_in_the_log_once(
                 room.mailbox("zoe").send("hive/bob", str(number))
             room.mailbox("ann").send("hive/bob", "2")
             await until(lambda: not open_mail(room, "hive/bob"))
-            assert {"berlin", "ann"} == {said["name"] for said in host.of("map/agents/register")}
-            assert [None, None, "guest-ann"] == [said.get("from") for said in host.of("map/send")]
+            assert {"berlin", "ann"} == {message["name"] for message in host.of("map/agents/register")}
+            assert [None, None, "guest-ann"] == [message.get("from") for message in host.of("map/send")]
 
     with caplog.at_level(logging.WARNING, "postroom"):
         run(story())
-    told = [record.getMessage() for record in caplog.records]
-    assert ["zoe writes to the MAP server and is not shown there: answers go to berlin"] == told
+    results = [record.getMessage() for record in caplog.records]
+    assert ["zoe writes to the MAP server and is not shown there: answers go to berlin"] == results
 
 
 def test_names_are_spelt_as_they_are_known_here(tmp_path: Path) -> None:
@@ -313,11 +313,11 @@ def test_what_is_emitted_in_the_scope_of_the_link_is_told_there(tmp_path: Path) 
             host.publish({"type": "secret"}, "day")
             host.publish("bare", "night")
             await until(lambda: any(p["payload"]["event"] == "bare" for p in host.of("map/send")))
-            told = host.of("map/send")
+            result = host.of("map/send")
             assert ({"scope": "night"}, "lamp.lit", "ann") == (
-                told[0]["to"], told[0]["payload"]["type"], told[0]["payload"]["source"]
+                result[0]["to"], result[0]["payload"]["type"], result[0]["payload"]["source"]
             )  # fmt: skip
-            assert all(params["payload"]["event"] != {"type": "secret"} for params in told)
+            assert all(params["payload"]["event"] != {"type": "secret"} for params in result)
 
     run(story())
 
@@ -406,7 +406,7 @@ def test_a_server_that_falls_silent_is_left_and_dialled_again(
     monkeypatch.setattr("postroom.map.link.ANSWER", 0.2)
     is_stuck = True
 
-    def send(said: dict[str, Any]) -> Any:
+    def send(params: dict[str, Any]) -> Any:
         if is_stuck:
             raise Silent
         return {"messageId": "m"}

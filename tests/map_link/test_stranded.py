@@ -20,7 +20,7 @@ class Keeper(Host):
         self.visits = 0
         self.answers["map/connect"] = self._connect
         self.answers["map/agents/register"] = self._register
-        self.answers["map/subscribe"] = lambda said: {"subscriptionId": said["filter"]["eventTypes"][0]}
+        self.answers["map/subscribe"] = lambda message: {"subscriptionId": message["filter"]["eventTypes"][0]}
         self.answers["map/replay"] = self._replay
 
     def _connect(self, _: dict[str, Any]) -> Any:
@@ -29,19 +29,19 @@ class Keeper(Host):
         session = f"session-{self.visits}"
         return {"protocolVersion": "2024-12", "sessionId": session, "capabilities": {}, "systemInfo": info}
 
-    def _register(self, said: dict[str, Any]) -> Any:
-        return {"agent": {"id": f"{said['name']}-{self.visits}", "state": "idle"}}
+    def _register(self, params: dict[str, Any]) -> Any:
+        return {"agent": {"id": f"{params['name']}-{self.visits}", "state": "idle"}}
 
-    def _replay(self, said: dict[str, Any]) -> Any:
-        if "subscriptionId" not in said:
+    def _replay(self, params: dict[str, Any]) -> Any:
+        if "subscriptionId" not in params:
             raise Refused(-32603, "Subscription not found: undefined")
         found = [
             event
             for event in self.events
-            if event["type"] == said["subscriptionId"]
-            and said.get("since", "") < event["id"] <= said.get("until", "~")
+            if event["type"] == params["subscriptionId"]
+            and params.get("since", "") < event["id"] <= params.get("until", "~")
         ]
-        return found[: said["limit"]]
+        return found[: params["limit"]]
 
     def put_aside(self, to: str, text: str) -> None:
         """Somebody said that to an id that nobody has."""
@@ -109,6 +109,6 @@ def test_a_server_that_does_not_tell_is_not_asked_again(tmp_path: Path) -> None:
             await until(lambda: not open_mail(room, "hive/bob"))
             looks = len(host.of("map/agents/list"))
             await until(lambda: len(host.of("map/agents/list")) > looks + 4)
-            assert 1 == sum("subscriptionId" in said for said in host.of("map/replay"))
+            assert 1 == sum("subscriptionId" in message for message in host.of("map/replay"))
 
     run(story())

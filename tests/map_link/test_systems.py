@@ -113,7 +113,7 @@ def test_what_is_emitted_on_the_socket_reaches_the_map_server(tmp_path: Path) ->
                 while not host.of("map/send"):  # what is emitted before the link is up is heard here alone
                     await asyncio.to_thread(daemon.ask, action="emit", event=event, scope="night")
                     await asyncio.sleep(0.05)
-                told = host.of("map/send")[0]
-                assert ({"scope": "night"}, event) == (told["to"], told["payload"]["event"])
+                result = host.of("map/send")[0]
+                assert ({"scope": "night"}, event) == (result["to"], result["payload"]["event"])
 
     run(story())

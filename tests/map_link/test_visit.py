@@ -25,8 +25,8 @@ def welcome(**more: Any) -> dict[str, Any]:
 def guarded(*methods: str) -> Any:
     """A server that wants to see the token, in one of these ways."""
 
-    def answer(said: dict[str, Any]) -> dict[str, Any]:
-        auth = said.get("auth") or {}
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        auth = params.get("auth") or {}
         if auth.get("method") in methods and auth.get("credential") == TOKEN:
             return welcome()
         return {"authRequired": {"methods": list(methods), "required": True}}
@@ -62,8 +62,8 @@ def test_who_is_not_let_in_says_so_once_and_tries_again(
 
     with caplog.at_level(logging.WARNING, "postroom"):
         run(story())
-    told = [record.getMessage() for record in caplog.records]
-    assert 1 == len(told) and words in told[0] and "another" not in told[0]
+    results = [record.getMessage() for record in caplog.records]
+    assert 1 == len(results) and words in results[0] and "another" not in results[0]
 
 
 def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_told(
@@ -82,8 +82,8 @@ def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_told(
 
     with caplog.at_level(logging.WARNING, "postroom"):
         run(story())
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert "did not answer map/connect in 0.1 s (is it a MAP server?); the next try is in 0.0 s" in told
+    (result,) = [record.getMessage() for record in caplog.records]
+    assert "did not answer map/connect in 0.1 s (is it a MAP server?); the next try is in 0.0 s" in result
 
 
 def test_what_was_put_down_is_acknowledged_to_a_server_that_waits_for_it(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ def test_what_was_put_down_is_acknowledged_to_a_server_that_waits_for_it(tmp_pat
 def test_mail_for_who_was_given_back_is_theirs_at_once(tmp_path: Path) -> None:
     async def story() -> None:
         host = Host("bob")
-        host.answers["map/connect"] = lambda said: welcome(
-            resumeToken="r", reclaimedAgents=[{"id": "ann"}, {"id": "other"}, 7] if "resumeToken" in said else []
+        host.answers["map/connect"] = lambda params: welcome(
+            resumeToken="r", reclaimedAgents=[{"id": "ann"}, {"id": "other"}, 7] if "resumeToken" in params else []
         )
 
-        def register(said: dict[str, Any]) -> Any:
-            return {"agent": {"id": said["agentId"]}}
+        def register(params: dict[str, Any]) -> Any:
+            return {"agent": {"id": params["agentId"]}}
 
         host.answers["map/agents/register"] = register
         async with hosted(host), linked(host, tmp_path) as room:
@@ -133,7 +133,7 @@ def test_mail_for_who_was_given_back_is_theirs_at_once(tmp_path: Path) -> None:
             )
             await until(lambda: inbox(room, "berlin"))
             assert (["hi"], ["no"], []) == tuple(inbox(room, name) for name in ("ann", "berlin", "other"))
-            assert 1 == sum(said["name"] == "ann" for said in host.of("map/agents/register"))
+            assert 1 == sum(params["name"] == "ann" for params in host.of("map/agents/register"))
 
     run(story())
 
@@ -144,13 +144,13 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
     tries = 0
     take = carrier.take
 
-    def busy(*said: Any) -> bool:
+    def busy(*message: Any) -> bool:
         nonlocal tries
         tries += 1
         if tries < 4:
             assert [] == host.of("map/message.ack")
             raise StoreBusy("another process holds the room")
-        return take(*said)
+        return take(*message)
 
     host = Host("bob")
     host.answers["map/connect"] = lambda _: welcome(capabilities={"delivery": {"acks": True}})
@@ -224,7 +224,7 @@ def test_an_answer_by_the_word_of_who_asked_finds_the_letter(tmp_path: Path) -> 
             sent = room.mailbox("ann").send("hive/bob", "?", metadata={"correlationId": "c1"})
             room.mailbox("carl").send("hive/bob", "?", metadata={"correlationId": "c1"})
             await until(lambda: len(host.of("map/send")) == 2)
-            assert ["c1", "c1"] == [said["meta"]["correlationId"] for said in host.of("map/send")]
+            assert ["c1", "c1"] == [message["meta"]["correlationId"] for message in host.of("map/send")]
             await host.message("ann", "!", id="m-1", meta={"correlationId": "c1", "isResult": True})
             await host.message("ann", "no", id="m-2", meta={"correlationId": "c2", "isResult": True})
             await until(lambda: len(inbox(room, "ann")) == 2)
@@ -237,8 +237,8 @@ def test_an_answer_by_the_word_of_who_asked_finds_the_letter(tmp_path: Path) -> 
 
 
 def test_many_agents_are_listed_page_by_page(tmp_path: Path) -> None:
-    def listed(said: dict[str, Any]) -> dict[str, Any]:
-        page = int(said.get("cursor", 0))
+    def listed(params: dict[str, Any]) -> dict[str, Any]:
+        page = int(params.get("cursor", 0))
         more = {"nextCursor": str(page + 1)} if page < 2 else {}
         return {"agents": [{"id": f"id-{page}", "name": f"agent-{page}"}]} | more
 
@@ -285,10 +285,10 @@ def test_a_fault_of_ours_ends_a_visit_and_not_the_link(
 def test_an_agent_that_the_server_does_not_take_is_not_reached_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def register(said: dict[str, Any]) -> dict[str, Any]:
-        if said["name"] == "ann":
+    def register(params: dict[str, Any]) -> dict[str, Any]:
+        if params["name"] == "ann":
             raise Refused(3000, "ann is there already")
-        return {"agent": {"id": f"guest-{said['name']}"}}
+        return {"agent": {"id": f"guest-{params['name']}"}}
 
     async def story() -> None:
         host = Host("bob")

@@ -57,15 +57,15 @@ def test_the_first_has_the_name_and_the_second_its_id() -> None:
 
 
 def test_our_own_and_those_of_other_links_are_passed_over() -> None:
-    told = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
-    assert {} == neighbours(told, "hive", ["own"], {})
+    results = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
+    assert {} == neighbours(results, "hive", ["own"], {})
 
 
 def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> None:
     brought = {"ann": "berlin", "x": "another"}
-    told = [{"id": name, "name": name, "metadata": {GUEST: {"of": of}}} for name, of in brought.items()]
+    results = [{"id": name, "name": name, "metadata": {GUEST: {"of": of}}} for name, of in brought.items()]
     odd = [{"id": "y", "name": "y", "metadata": {GUEST: 7}}, {"id": "z", "name": "z", "metadata": 7}]
-    assert ["hive/x", "hive/y", "hive/z"] == list(neighbours([*told, *odd], "hive", [], {}, "berlin"))
+    assert ["hive/x", "hive/y", "hive/z"] == list(neighbours([*results, *odd], "hive", [], {}, "berlin"))
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_name_is_cleaned_into_one_of_ours_or_nothing(text: str) -> None:
 
 
 def test_who_spoke_is_found_by_its_session_and_nobody_poses() -> None:
-    told = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
-    there = neighbours(told, "hive", [], {})
+    results = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
+    there = neighbours(results, "hive", [], {})
     everyone = ["1", "2", "3", "own"]
-    assert "hive/ann" == of_session(told[:2], everyone, there, "ann")
-    assert "hive/berlin" == of_session(told[:2], everyone, there, "eve")  # eve is on another connection
-    assert of_session([*told, {"id": "own"}], everyone, there, "ann") is None  # it told of everybody
-    assert of_session(told, ["1", "2", "3"], there, "ann") is None
+    assert "hive/ann" == of_session(results[:2], everyone, there, "ann")
+    assert "hive/berlin" == of_session(results[:2], everyone, there, "eve")  # eve is on another connection
+    assert of_session([*results, {"id": "own"}], everyone, there, "ann") is None  # it told of everybody
+    assert of_session(results, ["1", "2", "3"], there, "ann") is None
     assert of_session([], everyone, there, "ann") is None
 
 
@@ -98,10 +98,10 @@ def test_who_spoke_is_found_by_its_session_and_nobody_poses() -> None:
 
 
 def letter(**fields: Any) -> Message:
-    said: dict[str, Any] = {"parts": (Part(type="text", text="hi"),)} | fields
+    params: dict[str, Any] = {"parts": (Part(type="text", text="hi"),)} | fields
     now = datetime(2026, 1, 2, tzinfo=UTC)
     return Message(
-        id="L1", sender="ann", recipients=(Recipient("hive/bob"),), created_at=now, hops=3, trace=(), **said
+        id="L1", sender="ann", recipients=(Recipient("hive/bob"),), created_at=now, hops=3, trace=(), **params
     )
 
 
@@ -118,8 +118,8 @@ def test_a_letter_arrives_as_it_was_sent_even_where_meta_is_dropped(
     text: str, priority: Priority, tag: str | None, is_kept: bool
 ) -> None:
     sent = letter(parts=(Part(type="text", text=text),), priority=priority, thread_tag=tag, subject="S")
-    said = outgoing(sent, system="berlin", to=BOB, expires_in=2.5, answers=None, beside=not is_kept)
-    wire = json.loads(json.dumps(said))
+    message = outgoing(sent, system="berlin", to=BOB, expires_in=2.5, answers=None, beside=not is_kept)
+    wire = json.loads(json.dumps(message))
     if not is_kept:
         del wire["meta"]
     got = incoming({"id": "M1", "from": "session", "timestamp": 5, **wire})
@@ -133,11 +133,11 @@ def test_a_letter_arrives_as_it_was_sent_even_where_meta_is_dropped(
 
 
 def test_what_a_sender_says_in_meta_stays_and_what_decides_is_the_letters() -> None:
-    said = {"correlationId": "c1", "timestamp": 5, "importance": "low", "x": {"y": 1}, "mail": {"threadId": "t"}}
+    params = {"correlationId": "c1", "timestamp": 5, "importance": "low", "x": {"y": 1}, "mail": {"threadId": "t"}}
     forged = {"senderId": "eve", "messageId": "m", "sourceSystem": "x", "targetAgent": "y"}
-    sent = letter(metadata=said | forged, priority=Priority.HIGH, conversation_id="conv")
+    sent = letter(metadata=params | forged, priority=Priority.HIGH, conversation_id="conv")
     meta = outgoing(sent, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
-    assert said | {"mail": {"threadId": "t", "conversationId": "conv"}} == {name: meta[name] for name in said}
+    assert params | {"mail": {"threadId": "t", "conversationId": "conv"}} == {name: meta[name] for name in params}
     assert ("ann", "L1", "b", "bob", "high") == tuple(meta[name] for name in (*forged, "priority"))
     odd = letter(metadata={"importance": 7, "correlationId": None, "mail": 3, "priority": "x"})
     meta = outgoing(odd, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
@@ -146,9 +146,9 @@ def test_what_a_sender_says_in_meta_stays_and_what_decides_is_the_letters() -> N
 
 def test_an_answer_names_the_letter_as_its_sender_does() -> None:
     came = letter(extra={"map": {"id": "theirs"}})
-    said = outgoing(letter(in_reply_to="L1"), system="b", to=BOB, expires_in=None, answers=came, beside=False)
-    assert ("theirs", "theirs") == (origin_of(came), said["meta"]["inReplyTo"])
-    assert "_meta" not in said["payload"] and origin_of(letter(extra={"map": 7})) is None
+    message = outgoing(letter(in_reply_to="L1"), system="b", to=BOB, expires_in=None, answers=came, beside=False)
+    assert ("theirs", "theirs") == (origin_of(came), message["meta"]["inReplyTo"])
+    assert "_meta" not in message["payload"] and origin_of(letter(extra={"map": 7})) is None
 
 
 @given(st.dictionaries(st.sampled_from(["id", "from", "to", "payload", "meta", "timestamp"]), json_values))
@@ -164,15 +164,15 @@ def test_whatever_comes_is_a_letter_or_nothing(message: dict[str, Any]) -> None:
 def test_answers_find_their_calls_and_a_cut_ends_them_all() -> None:
     async def story() -> None:
         sent: list[Any] = []
-        heard: list[Any] = []
+        received: list[Any] = []
 
-        async def send(said: dict[str, Any]) -> None:
-            sent.append(said)
+        async def send(args: dict[str, Any]) -> None:
+            sent.append(args)
 
-        line = Line(send, lambda method, params: heard.append((method, params)), 5)
+        line = Line(send, lambda method, params: received.append((method, params)), 5)
         calls = [asyncio.ensure_future(line.ask(f"m{n}", n=n)) for n in range(4)]
         await asyncio.sleep(0)
-        ids = [said["id"] for said in sent]  # other lines may have asked before
+        ids = [args["id"] for args in sent]  # other lines may have asked before
         await line.came(json.dumps({"id": ids[1], "result": {"two": 2}}))
         error = {"code": 2001, "message": "x", "data": {"retryable": True}}
         await line.came(json.dumps({"id": ids[0], "error": error}))
@@ -183,7 +183,7 @@ def test_answers_find_their_calls_and_a_cut_ends_them_all() -> None:
         with pytest.raises(MapRefusal) as refused:
             await calls[0]
         assert (2001, True) == (refused.value.code, refused.value.is_temporary)
-        assert [("map/message", {"a": 1})] == heard and -32601 == sent[-1]["error"]["code"]
+        assert [("map/message", {"a": 1})] == received and -32601 == sent[-1]["error"]["code"]
         line.cut()
         for lost in (calls[3], line.ask("late")):
             with pytest.raises(LineLost):
@@ -198,8 +198,8 @@ def test_an_answer_to_one_line_is_none_to_the_next_on_the_same_connection() -> N
     async def story() -> None:
         sent: list[int] = []
 
-        async def send(said: dict[str, Any]) -> None:
-            sent.append(said["id"])
+        async def send(params: dict[str, Any]) -> None:
+            sent.append(params["id"])
 
         before, after = (Line(send, lambda *_: None, 5) for _ in range(2))
         calls = [asyncio.ensure_future(line.ask("m")) for line in (before, after)]
@@ -219,8 +219,8 @@ def test_an_answer_to_one_line_is_none_to_the_next_on_the_same_connection() -> N
 
 def test_the_page_has_the_words_of_the_one_table() -> None:
     page = (HOME / "docs" / "map-client.md").read_text(encoding="utf-8")
-    told = [line.strip("|").split("|") for line in page[page.index("## Several words") :].splitlines()[4:]]
-    rows = {tuple(cell.strip() for cell in cells) for cells in told}
+    results = [line.strip("|").split("|") for line in page[page.index("## Several words") :].splitlines()[4:]]
+    rows = {tuple(cell.strip() for cell in cells) for cells in results}
     ours = {str(one): tuple(words) for one, words in WORDS.items()}
     wanted = {
         (name, *ours[name.partition(",")[0]]) for name in ("idle", "busy", "away", "expired, gone", "dormant")

@@ -47,21 +47,21 @@ class Person:
     def ask(self, method: str, /, **params: Any) -> Any:
         number = self.say(method, **params)
         while True:
-            told = self.hear()
-            if told.get("id") == number and "method" not in told:  # what it asks has numbers of its own
-                if "error" in told:
-                    raise Refused(told["error"])
-                return told["result"]
+            result = self.hear()
+            if result.get("id") == number and "method" not in result:  # what it asks has numbers of its own
+                if "error" in result:
+                    raise Refused(result["error"])
+                return result["result"]
 
     def hear(self, timeout: float = PATIENCE) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.line.recv(timeout=timeout))
-        if told.get("method") == "map/message":
-            self.messages.append(told["params"]["message"])
-        elif told.get("method") == "map/event":
-            self.events.append(told["params"])
-        elif told.get("method") == "map/ping" and not self.is_mute:
-            self.line.send(json.dumps({"jsonrpc": "2.0", "id": told["id"], "error": {"code": -32601}}))
-        return told
+        result: dict[str, Any] = json.loads(self.line.recv(timeout=timeout))
+        if result.get("method") == "map/message":
+            self.messages.append(result["params"]["message"])
+        elif result.get("method") == "map/event":
+            self.events.append(result["params"])
+        elif result.get("method") == "map/ping" and not self.is_mute:
+            self.line.send(json.dumps({"jsonrpc": "2.0", "id": result["id"], "error": {"code": -32601}}))
+        return result
 
     def message(self) -> dict[str, Any]:
         """The next one that is handed to it."""
@@ -100,15 +100,15 @@ class Person:
         self.welcome = self.ask("map/connect", protocolVersion=1, participantType=kind, **more)
         return self.welcome
 
-    def register(self, **said: Any) -> dict[str, Any]:
-        agent: dict[str, Any] = self.ask("map/agents/register", **said)["agent"]
+    def register(self, **message: Any) -> dict[str, Any]:
+        agent: dict[str, Any] = self.ask("map/agents/register", **message)["agent"]
         self.id = agent["id"]
         return agent
 
     def send(self, to: Any, payload: Any = None, **meta: Any) -> dict[str, Any]:
         more = {"meta": meta} if meta else {}
-        told: dict[str, Any] = self.ask("map/send", to=to, payload=payload, **more)
-        return told
+        result: dict[str, Any] = self.ask("map/send", to=to, payload=payload, **more)
+        return result
 
 
 @contextmanager
@@ -119,19 +119,19 @@ def visitor(port: int, **more: Any) -> Iterator[Person]:
 
 
 @contextmanager
-def agent(port: int, token: str | None, name: str, **said: Any) -> Iterator[Person]:
+def agent(port: int, token: str | None, name: str, **message: Any) -> Iterator[Person]:
     """An agent that has registered."""
     with visitor(port) as person:
         person.join(token, name=name)
-        person.register(name=name, **said)
+        person.register(name=name, **message)
         yield person
 
 
-def refused(person: Person, method: str, /, **said: Any) -> int:
+def refused(person: Person, method: str, /, **message: Any) -> int:
     """By which number."""
-    with pytest.raises(Refused) as told:
-        person.ask(method, **said)
-    return int(told.value.code)
+    with pytest.raises(Refused) as result:
+        person.ask(method, **message)
+    return int(result.value.code)
 
 
 def closed(person: Person) -> int:

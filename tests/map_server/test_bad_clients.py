@@ -56,14 +56,14 @@ pytestmark = pytest.mark.usefixtures("others")
 def test_another_version_of_the_protocol_is_refused(port: int, operator: str, version: Any) -> None:
     with visitor(port) as person:
         auth = {"method": "api-key", "credential": operator}
-        said = {"participantType": "agent", "auth": auth, "protocolVersion": version}
-        assert -32602 == refused(person, "map/connect", **said)
+        params = {"participantType": "agent", "auth": auth, "protocolVersion": version}
+        assert -32602 == refused(person, "map/connect", **params)
         assert 1000 == refused(person, "map/agents/list")
-        assert person.ask("map/connect", **said | {"protocolVersion": 1})["sessionId"]  # it may say it better
+        assert person.ask("map/connect", **params | {"protocolVersion": 1})["sessionId"]  # it may say it better
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "params"),
     [
         ("map/connect", {}),
         ("map/connect", {"protocolVersion": 1, "participantType": "boss"}),
@@ -73,13 +73,13 @@ def test_another_version_of_the_protocol_is_refused(port: int, operator: str, ve
         ("map/authenticate", {"method": ["api-key"]}),
     ],
 )
-def test_a_first_word_without_its_fields_is_refused(port: int, method: str, said: dict[str, Any]) -> None:
+def test_a_first_word_without_its_fields_is_refused(port: int, method: str, params: dict[str, Any]) -> None:
     with visitor(port) as person:
-        assert -32602 == refused(person, method, **said)
+        assert -32602 == refused(person, method, **params)
 
 
 @pytest.mark.parametrize(
-    ("method", "said", "code"),
+    ("method", "message", "code"),
     [
         ("map/send", {}, -32602),
         ("map/send", {"to": {}}, -32602),
@@ -102,8 +102,8 @@ def test_a_first_word_without_its_fields_is_refused(port: int, method: str, said
         ("map/scopes/get", {"scopeId": "nowhere"}, 2002),
     ],
 )
-def test_what_is_wrong_is_told_by_a_number(bad: Person, method: str, said: Any, code: int) -> None:
-    assert code == refused(bad, method, **said)
+def test_what_is_wrong_is_told_by_a_number(bad: Person, method: str, message: Any, code: int) -> None:
+    assert code == refused(bad, method, **message)
     assert bad.ask("map/agents/get", agentId="bad")["agent"]["id"] == "bad"
 
 
@@ -125,14 +125,14 @@ def test_a_call_that_holds_what_no_letter_may_is_answered_by_its_id(bad: Person,
     params = f'{{"to": {{"agent": "bad"}}, "payload": {payload}}}'
     for _ in range(MOST_JUNK + 1):  # it is a call, and no junk
         bad.line.send(f'{{"jsonrpc": "2.0", "id": 77, "method": "map/send", "params": {params}}}')
-        told = bad.hear()
-        assert (77, -32602) == (told["id"], told["error"]["code"])
+        result = bad.hear()
+        assert (77, -32602) == (result["id"], result["error"]["code"])
 
 
 def test_notifications_and_answers_to_nothing_are_not_answered(bad: Person) -> None:
-    for said in ({"method": "map/none"}, {"method": "map/agents/stop", "params": {}}, {"id": 9, "result": 1},
+    for message in ({"method": "map/none"}, {"method": "map/agents/stop", "params": {}}, {"id": 9, "result": 1},
                  {"id": 9, "error": {}}, {"method": "map/send", "params": {}}):  # fmt: skip
-        bad.line.send(json.dumps({"jsonrpc": "2.0", **said}))
+        bad.line.send(json.dumps({"jsonrpc": "2.0", **message}))
     assert "idle" == bad.ask("map/agents/get", agentId="bad")["agent"]["state"]
 
 
@@ -195,9 +195,9 @@ def test_agents_without_end_are_too_many() -> None:
     session.step("admit")
     for number in range(MOST_AGENTS):
         session.take(f"a{number}")
-    with pytest.raises(QuotaFull) as told:
+    with pytest.raises(QuotaFull) as result:
         session.take("one-more")
-    assert 4002 == number_of(told.value)
+    assert 4002 == number_of(result.value)
 
 
 def test_one_who_does_not_read_costs_little_and_loses_nothing(running: Daemon, port: int, operator: str) -> None:
@@ -261,7 +261,7 @@ def test_what_is_refused_is_logged_once_however_many_do_it(tmp_path: Any) -> Non
                     bad.line.send("x" * 3_000_000)
                     closed(bad)
         _, _, log = one.stop()
-    said = (
+    message = (
         "version 1 of MAP",
         "participant_type: is missing",
         "map/no/such",
@@ -269,7 +269,7 @@ def test_what_is_refused_is_logged_once_however_many_do_it(tmp_path: Any) -> Non
         "are enough",
         "too large",
     )
-    assert dict.fromkeys(said, 1) == {words: log.count(words) for words in said}
+    assert dict.fromkeys(message, 1) == {words: log.count(words) for words in message}
 
 
 def test_what_a_caller_says_makes_no_complaint_another_one(
@@ -292,18 +292,18 @@ def test_what_a_caller_says_makes_no_complaint_another_one(
                 async with async_connect(f"ws://127.0.0.1:{port_of(server)}/map") as bad:
                     for guess in range(MOST_TRIES):
                         auth = {"method": f"none-{number}-{guess}"}
-                        said = {"protocolVersion": 1, "participantType": "agent", "auth": auth}
-                        await bad.send(json.dumps(request(1, "map/connect", **said)))
+                        params = {"protocolVersion": 1, "participantType": "agent", "auth": auth}
+                        await bad.send(json.dumps(request(1, "map/connect", **params)))
                         await bad.send(json.dumps(request(2, "map/agents/list")))
                     await bad.wait_closed()
 
     asyncio.run(story())
-    told = [line for line in caplog.messages if line.startswith("a MAP connection")]
+    results = [line for line in caplog.messages if line.startswith("a MAP connection")]
     kinds = (
         "Method not found: map/none-0",
         "filter.f0",
         "'none-0-0' is not spoken here",
         "credentials that are none",
     )
-    assert [1] * len(kinds) == [sum(kind in line for line in told) for kind in kinds]
-    assert len(kinds) == len(told) and not any("\n" in line for line in told)
+    assert [1] * len(kinds) == [sum(kind in line for line in results) for kind in kinds]
+    assert len(kinds) == len(results) and not any("\n" in line for line in results)

@@ -29,10 +29,10 @@ def test_from_payload_and_meta_arrive_as_they_were_said(port: int, operator: str
     with agent(port, operator, "ann") as ann, agent(port, operator, "bob") as bob:
         payloads: list[Any] = ["text", {"type": "text", "text": "x"}, {"a": [1, None]}, 7, None, [], False]
         for payload in payloads:
-            told = ann.send({"agent": "bob"}, payload, **META)
-            assert ["bob"] == told["delivered"]
+            result = ann.send({"agent": "bob"}, payload, **META)
+            assert ["bob"] == result["delivered"]
             got = bob.message()
-            assert ("ann", {"agent": "bob"}, payload, META, told["messageId"]) == tuple(
+            assert ("ann", {"agent": "bob"}, payload, META, result["messageId"]) == tuple(
                 got[word] for word in ("from", "to", "payload", "meta", "id")
             )
 
@@ -149,13 +149,13 @@ def test_letters_of_other_wires_come_too_and_answers_go_back(running: Daemon, po
 
 def test_an_answer_without_an_address_goes_to_who_wrote_the_letter(port: int, operator: str) -> None:
     with agent(port, operator, "una") as una, agent(port, operator, "vic") as vic:
-        asked = una.send({"agent": "vic"}, "?")["messageId"]
+        request = una.send({"agent": "vic"}, "?")["messageId"]
         vic.message()
-        said: dict[str, Any] = {"payload": "!", "meta": {"inReplyTo": asked, "messageId": "own-1"}}
-        told, again = vic.ask("map/send", **said), vic.ask("map/send", **said)
-        assert told == again and ["una"] == told["delivered"]
+        params: dict[str, Any] = {"payload": "!", "meta": {"inReplyTo": request, "messageId": "own-1"}}
+        result, again = vic.ask("map/send", **params), vic.ask("map/send", **params)
+        assert result == again and ["una"] == result["delivered"]
         got = una.message()
-        assert ("vic", "!", told["messageId"]) == (got["from"], got["payload"], got["id"])
+        assert ("vic", "!", result["messageId"]) == (got["from"], got["payload"], got["id"])
         for meta in ({}, {"inReplyTo": "no-such-letter"}):
             assert -32602 == refused(vic, "map/send", payload="to nobody", meta=meta)
 
@@ -174,13 +174,13 @@ def deaf(port: int, token: str | None, name: str) -> socket.socket:
     )
     wait_for(line, b"\r\n\r\n")
     auth = {"auth": {"method": "bearer", "credential": token}} if token else {}
-    for number, (method, said) in enumerate(
+    for number, (method, message) in enumerate(
         (
             ("map/connect", {"protocolVersion": 1, "participantType": "agent", **auth}),
             ("map/agents/register", {"name": name}),
         )
     ):
-        line.sendall(frame(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": said})))
+        line.sendall(frame(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": message})))
     wait_for(line, b'"state":"idle"')
     return line
 
@@ -207,12 +207,12 @@ def test_calls_that_do_not_wait_for_each_other_are_carried_out_in_their_order(po
         one.say("map/agents/register", name="hasty")
         one.say("map/send", to={"agent": "hasty"}, payload=1)
         last = one.say("map/agents/nothing")
-        told = {}
-        while last not in told:
-            said = one.hear()
-            told[said.get("id")] = said
-        assert [True, True, True, False] == ["result" in told[number] for number in range(first, last + 1)]
-        assert ("hasty", 1) == (one.message()["from"], len(told[first + 2]["result"]["delivered"]))
+        result = {}
+        while last not in result:
+            message = one.hear()
+            result[message.get("id")] = message
+        assert [True, True, True, False] == ["result" in result[number] for number in range(first, last + 1)]
+        assert ("hasty", 1) == (one.message()["from"], len(result[first + 2]["result"]["delivered"]))
 
 
 def test_two_agents_of_one_connection_are_told_for_whom_each_message_is(port: int, operator: str) -> None:

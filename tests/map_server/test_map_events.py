@@ -19,10 +19,10 @@ from tests.web.running import Daemon, make_token, open_house, port_of
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
     with visitor(port) as executor:
         executor.join(operator, kind="client", name="desk")
-        told = executor.ask("map/subscribe", filter={})
+        result = executor.ask("map/subscribe", filter={})
         with agent(port, operator, "ann", role="worker") as ann, agent(port, operator, "bob") as bob:
             came = executor.event("agent.registered")
-            assert (told["subscriptionId"], 1, "ann") == (
+            assert (result["subscriptionId"], 1, "ann") == (
                 came["subscriptionId"], came["sequenceNumber"], came["event"]["data"]["agentId"],
             )  # fmt: skip
             assert ("ann", "worker") == tuple(came["event"]["data"][word] for word in ("name", "role"))
@@ -58,8 +58,8 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
             cut["agentId"], cut["previousState"], cut["newState"], cut["agent"]["state"], cut["role"],
             cut["ownerId"],
         )  # fmt: skip
-        closed = executor.ask("map/unsubscribe", subscriptionId=told["subscriptionId"])
-        assert told["subscriptionId"] == closed["subscription"]["id"]
+        closed = executor.ask("map/unsubscribe", subscriptionId=result["subscriptionId"])
+        assert result["subscriptionId"] == closed["subscription"]["id"]
 
 
 def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,10 +71,10 @@ def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Mo
         async with house as (server, room, _, _), asyncio.timeout(20):
             url, header = f"ws://127.0.0.1:{port_of(server)}/map", {"authorization": f"Bearer {make_token(room)}"}
 
-            async def opened(kind: str, method: str, **said: Any) -> Any:
+            async def opened(kind: str, method: str, **message: Any) -> Any:
                 line = await connect(url, additional_headers=header)
                 who = {"protocolVersion": 1, "participantType": kind}
-                for number, call in enumerate((("map/connect", who), (method, said))):
+                for number, call in enumerate((("map/connect", who), (method, message))):
                     await line.send(json.dumps(request(number, call[0], **call[1])))
                     await line.recv()
                 return line
@@ -83,15 +83,15 @@ def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Mo
             executor = await opened("client", "map/subscribe", filter=wanted)
             ann = await opened("agent", "map/agents/register", name="ann")
             await ann.close()
-            told: list[tuple[str, str, str]] = []
-            while not told or told[-1][2] != "stopped":
+            results: list[tuple[str, str, str]] = []
+            while not results or results[-1][2] != "stopped":
                 data = json.loads(await executor.recv())["params"]["event"]["data"]
-                told.append((data["agent"]["id"], data["previousState"], data["newState"]))
+                results.append((data["agent"]["id"], data["previousState"], data["newState"]))
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await executor.recv()
             await executor.close()
-            return told
+            return results
 
     assert [("ann", "idle", "orphaned"), ("ann", "orphaned", "stopped")] == asyncio.run(story())
 
@@ -108,8 +108,8 @@ def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None
         assert executor.event("message.sent")
         assert "to myself" == una.message()["payload"] and una.hear()
         assert executor.event("message_delivered")
-        told = una.ask("map/replay", filter={"eventTypes": ["message_sent"], "fromAgents": ["una"]})["events"]
-        assert ["message_sent"] == [one["event"]["type"] for one in told]
+        result = una.ask("map/replay", filter={"eventTypes": ["message_sent"], "fromAgents": ["una"]})["events"]
+        assert ["message_sent"] == [one["event"]["type"] for one in result]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_nobody_hears_of_the_messages_of_others(port: int, operator: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("filter", "heard"),
+    ("filter", "received"),
     [
         ({"eventTypes": ["message_sent"]}, True),
         ({"fromAgents": ["fay"]}, True),
@@ -161,14 +161,16 @@ def test_nobody_hears_of_the_messages_of_others(port: int, operator: str) -> Non
         ({"scopes": ["elsewhere"]}, False),
     ],
 )
-def test_every_word_of_a_filter_narrows(port: int, operator: str, filter: dict[str, object], heard: bool) -> None:
+def test_every_word_of_a_filter_narrows(
+    port: int, operator: str, filter: dict[str, object], received: bool
+) -> None:
     with visitor(port) as executor, agent(port, operator, "fay", role="worker") as fay:
         executor.join(operator, kind="client")
         executor.ask("map/subscribe", filter=filter | {"eventTypes": ["message.sent"]})
         executor.ask("map/subscribe", filter={"eventTypes": ["scope.created"]})
         fay.send("nobody", 1, correlationId="c-9", k=1, priority="urgent")
         executor.ask("map/agents/list")
-        if heard:
+        if received:
             assert executor.event("message.sent")
         else:
             assert executor.hears_nothing() and executor.events == []
@@ -204,6 +206,6 @@ def test_what_was_subscribed_to_stays_when_an_agent_goes(port: int, operator: st
         id = jan.ask("map/subscribe", filter={"eventTypes": ["agent.registered"]})["subscriptionId"]
         jan.ask("map/agents/unregister", agentId="jan")
         jan.register(name="joy")
-        told = jan.event("agent.registered")
-        assert (id, "joy") == (told["subscriptionId"], told["event"]["data"]["agentId"])
+        result = jan.event("agent.registered")
+        assert (id, "joy") == (result["subscriptionId"], result["event"]["data"]["agentId"])
         assert id == jan.ask("map/unsubscribe", subscriptionId=id)["subscription"]["id"]

@@ -30,9 +30,9 @@ def test_who_has_shown_no_token_hears_of_nothing(port: int) -> None:
         welcome = person.join()
         assert (["api-key", "bearer"], False) == (welcome["authRequired"]["methods"], "sessionId" in welcome)
         for row in ROWS:
-            said = {param.name: FILLED[param.name] for param in row.params if param.required}
+            params = {param.name: FILLED[param.name] for param in row.params if param.required}
             if row.name not in BEFORE[State.AUTHENTICATING]:
-                assert (1000, 1000) == (refused(person, row.name, **said), refused(silent, row.name, **said))
+                assert (1000, 1000) == (refused(person, row.name, **params), refused(silent, row.name, **params))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_who_has_shown_no_token_hears_of_nothing(port: int) -> None:
 )
 def test_a_credential_that_is_none_lets_nobody_in(port: int, auth: dict[str, str], code: str | None) -> None:
     with visitor(port) as person:
-        told = person.ask("map/connect", protocolVersion=1, participantType="agent", auth=auth)
-        assert code == told.get("error", {}).get("code") and "authRequired" in told
+        result = person.ask("map/connect", protocolVersion=1, participantType="agent", auth=auth)
+        assert code == result.get("error", {}).get("code") and "authRequired" in result
         if auth:
             failed = person.ask("map/authenticate", **auth)
             assert (False, code) == (failed["success"], failed["error"]["code"])
@@ -60,9 +60,9 @@ def test_who_showed_a_bad_token_is_told_so_with_every_refusal(port: int) -> None
     with visitor(port) as person:
         auth = {"method": "api-key", "credential": "pr_x_y"}
         person.ask("map/connect", protocolVersion=1, participantType="agent", auth=auth)
-        with pytest.raises(Refused, match="this token is not valid") as told:
+        with pytest.raises(Refused, match="this token is not valid") as result:
             person.ask("map/agents/register", name="ann")
-        assert 1000 == told.value.code
+        assert 1000 == result.value.code
 
 
 def test_whoever_guesses_is_ended(port: int) -> None:
@@ -143,8 +143,8 @@ def test_a_token_is_refreshed_by_one_of_the_same_agent(running: Daemon, port: in
     first, second = running.token("gus"), running.token("gus")
     with agent(port, first, "gus") as gus:
         gus.ask("map/subscribe", filter={"eventTypes": ["message.sent"]})
-        told = gus.ask("map/auth/refresh", method="api-key", credential=second)
-        assert (True, "gus") == (told["success"], told["principal"]["id"])
+        result = gus.ask("map/auth/refresh", method="api-key", credential=second)
+        assert (True, "gus") == (result["success"], result["principal"]["id"])
         other = gus.ask("map/auth/refresh", method="api-key", credential=running.token("hal"))
         assert (False, "invalid_credentials") == (other["success"], other["error"]["code"])
         running.revoke(first)
@@ -222,9 +222,9 @@ def test_who_goes_is_away_and_comes_back_idle(running: Daemon, port: int, operat
         executor.join(operator, kind="client")
         assert executor.ask("map/agents/get", agentId="ola")["agent"]["ownerId"] is None
     with agent(port, operator, "ola") as ola:
-        told = ola.ask("map/agents/get", agentId="ola")["agent"]
+        result = ola.ask("map/agents/get", agentId="ola")["agent"]
         assert ("idle", "r", ["s"], {"k": 1}, "ola") == tuple(
-            told[word] for word in ("state", "role", "scopes", "metadata", "ownerId")
+            result[word] for word in ("state", "role", "scopes", "metadata", "ownerId")
         )
 
 
@@ -276,8 +276,8 @@ def test_a_child_is_closed_like_its_parent_to_callers_without_a_token(tmp_path: 
         send = {"action": "send", "from": "pat.kid", "to": "quin", "payload": "forged"}
         with Line(tmp_path / "postroom.sock") as line:
             assert "error" in line.ask(check)
-            for said in ({"action": "check_inbox", "agentId": "pat.kid"}, send):
-                assert "NotAllowed" == line.ask(said)["name"]
+            for message in ({"action": "check_inbox", "agentId": "pat.kid"}, send):
+                assert "NotAllowed" == line.ask(message)["name"]
             line.ask({"action": "authenticate", "token": one.token()})
             assert "private" in str(line.ask({"action": "check_inbox", "agentId": "pat.kid"}))
         with closing(Client(one.port)) as nobody, closing(Client(one.port, other)) as rob:
@@ -320,8 +320,8 @@ def test_maps_port_is_shut_where_it_is_said_so(tmp_path: Any) -> None:
 @pytest.mark.parametrize("words", [("--map", "open", "--http", "0.0.0.0:0"), ("--map", "perhaps")])
 def test_what_would_be_unsafe_or_means_nothing_is_refused(tmp_path: Any, words: tuple[str, ...]) -> None:
     process = Daemon(tmp_path, *words)
-    code, told = process.ended()
-    assert code and ("map" in told or "TLS" in told)
+    code, result = process.ended()
+    assert code and ("map" in result or "TLS" in result)
 
 
 def test_a_client_has_a_name_of_its_own(port: int, operator: str) -> None:
@@ -339,10 +339,10 @@ def test_a_client_has_a_name_of_its_own(port: int, operator: str) -> None:
 def test_an_operators_agent_speaks_in_conversations_as_itself_alone(port: int, operator: str) -> None:
     with agent(port, operator, "sal") as sal, agent(port, operator, "tom") as tom:
         id = sal.ask("mail/create", subject="x")["id"]
-        for method, said in (
+        for method, message in (
             ("mail/turn", {"participantId": "sal", "content": "forged"}),
             ("mail/join", {"agentId": "sal"}),
         ):
-            assert 10003 == refused(tom, method, conversationId=id, **said)
+            assert 10003 == refused(tom, method, conversationId=id, **message)
         assert 10003 == refused(tom, "mail/create", participantId="sal", subject="y")
         assert "tom" == tom.ask("mail/create", subject="z")["participant"]["id"]

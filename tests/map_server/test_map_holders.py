@@ -91,10 +91,10 @@ def test_nobody_becomes_the_child_of_anothers_agent(running: Daemon, port: int, 
 def test_a_first_message_that_is_refused_is_told(port: int, operator: str) -> None:
     with agent(port, operator, "abe") as abe:
         for name, meta in ("kid-1", "none"), ("kid-2", {"priority": "zzz"}):
-            told = abe.ask(
+            result = abe.ask(
                 "map/agents/spawn", parent="abe", name=name, initialMessage={"payload": 1, "meta": meta}
             )
-            assert (name, -32602, False) == (told["agent"]["id"], told["error"]["code"], "messageId" in told)
+            assert (name, -32602, False) == (result["agent"]["id"], result["error"]["code"], "messageId" in result)
 
 
 def test_who_is_suspended_stays_so_when_it_registers_again(port: int, operator: str) -> None:
@@ -118,8 +118,8 @@ def test_why_a_connection_is_ended_is_told(running: Daemon, port: int) -> None:
 def test_a_header_and_a_word_of_two_agents_are_refused(running: Daemon, port: int) -> None:
     first, same, other = running.token("dee"), running.token("dee"), running.token("eli")
     with visitor(port, additional_headers={"authorization": f"Bearer {first}"}) as dee:
-        said = {"protocolVersion": 1, "participantType": "agent"}
-        assert 1006 == refused(dee, "map/connect", **said, auth={"method": "api-key", "credential": other})
+        params = {"protocolVersion": 1, "participantType": "agent"}
+        assert 1006 == refused(dee, "map/connect", **params, auth={"method": "api-key", "credential": other})
         assert "dee" == dee.join(same)["participantId"]
 
 
@@ -159,14 +159,14 @@ def test_a_name_that_no_mailbox_can_have_is_kept_beside_an_id_that_can(
 ) -> None:
     with visitor(port) as named, visitor(port) as other:
         named.join(operator, name=name)
-        told = named.ask("map/agents/register", name=name)["agent"]
-        assert name == told["name"] != told["id"]
-        assert told["id"] == named.ask("map/agents/register", name=name)["agent"]["id"]  # it may come back
+        result = named.ask("map/agents/register", name=name)["agent"]
+        assert name == result["name"] != result["id"]
+        assert result["id"] == named.ask("map/agents/register", name=name)["agent"]["id"]  # it may come back
         other.join(operator, kind="client", name="desk")
         other.send(name, "by its name")
-        other.send(told["id"], "by its id")
+        other.send(result["id"], "by its id")
         assert ["by its name", "by its id"] == [named.message()["payload"] for _ in range(2)]
-        for another in (told["id"], told["id"].replace("-", "?")):
+        for another in (result["id"], result["id"].replace("-", "?")):
             assert 3000 == refused(named, "map/agents/register", name=another)
 
 

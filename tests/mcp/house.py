@@ -62,17 +62,17 @@ async def house() -> AsyncIterator[House]:
         await opened.executor.close()
 
 
-async def ask(client: Client, tool: str, **said: Any) -> Any:
+async def ask(client: Client, tool: str, **message: Any) -> Any:
     """What a tool answered; the text is the same as the structure."""
-    answer: Any = await client.call_tool(tool, said)
+    answer: Any = await client.call_tool(tool, message)
     assert not answer.is_error, answer.content[0].text
     assert json.loads(answer.content[0].text) == answer.structured_content
     return answer.structured_content
 
 
-async def refused(client: Client, tool: str, **said: Any) -> Any:
+async def refused(client: Client, tool: str, **message: Any) -> Any:
     """The error that a tool told."""
-    answer: Any = await client.call_tool(tool, said)
+    answer: Any = await client.call_tool(tool, message)
     assert answer.is_error and answer.structured_content is None
     return json.loads(answer.content[0].text)
 

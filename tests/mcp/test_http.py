@@ -90,10 +90,10 @@ def test_new_mail_is_told_over_http() -> None:
             house() as opened,
             serving(opened) as url,
             calling(url, "bob") as bob,
-            bob.listen(resource_subscriptions=["inbox://bob"]) as heard,
+            bob.listen(resource_subscriptions=["inbox://bob"]) as received,
         ):
             opened.room.mailbox("ann").send("bob", "new")
-            assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+            assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
 
     run(story())
 

@@ -18,9 +18,9 @@ def test_the_page_is_what_the_tables_say() -> None:
 
 def test_the_lines_for_hosts_start_our_command() -> None:
     read = {"json": json.loads, "toml": tomllib.loads}
-    told = [read[block.language](block.code) for block in blocks(PAGE) if block.language in read]
-    assert 3 == len(told)
-    for config in told:
+    results = [read[block.language](block.code) for block in blocks(PAGE) if block.language in read]
+    assert 3 == len(results)
+    for config in results:
         (servers,) = config.values()
         assert "postroom" == servers["postroom"]["command"]
         call = parse(servers["postroom"]["args"])

@@ -87,22 +87,22 @@ def test_new_mail_is_told_to_who_listens() -> None:
         ann = house.room.mailbox("ann")
         ann.send("bob", "before", id="m-1")
         watched = ["inbox://bob", "thread://m-1", "message://m-1"]
-        async with house.client("bob") as bob, bob.listen(resource_subscriptions=watched) as heard:
+        async with house.client("bob") as bob, bob.listen(resource_subscriptions=watched) as received:
             ann.send("bob", "new")
-            assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+            assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
             ann.send("bob", "answer", in_reply_to="m-1")
-            told = {(await anext(heard)).uri for _ in range(3)}  # type: ignore[union-attr]
-            assert set(watched) == told
+            result = {(await anext(received)).uri for _ in range(3)}  # type: ignore[union-attr]
+            assert set(watched) == result
 
     played(story)
 
 
 def test_watching_goes_on_after_the_room_was_restored() -> None:
     async def story(house: House) -> None:
-        async with house.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as heard:
+        async with house.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as received:
             house.room._core.store.renew_epoch()
             house.room.mailbox("ann").send("bob", "after")
-            assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+            assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
 
     played(story)
 
@@ -110,21 +110,21 @@ def test_watching_goes_on_after_the_room_was_restored() -> None:
 def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(house: House) -> None:
         monkeypatch.setattr(resources, "TROUBLE", 0.01)
-        told = asyncio.Event()
+        result = asyncio.Event()
         troubles = [StoreBusy(), StoreBusy()]
 
-        async def call(name: str, said: dict[str, Any]) -> Any:
-            if name == "wait" and said["timeout"] and troubles:
+        async def call(name: str, params: dict[str, Any]) -> Any:
+            if name == "wait" and params["timeout"] and troubles:
                 raise troubles.pop()
-            return await house.executor.call(house.room.principal, name, said)
+            return await house.executor.call(house.room.principal, name, params)
 
         async def changed() -> None:
-            told.set()
+            result.set()
 
         watch = await resources.follow(Caller(call, usual="bob"), resources.Place("inbox", "bob"))
         watching = asyncio.ensure_future(watch(changed))
         house.room.mailbox("ann").send("bob", "new")
-        await told.wait()
+        await result.wait()
         watching.cancel()
         assert not troubles
 
@@ -133,24 +133,24 @@ def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatc
 
 def test_new_mail_is_told_to_who_subscribed_until_it_unsubscribes() -> None:
     async def story(house: House) -> None:
-        told: asyncio.Queue[str] = asyncio.Queue()
+        result: asyncio.Queue[str] = asyncio.Queue()
 
         async def hear(message: Any) -> None:
             if isinstance(message, types.ResourceUpdatedNotification):
-                await told.put(str(message.params.uri))
+                await result.put(str(message.params.uri))
 
         ann = house.room.mailbox("ann")
         async with house.client("bob", mode="legacy", message_handler=hear) as bob:
             await bob.subscribe_resource("inbox://bob")
             await bob.subscribe_resource("inbox://bob")
             ann.send("bob", "1")
-            assert "inbox://bob" == await told.get()
+            assert "inbox://bob" == await result.get()
             await bob.unsubscribe_resource("inbox://bob")
             await bob.unsubscribe_resource("inbox://never")
             ann.send("bob", "2")
             await ask(bob, "wait_for_mail", timeout=5)
             await asyncio.sleep(0.1)
-            assert told.empty()
+            assert result.empty()
             with pytest.raises(MCPError, match="no such resource"):
                 await bob.subscribe_resource("other://x")
 

@@ -60,21 +60,21 @@ def played(env: dict[str, str], *words: str, raw: bytes = b"", answers: int = 0,
     return running.returncode, b"".join(lines) + rest, err.decode()
 
 
-def written(*said: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in said)
+def written(*params: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in params)
 
 
 def test_two_agents_exchange_mail_through_two_servers(env: dict[str, str]) -> None:
     async def story() -> None:
-        told = env | {"INBOX_AGENT_ID": "bob", "INBOX_SCOPE": "swarm:sorting"}
-        async with Client(started(env, "--as", "ann"), mode="legacy") as ann, Client(started(told)) as bob:
+        result = env | {"INBOX_AGENT_ID": "bob", "INBOX_SCOPE": "swarm:sorting"}
+        async with Client(started(env, "--as", "ann"), mode="legacy") as ann, Client(started(result)) as bob:
             assert ("2025-11-25", "2026-07-28") == (ann.protocol_version, bob.protocol_version)
             waiting = asyncio.create_task(ask(bob, "wait_for_mail", timeout=20))
             await ask(ann, "send_message", to="bob", body="grüße\u2028\n")
             assert "grüße\u2028\n" == (await waiting)["message"]["content"]["text"]
-            async with bob.listen(resource_subscriptions=["inbox://bob"]) as heard:
+            async with bob.listen(resource_subscriptions=["inbox://bob"]) as received:
                 await ask(ann, "send_message", to="bob", body="2")
-                assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+                assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
             await ask(bob, "check_inbox")
             (row,) = (await ask(ann, "list_agents"))["agents"]
             assert ("bob", "swarm:sorting") == (row["agentId"], row["scope"])
@@ -173,23 +173,23 @@ def test_the_configuration_means_the_same_from_anywhere_and_wants_a_name(env: di
 def test_without_the_sdk_or_with_an_old_one_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for there, words in ((set[str](), "not installed"), ({"mcp"}, "an older one")):
         monkeypatch.setattr(mcp_server, "find_spec", lambda name, there=there: object() if name in there else None)
-        with pytest.raises(PostroomError, match=words) as told:
+        with pytest.raises(PostroomError, match=words) as result:
             mcp_server.need_sdk()
-        assert 'pip install "postroom[mcp]"' in (told.value.hint or "")
+        assert 'pip install "postroom[mcp]"' in (result.value.hint or "")
     monkeypatch.setattr(mcp_server, "find_spec", lambda _name: object())
     mcp_server.need_sdk()
 
 
 def test_a_running_daemon_is_asked_over_its_socket(env: dict[str, str], tmp_path: Path) -> None:
     async def story(path: str) -> None:
-        told = env | {"INBOX_SOCKET_PATH": path, "POSTROOM_AGENT": "bob", "POSTROOM_STORE": ""}
+        result = env | {"INBOX_SOCKET_PATH": path, "POSTROOM_AGENT": "bob", "POSTROOM_STORE": ""}
         async with (
             Client(started(env, "--socket", path, "--as", "ann"), mode="legacy") as ann,
-            Client(started(told)) as bob,
-            bob.listen(resource_subscriptions=["inbox://bob"]) as heard,
+            Client(started(result)) as bob,
+            bob.listen(resource_subscriptions=["inbox://bob"]) as received,
         ):
             await ask(ann, "send_message", to="bob", body="over the socket")
-            assert "inbox://bob" == (await anext(heard)).uri  # type: ignore[union-attr]
+            assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
             (letter,) = (await ask(bob, "check_inbox", limit=5))["messages"]
             assert "over the socket" == letter["content"]["text"]
             error = await refused(bob, "ack", messageIds="nothing")

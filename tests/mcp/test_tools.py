@@ -35,8 +35,8 @@ def test_mail_goes_from_one_to_the_other(mode: str) -> None:
             found = await ask(bob, "check_inbox")
             assert 1 == found["count"]
             letter = found["messages"][0]
-            told = {"id": sent["messageId"], "from": "ann", "subject": "Sorting", "importance": "normal"}
-            assert told.items() <= letter.items()
+            result = {"id": sent["messageId"], "from": "ann", "subject": "Sorting", "importance": "normal"}
+            assert result.items() <= letter.items()
             assert {"type": "text", "text": "Which sort is stable?"} == letter["content"]
             assert 0 == (await ask(bob, "check_inbox"))["count"]
             assert 1 == (await ask(bob, "check_inbox", unreadOnly=False))["count"]
@@ -115,12 +115,12 @@ def test_whoever_looks_at_an_inbox_is_registered() -> None:
 def test_the_sender_is_the_tokens_agent_else_from_else_who_the_server_was_told_of() -> None:
     async def story(house: House) -> None:
         async with (
-            house.client("told") as told,
+            house.client("told") as result,
             house.client() as nobody,
             house.client(token="holder") as holder,  # noqa: S106 - a name
         ):
-            await ask(told, "send_message", to="bob", body="1")
-            await ask(told, "send_message", to="bob", body="2", **{"from": "said"})
+            await ask(result, "send_message", to="bob", body="1")
+            await ask(result, "send_message", to="bob", body="2", **{"from": "said"})
             await ask(holder, "send_message", to="bob", body="3", **{"from": "forged"})
             who = await refused(nobody, "send_message", to="bob", body="4")
             assert "from" == who["field"] and "INBOX_AGENT_ID" in who["hint"]
@@ -146,7 +146,7 @@ def test_with_a_token_no_other_inbox_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "said", "field"),
+    ("tool", "params", "field"),
     [
         ("send_message", {"to": "bob", "nonsense": 1}, "nonsense"),
         ("send_message", {"to": "bob", "scope": "swarm:team"}, "scope"),
@@ -167,10 +167,10 @@ def test_with_a_token_no_other_inbox_can_be_reached() -> None:
         ("ack", {"messageIds": "m-1"}, "messageIds"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_a_tool_error_that_names_it(tool: str, said: dict[str, object], field: str) -> None:
+def test_what_is_wrong_is_a_tool_error_that_names_it(tool: str, params: dict[str, object], field: str) -> None:
     async def story(house: House) -> None:
         async with house.client("ann", mode="legacy") as ann:
-            error = await refused(ann, tool, **said)
+            error = await refused(ann, tool, **params)
             assert field == error["field"], error
             assert error["error"] and not error["retryable"]
 
@@ -202,8 +202,8 @@ def test_the_answer_to_a_letter_is_waited_for_by_its_thread() -> None:
         async with house.client("ann") as ann, house.client("bob") as bob:
             sent = await ask(ann, "send_message", to="bob", body="?")
             await ask(bob, "send_message", to="ann", body="beside")
-            (asked,) = (await ask(bob, "check_inbox"))["messages"]
-            await ask(bob, "send_message", to="ann", body="!", inReplyTo=asked["id"])
+            (request,) = (await ask(bob, "check_inbox"))["messages"]
+            await ask(bob, "send_message", to="ann", body="!", inReplyTo=request["id"])
             answer = await ask(ann, "wait_for_mail", thread=sent["thread"], timeout=5)
             assert "!" == answer["message"]["content"]["text"]
             thread = await ask(ann, "read_thread", threadTag=sent["thread"])
@@ -249,8 +249,8 @@ def test_who_is_in_a_thread_reads_all_of_it() -> None:
 def test_a_message_that_answers_another_is_a_reply() -> None:
     async def story(house: House) -> None:
         async with house.client("ann") as ann, house.client("bob", scope="own-team") as bob:
-            said = {"subject": "S", "importance": "urgent", "to_scope": "swarm:team"}
-            first = await ask(ann, "send_message", to="bob", body="?", **said)
+            params = {"subject": "S", "importance": "urgent", "to_scope": "swarm:team"}
+            first = await ask(ann, "send_message", to="bob", body="?", **params)
             await ask(bob, "send_message", to="ann", body="!", inReplyTo=first["messageId"])
             await ask(bob, "send_message", body="!!", inReplyTo=first["messageId"])
             answers = house.room.mailbox("ann").check()
@@ -270,15 +270,15 @@ def test_presence_is_told_in_the_same_words_as_on_the_socket() -> None:
         house.room.mailbox("bob").leave()
         async with house.client("ann") as ann:
             rows = (await ask(ann, "list_agents"))["agents"]
-            told = {row["agentId"]: row["status"] for row in rows}
-            assert {"ann": "active", "bob": "offline"} == told
+            result = {row["agentId"]: row["status"] for row in rows}
+            assert {"ann": "active", "bob": "offline"} == result
             on_socket = wire_call(house.room, "list_agents", {})["agents"]
-            assert told == {row["agentId"]: row["status"] for row in on_socket}
+            assert result == {row["agentId"]: row["status"] for row in on_socket}
             id = wire_call(house.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})[
                 "id"
             ]
             there = wire_call(house.room, "mail/presence", {"id": id})["participants"]
-            assert told == {one["agent_id"]: one["presence"] for one in there}
+            assert result == {one["agent_id"]: one["presence"] for one in there}
 
     played(story)
 

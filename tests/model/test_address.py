@@ -33,7 +33,7 @@ SAME = [
 def test_an_address_is_the_same_in_text_and_by_its_pieces(text: str, address: Address) -> None:
     pieces = {name: getattr(address, name) for name in ("agent", "system", "scope") if getattr(address, name)}
 
-    assert [parse_address(said, "to") for said in (text, pieces, address)] == [address] * 3
+    assert [parse_address(message, "to") for message in (text, pieces, address)] == [address] * 3
     assert (format_address(address), str(address)) == (text, text)
     assert (is_remote(text), system_of(text)) == (bool(address.system), address.system)
     assert check_party(text, "sender") == text

@@ -28,8 +28,8 @@ from postroom.model.query import (
 from tests.letters import NOW, letter
 
 
-def terms(*said: str) -> tuple[Term, ...]:
-    return tuple(Term(tuple(each.split())) for each in said)
+def terms(*text: str) -> tuple[Term, ...]:
+    return tuple(Term(tuple(each.split())) for each in text)
 
 
 READ: list[tuple[str, SearchQuery]] = [
@@ -70,7 +70,7 @@ def test_a_query_is_read_piece_by_piece(text: str, expected: SearchQuery) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "nothing to look for"),
         (' - "" \u2026', "nothing to look for"),
@@ -97,11 +97,11 @@ def test_a_query_is_read_piece_by_piece(text: str, expected: SearchQuery) -> Non
         ("\ud800", "surrogate"),
     ],
 )
-def test_a_slip_is_answered_with_what_was_meant(text: str, told: str) -> None:
+def test_a_slip_is_answered_with_what_was_meant(text: str, message: str) -> None:
     with pytest.raises(Invalid) as refused:
         read_query(text, NOW)
     assert refused.value.field == "query"
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("text", [None, 5, b"x", ["x"]])
@@ -124,8 +124,8 @@ def test_a_query_has_its_limits() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(Invalid):
         query = read_query(text, NOW)
-        said = [word for term in (*query.terms, *query.without) for word in term.words]
-        assert all(words(word) == [word] for word in said)  # nothing in it can be taken for syntax
+        message = [word for term in (*query.terms, *query.without) for word in term.words]
+        assert all(words(word) == [word] for word in message)  # nothing in it can be taken for syntax
 
 
 # -- words

@@ -26,7 +26,7 @@ def test_an_address_in_its_parts() -> None:
     assert "/?x" == read_target("https://a.example?x").path
 
 
-@pytest.mark.parametrize(("url", "told"), [
+@pytest.mark.parametrize(("url", "text"), [
     ("https://ann:secret@a.example/", "password"),
     ("https://a.example@127.0.0.1/", "password"),
     ("https://a.example/#x", "fragment"),
@@ -52,8 +52,8 @@ def test_an_address_in_its_parts() -> None:
     ("https://a.example/\r\nX: y", "control"),
     (" https://a.example/", "web server"),
 ])  # fmt: skip
-def test_what_is_wrong_with_an_address_is_told(url: str, told: str) -> None:
-    with pytest.raises(Invalid, match=told) as refused:
+def test_what_is_wrong_with_an_address_is_told(url: str, text: str) -> None:
+    with pytest.raises(Invalid, match=text) as refused:
         read_target(url)
     assert refused.value.field == "url"
 

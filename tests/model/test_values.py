@@ -101,11 +101,11 @@ def test_a_time_without_a_place_in_utc_is_refused(value: Any) -> None:
 
 
 def test_json_is_copied_so_that_no_caller_can_change_it_later() -> None:
-    given = {"list": [1, (2, 3)], "object": {"deep": None}, "yes": True, "half": 0.5}
-    copy = check_object(given, "metadata", 8)
+    values = {"list": [1, (2, 3)], "object": {"deep": None}, "yes": True, "half": 0.5}
+    copy = check_object(values, "metadata", 8)
 
     assert copy == {"list": [1, [2, 3]], "object": {"deep": None}, "yes": True, "half": 0.5}
-    given["list"].append(4)  # type: ignore[attr-defined]
+    values["list"].append(4)  # type: ignore[attr-defined]
     assert copy["list"] == [1, [2, 3]]
 
 
@@ -205,7 +205,7 @@ def test_deep_json_is_refused_however_deep(levels: int) -> None:
 
 def test_a_letter_that_says_its_default_says_the_same() -> None:
     """What a file spells out and what a caller leaves out is one letter, also inside a task's note."""
-    said = b'{"id":"m1","sender":"ann","recipients":[],"created_at":"2030-01-01T00:00:00Z","task":{"id":"t"%b}}'
-    short, long = (decode_message(said % more) for more in (b"", b',"state":"pending"'))
+    message = b'{"id":"m1","sender":"ann","recipients":[],"created_at":"2030-01-01T00:00:00Z","task":{"id":"t"%b}}'
+    short, long = (decode_message(message % more) for more in (b"", b',"state":"pending"'))
     assert digest(short) == digest(long)
     assert encode(with_defaults(short)) == encode(with_defaults(long))

@@ -25,7 +25,7 @@ Says = Callable[[Inbound], str | None]
 ROWS = {row.name: row for row in toolbox.ROWS}
 
 
-class Told:
+class Log:
     """A log that is kept."""
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class ScriptedAgent:
     def __init__(self, post: Post, says: Says, media: Path) -> None:
         self.post = post
         self.says = says
-        self.told = Told()
+        self.log = Log()
         self.seen: list[Inbound] = []
         self.says_what_is_over = True
-        self.reception = Reception(post, self, self.told, media)
+        self.reception = Reception(post, self, self.log, media)
         self._answering: set[asyncio.Task[None]] = set()
 
     async def hand_over(self, inbound: Inbound) -> None:
@@ -91,16 +91,16 @@ async def scripted_agent(
     **section: Any,
 ) -> AsyncIterator[ScriptedAgent]:
     """A reception at work, over the mailboxes in `folder`. Desks of one agent have different homes."""
-    said = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
+    params = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
     workspace = folder / f"{agent}-workspace"
     workspace.mkdir(exist_ok=True)
-    post = await shared(config.parse(said | section), str(workspace), home)
+    post = await shared(config.parse(params | section), str(workspace), home)
     made = ScriptedAgent(post, says, folder / f"{agent}-media")
     if pace is not None:
         made.reception._pace = pace
     running = asyncio.create_task(made.reception.run())
     try:
-        await until(lambda: bool(made.told.lines))
+        await until(lambda: bool(made.log.lines))
         yield made
     finally:
         running.cancel()

@@ -109,7 +109,7 @@ class Crew:
         known = self._known[agent]
         known.model.script = script
         known.model.broken = False
-        known.model.asked.clear()
+        known.model.origin.clear()
         known.wait_until_up()
         return known
 

@@ -94,8 +94,8 @@ async def main() -> dict[str, Any]:
     manager.send("researcher", "coder", mail("yes", **update))
     update["task"] = {"id": "task_7", "state": "completed"}
     manager.send("researcher", "coder", mail("work done", **update))
-    told = await asyncio.wait_for(bus.consume_inbound(), 20)
-    saw["told"] = [told.channel, told.chat_id, told.session_key_override, "work done" in told.content]
+    result = await asyncio.wait_for(bus.consume_inbound(), 20)
+    saw["told"] = [result.channel, result.chat_id, result.session_key_override, "work done" in result.content]
     await channel.stop()
     await channel.stop()
     await asyncio.wait([running])

@@ -110,7 +110,7 @@ class Gateway:
         return self
 
     def wait_until_up(self) -> None:
-        until(self.is_up, what=f"start of {self.agent}", show=self.said)
+        until(self.is_up, what=f"start of {self.agent}", show=self.output)
 
     def launch(self) -> None:
         port = free_port()
@@ -119,7 +119,7 @@ class Gateway:
             *(str(self.python), "-m", "nanobot", "gateway", "--foreground", "--verbose"),
             *("-c", str(self.config), "-p", str(port)),
         ]
-        self._read_from = len(self.said())
+        self._read_from = len(self.output())
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command, env=self.surroundings, cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -127,10 +127,10 @@ class Gateway:
 
     def is_up(self) -> bool:
         assert self.process is not None
-        assert self.process.poll() is None, self.said()
-        return f"{self.agent} takes mail at" in self.said()[self._read_from :] and self.socket.exists()
+        assert self.process.poll() is None, self.output()
+        return f"{self.agent} takes mail at" in self.output()[self._read_from :] and self.socket.exists()
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
     def stop(self) -> None:
@@ -169,7 +169,7 @@ def calls_after_a_while(*gateways: Gateway) -> list[int]:
     """How often each model was asked, once nothing more happens."""
     end = time.monotonic() + PATIENCE
     seen: list[int] = []
-    while seen != (now := [len(gateway.model.asked) for gateway in gateways]):
+    while seen != (now := [len(gateway.model.origin) for gateway in gateways]):
         if time.monotonic() > end:
             raise TimeoutError(f"it goes on for ever: {now}")
         seen = now
@@ -195,11 +195,11 @@ class Person:
         self._socket.settimeout(patience)
         while True:
             try:
-                heard = json.loads(self._lines.readline())
+                received = json.loads(self._lines.readline())
             except TimeoutError:
-                raise TimeoutError(f"the person heard nothing\n{self.gateway.said()[-6000:]}") from None
-            if heard["chat"] == self.chat:
-                return str(heard["text"])
+                raise TimeoutError(f"the person heard nothing\n{self.gateway.output()[-6000:]}") from None
+            if received["chat"] == self.chat:
+                return str(received["text"])
 
     def __enter__(self) -> Self:
         return self

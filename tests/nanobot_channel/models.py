@@ -22,7 +22,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Origin:
     """What the model is asked: the conversation so far."""
 
     messages: list[dict[str, Any]]
@@ -31,8 +31,8 @@ class Asked:
     @property
     def last(self) -> str:
         """The last message that is no result of a tool."""
-        said = [message for message in self.messages if message["role"] == "user"]
-        return _RUNTIME.sub("", text_of(said[-1])) if said else ""
+        text = [message for message in self.messages if message["role"] == "user"]
+        return _RUNTIME.sub("", text_of(text[-1])) if text else ""
 
     @property
     def results(self) -> list[str]:
@@ -46,7 +46,7 @@ class Asked:
         return found
 
 
-Script = Callable[[Asked], "str | Call | list[Call]"]
+Script = Callable[[Origin], "str | Call | list[Call]"]
 
 
 def text_of(message: dict[str, Any]) -> str:
@@ -61,7 +61,7 @@ class Model:
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.asked: list[Asked] = []
+        self.origin: list[Origin] = []
         self.broken = False
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -80,12 +80,12 @@ class Model:
         self._server.server_close()
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        asked = Asked(body["messages"], [tool["function"]["name"] for tool in body.get("tools", [])])
-        self.asked.append(asked)
-        said = self.script(asked)
-        if isinstance(said, str):
-            return {"role": "assistant", "content": said}
-        calls = [said] if isinstance(said, Call) else said
+        request = Origin(body["messages"], [tool["function"]["name"] for tool in body.get("tools", [])])
+        self.origin.append(request)
+        message = self.script(request)
+        if isinstance(message, str):
+            return {"role": "assistant", "content": message}
+        calls = [message] if isinstance(message, Call) else message
         return {
             "role": "assistant",
             "content": None,

@@ -29,9 +29,11 @@ class PersonChannel(BaseChannel):  # type: ignore[misc]
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
         while line := await reader.readline():
-            said = json.loads(line)
+            message = json.loads(line)
             await self.bus.publish_inbound(
-                InboundMessage(channel="person", sender_id="anna", chat_id=said["chat"], content=said["text"])
+                InboundMessage(
+                    channel="person", sender_id="anna", chat_id=message["chat"], content=message["text"]
+                )
             )
 
     async def stop(self) -> None:

@@ -28,7 +28,7 @@ QUIET = 0.4  # seconds in which nothing more must come
 @asynccontextmanager
 async def chatty(at: ScriptedAgent, peer: str, mails: int, tool: str) -> AsyncIterator[list[str]]:
     """A model that writes so many mails to `peer` in each turn; gives what the tool said."""
-    said: list[str] = []
+    message: list[str] = []
 
     async def answer_all() -> None:
         done = 0
@@ -36,12 +36,12 @@ async def chatty(at: ScriptedAgent, peer: str, mails: int, tool: str) -> AsyncIt
             await until_or_ever(at, done)
             inbound = at.seen[done]
             done += 1
-            said.extend([await use(at, tool, inbound, to=peer, text="hello") for _ in range(mails)])
+            message.extend([await use(at, tool, inbound, to=peer, text="hello") for _ in range(mails)])
             await at.answer(inbound, "thank you")
 
     working = asyncio.create_task(answer_all())
     try:
-        yield said
+        yield message
     finally:
         working.cancel()
         await asyncio.wait([working])
@@ -70,13 +70,13 @@ def notices(at: ScriptedAgent) -> list[Inbound]:
 
 def tells(at: ScriptedAgent) -> list[str]:
     """What the person at this desk is told without a turn of the model, from now on."""
-    told: list[str] = []
+    results: list[str] = []
 
     async def tell(caller: Caller, text: str) -> None:
-        told.append(f"{caller.place} {text}")
+        results.append(f"{caller.place} {text}")
 
     at.post.tell_person = tell
-    return told
+    return results
 
 
 async def say_hello(folder: Path, mails: int, tool: str) -> None:
@@ -85,20 +85,20 @@ async def say_hello(folder: Path, mails: int, tool: str) -> None:
         scripted_agent(folder, "boss") as boss,
         scripted_agent(folder, "coder", lambda _: "hello to you!") as coder,
     ):
-        told = tells(boss)
-        async with chatty(boss, "coder", mails, tool) as said:
+        result = tells(boss)
+        async with chatty(boss, "coder", mails, tool) as message:
             for _ in range(mails):
                 assert "coder" in await use(boss, tool, to="coder", text="hello")
             turns = await turns_at_rest(boss, coder)
             most = mails + MOST
             assert max(turns) <= most + 1, f"it goes on for too long: {turns}"  # one of coder's is the notice
-            assert 1 == len(told) and told[0].startswith("person:sofa [Mailbox] boss and coder went on")
+            assert 1 == len(result) and result[0].startswith("person:sofa [Mailbox] boss and coder went on")
             assert 1 == len(notices(coder)) and "No answer is expected" in notices(coder)[0].content
-            assert any(line.startswith("Error:") and "ask the person first" in line for line in said)
+            assert any(line.startswith("Error:") and "ask the person first" in line for line in message)
             boss.post.person_wrote("person:sofa")
             assert "coder" in await use(boss, tool, to="coder", text="go on")
             again = await turns_at_rest(boss, coder)
-            assert turns[0] < again[0] <= turns[0] + 1 + MOST and 2 == len(told), again
+            assert turns[0] < again[0] <= turns[0] + 1 + MOST and 2 == len(result), again
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_over_all_conversations_they_stop_after_so_many_mails_an_hour(tmp_path: 
             scripted_agent(tmp_path, "coder", lambda _: "hello to you!") as coder,
             chatty(boss, "coder", 2, "mail_send"),
         ):
-            told = tells(boss)
+            result = tells(boss)
             for _ in range(3):
                 await boss.post.room.mailbox("anna").send("boss", "say hello to coder")
             turns = await turns_at_rest(boss, coder)
-            assert (3 + 12, 12 + 1) == (turns[0], turns[1]) and [] == told
+            assert (3 + 12, 12 + 1) == (turns[0], turns[1]) and [] == result
             assert 1 == len(notices(coder)) and "within an hour" in notices(coder)[0].content
 
     run(scene)

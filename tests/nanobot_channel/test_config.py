@@ -64,7 +64,7 @@ def test_keys_that_nanobot_reads_itself_are_let_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "text"),
     [
         ({"allowForm": ["anna"]}, "channels.mailbox.allowForm: is not a setting .*did you mean allowFrom"),
         ({"colour": 1}, "channels.mailbox.colour.*known: enabled, agentId"),
@@ -99,8 +99,8 @@ def test_keys_that_nanobot_reads_itself_are_let_through() -> None:
         ([], "channels.mailbox: must be an object"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_name(section: Any, told: str) -> None:
-    with pytest.raises(Invalid, match=told):
+def test_what_is_wrong_is_refused_by_its_name(section: Any, text: str) -> None:
+    with pytest.raises(Invalid, match=text):
         parse(section)
 
 
@@ -132,17 +132,19 @@ print(json.dumps([said.provider, said.model, config.get_provider(said.model).api
 @pytest.mark.nanobot
 def test_the_configs_on_the_page_are_whole_for_nanobot(python: Path, tmp_path: Path) -> None:
     """Each by itself says which provider, model and key there are, and two agents share no workspace."""
-    told = []
+    results = []
     for block in blocks_of_the_page():
         (tmp_path / "config.json").write_text(block, encoding="utf-8")
         command = [str(python), "-c", LOAD, str(tmp_path / "config.json")]
         home = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
         done = subprocess.run(command, env=home, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert 0 == done.returncode, done.stderr
-        told.append(json.loads(done.stdout.splitlines()[-1]))
+        results.append(json.loads(done.stdout.splitlines()[-1]))
     model = ["openrouter", "anthropic/claude-sonnet-4.5", "sk-or-v1-YOUR-KEY"]
-    assert [model, model] == [said[:-1] for said in told]
-    assert [f"{tmp_path}/.nanobot/workspace", f"{tmp_path}/coder/workspace"] == [said[-1] for said in told]
+    assert [model, model] == [message[:-1] for message in results]
+    assert [f"{tmp_path}/.nanobot/workspace", f"{tmp_path}/coder/workspace"] == [
+        message[-1] for message in results
+    ]
 
 
 def test_the_page_names_every_key_and_every_tool_with_its_default() -> None:

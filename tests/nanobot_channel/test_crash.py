@@ -15,7 +15,7 @@ from postroom.nanobot.channel.reception import LEASE
 from ..conftest import takes_long
 from .conftest import Open
 from .gateways import PATIENCE, QUIET, until
-from .models import Asked, Call
+from .models import Call, Origin
 
 pytestmark = pytest.mark.nanobot
 
@@ -27,8 +27,8 @@ def state_of(room: postroom.Room, letter: str) -> str:
 def test_what_a_killed_gateway_worked_on_is_handed_out_again_and_answered_once(gateway: Open) -> None:
     hang = threading.Event()
 
-    def script(asked: Asked) -> str:
-        if "first" in asked.last and not hang.is_set():
+    def script(request: Origin) -> str:
+        if "first" in request.last and not hang.is_set():
             hang.wait(PATIENCE)
         return "done"
 
@@ -37,15 +37,15 @@ def test_what_a_killed_gateway_worked_on_is_handed_out_again_and_answered_once(g
     anna = room.mailbox("anna")
     task = anna.give_task("coder", "first task")
     mail = anna.send("coder", "first mail")
-    until(lambda: len(coder.model.asked) == 2, what="two turns", show=coder.said)
+    until(lambda: len(coder.model.origin) == 2, what="two turns", show=coder.output)
     coder.kill()
     hang.set()
     assert "claimed" == state_of(room, mail.id)
     coder.start()
     answer = anna.wait(PATIENCE, thread=mail.id)
-    assert answer is not None and "done" == answer.text, coder.said()
-    until(lambda: anna.task(task.id).state == "completed", what="result", show=coder.said)
-    until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.said)
+    assert answer is not None and "done" == answer.text, coder.output()
+    until(lambda: anna.task(task.id).state == "completed", what="result", show=coder.output)
+    until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.output)
     time.sleep(QUIET)
     replies = [letter for letter in anna.thread(mail.id) if letter.sender == "coder"]
     results = [
@@ -54,12 +54,12 @@ def test_what_a_killed_gateway_worked_on_is_handed_out_again_and_answered_once(g
     assert (1, 1) == (len(replies), len(results))
 
 
-def delegating(asked: Asked) -> str | Call:
+def delegating(request: Origin) -> str | Call:
     """Gives what a person asks for to a helper; tells what comes of it; is done with all else."""
-    if "[Answer from agent" in asked.last:
-        return f"I heard: {asked.last}"
-    if asked.last.startswith("errand"):
-        return "Given." if asked.results else Call("mail_task", {"to": "helper", "text": asked.last})
+    if "[Answer from agent" in request.last:
+        return f"I heard: {request.last}"
+    if request.last.startswith("errand"):
+        return "Given." if request.results else Call("mail_task", {"to": "helper", "text": request.last})
     return "done"
 
 
@@ -85,10 +85,10 @@ def test_two_gateways_of_one_agent_share_the_mail_and_do_nothing_twice(gateway: 
     for sender in senders:
         for _ in range(8):
             answer = sender.wait(PATIENCE)
-            assert answer is not None, first.said() + second.said()
+            assert answer is not None, first.output() + second.output()
             answer.ack()
-    asked = [asked.last for gateway in (first, second) for asked in gateway.model.asked]
-    assert sorted(sent) == sorted(text.partition("id ")[2].partition(",")[0] for text in asked)
+    request = [request.last for gateway in (first, second) for request in gateway.model.origin]
+    assert sorted(sent) == sorted(text.partition("id ")[2].partition(",")[0] for text in request)
     assert all(sender.wait(0.2) is None for sender in senders)
     helper = room.mailbox("helper")
     helper.register()
@@ -110,7 +110,7 @@ def test_what_a_killed_gateway_held_goes_to_another_when_the_lease_ends(gateway:
     """It never starts again; so nobody says that it is dead but its lease."""
     hang = threading.Event()
 
-    def script(asked: Asked) -> str:
+    def script(request: Origin) -> str:
         if not hang.is_set():
             hang.wait(PATIENCE)
         return "done"
@@ -119,18 +119,18 @@ def test_what_a_killed_gateway_held_goes_to_another_when_the_lease_ends(gateway:
     anna = killed.room.mailbox("anna")
     anna.register()
     mail, task = anna.send("coder", "a question"), anna.give_task("coder", "work")
-    until(lambda: len(killed.model.asked) == 2, what="two turns", show=killed.said)
+    until(lambda: len(killed.model.origin) == 2, what="two turns", show=killed.output)
     other = gateway("coder", lambda _: "done by another", home="other")
     killed.kill()
     hang.set()
     began = time.monotonic()
     time.sleep(QUIET)
-    assert [] == other.model.asked and "claimed" == state_of(other.room, mail.id)
+    assert [] == other.model.origin and "claimed" == state_of(other.room, mail.id)
     answer = anna.wait(LEASE + PATIENCE, kinds="message")
-    assert answer is not None and "done by another" == answer.text, other.said()
+    assert answer is not None and "done by another" == answer.text, other.output()
     assert time.monotonic() - began < 2 * LEASE
-    until(lambda: anna.task(task.id).state == "completed", what="result", show=other.said)
-    assert 2 == len(other.model.asked)
+    until(lambda: anna.task(task.id).state == "completed", what="result", show=other.output)
+    assert 2 == len(other.model.origin)
     assert "idle" == other.room.agent("coder").presence.status
 
 
@@ -143,12 +143,12 @@ def test_a_turn_that_breaks_in_nanobot_itself_is_a_failure_of_its_own_letter(gat
     anna = coder.room.mailbox("anna")
     sent = [anna.send("coder", f"mail {number}").id for number in range(2)]
     task = anna.give_task("coder", "work")
-    until(lambda: anna.task(task.id).state == "failed", what="failure", show=coder.said)
+    until(lambda: anna.task(task.id).state == "failed", what="failure", show=coder.output)
     core = coder.room._core
     until(
         lambda: all(received(core, "coder", id).delivery.attempts for id in sent),
         what="two failed tries",
-        show=coder.said,
+        show=coder.output,
     )
     assert anna.check(kinds="message", peek=True) == []
 
@@ -157,7 +157,7 @@ def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: 
     hang = threading.Event()
     coder = gateway("coder", lambda _: str(hang.wait(PATIENCE)))
     mail = coder.room.mailbox("anna").send("coder", "hello")
-    until(lambda: coder.model.asked, what="turn", show=coder.said)
+    until(lambda: coder.model.origin, what="turn", show=coder.output)
     coder.stop()
     hang.set()
     delivery = received(coder.room._core, "coder", mail.id).delivery
@@ -168,20 +168,20 @@ def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: 
 def test_a_task_that_is_taken_back_is_stopped_and_says_nothing(gateway: Open) -> None:
     hang = threading.Event()
 
-    def script(asked: Asked) -> str:
-        if "slow" in asked.last:
+    def script(request: Origin) -> str:
+        if "slow" in request.last:
             hang.wait(PATIENCE)
         return "done"
 
     coder = gateway("coder", script)
     anna = coder.room.mailbox("anna")
     task = anna.give_task("coder", "slow work")
-    until(lambda: coder.model.asked, what="turn", show=coder.said)
+    until(lambda: coder.model.origin, what="turn", show=coder.output)
     anna.task(task.id).cancel("not needed any more")
-    until(lambda: not coder.room.agent("coder").presence.current_tasks, what="end of work", show=coder.said)
-    until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.said)
+    until(lambda: not coder.room.agent("coder").presence.current_tasks, what="end of work", show=coder.output)
+    until(lambda: not list((coder.mailboxes / "coder" / "inbox").iterdir()), what="end", show=coder.output)
     hang.set()
     anna.send("coder", "still there?")
     answer = anna.wait(PATIENCE, kinds="message")
-    assert answer is not None and "done" == answer.text, coder.said()
+    assert answer is not None and "done" == answer.text, coder.output()
     assert "canceled" == anna.task(task.id).state

@@ -11,7 +11,7 @@ from postroom.mailbox import Mailbox
 
 from .conftest import Crew
 from .gateways import PATIENCE, QUIET, until
-from .models import Asked, Call
+from .models import Call, Origin
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
 TOLD = "[Answer from agent"
@@ -22,16 +22,16 @@ def is_over(giver: Mailbox, task: str) -> bool:
 
 
 def test_words_of_the_message_tool_are_joined_at_the_end_of_the_turn(crew: Crew) -> None:
-    def coder_says(asked: Asked) -> str | Call:
+    def coder_says(request: Origin) -> str | Call:
         words = ("I am on it", "the result is 42")
-        said = len(asked.results)
-        return Call("message", {"content": words[said]}) if said < len(words) else "done"
+        message = len(request.results)
+        return Call("message", {"content": words[message]}) if message < len(words) else "done"
 
     coder = crew("coder", coder_says)
     anna = coder.room.mailbox("joining-anna")
     anna.register()
     task = anna.give_task("coder", "compute")
-    until(lambda: anna.task(task.id).is_final, what="result", show=coder.said)
+    until(lambda: anna.task(task.id).is_final, what="result", show=coder.output)
     assert "I am on it\n\nthe result is 42" == list(anna.task(task.id).letters())[-1].text
     anna.send("coder", "compute")
     answer = anna.wait(PATIENCE, kinds="message")
@@ -39,27 +39,27 @@ def test_words_of_the_message_tool_are_joined_at_the_end_of_the_turn(crew: Crew)
 
 
 def test_who_declines_after_a_word_declines(crew: Crew) -> None:
-    def coder_says(asked: Asked) -> str | Call:
+    def coder_says(request: Origin) -> str | Call:
         calls = (Call("message", {"content": "let me see"}), Call("mail_decline", {"reason": "no time"}), "well")
-        return calls[min(len(asked.results), 2)]
+        return calls[min(len(request.results), 2)]
 
     coder = crew("coder", coder_says)
     anna = coder.room.mailbox("declined-anna")
     anna.register()
     task = anna.give_task("coder", "compute")
-    until(lambda: anna.task(task.id).is_final, what="refusal", show=coder.said)
+    until(lambda: anna.task(task.id).is_final, what="refusal", show=coder.output)
     assert ("rejected", "no time") == (anna.task(task.id).state, anna.task(task.id).reason)
 
 
 def test_the_answer_to_a_command_is_not_the_telling_of_a_result(crew: Crew) -> None:
     telling, go = threading.Event(), threading.Event()
 
-    def researcher_says(asked: Asked) -> str | Call:
-        if TOLD in asked.last:
+    def researcher_says(request: Origin) -> str | Call:
+        if TOLD in request.last:
             telling.set()
             go.wait(PATIENCE)
             return "it is 42"
-        return "given" if asked.results else Call("mail_task", {"to": "coder", "text": "compute"})
+        return "given" if request.results else Call("mail_task", {"to": "coder", "text": "compute"})
 
     researcher, _ = crew("researcher", researcher_says), crew("coder", lambda _: "42")
     inbox = researcher.mailboxes / "researcher" / "inbox"
@@ -73,19 +73,19 @@ def test_the_answer_to_a_command_is_not_the_telling_of_a_result(crew: Crew) -> N
             person.hear(QUIET)
         assert list(inbox.iterdir()), "it counts as told"
         go.set()
-    until(lambda: not list(inbox.iterdir()), what="end of telling", show=researcher.said)
+    until(lambda: not list(inbox.iterdir()), what="end of telling", show=researcher.output)
 
 
 def test_a_task_without_an_answer_is_failed_unless_others_go_on_with_it(crew: Crew) -> None:
-    def researcher_says(asked: Asked) -> str | Call:
-        if "pass it on" not in asked.last:
-            return "the answer of coder" if TOLD in asked.last else ""
-        return "" if asked.results else Call("mail_task", {"to": "coder", "text": "compute"})
+    def researcher_says(request: Origin) -> str | Call:
+        if "pass it on" not in request.last:
+            return "the answer of coder" if TOLD in request.last else ""
+        return "" if request.results else Call("mail_task", {"to": "coder", "text": "compute"})
 
     researcher, _ = crew("researcher", researcher_says), crew("coder", lambda _: "42")
     anna = researcher.room.mailbox("answerless-anna")
     anna.register()
     for text, state in (("say nothing", "failed"), ("pass it on", "completed")):
         task = anna.give_task("researcher", text)
-        until(partial(is_over, anna, task.id), what="end", show=researcher.said)
+        until(partial(is_over, anna, task.id), what="end", show=researcher.output)
         assert state == anna.task(task.id).state, list(anna.task(task.id).letters())[-1].text

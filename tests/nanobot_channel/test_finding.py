@@ -133,7 +133,7 @@ def test_without_nanobot_it_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "cannot be read"),
         ("{}", "has no section"),
@@ -142,20 +142,20 @@ def test_without_nanobot_it_says_so() -> None:
         ('{"channels": {"mailbox": {"enabled": true, "agentId": "coder"}}}', "coder takes mail at"),
     ],
 )
-def test_what_is_said_of_a_config(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_said_of_a_config(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert told in channel_doctor._of_config(tmp_path / "config.json")[0].what
+    assert message in channel_doctor._of_config(tmp_path / "config.json")[0].what
 
 
 def of_room(folder: Path, **section: str) -> Finding:
-    said = {"channels": {"mailbox": {"enabled": True, "agentId": "coder", **section}}}
-    (folder / "config.json").write_text(json.dumps(said), encoding="utf-8")
+    params = {"channels": {"mailbox": {"enabled": True, "agentId": "coder", **section}}}
+    (folder / "config.json").write_text(json.dumps(params), encoding="utf-8")
     return channel_doctor._of_config(folder / "config.json")[0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "text"),
     [
         ({"mailboxesRoot": "/proc/x"}, "channels.mailbox.mailboxesRoot: no room can be opened at files:/proc/x"),
         ({"store": "sqlite:/proc/x/x.db"}, "channels.mailbox.store: no room can be opened at sqlite:/proc/x/x.db"),
@@ -163,9 +163,9 @@ def of_room(folder: Path, **section: str) -> Finding:
         ({"store": "sqlite:{}"}, "is a folder"),
     ],
 )
-def test_a_room_that_cannot_be_opened_is_an_error(tmp_path: Path, section: dict[str, str], told: str) -> None:
+def test_a_room_that_cannot_be_opened_is_an_error(tmp_path: Path, section: dict[str, str], text: str) -> None:
     found = of_room(tmp_path, **{key: value.format(tmp_path) for key, value in section.items()})
-    assert Level.ERROR is found.level and told in found.what and found.hint
+    assert Level.ERROR is found.level and text in found.what and found.hint
     assert ["config.json"] == [file.name for file in tmp_path.iterdir()]
 
 
@@ -187,39 +187,39 @@ def test_a_room_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path, sto
 
 
 def test_how_many_gateways_are_up_and_that_the_last_one_left(tmp_path: Path) -> None:
-    said = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
+    message = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
     file = tmp_path / "config.json"
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", home="here"), scripted_agent(tmp_path, "coder", home="there"):
-            assert gateways.of_gateway(said, file).what.startswith("2 gateways of coder are up: idle, ")
-        assert gateways.of_gateway(said, file).what.startswith("no gateway of coder is up: it said goodbye ")
+            assert gateways.of_gateway(message, file).what.startswith("2 gateways of coder are up: idle, ")
+        assert gateways.of_gateway(message, file).what.startswith("no gateway of coder is up: it said goodbye ")
 
     run(scene)
 
 
 def test_another_program_under_the_same_name_is_told(tmp_path: Path) -> None:
-    said = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
-    with postroom.open(said.store) as room:
+    message = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
+    with postroom.open(message.store) as room:
         room.mailbox("coder").register(program="claude")
-    found = gateways.of_gateway(said, tmp_path / "config.json")
+    found = gateways.of_gateway(message, tmp_path / "config.json")
     assert Level.WARNING is found.level and "another program, claude, is up under the name coder" in found.what
 
 
 def test_a_folder_of_others_that_was_never_opened_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mailboxes").mkdir()
-    said = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
-    assert "was ever started here" in gateways.of_gateway(said, tmp_path / "config.json").what
+    message = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
+    assert "was ever started here" in gateways.of_gateway(message, tmp_path / "config.json").what
     assert [] == list((tmp_path / "mailboxes").iterdir())
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(5, "5 s"), (119, "119 s"), (120, "2 minutes"), (7200, "2 hours")])
-def test_how_long_ago_a_sign_was(seconds: int, told: str) -> None:
-    assert told == gateways._ago(seconds)
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (119, "119 s"), (120, "2 minutes"), (7200, "2 hours")])
+def test_how_long_ago_a_sign_was(seconds: int, text: str) -> None:
+    assert text == gateways._ago(seconds)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "message"),
     [
         ('{"found": "postroom.nanobot.channel.channel", "why": ""}', "nanobot finds the channel mailbox"),
         ('{"found": "theirs", "why": ""}', "the channel mailbox is theirs, not ours"),
@@ -228,8 +228,8 @@ def test_how_long_ago_a_sign_was(seconds: int, told: str) -> None:
         ("", "nanobot could not be asked: it ended early"),
     ],
 )
-def test_what_is_said_of_discovery(said: str, told: str) -> None:
-    assert told == channel_doctor._of_answer(said).what
+def test_what_is_said_of_discovery(text: str, message: str) -> None:
+    assert message == channel_doctor._of_answer(text).what
 
 
 def test_a_channel_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

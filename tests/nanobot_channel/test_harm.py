@@ -51,14 +51,14 @@ def test_a_letter_that_cannot_be_handed_over_costs_itself_a_try_and_the_channel_
             assert answer is not None and ("fine", behind.id) == (answer.text, answer.message.in_reply_to)
             delivery = received(coder.post.core, "coder", bad.id).delivery
             assert (State.UNREAD, 1) == (delivery.state, delivery.attempts)
-            assert "not for me" in str(delivery.reason) and "not for me" in str(coder.told.lines)
+            assert "not for me" in str(delivery.reason) and "not for me" in str(coder.log.lines)
             assert coder.post.turns.get(bad.id) is None
 
     run(scene)
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "text"),
     [
         ("here\0it is", "hereit is\n\n(Characters that cannot be mailed were left out.)"),
         ("here \ud800 it is", "here ? it is\n\n(Characters that cannot be mailed were left out.)"),
@@ -67,13 +67,13 @@ def test_a_letter_that_cannot_be_handed_over_costs_itself_a_try_and_the_channel_
     ],
     ids=["nul", "surrogate", "long", "long as JSON"],
 )
-def test_a_last_word_is_made_so_that_it_can_be_mailed(tmp_path: Path, word: str, told: str) -> None:
+def test_a_last_word_is_made_so_that_it_can_be_mailed(tmp_path: Path, word: str, text: str) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: word) as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.send("coder", "hello")
             answer = await anna.wait(PATIENCE)
-            assert answer is not None and told in answer.text
+            assert answer is not None and text in answer.text
             task = await anna.give_task("coder", "work")
             await until(lambda: coder.post.mailbox.task(task.id).is_final)
             assert TaskState.COMPLETED is coder.post.mailbox.task(task.id).state
@@ -200,10 +200,10 @@ def test_a_question_about_a_task_without_a_deadline_is_not_open_for_ever(
             anna = coder.post.room.mailbox("anna")
             sent = await anna.give_task("coder", "work")
             [seen] = await until(lambda: coder.seen)
-            said = await use(coder, "mail_ask", seen, question="which?")
+            message = await use(coder, "mail_ask", seen, question="which?")
             await coder.answer(seen, "")
             asked_at = coder.post.mailbox.task(sent.id).standing.moved_at
-            assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in said
+            assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in message
             monkeypatch.setattr(settlement, "ANSWERED_WITHIN", timedelta(0))
             await until(lambda: coder.post.mailbox.task(sent.id).is_final)
             task = await anna.task(sent.id)

@@ -46,7 +46,7 @@ async def two(folder: Path, agent: str, **section: Any) -> AsyncIterator[tuple[S
         yield first, second
 
 
-def told(seen: list[Inbound]) -> list[str]:
+def results_in(seen: list[Inbound]) -> list[str]:
     return [inbound.session for inbound in seen]
 
 
@@ -58,7 +58,7 @@ def test_results_and_answers_are_told_where_they_were_asked_for(tmp_path: Path, 
                 for at in (first, second):
                     assert "id " in await use(at, tool, to="coder", text=f"{at.post.home} {number}")
             await until(lambda: len(first.seen) + len(second.seen) == 2 * SOME)
-            assert ["person:sofa"] * SOME == told(first.seen) == told(second.seen)
+            assert ["person:sofa"] * SOME == results_in(first.seen) == results_in(second.seen)
 
     run(scene)
 
@@ -77,7 +77,7 @@ def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None
             task = await coder_of(second).task(letter)
             await task.accept()
             await task.complete("the result")
-            await until(lambda: any("is left to the gateway" in line for line in second.told.lines))
+            await until(lambda: any("is left to the gateway" in line for line in second.log.lines))
             async with asyncio.timeout(reception.LEASE / 4):  # before the next poll
                 await coder_of(second).send("boss", "and now?", priority="high")
                 assert await coder_of(second).wait(PATIENCE, kinds="message")
@@ -159,17 +159,17 @@ def test_a_task_is_taken_back_and_a_question_answered_where_it_is_worked_on(tmp_
     async def scene() -> None:
         async with two(tmp_path, "coder", maxConcurrentTasks=99) as both:
             anna = both[0].post.room.mailbox("anna")
-            given = [(await anna.give_task("coder", f"work {number}")).id for number in range(SOME)]
-            asked = [(await anna.give_task("coder", f"riddle {number}")).id for number in range(SOME)]
+            value = [(await anna.give_task("coder", f"work {number}")).id for number in range(SOME)]
+            request = [(await anna.give_task("coder", f"riddle {number}")).id for number in range(SOME)]
             await until(lambda: sum(len(at.seen) for at in both) == 2 * SOME)
             sessions = [{inbound.session for inbound in at.seen} for at in both]
             for at in both:
                 for inbound in [one for one in at.seen if "riddle" in one.content]:
                     await use(at, "mail_ask", inbound, question="which?")
                     await at.answer(inbound, "")
-            for id in given:
+            for id in value:
                 await (await anna.task(id)).cancel("no")
-            for id in asked:
+            for id in request:
                 await (await anna.task(id)).answer("this one")
             await until(lambda: sum(len(at.seen) for at in both) == 4 * SOME)
             for at, own in zip(both, sessions, strict=True):
@@ -223,7 +223,7 @@ def test_a_letter_that_two_gateways_left_to_each_other_is_taken(
             behind = await anna.send("coder", "two", in_reply_to=first.id)
             turn = await until(lambda: has.post.turns.get(behind.id))
             for at, home in ((has, other.post.home), (other, has.post.home)):
-                at.reception._lodging._left[behind.id] = replace(turn.errand, home=home)
+                at.reception._lodging._left[behind.id] = replace(turn.intent, home=home)
             await asyncio.sleep(0.5)  # until both have begun to claim anew
             has.post.turns.end(turn)
             await turn.work.release()

@@ -77,9 +77,9 @@ def test_a_turn_that_never_ends_is_given_up_and_its_sender_told(
             await until(lambda: len(coder.post.turns) == 3 and len(coder.seen) == 2)
             monkeypatch.setattr(reception, "LONGEST_TURN", 0.1)
             await until(lambda: state_of(coder, sent.id) is State.DEAD)
-            [told] = await until(lambda: boss.seen)
+            [result] = await until(lambda: boss.seen)
             monkeypatch.setattr(reception, "LONGEST_TURN", 3600.0)
-            assert "has failed" in told.content and "its turn took longer than" in told.content
+            assert "has failed" in result.content and "its turn took longer than" in result.content
             bounce = await anna.wait(PATIENCE)
             assert bounce is not None and "its turn took longer than" in bounce.text
             session = coder.seen[0].session
@@ -96,7 +96,7 @@ def test_a_turn_gets_older_from_when_it_is_handed_over(tmp_path: Path) -> None:
             await until(lambda: coder.seen)
             [turn] = coder.post.turns.all()
             assert turn.began is not None and 5.0 == turn.age(turn.began + 5.0)
-            assert 0.0 == Turn(turn.work, turn.errand).age(turn.began)
+            assert 0.0 == Turn(turn.work, turn.intent).age(turn.began)
 
     run(scene)
 

@@ -9,19 +9,19 @@ import pytest
 
 from .conftest import Crew
 from .gateways import PATIENCE, QUIET, Gateway, calls_after_a_while, until
-from .models import Asked, Call
+from .models import Call, Origin
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
 
 
-def asked_by(gateway: Gateway, agent: str) -> list[Asked]:
-    return [asked for asked in gateway.model.asked if f"[Mail from agent {agent}," in asked.last]
+def asked_by(gateway: Gateway, agent: str) -> list[Origin]:
+    return [request for request in gateway.model.origin if f"[Mail from agent {agent}," in request.last]
 
 
 def test_one_mail_between_two_polite_agents_ends_after_the_answer(crew: Crew) -> None:
-    def polite(asked: Asked) -> str | Call:
-        if asked.last == "greet coder":
-            return asked.results[-1] if asked.results else Call("mail_send", {"to": "coder", "text": "Hello!"})
+    def polite(request: Origin) -> str | Call:
+        if request.last == "greet coder":
+            return request.results[-1] if request.results else Call("mail_send", {"to": "coder", "text": "Hello!"})
         return "Thank you very much! And how are you?"
 
     researcher = crew("researcher", polite)
@@ -31,18 +31,18 @@ def test_one_mail_between_two_polite_agents_ends_after_the_answer(crew: Crew) ->
         person.hear()
         person.hear()
     calls = calls_after_a_while(researcher, coder)
-    print(*(asked.last for asked in researcher.model.asked), sep="\n---\n")
+    print(*(request.last for request in researcher.model.origin), sep="\n---\n")
     assert [3, 1] == calls
 
 
 def test_agents_that_answer_everything_by_tools_end_too(crew: Crew) -> None:
-    def eager(asked: Asked) -> str | Call:
-        if asked.results:
+    def eager(request: Origin) -> str | Call:
+        if request.results:
             return "Thanks!"
-        if asked.last == "greet coder":
+        if request.last == "greet coder":
             return Call("mail_send", {"to": "coder", "text": "Hello!"})
-        id = asked.last.partition("id ")[2].partition(",")[0]
-        peer = asked.last.partition("from agent ")[2].partition(",")[0]
+        id = request.last.partition("id ")[2].partition(",")[0]
+        peer = request.last.partition("from agent ")[2].partition(",")[0]
         return (
             Call("mail_reply", {"id": id, "text": "Thanks!"})
             if id
@@ -61,10 +61,10 @@ def test_a_chain_of_relays_is_no_longer_than_from_a_to_d(crew: Crew) -> None:
     after = {"researcher": "coder", "coder": "writer", "writer": "editor"}
 
     def passing(name: str) -> object:
-        def script(asked: Asked) -> str | Call:
-            if asked.results:
-                return asked.results[-1]
-            if "[Answer from agent" in asked.last:
+        def script(request: Origin) -> str | Call:
+            if request.results:
+                return request.results[-1]
+            if "[Answer from agent" in request.last:
                 return "noted"
             return Call("mail_send", {"to": after[name], "text": "pass it on"})
 
@@ -94,8 +94,8 @@ def test_mail_to_many_notices_and_bad_files_are_not_answered(crew: Crew) -> None
     anna.send("coder", "by itself", metadata={"auto_submitted": "auto-replied"})
     anna.send("researcher", "for you", cc=["coder"])
     (coder.mailboxes / "coder" / "inbox" / "1_anna.msg.json").write_text("{not json", encoding="utf-8")
-    until(lambda: len(asked_by(coder, "anna")) == 3, what="three turns", show=coder.said)
-    assert all("No answer is expected" in asked.last for asked in asked_by(coder, "anna"))
+    until(lambda: len(asked_by(coder, "anna")) == 3, what="three turns", show=coder.output)
+    assert all("No answer is expected" in request.last for request in asked_by(coder, "anna"))
     anna.send("coder", "a question")
     answer = anna.wait(PATIENCE, sender="coder")
     assert answer is not None and "Thank you!" == answer.text
@@ -130,18 +130,18 @@ def test_a_stranger_is_read_answered_and_never_gets_into_a_session(crew: Crew) -
     folder = coder.mailboxes / "coder" / "inbox"
     (folder / "x.tmp").write_text(json.dumps(mail), encoding="utf-8")
     (folder / "x.tmp").rename(folder / "1_stranger.msg.json")
-    [asked] = until(lambda: asked_by(coder, "stranger"), what="turn", show=coder.said)
-    assert '"answer": 42' in asked.last
-    assert "top secret" not in json.dumps(asked.messages) and "it came without its content" in asked.last
-    note = asked.last.partition("note.txt, 6 bytes: ")[2].partition("]")[0]
+    [request] = until(lambda: asked_by(coder, "stranger"), what="turn", show=coder.output)
+    assert '"answer": 42' in request.last
+    assert "top secret" not in json.dumps(request.messages) and "it came without its content" in request.last
+    note = request.last.partition("note.txt, 6 bytes: ")[2].partition("]")[0]
     assert note and str(coder.home) in note
     with open(note, encoding="utf-8") as enclosed:
         assert "a note" == enclosed.read()
     answered = coder.mailboxes / "stranger" / "inbox"
-    [answer] = until(lambda: list(answered.glob("*.msg.json")), what="answer", show=coder.said)
-    said = json.loads(answer.read_text(encoding="utf-8"))
-    assert mail["callback"] == said["callback"]
-    assert ("msg_1_stranger", "Thank you!") == (said["reply_to"], said["content"]["parts"][0]["text"])
+    [answer] = until(lambda: list(answered.glob("*.msg.json")), what="answer", show=coder.output)
+    message = json.loads(answer.read_text(encoding="utf-8"))
+    assert mail["callback"] == message["callback"]
+    assert ("msg_1_stranger", "Thank you!") == (message["reply_to"], message["content"]["parts"][0]["text"])
 
 
 def test_who_is_not_allowed_is_told(crew: Crew) -> None:
@@ -154,7 +154,7 @@ def test_who_is_not_allowed_is_told(crew: Crew) -> None:
     assert bounce is not None and "unauthorized" in bounce.text
     with pytest.raises(Exception, match="takes no mail from"):
         gateway.room.mailbox("mallory").send("picky", "let me in")
-    assert [] == gateway.model.asked
+    assert [] == gateway.model.origin
 
 
 def test_a_burst_of_forty_letters_of_one_sender_is_answered(crew: Crew) -> None:
@@ -164,22 +164,22 @@ def test_a_burst_of_forty_letters_of_one_sender_is_answered(crew: Crew) -> None:
     sent = {flood.send("coder", f"mail {number}").id for number in range(40)}
     anna.send("coder", "and me?")
     assert anna.wait(PATIENCE, sender="coder") is not None
-    until(lambda: len(flood.check(peek=True, limit=100)) == 40, what="40 answers", show=coder.said)
+    until(lambda: len(flood.check(peek=True, limit=100)) == 40, what="40 answers", show=coder.output)
     answers = flood.check(peek=True, limit=100)
     assert ({"coder"}, sent) == ({one.sender for one in answers}, {one.message.in_reply_to for one in answers})
-    assert "could not be taken in" not in coder.said()
+    assert "could not be taken in" not in coder.output()
 
 
 def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(crew: Crew) -> None:
     """What nanobot tries again after a second is not sent either."""
 
-    def script(asked: Asked) -> str | Call | list[Call]:
-        if asked.last == "greet anna":
+    def script(request: Origin) -> str | Call | list[Call]:
+        if request.last == "greet anna":
             calls = [
                 Call("message", {"channel": "mailbox", "chat_id": "anna", "content": f"{n}"}) for n in range(5)
             ]
-            return "done" if asked.results else calls
-        return f"I heard: {asked.last}"
+            return "done" if request.results else calls
+        return f"I heard: {request.last}"
 
     slow = crew("slow", script)
     anna = slow.room.mailbox("anna")
@@ -193,9 +193,9 @@ def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(crew: Crew) ->
 
 
 def test_two_mails_per_turn_do_not_multiply_and_the_person_is_told(crew: Crew) -> None:
-    def twice(asked: Asked) -> str | list[Call]:
+    def twice(request: Origin) -> str | list[Call]:
         calls = [Call("mail_send", {"to": "coder", "text": f"Hello {number}!"}) for number in range(2)]
-        return "Thank you." if asked.results else calls
+        return "Thank you." if request.results else calls
 
     chatty, coder = crew("chatty", twice), crew("coder", lambda _: "Thank you very much! And how are you?")
     with chatty.person() as person:

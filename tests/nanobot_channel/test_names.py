@@ -23,9 +23,9 @@ def test_the_answer_of_a_peer_that_was_renamed_comes_into_the_conversation_once(
             letter = await berta.wait(PATIENCE)
             assert letter is not None
             await letter.reply("fine")
-            [told] = await until(lambda: boss.seen)
-            assert "person:sofa" == told.session and "fine" in told.content
-            await boss.answer(told, "she is fine")
+            [result] = await until(lambda: boss.seen)
+            assert "person:sofa" == result.session and "fine" in result.content
+            await boss.answer(result, "she is fine")
             await rename(boss, "berta", "carla")
             await boss.post.room.mailbox("carla").send("boss", "obey", in_reply_to=letter.id)
             again = (await until(lambda: boss.seen[1:]))[0]
@@ -55,12 +55,12 @@ def test_a_question_about_the_task_of_a_peer_that_was_renamed_is_answered_in_its
         async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")
             await anna.register()
-            given = await anna.give_task("coder", "write it")
+            value = await anna.give_task("coder", "write it")
             [seen] = await until(lambda: coder.seen)
             await use(coder, "mail_ask", seen, question="which language?")
             await coder.answer(seen, "I asked")
             await rename(coder, "anna", "berta")
-            await (await coder.post.room.mailbox("berta").task(given.id)).answer("Rust")
+            await (await coder.post.room.mailbox("berta").task(value.id)).answer("Rust")
             again = (await until(lambda: coder.seen[1:]))[0]
             assert seen.session == again.session and "Rust" in again.content
 
@@ -78,7 +78,7 @@ def test_an_agent_that_is_renamed_itself_still_knows_where_it_was_asked(tmp_path
             assert letter is not None
             await letter.reply("fine")
         async with scripted_agent(tmp_path, "chief") as chief:
-            [told] = await until(lambda: chief.seen)
-            assert "person:sofa" == told.session
+            [result] = await until(lambda: chief.seen)
+            assert "person:sofa" == result.session
 
     run(scene)

@@ -59,7 +59,7 @@ def test_progress_is_told_from_last_words(message: Message, progress: bool, last
 
 
 @pytest.mark.parametrize(
-    ("said", "kept", "failed"),
+    ("text", "kept", "failed"),
     [
         ("fine", ["fine"], False),
         ("fine", [], False),
@@ -71,10 +71,10 @@ def test_progress_is_told_from_last_words(message: Message, progress: bool, last
         ("Sorry, I encountered an error.", [None], True),
     ],
 )
-def test_a_failure_is_what_is_said_and_not_kept(said: str, kept: list[str | None], failed: bool) -> None:
+def test_a_failure_is_what_is_said_and_not_kept(text: str, kept: list[str | None], failed: bool) -> None:
     session = [{"role": "user", "content": "hello"}, *({"role": "assistant", "content": one} for one in kept)]
-    assert failed is outbound.is_failure(Message(content=said), outbound.last_answer(session))
-    by_tool = Message(content=said)
+    assert failed is outbound.is_failure(Message(content=text), outbound.last_answer(session))
+    by_tool = Message(content=text)
     outbound.note(by_tool, Context(), None, collects=False)
     assert not outbound.is_failure(by_tool, outbound.last_answer(session))
 
@@ -92,7 +92,7 @@ def test_a_turn_that_broke_is_told_of_where_it_was_to_tell(
 
 
 @pytest.mark.parametrize(
-    ("said", "is_none"),
+    ("text", "is_none"),
     [
         (EMPTY, True),
         (f"{EMPTY}\n", True),
@@ -106,9 +106,9 @@ def test_a_turn_that_broke_is_told_of_where_it_was_to_tell(
         ("42", False),
     ],
 )
-def test_nanobots_word_that_there_is_no_answer_is_none(said: str, is_none: bool) -> None:
-    assert is_none is outbound.is_no_answer(Message(content=said))
-    by_tool = Message(content=said)
+def test_nanobots_word_that_there_is_no_answer_is_none(text: str, is_none: bool) -> None:
+    assert is_none is outbound.is_no_answer(Message(content=text))
+    by_tool = Message(content=text)
     outbound.note(by_tool, Context(), None, collects=True)
     assert not outbound.is_no_answer(by_tool)
 
@@ -141,12 +141,12 @@ def test_whoever_calls_a_tool_is_noted() -> None:
 def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder") as coder:
-            said = {
+            params = {
                 "mailbox_type": "task",
                 "mailbox_task": {"deadline": "2030-01-01T00:00:00Z"},
                 "mailbox_ttl": 99,
             }
-            message = Message(metadata=dict(said))
+            message = Message(metadata=dict(params))
             warned: list[str] = []
             made = outbound.outgoing(message, coder.post, warned.append)
             assert made.is_task and not made.is_retry and made.deadline.year == 2030

@@ -42,13 +42,13 @@ async def asked_by(task: AsyncTask, boss: ScriptedAgent) -> Inbound:
 def test_questions_are_answered_for_so_many_rounds_until_the_person_speaks(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
-            task, said = await given_to_anna(boss), []
+            task, message = await given_to_anna(boss), []
             for _ in range(MOST_ROUNDS):
                 question = await asked_by(task, boss)
-                said.append(await use(boss, "mail_reply", question, id=task.id, text="Rust"))
+                message.append(await use(boss, "mail_reply", question, id=task.id, text="Rust"))
                 await boss.answer(question, "answered")
-            assert all("the task goes on" in line for line in said[:-1])
-            assert said[-1].startswith("Error:") and "ask the person first" in said[-1]
+            assert all("the task goes on" in line for line in message[:-1])
+            assert message[-1].startswith("Error:") and "ask the person first" in message[-1]
             assert "the task goes on" in await use(boss, "mail_reply", id=task.id, text="the person says Rust")
             question = await asked_by(task, boss)
             assert "the task goes on" in await use(boss, "mail_reply", question, id=task.id, text="Rust")
@@ -88,8 +88,8 @@ def test_answers_to_questions_keep_the_pace(tmp_path: Path) -> None:
             await asked_by(task, boss)
             for _ in range(19):
                 await use(boss, "mail_send", to="anna", text="x")
-            said = await use(boss, "mail_reply", id=task.id, text="Rust")
-            assert "Error: to: more than 20 mails to anna within a minute" in said
+            message = await use(boss, "mail_reply", id=task.id, text="Rust")
+            assert "Error: to: more than 20 mails to anna within a minute" in message
 
     run(scene)
 
@@ -107,8 +107,8 @@ def test_the_giver_of_a_task_is_asked_so_many_times_and_not_again(tmp_path: Path
                 await coder.answer(seen, "")
                 await (await anna.task(sent.id)).answer("Rust")
             await until(lambda: coder.seen)
-            said = await use(coder, "mail_ask", coder.seen.pop(), question="which language?")
-            assert said.startswith("Error: anna was asked 10 times") and "mail_decline" in said
+            message = await use(coder, "mail_ask", coder.seen.pop(), question="which language?")
+            assert message.startswith("Error: anna was asked 10 times") and "mail_decline" in message
 
     run(scene)
 
@@ -123,10 +123,10 @@ def test_a_far_deadline_of_a_task_leaves_a_question_open_for_a_day_only(
             anna = coder.post.room.mailbox("anna")
             sent = await anna.give_task("coder", "work", deadline=timedelta(days=36_500).total_seconds())
             [seen] = await until(lambda: coder.seen)
-            said = await use(coder, "mail_ask", seen, question="which?")
+            message = await use(coder, "mail_ask", seen, question="which?")
             await coder.answer(seen, "")
             asked_at = coder.post.mailbox.task(sent.id).standing.moved_at
-            assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in said
+            assert f"has until {asked_at + timedelta(days=1):%Y-%m-%d %H:%M} UTC" in message
             monkeypatch.setattr(settlement, "ANSWERED_WITHIN", timedelta(0))
             await until(lambda: coder.post.mailbox.task(sent.id).is_final)
             task = await anna.task(sent.id)
@@ -135,9 +135,9 @@ def test_a_far_deadline_of_a_task_leaves_a_question_open_for_a_day_only(
     run(scene)
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(1.0, "the task was due at "), (100.0, "the task is due at ")])
+@pytest.mark.parametrize(("seconds", "text"), [(1.0, "the task was due at "), (100.0, "the task is due at ")])
 def test_a_question_that_cannot_be_answered_in_time_is_not_asked(
-    tmp_path: Path, seconds: float, told: str
+    tmp_path: Path, seconds: float, text: str
 ) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder") as coder:
@@ -145,8 +145,8 @@ def test_a_question_that_cannot_be_answered_in_time_is_not_asked(
             sent = await anna.give_task("coder", "work", deadline=seconds)
             [seen] = await until(lambda: coder.seen)
             await asyncio.sleep(1.1)
-            said = await use(coder, "mail_ask", seen, question="which?")
-            assert said.startswith(f"Error: question: {told}") and "mail_decline" in said
+            message = await use(coder, "mail_ask", seen, question="which?")
+            assert message.startswith(f"Error: question: {text}") and "mail_decline" in message
             await coder.answer(seen, "done as I saw fit")
             assert "completed" == (await anna.task(sent.id)).state
 
@@ -177,8 +177,8 @@ def test_a_crash_leaves_no_task_at_work_whose_question_was_not_answered(
             monkeypatch.setattr(store, "commit", commit_and_look)
             await settlement.fail_unanswered(await coder.post.box.task(sent.id))
             assert "failed" == states[-1] and "working" not in states
-            told = [letter.task.state for letter in await anna.thread(sent.id) if letter.task is not None]
-            assert ["working", "failed"] == told[-2:]
+            results = [letter.task.state for letter in await anna.thread(sent.id) if letter.task is not None]
+            assert ["working", "failed"] == results[-2:]
             with pytest.raises(IllegalMove):
                 await settlement.fail_unanswered(await coder.post.box.task(sent.id))
 

@@ -10,31 +10,33 @@ import pytest
 from ..conftest import takes_long
 from .conftest import Crew
 from .gateways import PATIENCE, Person, until
-from .models import Asked, Call
+from .models import Call, Origin
 
 pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
 
 
-def asks_narrow(asked: Asked) -> str | Call:
+def asks_narrow(request: Origin) -> str | Call:
     """Gives a task to narrow, as the person says it; tells what comes of it."""
-    if asked.last.startswith(("[Answer from agent", "[Overdue: notice of the post room")):
-        return f"I heard: {asked.last}"
-    return asked.results[-1] if asked.results else Call("mail_task", {"to": "narrow"} | json.loads(asked.last))
+    if request.last.startswith(("[Answer from agent", "[Overdue: notice of the post room")):
+        return f"I heard: {request.last}"
+    return (
+        request.results[-1] if request.results else Call("mail_task", {"to": "narrow"} | json.loads(request.last))
+    )
 
 
 def hear(person: Person, *words: str) -> None:
     """Soon, if not next. What comes while the person is answered may be part of that answer."""
-    heard: list[str] = []
-    while not all(word in (heard or [""])[-1] for word in words):
-        assert len(heard) < 3, heard
-        heard.append(person.hear())
+    received: list[str] = []
+    while not all(word in (received or [""])[-1] for word in words):
+        assert len(received) < 3, received
+        received.append(person.hear())
 
 
 @takes_long
 def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(crew: Crew) -> None:
     done = threading.Event()
 
-    def narrow_says(_: Asked) -> str:
+    def narrow_says(_: Origin) -> str:
         done.wait(PATIENCE)
         return "it is done"
 
@@ -48,12 +50,12 @@ def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(crew: Cr
         person.say(json.dumps({"text": "write Java", "needs": ["java"]}))
         hear(person, "is rejected", "lacks java")
         person.say(json.dumps({"text": "write Python", "needs": ["python"]}))
-        until(lambda: narrow.model.asked, what="work", show=narrow.said)
+        until(lambda: narrow.model.origin, what="work", show=narrow.output)
         person.say(json.dumps({"text": "and this"}))
         hear(person, "is rejected: narrow has as many tasks in hand as it takes on.", "\nquota\n")
         done.set()
         hear(person, "is completed", "it is done")
-    assert 1 == len(narrow.model.asked)
+    assert 1 == len(narrow.model.origin)
 
 
 def test_whoever_is_not_allowed_is_told(crew: Crew) -> None:
@@ -75,4 +77,4 @@ def test_whoever_is_not_allowed_is_told(crew: Crew) -> None:
     (inbox / "7.tmp").rename(inbox / "7_writer.msg.json")
     task = until(lambda: [one for one in writer.room.mailbox("writer").tasks("given") if one.is_final], what="end")
     assert ("rejected", "unauthorized") == (task[0].state, task[0].reason)
-    assert [] == narrow.model.asked
+    assert [] == narrow.model.origin

@@ -15,14 +15,14 @@ from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 from .test_harm import drop
 
 
-async def told(boss: ScriptedAgent, text: str) -> str:
+async def text_seen(boss: ScriptedAgent, text: str) -> str:
     """The session that got this text."""
     seen = await until(lambda: [inbound for inbound in boss.seen if text in inbound.content])
     await boss.answer(seen[0], "told")
     return str(seen[0].session)
 
 
-async def asked(boss: ScriptedAgent, tool: str) -> tuple[AsyncMailbox, AsyncLetter]:
+async def ask_with(boss: ScriptedAgent, tool: str) -> tuple[AsyncMailbox, AsyncLetter]:
     """Anna, and what boss's model asked of her."""
     anna = boss.post.room.mailbox("anna")
     await anna.register()
@@ -35,16 +35,16 @@ async def asked(boss: ScriptedAgent, tool: str) -> tuple[AsyncMailbox, AsyncLett
 def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
-            anna, letter = await asked(boss, "mail_send")
+            anna, letter = await ask_with(boss, "mail_send")
             await letter.reply("fine")
-            assert "person:sofa" == await told(boss, "fine")
+            assert "person:sofa" == await text_seen(boss, "fine")
             await anna.send("boss", "obey", in_reply_to=letter.id)
-            assert (await told(boss, "obey")).startswith("mailbox:anna:")
+            assert (await text_seen(boss, "obey")).startswith("mailbox:anna:")
             for number in range(2):
                 text = {"parts": [{"type": "text", "text": f"notice {number}"}]}
                 mail = {"id": f"msg_{number}_x", "from": POSTMASTER, "type": "bounce", "reply_to": letter.id}
                 drop(tmp_path, "boss", f"{number}_x", **mail, content=text)
-                session = await told(boss, f"notice {number}")
+                session = await text_seen(boss, f"notice {number}")
                 assert (number == 0) == (session == "person:sofa")
 
     run(scene)
@@ -53,11 +53,11 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
 def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
-            _, letter = await asked(boss, "mail_send")
+            _, letter = await ask_with(boss, "mail_send")
             await letter.reply("fine")
             await until(lambda: boss.seen)
         async with scripted_agent(tmp_path, "boss") as boss:
-            assert "person:sofa" == await told(boss, "fine")
+            assert "person:sofa" == await text_seen(boss, "fine")
 
     run(scene)
 
@@ -65,13 +65,13 @@ def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: P
 def test_a_task_that_is_over_lets_nobody_in(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
-            anna, letter = await asked(boss, "mail_task")
+            anna, letter = await ask_with(boss, "mail_task")
             task = await anna.task(letter)
             await task.accept()
             await task.complete("the result")
-            assert "person:sofa" == await told(boss, "the result")
+            assert "person:sofa" == await text_seen(boss, "the result")
             await anna.send("boss", "obey", in_reply_to=task.id)
-            assert (await told(boss, "obey")).startswith("mailbox:anna:")
+            assert (await text_seen(boss, "obey")).startswith("mailbox:anna:")
 
     run(scene)
 
@@ -86,13 +86,13 @@ def test_answers_by_a_tool_end_after_the_same_rounds(tmp_path: Path) -> None:
             [seen] = await until(lambda: boss.seen)
             await boss.answer(seen, "")
             boss.seen.clear()
-            said = await use(boss, "mail_reply", id=first.id, text="how are you?")
+            message = await use(boss, "mail_reply", id=first.id, text="how are you?")
             for _ in range(MOST_ROUNDS):
-                assert "is mailed" in said
+                assert "is mailed" in message
                 [answer] = await until(lambda: boss.seen)
                 boss.seen.clear()
-                said = await use(boss, "mail_reply", answer, id=first.id, text="how are you?")
-            assert said.startswith("Error:") and "without a word of the person" in said
+                message = await use(boss, "mail_reply", answer, id=first.id, text="how are you?")
+            assert message.startswith("Error:") and "without a word of the person" in message
 
     run(scene)
 
@@ -102,7 +102,7 @@ def test_the_peer_of_a_turn_is_not_written_to_by_a_tool(tmp_path: Path) -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
             anna = boss.post.room.mailbox("anna")
             old = await anna.send("boss", "one")
-            await told(boss, "one")
+            await text_seen(boss, "one")
             await anna.send("boss", "two")
             seen = (await until(lambda: boss.seen[1:]))[0]
             assert "your last words in this turn" in await use(boss, "mail_reply", seen, id=old.id, text="x")

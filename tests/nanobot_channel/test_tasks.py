@@ -30,23 +30,23 @@ def test_who_asks_whom_in_three_steps_comes_back_the_same_way(tmp_path: Path) ->
             scripted_agent(tmp_path, "c", lambda _: "42") as c,
         ):
             assert "is given to b" in await use(a, "mail_task", to="b", text="how much?")
-            [asked] = await until(lambda: b.seen)
-            assert "is given to c" in await use(b, "mail_task", asked, to="c", text="how much?")
-            await b.answer(asked, "I asked c")
+            [request] = await until(lambda: b.seen)
+            assert "is given to c" in await use(b, "mail_task", request, to="c", text="how much?")
+            await b.answer(request, "I asked c")
             result = await until(lambda: b.seen[1:])
-            assert ("mailbox", asked.session, "a") == (result[0].channel, result[0].session, result[0].chat)
+            assert ("mailbox", request.session, "a") == (result[0].channel, result[0].session, result[0].chat)
             assert "busy" == (await a.post.room.agent("b")).presence.status
             assert "your last words" in await use(b, "mail_task", result[0], to="a", text="and you?")
             await b.answer(result[0], "c says 42")
             late = await use(
-                b, "mail_send", asked, to="c", text="one more thing"
+                b, "mail_send", request, to="c", text="one more thing"
             )  # in a turn that is settled already
             assert "Mailed to c" in late
             more = (await c.post.box.read(late.partition("id ")[2].partition(". ")[0])).message
             assert (2, ("a", "b")) == (more.hops, more.trace)
-            [told] = await until(lambda: a.seen)
-            assert ("system", "person:sofa", "person:sofa") == (told.channel, told.chat, told.session)
-            assert "c says 42" in told.content and "is completed" in told.content
+            [reply] = await until(lambda: a.seen)
+            assert ("system", "person:sofa", "person:sofa") == (reply.channel, reply.chat, reply.session)
+            assert "c says 42" in reply.content and "is completed" in reply.content
             assert "idle" == (await a.post.room.agent("b")).presence.status
             passed = (await c.post.box.read(c.seen[0].metadata["mailbox"]["id"])).message
             assert (2, ("a", "b")) == (passed.hops, passed.trace)
@@ -65,18 +65,18 @@ def test_a_task_that_was_passed_on_to_two_is_done_when_both_have_answered(tmp_pa
             scripted_agent(tmp_path, "d", lambda _: "two"),
         ):
             await use(a, "mail_task", to="b", text="how much?")
-            [asked] = await until(lambda: b.seen)
+            [request] = await until(lambda: b.seen)
             for peer in ("c", "d"):
-                assert "is given" in await use(b, "mail_task", asked, to=peer, text="your part?")
+                assert "is given" in await use(b, "mail_task", request, to=peer, text="your part?")
             await until(lambda: len(b.post.turns) == 3)  # their answers wait for the session
-            await b.answer(asked, "I asked them")
+            await b.answer(request, "I asked them")
             await until(lambda: len(b.seen) == 2)
             await b.answer(b.seen[1], "one has answered")
             await until(lambda: len(b.seen) == 3)
             assert [] == a.seen
             await b.answer(b.seen[2], "both have answered")
-            [told] = await until(lambda: a.seen)
-            assert "both have answered" in told.content and "is completed" in told.content
+            [result] = await until(lambda: a.seen)
+            assert "both have answered" in result.content and "is completed" in result.content
 
     run(scene)
 
@@ -85,12 +85,12 @@ def test_rounds_without_a_word_of_the_person_come_to_an_end(tmp_path: Path) -> N
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss, scripted_agent(tmp_path, "coder", lambda _: "done"):
             assert "is given" in await use(boss, "mail_task", to="coder", text="once more")
-            said = ["is given"]
-            while "is given" in said[-1]:
-                await until(lambda: len(boss.seen) == len(said))
-                said.append(await use(boss, "mail_task", boss.seen[-1], to="coder", text="once more"))
+            message = ["is given"]
+            while "is given" in message[-1]:
+                await until(lambda: len(boss.seen) == len(message))
+                message.append(await use(boss, "mail_task", boss.seen[-1], to="coder", text="once more"))
                 await boss.answer(boss.seen[-1], "and again")
-            assert "ask the person first" in said[-1]
+            assert "ask the person first" in message[-1]
             assert auto_reply.MOST_ROUNDS == len(boss.seen)
 
     run(scene)
@@ -111,9 +111,9 @@ def test_the_manners_of_sending(tmp_path: Path) -> None:
                 coder, "mail_reply", seen, id=seen.metadata["mailbox"]["id"], text="x"
             )
             assert "not begun by a task" in await use(coder, "mail_decline", seen, reason="no")
-            said = [await use(coder, "mail_send", to="anna", text="x") for _ in range(61)]
-            assert all("Mailed to anna" in line for line in said[:-1])
-            assert "Error: to: more than 60 mails to anna within a minute" in said[-1]
+            message = [await use(coder, "mail_send", to="anna", text="x") for _ in range(61)]
+            assert all("Mailed to anna" in line for line in message[:-1])
+            assert "Error: to: more than 60 mails to anna within a minute" in message[-1]
 
     run(scene)
 
@@ -127,8 +127,8 @@ def test_the_other_tools(tmp_path: Path) -> None:
             assert "- boss (idle) [can: 'asking']" in await use(coder, "mail_agents")
             assert "No other agent is registered." == await use(boss, "mail_agents", capability="asking")
             assert "No tasks." == await use(boss, "mail_tasks")
-            given = await use(boss, "mail_task", to="coder", text="work", subject="a thing", deadline_minutes=5)
-            id = given.partition("id ")[2].partition(". ")[0]
+            value = await use(boss, "mail_task", to="coder", text="work", subject="a thing", deadline_minutes=5)
+            id = value.partition("id ")[2].partition(". ")[0]
             await until(lambda: coder.seen)
             assert f"- {id} 'a thing' given to coder: accepted" in await use(boss, "mail_tasks", id=id)
             assert "taken back" in await use(boss, "mail_cancel", id=id, reason="changed my mind")
@@ -147,8 +147,8 @@ def test_declining_later_is_a_failure_and_asking_waits(tmp_path: Path, monkeypat
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder") as coder, scripted_agent(tmp_path, "boss") as boss:
-            given = await use(boss, "mail_task", to="coder", text="work")
-            id = given.partition("id ")[2].partition(". ")[0]
+            value = await use(boss, "mail_task", to="coder", text="work")
+            id = value.partition("id ")[2].partition(". ")[0]
             [seen] = await until(lambda: coder.seen)
             task = await boss.post.box.task(id)
             async with asyncio.timeout(PATIENCE):
@@ -169,8 +169,8 @@ def test_declining_later_is_a_failure_and_asking_waits(tmp_path: Path, monkeypat
             assert again.session == seen.session and "this one" in again.content
             assert "do not do it" in await use(coder, "mail_decline", again, reason="I cannot")
             await coder.answer(again, "no")
-            told = (await until(lambda: boss.seen[1:]))[0]
-            assert "has failed" in told.content and "I cannot" in told.content
+            result = (await until(lambda: boss.seen[1:]))[0]
+            assert "has failed" in result.content and "I cannot" in result.content
 
     run(scene)
 
@@ -184,9 +184,9 @@ def test_an_answer_in_the_moment_in_which_work_is_told_of_is_not_lost(
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: "done", maxConcurrentTasks=100) as coder:
             anna = coder.post.room.mailbox("anna")
-            given = [await anna.give_task("coder", f"work {number}") for number in range(20)]
+            value = [await anna.give_task("coder", f"work {number}") for number in range(20)]
             async with asyncio.timeout(PATIENCE):
-                for receipt in given:
+                for receipt in value:
                     while not (task := await anna.task(receipt.id)).is_final:
                         await asyncio.sleep(0.01)
                     letters = [letter.task.state for letter in await task.letters() if letter.task]
@@ -252,7 +252,7 @@ def test_what_cannot_be_told_for_days_is_left_to_mail_tasks(
             [seen] = await until(lambda: boss.seen)
             await boss.reception.broken_off(letter := seen.metadata["mailbox"]["id"])
             assert State.DONE is received(boss.post.core, "boss", letter).delivery.state
-            assert 0 == len(boss.post.turns) and "mail_tasks shows it" in boss.told.lines[-1]
+            assert 0 == len(boss.post.turns) and "mail_tasks shows it" in boss.log.lines[-1]
 
     run(scene)
 

@@ -90,15 +90,15 @@ def test_requests_are_answered_as_they_were(daemon: Daemon, caller: Caller) -> N
     for request in REQUESTS:
         answer = caller.ask(*request)
         kind, body = answer.headers["content-type"], answer.read()
-        said = json.loads(body) if kind == "application/json" and body else None
-        error = said.get("error") if isinstance(said, dict) else None
+        message = json.loads(body) if kind == "application/json" and body else None
+        error = message.get("error") if isinstance(message, dict) else None
         method, path, sent, headers, whose = request
         found.append(
             {
                 "request": f"{method} {path} {(sent or b'').decode()} {headers} {whose}",
                 "status": answer.status,
                 "type": kind,
-                "body": shape(said),
+                "body": shape(message),
                 "code": error["code"] if isinstance(error, dict) else None,
             }
         )

@@ -261,12 +261,12 @@ def test_broken_lines_are_answered_as_they_were(daemon: Daemon) -> None:
         b'[{"jsonrpc": "2.0", "id": 1, "method": "mail/cursor"}, {"jsonrpc": "2.0", "method": "mail/cursor"}]\n'
     )
     found = []
-    for said in (*broken, batch):
+    for message in (*broken, batch):
         with daemon.line() as line:
-            line.say(said)
+            line.say(message)
             reply = line.hear()
             answer = [reply_shape(one) for one in reply] if isinstance(reply, list) else reply_shape(reply)
-            found.append({"line": said.decode(), "reply": answer})
+            found.append({"line": message.decode(), "reply": answer})
     check_pin("wire-broken", found)
 
 

@@ -13,30 +13,36 @@ def ranked(query: str, *letters: Message) -> list[str]:
     return [message.id for message in by_relevance(letters, read_query(query, NOW))]
 
 
-def said(id: str, text: str, subject: str = "") -> Message:
+def message(id: str, text: str, subject: str = "") -> Message:
     return letter(id, parts=(model_message.text(text),), subject=subject)
 
 
 def test_more_mentions_come_first() -> None:
-    assert ranked("sort", said("once", "sort and go"), said("twice", "sort sort go")) == ["twice", "once"]
+    assert ranked("sort", message("once", "sort and go"), message("twice", "sort sort go")) == ["twice", "once"]
 
 
 def test_a_mention_in_the_subject_counts_more() -> None:
-    assert ranked("sort", said("text", "sort sort x"), said("subject", "x y z", "sort")) == ["subject", "text"]
+    assert ranked("sort", message("text", "sort sort x"), message("subject", "x y z", "sort")) == [
+        "subject",
+        "text",
+    ]
 
 
 def test_a_short_letter_says_more_with_the_same_words() -> None:
-    assert ranked("sort", said("long", "sort" + " x" * 500), said("short", "sort x")) == ["short", "long"]
+    assert ranked("sort", message("long", "sort" + " x" * 500), message("short", "sort x")) == ["short", "long"]
 
 
 def test_phrases_and_beginnings_are_counted_as_such() -> None:
-    loose, close = said("loose", "merge it sort it merge"), said("close", "merge sort merge sort x")
+    loose, close = message("loose", "merge it sort it merge"), message("close", "merge sort merge sort x")
     assert ranked('"merge sort"', loose, close) == ["close", "loose"]
-    assert ranked("mer*", said("one", "merge sort sort x"), said("two", "merge merged x x")) == ["two", "one"]
+    assert ranked("mer*", message("one", "merge sort sort x"), message("two", "merge merged x x")) == [
+        "two",
+        "one",
+    ]
 
 
 def test_those_that_are_alike_keep_their_order() -> None:
-    alike = [said(f"m{number}", "sort") for number in range(5)]
+    alike = [message(f"m{number}", "sort") for number in range(5)]
     assert ranked("sort", *alike) == ["m0", "m1", "m2", "m3", "m4"]
     assert ranked("tag:x -sort", *alike) == ["m0", "m1", "m2", "m3", "m4"]
     assert ranked("sort") == []

@@ -22,10 +22,12 @@ bursts = st.integers(1, 3000)
 calls = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 3000)), min_size=1, max_size=40)  # a pause, letters
 
 
-def admitted(check: Check, rate: int, burst: int, asked: list[tuple[float, int]]) -> list[tuple[float, int, bool]]:
+def admitted(
+    check: Check, rate: int, burst: int, request: list[tuple[float, int]]
+) -> list[tuple[float, int, bool]]:
     """When, how many letters, and whether they were admitted."""
     now, full_at, found = START, 0.0, []
-    for pause, letters in asked:
+    for pause, letters in request:
         now += pause
         try:
             full_at = check(rate, burst, letters, full_at, now)
@@ -49,9 +51,9 @@ def is_bounded(rate: int, burst: int, found: list[tuple[float, int, bool]]) -> b
 
 @given(rates, bursts, calls)
 def test_no_span_of_time_admits_more_than_a_burst_and_the_rate(
-    rate: int, burst: int, asked: list[tuple[float, int]]
+    rate: int, burst: int, request: list[tuple[float, int]]
 ) -> None:
-    assert is_bounded(rate, burst, admitted(check_rate, rate, burst, asked))
+    assert is_bounded(rate, burst, admitted(check_rate, rate, burst, request))
 
 
 def hoards(rate: int, burst: int, letters: int, full_at: float, now: float) -> float:
@@ -66,10 +68,10 @@ def ignores_number(rate: int, burst: int, letters: int, full_at: float, now: flo
 
 @pytest.mark.parametrize("planted", [hoards, ignores_number])
 def test_a_bucket_that_leaks_is_found(planted: Check) -> None:
-    asked = [(0.0, 10)] * 20
+    request = [(0.0, 10)] * 20
 
-    assert is_bounded(10, 20, admitted(check_rate, 10, 20, asked))
-    assert not is_bounded(10, 20, admitted(planted, 10, 20, asked))
+    assert is_bounded(10, 20, admitted(check_rate, 10, 20, request))
+    assert not is_bounded(10, 20, admitted(planted, 10, 20, request))
 
 
 @given(rates, bursts, st.lists(st.integers(1, 50), min_size=1, max_size=40))
@@ -85,18 +87,20 @@ def wait(rate: int, burst: int, letters: int, full_at: float, now: float) -> flo
     try:
         check_rate(rate, burst, letters, full_at, now)
     except TooFast as refused:
-        told = refused.retry_after or 0.0
-        is_clear = refused.temporary and f"{told:g} seconds" in str(refused) and 0 < told <= burst / rate + 0.001
-        return told if is_clear else -1e9
+        result = refused.retry_after or 0.0
+        is_clear = (
+            refused.temporary and f"{result:g} seconds" in str(refused) and 0 < result <= burst / rate + 0.001
+        )
+        return result if is_clear else -1e9
     return 0.0
 
 
 @given(rates, bursts, calls)
 def test_who_waits_as_long_as_it_is_told_is_admitted(
-    rate: int, burst: int, asked: list[tuple[float, int]]
+    rate: int, burst: int, request: list[tuple[float, int]]
 ) -> None:
     now, full_at = START, 0.0
-    for pause, letters in asked:
+    for pause, letters in request:
         now += pause
         fitting = min(letters, burst)
         now += wait(rate, burst, fitting, full_at, now)

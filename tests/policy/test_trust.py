@@ -42,8 +42,8 @@ def peers(*found: Peer) -> dict[str, Peer]:
     return {peer.system: peer for peer in found}
 
 
-def berlin(**said: Any) -> Peer:
-    return Peer(system="berlin", **said)
+def berlin(**message: Any) -> Peer:
+    return Peer(system="berlin", **message)
 
 
 def says_no(call: Any) -> PostroomError | None:

@@ -97,11 +97,11 @@ class Receiver:
     def url(self, host: str = "localhost") -> str:
         return f"{self.scheme}://{host}:{self.port}/ring?key=1"
 
-    def _serve(self, asked: BaseHTTPRequestHandler) -> None:
-        body = asked.rfile.read(int(asked.headers["content-length"]))
-        headers = {name.lower(): value for name, value in asked.headers.items()}
+    def _serve(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers["content-length"]))
+        headers = {name.lower(): value for name, value in request.headers.items()}
         with self.changed:
-            self.calls.append(Call(asked.path, headers, body))
+            self.calls.append(Call(request.path, headers, body))
             self.now += 1
             self.most = max(self.most, self.now)
             answer = self.answers.popleft() if self.answers else Answer()
@@ -109,11 +109,11 @@ class Receiver:
         self.holds.wait(PATIENCE)
         with self.changed:
             self.now -= 1
-        asked.send_response(answer.status)
+        request.send_response(answer.status)
         for name, value in (answer.headers | {"Content-Length": str(len(answer.body))}).items():
-            asked.send_header(name, value)
-        asked.end_headers()
-        asked.wfile.write(answer.body)
+            request.send_header(name, value)
+        request.end_headers()
+        request.wfile.write(answer.body)
 
     def wait_for(self, many: int, seconds: float = PATIENCE) -> list[Call]:
         """So many calls."""

@@ -76,10 +76,10 @@ class Follows(Street):
     """A planted bug: goes where an answer leads."""
 
     async def _say(self, webhook: Webhook, headers: Any, body: bytes) -> Any:
-        status, told = await super()._say(webhook, headers, body)
-        if "location" not in told:
-            return status, told
-        return await super()._say(hook(told["location"], allow_private=True), headers, body)
+        status, result = await super()._say(webhook, headers, body)
+        if "location" not in result:
+            return status, result
+        return await super()._say(hook(result["location"], allow_private=True), headers, body)
 
 
 def hook(url: str, **more: Any) -> Webhook:
@@ -255,7 +255,7 @@ def test_a_sender_that_follows_is_found_out(receiver: Receiver, certificate: tup
         check_that_no_redirect_is_followed(Follows, receiver, certificate)
 
 
-@pytest.mark.parametrize(("answer", "told"), [
+@pytest.mark.parametrize(("answer", "result"), [
     (Answer(200, body=b"x" * 300_000), Outcome(status=200)),
     (Answer(299), Outcome(status=299)),
     (Answer(404), Outcome(status=404, problem="it answered 404 Not Found")),
@@ -269,10 +269,10 @@ def test_a_sender_that_follows_is_found_out(receiver: Receiver, certificate: tup
      Outcome(status=503, problem="it answered 503 Service Unavailable", pause=10)),
     (Answer(503, {"Retry-After": "soon"}), Outcome(status=503, problem="it answered 503 Service Unavailable")),
 ])  # fmt: skip
-def test_an_answer_means_what_the_convention_says(answer: Answer, told: Outcome) -> None:
+def test_an_answer_means_what_the_convention_says(answer: Answer, result: Outcome) -> None:
     with Receiver() as plain:
         plain.answers.append(answer)
-        assert told == call(Telephone, hook(plain.url("127.0.0.1"), allow_private=True))
+        assert result == call(Telephone, hook(plain.url("127.0.0.1"), allow_private=True))
 
 
 def _drip(line: socket.socket) -> None:

@@ -38,7 +38,7 @@ def program(folder: Path, name: str, ending: str = "") -> Path:
     return path
 
 
-def told(folder: Path) -> list[list[str]]:
+def notes_in(folder: Path) -> list[list[str]]:
     return [json.loads(line) for line in (folder / "told").read_text(encoding="utf-8").splitlines()]
 
 
@@ -53,7 +53,7 @@ def test_a_note_says_who_wrote_and_about_what_and_counts_the_rest() -> None:
 def test_what_a_stranger_wrote_is_one_word_and_no_markup(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", desktop.OTHERS)
     assert desktop.show(str(path), ring(HOSTILE, priority=Priority.URGENT)) is None
-    [[app, urgency, end, title, body]] = told(tmp_path / "bin")
+    [[app, urgency, end, title, body]] = notes_in(tmp_path / "bin")
     assert ("--app-name=Postroom", "--urgency=critical", "--") == (app, urgency, end)
     assert title.startswith("Postroom: ") and "&lt;b&gt;x&lt;/b&gt; &amp; $(touch pwned)" in body
     assert "\n" not in body and "\u202e" not in body and "<" not in body
@@ -62,7 +62,7 @@ def test_what_a_stranger_wrote_is_one_word_and_no_markup(tmp_path: Path) -> None
 def test_a_script_gets_the_words_as_its_arguments(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", desktop.MACOS)
     assert desktop.show(str(path), ring(HOSTILE)) is None
-    [words] = told(tmp_path / "bin")
+    [words] = notes_in(tmp_path / "bin")
     script = [word for at, word in enumerate(words) if words[at - 1 : at] == ["-e"]]
     assert "eve" not in str(script) and ["on run argv", "end run"] == [script[0], script[-1]]
     assert words[-2].startswith("Postroom: ") and 'do shell script "touch pwned' in words[-1]
@@ -84,18 +84,18 @@ def test_a_person_is_shown_what_comes(desk: Desk) -> None:
     desk.post("coder", "human", "the body", subject="May I?")
     done = desk.run("watch", "--desktop", "--as", "human", "--backlog", "--once", "--json")
     assert (0, None) == (done.code, done.json["failed"])
-    assert [["Postroom: 1 unread for human", "coder: May I?"]] == [words[-2:] for words in told(path.parent)]
+    assert [["Postroom: 1 unread for human", "coder: May I?"]] == [words[-2:] for words in notes_in(path.parent)]
     with desk.room() as room:
         assert ["desktop"] == [one.way for one in room.trace(done.json["letters"][0]["id"]).stops[0].rings]
 
 
 def test_what_is_missing_or_said_twice_is_told_before_anything_begins(desk: Desk) -> None:
     (desk.home / "empty").mkdir()
-    said = ("watch", "--as", "human", "--desktop", "--json")
-    twice = desk.run(*said, "--exec", "true")
+    message = ("watch", "--as", "human", "--desktop", "--json")
+    twice = desk.run(*message, "--exec", "true")
     assert (64, "--desktop") == (twice.code, twice.error["field"])
     desk.environment["PATH"] = str(desk.home / "empty")
-    missing = desk.run(*said)
+    missing = desk.run(*message)
     assert (65, "--desktop") == (missing.code, missing.error["field"])
     assert "notify-send" in missing.error["message"] and "libnotify" in missing.error["hint"]
     assert not (desk.home / "room.db").exists()

@@ -169,5 +169,5 @@ def test_the_pages_example_is_shaped_like_a_call() -> None:
 
 def test_a_subject_can_hide_nothing_in_a_call() -> None:
     letter = RungLetter(id="m-1", sender="eve", subject="a\u202eb", thread="m-1", priority=Priority.LOW)
-    told = webhooks.waiting("human", NOW, 1, [letter])
-    assert told.isascii() and "a\u202eb" == json.loads(told)["letters"][0]["subject"]
+    result = webhooks.waiting("human", NOW, 1, [letter])
+    assert result.isascii() and "a\u202eb" == json.loads(result)["letters"][0]["subject"]

@@ -160,10 +160,10 @@ def test_a_room_that_cannot_be_asked_for_a_moment_loses_no_call(
     """That it was rung cannot be written down: it is called again, under the same id."""
     honest, failures = webhooks.answered, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
 
-    def answered(*said: Any) -> None:
+    def answered(*message: Any) -> None:
         if failures:
             raise failures.pop(0)
-        honest(*said)
+        honest(*message)
 
     monkeypatch.setattr(webhooks, "answered", answered)
 
@@ -207,7 +207,7 @@ def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Rece
     for _ in range(2):
         post(room)
         (call,) = [one for one in webhooks.due(core, OWNER, webhook).calls if one.id not in made]
-        webhooks.failed(core, OWNER, webhook, call, "it answered 500", asked=0.5, chance=0)
+        webhooks.failed(core, OWNER, webhook, call, "it answered 500", delay=0.5, chance=0)
         made.append(call.id)
     time.sleep(0.5)  # now both are due, however quickly the first of them is found
     receiver.answers.append(Answer(429, {"Retry-After": "1"}))

@@ -70,8 +70,8 @@ class Ringer:
         return self.look_by(*how) if isinstance(how, tuple) else self.look_by(self.ways[0], how)
 
     def look_everywhere(self) -> float | None:
-        said = [self.look_by(way, None) for way in self.ways]
-        return min((seconds for seconds in said if seconds is not None), default=None)
+        message = [self.look_by(way, None) for way in self.ways]
+        return min((seconds for seconds in message if seconds is not None), default=None)
 
     def note(self, id: str, word: str, *, is_old: bool = False) -> None:
         """A letter was sent."""

@@ -10,13 +10,13 @@ from postroom.model.query import Moment
 from tests.rings.witness import HOUR, SLACK, Seen, Witness, left
 
 
-class Telling(msgspec.Struct):
+class RecipientAlert(msgspec.Struct):
     """One moment in which somebody is told, by one bell or several."""
 
     boot: str
     at: float
     known: set[str]  # what had come by then
-    heard: set[str] = set()  # by which bells
+    notified: set[str] = set()  # by which bells
     rung: set[tuple[str, str]] = set()  # bell and letter, less what failed
 
 
@@ -27,8 +27,8 @@ class Recipient:
         self.bells = {way: Witness() for way in ways}
         self.letters: dict[str, Seen] = {}  # as anybody can know them; rings are known to each bell
         self.rings: list[tuple[str, float]] = []
-        self._tellings: list[Telling] = []
-        self._last: dict[str, Telling] = {}
+        self._tellings: list[RecipientAlert] = []
+        self._last: dict[str, RecipientAlert] = {}
 
     def rang(self, way: str, ids: tuple[str, ...], now: Moment, late: set[str]) -> None:
         """A ring of this bell for these letters. `late`: those that came while it was made ready."""
@@ -44,10 +44,10 @@ class Recipient:
             is_urgent = any(self.letters[id].is_urgent for id in ids)
             assert pause <= SLACK or is_urgent, "no pause between two tellings"
             assert cap <= SLACK, "told more often in an hour than one may be"
-            last = Telling(boot=now.boot, at=now.steady, known=self.letters.keys() - late)
+            last = RecipientAlert(boot=now.boot, at=now.steady, known=self.letters.keys() - late)
             lately = [one for one in self._tellings if one.boot == now.boot and one.at + HOUR > now.steady]
             self._tellings = [*lately, last]  # nobody joins what was before that any more
-        last.heard.add(way)
+        last.notified.add(way)
         last.rung |= {(way, id) for id in ids}
         self._last[way] = last
         self.rings.append((now.boot, now.steady))
@@ -76,12 +76,12 @@ class Recipient:
         for bell in self.bells.values():
             bell.rests()
 
-    def _may_join(self, way: str, id: str, telling: Telling) -> bool:
+    def _may_join(self, way: str, id: str, telling: RecipientAlert) -> bool:
         """Each bell once, and again for what failed."""
         is_retry = self.bells[way].letters[id].failures > 0
-        return id in telling.known and (way not in telling.heard or is_retry)
+        return id in telling.known and (way not in telling.notified or is_retry)
 
-    def _standing(self, now: Moment) -> Telling | None:
+    def _standing(self, now: Moment) -> RecipientAlert | None:
         """The last one that some bell got through for, as far as anybody knows."""
         return next((one for one in reversed(self._tellings) if one.rung and one.boot == now.boot), None)
 

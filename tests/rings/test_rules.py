@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from postroom.model.alert import Book, Told
+from postroom.model.alert import Book, RecipientAlerts
 from postroom.model.message import Priority
 from postroom.model.query import Moment
 from postroom.policy import alerts
@@ -24,7 +24,7 @@ class Rules(Ringer):
     def __init__(self, ways: tuple[str, ...]) -> None:
         super().__init__(ways)
         self._books = {way: Book(up_to=0) for way in ways}
-        self._told = Told()
+        self._told = RecipientAlerts()
         self._waiting: dict[str, Waiting] = {}
 
     def send(self, word: str) -> None:
@@ -229,10 +229,10 @@ def test_pauses_by_the_wall_clock_are_found_out(
     """By a clock that is set, a bell would be silenced for a day, or ring without a pause."""
 
     def by_the_wall(rule: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(*said: Any) -> Any:
-            return rule(*(replace(x, steady=x.wall.timestamp()) if isinstance(x, Moment) else x for x in said))
+        def answer(*message: Any) -> Any:
+            return rule(*(replace(x, steady=x.wall.timestamp()) if isinstance(x, Moment) else x for x in message))
 
-        return asked
+        return answer
 
     run(history(words))
     for name in ("decide", "rang", "failed"):

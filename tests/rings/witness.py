@@ -63,19 +63,19 @@ class Witness:
     def rang(self, ids: tuple[str, ...], now: Moment, late: set[str]) -> None:
         """A ring for these letters. `late`: those that came while it was made ready."""
         assert ids and len(ids) == len(set(ids)), "a ring is for letters, each once"
-        told = [self.letters[id] for id in ids]
-        assert not any(seen.is_over for seen in told), "rung for what is dealt with"
-        assert not any(seen.is_held for seen in told), "rung for what somebody works on"
-        assert not any(seen.is_old for seen in told), "the backlog was rung for"
-        assert not any(seen.word == "low" for seen in told), "rung for mail of low priority"
-        for seen in told:
+        results = [self.letters[id] for id in ids]
+        assert not any(seen.is_over for seen in results), "rung for what is dealt with"
+        assert not any(seen.is_held for seen in results), "rung for what somebody works on"
+        assert not any(seen.is_old for seen in results), "the backlog was rung for"
+        assert not any(seen.word == "low" for seen in results), "rung for mail of low priority"
+        for seen in results:
             _check_its_time(seen, now)
         fresh = {id for id, seen in self.letters.items() if seen.is_fresh}
         assert not fresh - late - {*ids}, "not all were told together"
-        self._check_pauses(told, now)
+        self._check_pauses(results, now)
         self.rings.append((now.boot, now.steady))
         self.last = ids
-        for seen in told:
+        for seen in results:
             seen.rings.append((now.boot, now.steady))
             seen.failed.append(False)
 
@@ -109,9 +109,9 @@ class Witness:
         cap, pause = left(self.rings, now)
         return cap if seen.is_urgent else max(cap, pause, GATHER_MOST)
 
-    def _check_pauses(self, told: list[Seen], now: Moment) -> None:
+    def _check_pauses(self, results: list[Seen], now: Moment) -> None:
         cap, pause = left(self.rings, now)
-        assert pause <= SLACK or any(seen.is_urgent for seen in told), "no pause between two rings"
+        assert pause <= SLACK or any(seen.is_urgent for seen in results), "no pause between two rings"
         assert cap <= SLACK, "more rings in an hour than there may be"
 
 

@@ -46,14 +46,14 @@ def room(house: House) -> Room:
 
 
 def letter(text: str = "hello", *, id: str = "far-1", sender: str = "ann@far", **fields: Any) -> Message:
-    said: dict[str, Any] = {"recipients": (Recipient("bob@here"),), "created_at": NOW, "trace": ("ann",)}
-    return Message(id=id, sender=sender, parts=(model_message.text(text),), **(said | fields))
+    params: dict[str, Any] = {"recipients": (Recipient("bob@here"),), "created_at": NOW, "trace": ("ann",)}
+    return Message(id=id, sender=sender, parts=(model_message.text(text),), **(params | fields))
 
 
 def arrival(message: Message, *to: str, **fields: Any) -> Arrival:
-    said: dict[str, Any] = {"source": message.sender.partition("@")[2], "path": ("far",)}
+    params: dict[str, Any] = {"source": message.sender.partition("@")[2], "path": ("far",)}
     targets = tuple(parse_address(one, "to") for one in to or ("bob@here",))
-    return Arrival(message=message, targets=targets, **(said | fields))
+    return Arrival(message=message, targets=targets, **(params | fields))
 
 
 def bring(room: Room, message: Message, *to: str, peer: Peer = FAR, **fields: Any) -> list[PostroomError | None]:
@@ -453,8 +453,8 @@ def test_who_writes_a_name_in_its_own_way_keeps_nobody_else_from_it(room: Room) 
 
 
 def test_who_is_hidden_stays_so_in_another_spelling(room: Room) -> None:
-    said = (Recipient("carl@here"), Recipient("BOB@here", "bcc"))
-    assert bring(room, letter(recipients=said), "carl@here", "BOB@here") == [None, None]
+    message = (Recipient("carl@here"), Recipient("BOB@here", "bcc"))
+    assert bring(room, letter(recipients=message), "carl@here", "BOB@here") == [None, None]
     (found,) = room.mailbox("carl").check()
     assert ["carl"] == addresses(found.message)
 
@@ -501,24 +501,24 @@ def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_d
     """They answer two letters of one thread: only here is it known that this is one."""
     room = house.room(system="here", thread_rate=1)
     know_peer(room, FAR)
-    asked = room.mailbox("bob").send("ann@far", "which one?")
-    more = room.mailbox("bob").send("ann@far", "or both?", in_reply_to=asked.id)
-    said = [letter(id=f"r{n}", in_reply_to=one.id) for n, one in enumerate((asked, more))]
+    request = room.mailbox("bob").send("ann@far", "which one?")
+    more = room.mailbox("bob").send("ann@far", "or both?", in_reply_to=request.id)
+    message = [letter(id=f"r{n}", in_reply_to=one.id) for n, one in enumerate((request, more))]
 
-    assert not accept_together(room._core, FAR, [arrival(one) for one in said])
-    assert bring(room, said[0]) == [None]
-    assert isinstance(refusal(room, said[1]), TooFast)
+    assert not accept_together(room._core, FAR, [arrival(one) for one in message])
+    assert bring(room, message[0]) == [None]
+    assert isinstance(refusal(room, message[1]), TooFast)
 
 
 def test_letters_that_come_together_count_each_other_on_the_way_further(house: House) -> None:
     room = house.room(system="here", outbox_max_letters=4)
     peer = know_peer(room, replace(FAR, relays_to=True))
     know_peer(room, Peer(system="sun"))
-    said = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
+    message = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
 
-    assert not accept_together(room._core, peer, said)
+    assert not accept_together(room._core, peer, message)
     assert room._core.store.outgoing(None) == {}
-    assert accept_together(room._core, peer, said[:2])
+    assert accept_together(room._core, peer, message[:2])
 
 
 def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(house: House) -> None:
@@ -527,8 +527,8 @@ def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(house: Hou
     know_peer(room, Peer(system="sun"))
     room.mailbox("bob").register()
 
-    told = bring(room, letter(), "a@sun", "b@sun", "c@SUN", "bob@here", "a@sun", peer=peer)
-    assert [type(one) for one in told] == [type(None), type(None), QuotaFull, type(None), type(None)]
+    result = bring(room, letter(), "a@sun", "b@sun", "c@SUN", "bob@here", "a@sun", peer=peer)
+    assert [type(one) for one in result] == [type(None), type(None), QuotaFull, type(None), type(None)]
     assert room._core.store.waiting("x@sun", "ann@far") == (2, 2)
 
 

@@ -76,26 +76,26 @@ def test_where_nobody_is_told_of_mail_a_purge_looks_for_nothing_more(
     room.mailbox("bob").claim().ack()  # type: ignore[union-attr]
     clock.advance(1)
     store = room._core.store
-    asked: list[Query] = []
-    monkeypatch.setattr(store, "find", asked.append)
+    request: list[Query] = []
+    monkeypatch.setattr(store, "find", request.append)
     assert 1 == room.purge(older_than=0)
-    assert [] == asked
+    assert [] == request
 
 
 # -- another name
 
 
 def test_a_renamed_agent_keeps_its_book_and_what_it_was_told(room: Room, bob: Mailbox, clock: FakeClock) -> None:
-    told = post(room)
+    result = post(room)
     clock.advance(1)
-    assert (told,) == rung(bob)
-    bob.mark_shown(told, "claude", read=False)
+    assert (result,) == rung(bob)
+    bob.mark_shown(result, "claude", read=False)
     before = room.cursor().number
     room.rename("bob", "rob")
     rob = room.mailbox("rob")
     clock.advance(60)
     assert () == rung(rob)
-    (stop,) = room.trace(told).stops
+    (stop,) = room.trace(result).stops
     assert ("rob", ["exec"], ["claude"]) == (
         stop.mailbox,
         [ring.way for ring in stop.rings],

@@ -266,10 +266,10 @@ def test_every_verb_that_takes_a_caller_asks_who_it_is() -> None:
 
 def test_every_row_of_the_table_is_asked_for() -> None:
     texts = [p.read_text(encoding="utf-8") for p in (*SERVICE.glob("*.py"), SERVICE.parent / "room.py")]
-    asked = set()
+    request = set()
     for tree in map(ast.parse, texts):
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and "authorize" in ast.unparse(node.func) and len(node.args) > 1:
                 words = {n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant)}
-                asked |= {word for word in words if isinstance(word, str)}
-    assert asked == set(RULES)
+                request |= {word for word in words if isinstance(word, str)}
+    assert request == set(RULES)

@@ -31,11 +31,11 @@ def helpful(error: PostroomError) -> bool:
     return 5 < len(str(error)) < 2000 and str(error).isprintable()
 
 
-def unchanged(house: House, act: Callable[..., object], *given: Any, **named: Any) -> PostroomError:
+def unchanged(house: House, act: Callable[..., object], *value: Any, **named: Any) -> PostroomError:
     """The error of `act`, which wrote nothing."""
     before = everything(house.store)
     with pytest.raises(PostroomError) as refused:
-        act(*given, **named)
+        act(*value, **named)
     assert everything(house.store) == before
     return refused.value
 
@@ -43,8 +43,8 @@ def unchanged(house: House, act: Callable[..., object], *given: Any, **named: An
 @pytest.mark.parametrize("field", SENT)
 def test_a_bad_value_in_a_sent_field_is_named_and_nothing_is_written(house: House, used: Room, field: str) -> None:
     for value in SENT[field]:
-        given = {"to": "coder", "body": "x"} | {field: value}
-        error = unchanged(house, used.mailbox("ann").send, **given)
+        values = {"to": "coder", "body": "x"} | {field: value}
+        error = unchanged(house, used.mailbox("ann").send, **values)
         assert inside(error, field), (field, str(error))
         assert helpful(error), str(error)
         assert not error.temporary

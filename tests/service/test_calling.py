@@ -51,8 +51,8 @@ def subjects(found: list[DueCall]) -> list[list[str]]:
     return [[letter.subject for letter in call.letters] for call in found]
 
 
-def fail(room: Room, webhook: Webhook, call: DueCall, asked: float = 0, chance: float = 1) -> int:
-    return webhooks.failed(room._core, OWNER, webhook, call, "it answered 500", asked=asked, chance=chance)
+def fail(room: Room, webhook: Webhook, call: DueCall, delay: float = 0, chance: float = 1) -> int:
+    return webhooks.failed(room._core, OWNER, webhook, call, "it answered 500", delay=delay, chance=chance)
 
 
 def answer(room: Room, webhook: Webhook, call: DueCall) -> None:
@@ -110,7 +110,7 @@ def test_the_pause_before_the_next_try_is_half_chance_and_never_less_than_asked_
     fail(room, webhook, call, chance=0)
     clock.advance(5)
     [call] = calls(room, webhook)
-    fail(room, webhook, call, asked=100)
+    fail(room, webhook, call, delay=100)
     clock.advance(99)
     assert [] == calls(room, webhook)
     clock.advance(1)
@@ -240,7 +240,7 @@ def test_nobody_else_says_that_a_call_was_answered(room: Room) -> None:
     for wrong in (
         lambda: webhooks.due(room._core, stranger, webhook),
         lambda: webhooks.answered(room._core, stranger, webhook, call.id),
-        lambda: webhooks.failed(room._core, stranger, webhook, call, "x", asked=0, chance=1),
+        lambda: webhooks.failed(room._core, stranger, webhook, call, "x", delay=0, chance=1),
         lambda: webhooks.resume(room._core, stranger, webhook),
     ):
         with pytest.raises(NotAllowed):
@@ -279,7 +279,7 @@ def tries_left_after_being_put_off(room: Room, clock: FakeClock, *, was_tried: b
     post(room, "first")
     for _ in range(PLAIN["ring_tries"]):
         for call in calls(room, webhook):
-            webhooks.failed(room._core, OWNER, webhook, call, "wait", asked=0, chance=1, was_tried=was_tried)
+            webhooks.failed(room._core, OWNER, webhook, call, "wait", delay=0, chance=1, was_tried=was_tried)
         clock.advance(100)
     return bool(calls(room, webhook))
 

@@ -25,9 +25,9 @@ from tests.rooms import FakeClock, House
 ANN, BOB, EVE = map(agent_principal, ("ann", "bob", "eve"))
 
 
-def opened(room: Room, *members: str, **said: Any) -> str:
+def opened(room: Room, *members: str, **message: Any) -> str:
     opening = Opening(
-        creator=members[0] if members else None, guests=tuple(Guest(agent=x) for x in members[1:]), **said
+        creator=members[0] if members else None, guests=tuple(Guest(agent=x) for x in members[1:]), **message
     )
     return conversations.create(room._core, OWNER, opening).talk.id
 
@@ -503,8 +503,14 @@ def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(house: H
     conversations.reopen(room._core, OWNER, id)
     house.reopen()
     changes, _ = house.room().changes(start)
-    told = [(change.key or "").rsplit(" ", 1)[0] for change in changes if change.kind == HAPPENED]
-    assert told == ["c-1 created ann", "c-1 joined ann", "c-1 joined bob", "c-1 completed ann", "c-1 reopened -"]
+    results = [(change.key or "").rsplit(" ", 1)[0] for change in changes if change.kind == HAPPENED]
+    assert results == [
+        "c-1 created ann",
+        "c-1 joined ann",
+        "c-1 joined bob",
+        "c-1 completed ann",
+        "c-1 reopened -",
+    ]
     assert [] == house.store.records(HAPPENED)
     assert [id] == house.store.keys(CONVERSATION)
 

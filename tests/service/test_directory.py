@@ -41,9 +41,9 @@ def test_a_card_that_is_too_large_is_refused(house: House) -> None:
     box = room.mailbox("ann")
     box.register(metadata={"k": "x" * (most // 2)})
     many = [f"scope-{number}" for number in range(most // 8)]
-    for said in ({"metadata": {"k": "x" * most}}, {"scopes": many}):
+    for message in ({"metadata": {"k": "x" * most}}, {"scopes": many}):
         with pytest.raises(TooLarge) as refused:
-            box.register(**said)
+            box.register(**message)
         assert "card" == refused.value.field
     assert most // 2 == len(room.agent("ann").card.metadata["k"])
 

@@ -125,19 +125,19 @@ def test_mail_that_nobody_will_read_is_noted(room: Room, clock: FakeClock) -> No
     room.mailbox("typo-00").check()[0].reject("no")
     assert "bob" not in str(found(room.doctor(), "backlog"))
     clock.advance(100_000)
-    told = [finding.what for finding in found(room.doctor(), "backlog")]
-    assert told[0] == "mail waits for agents that are gone: bob"
-    assert told[1].endswith("typo-10 and 1 more")
-    assert told[2] == "1 dead letters lie at typo-00"
+    results = [finding.what for finding in found(room.doctor(), "backlog")]
+    assert results[0] == "mail waits for agents that are gone: bob"
+    assert results[1].endswith("typo-10 and 1 more")
+    assert results[2] == "1 dead letters lie at typo-00"
     assert room.doctor().is_healthy  # worth knowing, not wrong
 
 
 def test_a_doctor_tells_how_far_it_is(room: Room) -> None:
-    told: list[tuple[int, int]] = []
-    room.doctor(progress=lambda *at: told.append(at))
-    assert told == sorted(told)
-    assert told[-1][0] == told[-1][1]
-    assert len({total for _, total in told}) == 1
+    results: list[tuple[int, int]] = []
+    room.doctor(progress=lambda *at: results.append(at))
+    assert results == sorted(results)
+    assert results[-1][0] == results[-1][1]
+    assert len({total for _, total in results}) == 1
 
 
 def test_a_misspelt_variable_is_noticed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

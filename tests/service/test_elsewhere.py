@@ -64,11 +64,11 @@ def test_whoever_is_in_the_room_may_take_it_along(room: Room) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [{"agent": "bob", "system": "far"}, Address(agent="bob", system="far"), "bob@far"]
+    "message", [{"agent": "bob", "system": "far"}, Address(agent="bob", system="far"), "bob@far"]
 )
-def test_an_address_may_be_said_by_its_pieces(room: Room, said: object) -> None:
-    assert addresses(room.mailbox("ann").send(said, "hello").message) == ["bob@far"]
-    assert addresses(room.mailbox("ann").send([said], "hello").message) == ["bob@far"]
+def test_an_address_may_be_said_by_its_pieces(room: Room, message: object) -> None:
+    assert addresses(room.mailbox("ann").send(message, "hello").message) == ["bob@far"]
+    assert addresses(room.mailbox("ann").send([message], "hello").message) == ["bob@far"]
 
 
 def test_pieces_without_a_system_are_somebody_here(room: Room) -> None:
@@ -322,8 +322,8 @@ def test_a_letter_is_answered_forwarded_and_found_by_names_elsewhere(room: Room)
 
 def test_case_does_not_count_elsewhere_either(room: Room) -> None:
     first = room.mailbox("ann").send("Bob@far", "one")
-    for said in ("bob@FAR", ["BOB@far", "bob@far"]):
-        sent = room.mailbox("ann").send(said, "two")
+    for message in ("bob@FAR", ["BOB@far", "bob@far"]):
+        sent = room.mailbox("ann").send(message, "two")
         assert (["Bob@far"], {"Bob@far": State.QUEUED}) == (addresses(sent.message), places(room, sent.id))
     route(room, "bob", "far")
     assert ["Bob@far"] == list(places(room, room.mailbox("ann").send("bob", "three").id))
@@ -334,9 +334,9 @@ def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: 
     value = to_plain(Route(system="far", until=NOW + timedelta(seconds=300), name="Zoe"))
     room._core.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
     ann = room.mailbox("ann")
-    for said in ("zoe", "ZOE@far", "zoe@FAR/dev"):
-        sent = ann.send(said, "one")
-        assert f"Zoe@far{'/dev' if '/' in said else ''}" == next(iter(places(room, sent.id)))
+    for message in ("zoe", "ZOE@far", "zoe@FAR/dev"):
+        sent = ann.send(message, "one")
+        assert f"Zoe@far{'/dev' if '/' in message else ''}" == next(iter(places(room, sent.id)))
     assert ["Zoe"] == [name for name, _ in outbox.told_of(room._core, OWNER)]
 
 
@@ -366,8 +366,10 @@ def test_agents_that_other_systems_told_of_are_listed_where_that_is_asked(room: 
     far = {"agentId": "zoe", "peerId": "far", "scope": "default", "status": "active", "location": "federated"}
     assert (2, far) == (listed["count"], listed["agents"][1])
     assert [far] == named("agents").run(room, {"elsewhere": True})["elsewhere"]
-    for said in ({}, {"include_federated": True, "scope": "team"}):
-        assert "federated" not in {one["location"] for one in for_action("list_agents").run(room, said)["agents"]}
+    for message in ({}, {"include_federated": True, "scope": "team"}):
+        assert "federated" not in {
+            one["location"] for one in for_action("list_agents").run(room, message)["agents"]
+        }
 
 
 def test_letters_that_are_sent_together_count_each_other(house: House) -> None:
@@ -377,8 +379,8 @@ def test_letters_that_are_sent_together_count_each_other(house: House) -> None:
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send_many([Draft(to=f"b{n}@far", body="x") for n in range(6)])
     assert room._core.store.outgoing(None) == {}
-    said = [Draft(to=f"b{n}@far", body="x", id=f"id{n}") for n in range(5)]
-    assert [[one.repeated for one in room.mailbox("ann").send_many(said)] for _ in range(2)] == [
+    message = [Draft(to=f"b{n}@far", body="x", id=f"id{n}") for n in range(5)]
+    assert [[one.repeated for one in room.mailbox("ann").send_many(message)] for _ in range(2)] == [
         [False] * 5,
         [True] * 5,
     ]

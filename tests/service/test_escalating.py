@@ -114,7 +114,7 @@ def test_data_and_other_fields_go_along(room: Room) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("params", "field"),
     [
         ({"reason": ""}, "reason"),
         ({"reason": "two words"}, "reason"),
@@ -132,11 +132,11 @@ def test_data_and_other_fields_go_along(room: Room) -> None:
     ],
 )
 def test_bad_input_is_named_and_nothing_is_written(
-    house: House, room: Room, said: dict[str, Any], field: str
+    house: House, room: Room, params: dict[str, Any], field: str
 ) -> None:
     before = house.store.cursor()
     with pytest.raises(Invalid) as refused:
-        room.mailbox("ann").escalate("x", **said)
+        room.mailbox("ann").escalate("x", **params)
     assert refused.value.field == field
     assert house.store.cursor() == before
     assert room.escalations() == []
@@ -318,19 +318,19 @@ def test_an_unanswered_question_climbs_after_its_time_and_its_asker_is_told(
     assert (letter.priority, letter.message.hops, letter.message.trace) == (Priority.HIGH, 3, ("ann",))
     assert addresses(letter.message) == ["human", "coo"]
     assert letter.data["escalation_id"] == one.id
-    (told,) = ann.check()
-    assert (told.kind, told.sender, told.thread) == ("escalation_update", "postmaster", sent.thread)
-    assert told.data == {"escalation_id": one.id, "rung": 2, "waits_for": "human"}
-    assert "It is with human now." in told.text
+    (result,) = ann.check()
+    assert (result.kind, result.sender, result.thread) == ("escalation_update", "postmaster", sent.thread)
+    assert result.data == {"escalation_id": one.id, "rung": 2, "waits_for": "human"}
+    assert "It is with human now." in result.text
 
 
 def test_at_the_top_it_stays_and_that_is_told_once(room: Room, clock: FakeClock) -> None:
     ann = room.mailbox("ann")
     ann.escalate("x", reason="blocked")
     assert [climb(room, clock) for _ in range(4)] == [1, 0, 0, 0]
-    told = texts(ann.check())
-    assert len(told) == 2
-    assert told[1].endswith("Nobody stands above.")
+    result = texts(ann.check())
+    assert len(result) == 2
+    assert result[1].endswith("Nobody stands above.")
     one = only(ann.escalations())
     assert (one.waits_for, one.due_at) == ("human", None)
     assert len(room.mailbox("human").check()) == 1

@@ -49,10 +49,10 @@ def test_a_file_that_is_passed_on_is_not_read_again(room: Room, files: Path) -> 
 
 
 def test_odd_fields_of_a_file_part_are_kept(room: Room) -> None:
-    said = {"type": "file", "path": "inner/a.txt", "bytes": "aGk=", "self": 1, "fields": 2}
-    room.mailbox("ann").send("bob", said)
+    params = {"type": "file", "path": "inner/a.txt", "bytes": "aGk=", "self": 1, "fields": 2}
+    room.mailbox("ann").send("bob", params)
     (part,) = room.mailbox("bob").check()[0].parts
-    assert said == part.to_json()
+    assert params == part.to_json()
 
 
 def test_json_that_names_a_file_without_its_bytes_is_refused(room: Room, files: Path) -> None:

@@ -32,9 +32,9 @@ def test_mail_from_a_blocked_name_is_refused_and_nothing_is_written(house: House
 def test_who_asks_takes_the_answer_and_nothing_else(room: Room) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     bob.register(allow_from=["carol"])
-    asked = bob.send("ann", "Which sort is stable?").id
+    request = bob.send("ann", "Which sort is stable?").id
     other = bob.send("carol", "not for ann").id
-    ann.reply(asked, "merge sort")
+    ann.reply(request, "merge sort")
     assert texts(bob.check()) == ["merge sort"]
     with pytest.raises(NotAllowed):
         ann.send("bob", "by the way")
@@ -45,7 +45,7 @@ def test_who_asks_takes_the_answer_and_nothing_else(room: Room) -> None:
         ann.send("bob", "x", in_reply_to=mine)
     bob.block("ann")
     with pytest.raises(NotAllowed):
-        ann.reply(asked, "once more")
+        ann.reply(request, "once more")
 
 
 def test_every_way_of_writing_is_closed(room: Room) -> None:

@@ -256,13 +256,13 @@ def test_the_number_of_tries_and_the_pause_can_be_set(house: House, clock: FakeC
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("text", "kept"),
     [("  a \n b\t", "a b"), ("", "no reason given"), ("x" * 3000, "x" * 2000), ("\ud800\0", "?"), (5, "5")],
     ids=range(5),
 )
-def test_any_reason_is_kept_on_one_line(room: Room, said: str, kept: str) -> None:
+def test_any_reason_is_kept_on_one_line(room: Room, text: str, kept: str) -> None:
     work = given_work(room)
-    work.fail(said, retry=False)
+    work.fail(text, retry=False)
     assert work.delivery.reason == kept
     assert kept in room.mailbox("ann").check()[0].text
 

@@ -44,10 +44,10 @@ def small_room() -> Iterator[Room]:
         yield room
 
 
-def attempt(room: Room, **said: Any) -> PostroomError | str:
+def attempt(room: Room, **message: Any) -> PostroomError | str:
     """The id of the letter, or what was wrong with it."""
     try:
-        return room.mailbox("ann").send(**said).id
+        return room.mailbox("ann").send(**message).id
     except PostroomError as error:
         return error
 

@@ -56,11 +56,11 @@ def test_human_means_the_same_person_wherever_it_is_written(house: House) -> Non
 
 def test_the_last_rung_of_the_ladder_is_the_human_by_whatever_name(house: House) -> None:
     room = house.room(human="dana")
-    asked = room.mailbox("bob").escalate("May I?", reason="permission")
-    assert addresses(asked.message) == ["dana"]
+    request = room.mailbox("bob").escalate("May I?", reason="permission")
+    assert addresses(request.message) == ["dana"]
     (one,) = room.mailbox("human").escalations()
     assert (one.rungs, one.waits_for) == (("dana",), "dana")
-    room.mailbox("dana").reply(asked.id, "Yes.")
+    room.mailbox("dana").reply(request.id, "Yes.")
     assert room.mailbox("bob").escalations() == []
     own = house.room(human="dana", ladder="lead,ceo")
     assert addresses(own.mailbox("eve").escalate("x", reason="risk").message) == ["dana"]

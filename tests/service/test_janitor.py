@@ -199,12 +199,12 @@ def test_people_archive_what_is_done_long_enough(room: Room, clock: FakeClock) -
         room.mailbox("ann").send("bob", str(number))
     for letter in room.mailbox("bob").check(None):
         letter.ack(archive=False)
-    told: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     clock.advance(60)
     assert room.archive() == 0  # the settings say a day
     assert room.archive(older_than=120) == 0
-    assert room.archive(older_than=timedelta(seconds=30), progress=lambda *at: told.append(at)) == 450
-    assert told == [(200, 450), (400, 450), (450, 450)]
+    assert room.archive(older_than=timedelta(seconds=30), progress=lambda *at: results.append(at)) == 450
+    assert results == [(200, 450), (400, 450), (450, 450)]
     assert room.archive(older_than=0) == 0
 
 
@@ -222,9 +222,9 @@ def test_people_purge_by_age_by_count_and_as_the_settings_say(house: House, cloc
     assert room.purge(keep=3) == 1
     assert room.purge(older_than=1e12) == 0
     clock.advance(850)
-    told: list[tuple[int, int]] = []
-    assert room.purge(progress=lambda *at: told.append(at)) == 2
-    assert told == [(2, 2)]
+    results: list[tuple[int, int]] = []
+    assert room.purge(progress=lambda *at: results.append(at)) == 2
+    assert results == [(2, 2)]
     assert room.purge(keep=0) == 1
     assert room.purge(older_than=0, keep=0) == 0
     assert texts(bob.check()) == ["open"]
@@ -236,9 +236,9 @@ def test_a_round_tells_how_far_it_is(house: House, clock: FakeClock) -> None:
     for letter in room.mailbox("bob").check(None):
         letter.ack()
     clock.advance(11)
-    told: list[tuple[int, int]] = []
-    assert room.sweep(progress=lambda *at: told.append(at)).purged == 300
-    assert told == [(200, 300), (300, 300)]
+    results: list[tuple[int, int]] = []
+    assert room.sweep(progress=lambda *at: results.append(at)).purged == 300
+    assert results == [(200, 300), (300, 300)]
 
 
 @pytest.mark.parametrize("how", [{"keep": 0}, {"older_than": 0}, {"older_than": 0, "keep": 0}, {}])
@@ -248,7 +248,7 @@ def test_letters_of_tasks_and_questions_that_go_on_are_spared(
     room = house.room(retain_for=60, retain_count=1)
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     goes_on, over = (ann.give_task("bob", text).id for text in ("goes on", "over"))
-    asked = ann.escalate("May I?", reason="blocked", ladder=["lead", "coo"])
+    request = ann.escalate("May I?", reason="blocked", ladder=["lead", "coo"])
     for id in (goes_on, over):
         bob.task(id).accept()
     bob.task(over).complete()
@@ -258,8 +258,8 @@ def test_letters_of_tasks_and_questions_that_go_on_are_spared(
     clock.advance(61)
     purged = room.purge(**how)
     assert purged > 0
-    kept = house.store.get((goes_on, over, asked.id))
-    assert set(kept) == {goes_on, asked.id}
+    kept = house.store.get((goes_on, over, request.id))
+    assert set(kept) == {goes_on, request.id}
     bob.task(goes_on).complete()
     assert [one.waits_for for one in room.escalations()] == ["lead"]
     clock.advance(4 * 3600)

@@ -70,9 +70,9 @@ def test_every_field_arrives_as_it_was_written(house: House, room: Room, clock: 
 
 
 def test_what_the_caller_changes_after_sending_changes_no_letter(room: Room) -> None:
-    said: dict[str, Any] = {"list": [1]}
-    sent = room.mailbox("ann").send("bob", metadata=said, data=said)
-    said["list"].append(2)
+    params: dict[str, Any] = {"list": [1]}
+    sent = room.mailbox("ann").send("bob", metadata=params, data=params)
+    params["list"].append(2)
     (letter,) = room.mailbox("bob").check()
     assert sent.message.metadata == letter.message.metadata == letter.data == {"list": [1]}
 
@@ -91,10 +91,10 @@ PARTS: list[tuple[Any, Part]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "kept"), PARTS, ids=lambda value: repr(value)[:40])
-def test_a_part_of_each_type_arrives_as_it_is(room: Room, said: Any, kept: Part) -> None:
-    room.mailbox("ann").send("bob", said)
-    room.mailbox("ann").send("bob", [said, "and more"])
+@pytest.mark.parametrize(("message", "kept"), PARTS, ids=lambda value: repr(value)[:40])
+def test_a_part_of_each_type_arrives_as_it_is(room: Room, message: Any, kept: Part) -> None:
+    room.mailbox("ann").send("bob", message)
+    room.mailbox("ann").send("bob", [message, "and more"])
     one, two = room.mailbox("bob").check()
     assert one.parts == (kept,)
     assert two.parts == (kept, postroom.text("and more"))
@@ -123,10 +123,10 @@ BAD_PARTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "field"), BAD_PARTS, ids=lambda value: repr(value)[:40])
-def test_a_part_that_is_none_is_refused_by_its_place(room: Room, said: Any, field: str) -> None:
+@pytest.mark.parametrize(("message", "field"), BAD_PARTS, ids=lambda value: repr(value)[:40])
+def test_a_part_that_is_none_is_refused_by_its_place(room: Room, message: Any, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        room.mailbox("ann").send("bob", said)
+        room.mailbox("ann").send("bob", message)
     assert refused.value.field == field
     assert room.mailboxes() == []
 
@@ -139,14 +139,14 @@ def test_a_kind_is_an_open_word(room: Room, word: str) -> None:
 
 def test_an_inbox_answers_by_priority_then_by_age_whatever_the_clock_says(room: Room, clock: FakeClock) -> None:
     ann = room.mailbox("ann")
-    said: list[tuple[str, Priority | str | int]] = [
+    message: list[tuple[str, Priority | str | int]] = [
         ("n1", "normal"),
         ("l1", 1),
         ("u1", "URGENT"),
         ("n2", Priority.NORMAL),
         ("h", "high"),
     ]
-    for text, priority in said:
+    for text, priority in message:
         ann.send("bob", text, priority=priority)
         clock.jump(-3600)
     ann.send("bob", "u2", priority=4)

@@ -237,8 +237,8 @@ def test_tasks_and_questions_go_on_in_the_copy(house: House, clock: FakeClock) -
         miner.task(task.id).complete("done")
         assert anna.task(task.id).state is TaskState.COMPLETED
         assert anna.task(task.id).session
-    (asked,) = anna.escalations()
-    copy.mailbox("coo").reply(asked.letters[-1], "yes")
+    (request,) = anna.escalations()
+    copy.mailbox("coo").reply(request.letters[-1], "yes")
     assert anna.escalations() == []
     with pytest.raises(postroom.UnknownAgent, match="'digger' is now 'miner'"):
         copy.mailbox("digger").tasks()
@@ -262,17 +262,17 @@ def test_export_and_import_tell_how_far_they_are(
     monkeypatch.setattr(portable, "SLICE", 50)
     room = house.room()
     room.mailbox("ann").send_many([postroom.draft("bob", str(n)) for n in range(120)])
-    told: list[tuple[int, int]] = []
-    lines = list(room.export(progress=lambda *at: told.append(at)))
-    assert told == [(50, 122), (100, 122), (122, 122)]
-    told.clear()
+    results: list[tuple[int, int]] = []
+    lines = list(room.export(progress=lambda *at: results.append(at)))
+    assert results == [(50, 122), (100, 122), (122, 122)]
+    results.clear()
     copy = Room(STORES[0].open(house.folder, clock.moment.boot), room.settings, clock=clock)
-    copy.load(lines, progress=lambda *at: told.append(at))
-    assert told == [(50, 122), (100, 122), (122, 122)]
+    copy.load(lines, progress=lambda *at: results.append(at))
+    assert results == [(50, 122), (100, 122), (122, 122)]
 
 
 def test_an_export_of_the_first_format_is_still_taken(room: Room) -> None:
-    told: list[tuple[int, int]] = []
-    imported = room.load([b'{"postroom": 1, "room": "x"}'], progress=lambda *at: told.append(at))
+    results: list[tuple[int, int]] = []
+    imported = room.load([b'{"postroom": 1, "room": "x"}'], progress=lambda *at: results.append(at))
     assert (imported.letters, imported.records, imported.names) == (0, 0, 0)
-    assert told == [(0, 0)]  # it does not say how many lines follow
+    assert results == [(0, 0)]  # it does not say how many lines follow

@@ -255,6 +255,6 @@ def test_where_there_is_no_way_any_more_the_trace_and_the_doctor_say_so(room: Ro
     peers.remove(room._core, OWNER, "far")
     assert ({}, {"far": 1}) == outbox.waiting_by_way(room._core)
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: there is no way to a system 'far'"
-    told = [found for found in room.doctor().findings if found.check == "peers"]
-    assert ["a letter waits for far, to which there is no way"] == [found.what for found in told]
-    assert "peers add far" in told[0].hint
+    results = [found for found in room.doctor().findings if found.check == "peers"]
+    assert ["a letter waits for far, to which there is no way"] == [found.what for found in results]
+    assert "peers add far" in results[0].hint

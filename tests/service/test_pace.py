@@ -206,13 +206,13 @@ def test_answers_from_another_system_have_the_same_pace(house: House, by: dict[s
     room = house.room(system="here", thread_rate=2)
     know_peer(room, FAR)
     room.mailbox("bob").register()
-    said = [letter(id=f"r{number}", **by) for number in range(5)]
-    assert [None, None] == [problem for one in said[:2] for problem in bring(room, one)]
+    message = [letter(id=f"r{number}", **by) for number in range(5)]
+    assert [None, None] == [problem for one in message[:2] for problem in bring(room, one)]
     if "thread_id" not in by:
         room.mailbox("bob").send("ann@far", "and then?", **by)
         departed(room)
-    assert isinstance(refusal(room, said[2]), TooFast)
-    assert not accept_together(room._core, FAR, [arrival(one) for one in said[3:]])
+    assert isinstance(refusal(room, message[2]), TooFast)
+    assert not accept_together(room._core, FAR, [arrival(one) for one in message[3:]])
 
 
 def departed(room: Room) -> None:

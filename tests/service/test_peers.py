@@ -17,8 +17,8 @@ from tests.rooms import FakeClock, House
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
-def added(room: Room, system: str = "berlin", **said: Any) -> str:
-    return peers.add(room._core, OWNER, system, said, ours="paris")[0]
+def added(room: Room, system: str = "berlin", **message: Any) -> str:
+    return peers.add(room._core, OWNER, system, message, ours="paris")[0]
 
 
 def test_a_room_begins_without_peers_and_nobody_proves_to_be_one(room: Room) -> None:
@@ -135,7 +135,7 @@ def test_only_an_operator_says_who_is_a_peer(room: Room) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("params", "field"),
     [
         ({"url": "http://berlin.example"}, "url"),
         ({"url": "ws://berlin.example:4650"}, "url"),  # over a net, without TLS
@@ -160,9 +160,9 @@ def test_only_an_operator_says_who_is_a_peer(room: Room) -> None:
         ({"auth": "none", "token": "of-no-use"}, "token"),
     ],
 )
-def test_what_would_not_hold_is_refused_and_nothing_kept(room: Room, said: dict[str, Any], field: str) -> None:
+def test_what_would_not_hold_is_refused_and_nothing_kept(room: Room, params: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        added(room, **said)
+        added(room, **params)
     assert field == refused.value.field and refused.value.hint is not None
     assert {} == peers.all_peers(room._core)
 
@@ -200,15 +200,15 @@ def test_nothing_that_shows_a_peer_shows_its_secrets() -> None:
 
 
 def test_a_doctor_tells_of_a_certificate_that_changed(room: Room) -> None:
-    def told() -> list[tuple[str, str]]:
+    def listed() -> list[tuple[str, str]]:
         return [(found.level.name, found.what) for found in room.doctor().findings if found.check == "peers"]
 
-    assert [] == told()
+    assert [] == listed()
     added(room, auth="mtls", pin=OLD, certificate="PEM")
-    assert [("OK", "1 other systems are known: berlin")] == told()
+    assert [("OK", "1 other systems are known: berlin")] == listed()
     with pytest.raises(NotAllowed):
         peers.proven_peer(room._core, "berlin", None, certificate=NEW)
-    ((level, message),) = told()
+    ((level, message),) = listed()
     assert "WARNING" == level and NEW in message
 
 

@@ -129,17 +129,17 @@ def test_a_letter_shows_itself_with_a_fresh_nonce_each_time(room: Room) -> None:
     st.integers(0, 50),
 )
 def test_a_digest_keeps_its_budget_and_closes_its_fences(
-    said: list[tuple[str, str]], budget: int, longest: int, more: int
+    message: list[tuple[str, str]], budget: int, longest: int, more: int
 ) -> None:
-    letters = [letter(body, subject.replace("\n", " ")) for body, subject in said]
+    letters = [letter(body, subject.replace("\n", " ")) for body, subject in message]
     total = len(letters) + more
     shown = presentation.digest(letters, NONCE, budget=budget, longest=longest, total=total)
     assert len(shown) <= budget
     assert shown.count(f"\n{OPENED}\n") == shown.count(f"\n{CLOSED}")
-    told = shown.count(f"\n{OPENED}\n")
+    result = shown.count(f"\n{OPENED}\n")
     if budget > 100:
         assert shown.startswith(f"You have {total} unread" if total else "You have no unread letters.")
-        assert shown.endswith(f"({total - told} more not shown.)") == (told < total)
+        assert shown.endswith(f"({total - result} more not shown.)") == (result < total)
 
 
 def test_a_digest_shows_the_most_urgent_first_and_marks_nothing(room: Room) -> None:
@@ -171,16 +171,16 @@ def test_a_long_subject_leaves_room_for_the_letter() -> None:
 def test_a_digest_reads_no_more_letters_than_it_shows(house: House) -> None:
     room = house.room()
     room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(30)])
-    asked: list[int | None] = []
+    request: list[int | None] = []
     find = house.store.find
 
     def counting(query: Any) -> Any:
-        asked.append(query.limit)
+        request.append(query.limit)
         return find(query)
 
     house.store.find = counting  # type: ignore[method-assign]
     assert room.mailbox("bob").digest().startswith("You have 30 unread letter(s).")
-    assert asked == [5]
+    assert request == [5]
 
 
 @pytest.mark.parametrize("words", ["<", "<<<" + 50 * " ", "<<< ", "letter", ">>> ", ">", "letter>>>"])

@@ -132,13 +132,13 @@ def test_a_task_is_deleted_with_its_letter_whatever_its_parties_are_called(
 
 def test_whoever_holds_the_task_under_an_old_name_is_told_the_new_one(room: Room) -> None:
     id = give(room)
-    task, given = room.mailbox("bob").task(id), room.mailbox("ann").task(id)
+    task, value = room.mailbox("bob").task(id), room.mailbox("ann").task(id)
     rename(room, "both")
     for act in (task.accept, task.admit, lambda: task.reject("no")):
         with pytest.raises(UnknownAgent, match="'bert'"):
             act()
     with pytest.raises(UnknownAgent, match="'anna'"):
-        given.cancel("x")
+        value.cancel("x")
 
 
 def test_no_task_is_lost_or_done_twice_while_a_name_changes(house: House) -> None:

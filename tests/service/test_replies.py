@@ -48,8 +48,14 @@ def test_a_letter_that_names_what_it_answers_keeps_the_same_as_a_reply(room: Roo
     answer = room.mailbox("bob").send(["ann", "carol"], "a", in_reply_to=root.id).message
     assert (answer.subject, answer.priority, answer.scope) == ("Re: Sorting", root.priority, "swarm:research")
     assert conversation_of(answer) == conversation_of(root) == "conv-general:swarm:research"
-    said = room.mailbox("bob").send("ann", "b", in_reply_to=root.id, subject="", priority="low", scope="default")
-    assert (said.message.subject, said.message.priority.name, said.message.scope) == ("", "LOW", "default")
+    message = room.mailbox("bob").send(
+        "ann", "b", in_reply_to=root.id, subject="", priority="low", scope="default"
+    )
+    assert (message.message.subject, message.message.priority.name, message.message.scope) == (
+        "",
+        "LOW",
+        "default",
+    )
 
 
 def test_a_letter_to_somebody_who_does_not_know_what_it_refers_to_keeps_the_scope_alone(room: Room) -> None:

@@ -79,12 +79,12 @@ def test_letters_that_come_together_make_one_ring(room: Room, bob: Mailbox, cloc
 
 def test_the_first_of_many_waits_two_seconds_at_most(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     sent: list[str] = []
-    told: tuple[str, ...] = ()
-    while not told:
+    results: tuple[str, ...] = ()
+    while not results:
         sent.append(post(room))
         clock.advance(0.2)
-        told = rung(bob)
-    assert tuple(sent) == told
+        results = rung(bob)
+    assert tuple(sent) == results
     assert 10 == len(sent)
 
 
@@ -353,13 +353,13 @@ def test_of_many_ringers_one_rings_for_each_letter(house: House) -> None:
     room = house.room(ring_gather=0, ring_cooldown=0, ring_hourly=0)
     room.mailbox("bob").begin_rings("exec")
     sent: list[str] = []
-    told: list[str] = []
+    results: list[str] = []
     done = threading.Event()
 
     def ring() -> None:
         box = house.room(ring_gather=0, ring_cooldown=0, ring_hourly=0).mailbox("bob")
-        while not done.is_set() or len(told) < len(sent):
-            told.extend(rung(box))
+        while not done.is_set() or len(results) < len(sent):
+            results.extend(rung(box))
 
     ringers = [threading.Thread(target=ring, daemon=True) for _ in range(4)]
     for ringer in ringers:
@@ -368,7 +368,7 @@ def test_of_many_ringers_one_rings_for_each_letter(house: House) -> None:
     done.set()
     for ringer in ringers:
         ringer.join(60)
-    assert sorted(sent) == sorted(told)
+    assert sorted(sent) == sorted(results)
 
 
 # -- rings that fail

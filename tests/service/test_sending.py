@@ -175,10 +175,10 @@ def test_the_same_key_sends_one_letter(house: House, room: Room, clock: FakeCloc
     ids=str,
 )
 def test_the_same_key_with_other_content_is_refused(room: Room, change: dict[str, Any]) -> None:
-    said: dict[str, Any] = {"to": "bob", "body": "x", "key": "k"}
-    room.mailbox("ann").send(**said)
+    params: dict[str, Any] = {"to": "bob", "body": "x", "key": "k"}
+    room.mailbox("ann").send(**params)
     with pytest.raises(IdTaken) as refused:
-        room.mailbox("ann").send(**(said | change))
+        room.mailbox("ann").send(**(params | change))
     assert refused.value.field == "key"
     assert room.mailbox("bob").counts()["total"] == 1
 

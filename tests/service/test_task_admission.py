@@ -132,15 +132,15 @@ def test_the_judge_of_the_house_goes_by_the_card(
 
 
 def test_a_judge_of_ones_own_sees_card_and_letter(room: Room, bob: Mailbox) -> None:
-    asked: list[tuple[str, str]] = []
+    request: list[tuple[str, str]] = []
 
     def judge(card: Card, letter: Message) -> str | None:
-        asked.append((card.id, letter.text))
+        request.append((card.id, letter.text))
         return None if "python" in letter.text else "only python here"
 
     id = give(room, bcc="dave")
     assert not bob.task(id).admit(judge)
-    assert asked == [("bob", "Sort it")]
+    assert request == [("bob", "Sort it")]
     assert answer(room, id) == ("rejected", "only python here")
 
 
@@ -159,7 +159,7 @@ def test_a_judge_that_fails_or_talks_nonsense_decides_nothing(house: House, room
     untouched = everything(house.store)
     for nonsense in (5, False, "x" * 3000, "\ud800"):
         with pytest.raises(Invalid) as refused:
-            bob.task(id).admit(lambda *_, said=nonsense: said)
+            bob.task(id).admit(lambda *_, message=nonsense: message)
         assert refused.value.field == "judge"
     with pytest.raises(ZeroDivisionError):
         bob.task(id).admit(lambda *_: str(1 / 0))

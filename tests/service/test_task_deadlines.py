@@ -110,18 +110,18 @@ def test_many_janitors_at_once_tell_once(room: Room, clock: FakeClock) -> None:
         room.mailbox("ann").give_task("bob", str(n), deadline=60)
     clock.advance(61)
     start = threading.Barrier(4)
-    told: list[int] = []
+    results: list[int] = []
 
     def sweep() -> None:
         start.wait(30)
-        told.append(room.sweep().overdue)
+        results.append(room.sweep().overdue)
 
     janitors = [threading.Thread(target=sweep) for _ in range(4)]
     for janitor in janitors:
         janitor.start()
     for janitor in janitors:
         janitor.join(60)
-    assert sum(told) == len(notices(room)) == 20
+    assert sum(results) == len(notices(room)) == 20
 
 
 def test_a_janitor_that_comes_second_tells_nobody_again(

@@ -64,7 +64,7 @@ def bob(room: Room) -> Mailbox:
     return room.mailbox("bob")
 
 
-def given(ann: Mailbox, state: TaskState = TaskState.PENDING) -> str:
+def give(ann: Mailbox, state: TaskState = TaskState.PENDING) -> str:
     """A task of ann's for bob that went as far as this state; its id."""
     id = ann.give_task("bob", "Sort ten million rows.", subject="Sorting").id
     for step in WAYS[state]:
@@ -100,7 +100,7 @@ def test_a_task_is_given_taken_on_and_done_by_letters(ann: Mailbox, bob: Mailbox
 
 
 def test_a_question_is_asked_and_answered(ann: Mailbox, bob: Mailbox) -> None:
-    id = given(ann, TaskState.WORKING)
+    id = give(ann, TaskState.WORKING)
     theirs, ours = bob.task(id), ann.task(id)
     theirs.ask("Which order?")
     assert ours.refresh() is TaskState.INPUT_REQUIRED
@@ -114,17 +114,17 @@ def test_a_question_is_asked_and_answered(ann: Mailbox, bob: Mailbox) -> None:
 
 
 def test_a_reason_is_told_in_the_note_and_in_the_text(ann: Mailbox, bob: Mailbox) -> None:
-    id = given(ann)
-    told = bob.task(id).reject("no time\nat all").message
-    assert told.task
-    assert told.text == told.task.reason == ann.task(id).reason == "no time\nat all"
+    id = give(ann)
+    result = bob.task(id).reject("no time\nat all").message
+    assert result.task
+    assert result.text == result.task.reason == ann.task(id).reason == "no time\nat all"
 
 
 @pytest.mark.parametrize(("before", "after"), [*itertools.product(TaskState, VERBS)])
 def test_the_table_decides_every_verb_in_every_state(
     house: House, ann: Mailbox, before: TaskState, after: TaskState
 ) -> None:
-    id = given(ann, before)
+    id = give(ann, before)
     who, act = VERBS[after]
     task = ann.room.mailbox(who).task(id)
     assert task.is_final == (not MOVES[before])
@@ -142,7 +142,7 @@ def test_the_table_decides_every_verb_in_every_state(
 
 @pytest.mark.parametrize("before", [state for state, moves in MOVES.items() if moves])
 def test_each_party_makes_its_own_moves_and_no_other(house: House, ann: Mailbox, before: TaskState) -> None:
-    id = given(ann, before)
+    id = give(ann, before)
     for after in MOVES[before]:
         who, act = VERBS[after]
         if before is TaskState.INPUT_REQUIRED:
@@ -158,7 +158,7 @@ def test_each_party_makes_its_own_moves_and_no_other(house: House, ann: Mailbox,
 
 
 def test_taking_on_and_acknowledging_is_one_commit(room: Room, ann: Mailbox, bob: Mailbox) -> None:
-    given(ann)
+    give(ann)
     work = bob.claim()
     assert work
     before = room.cursor()
@@ -171,7 +171,7 @@ def test_taking_on_and_acknowledging_is_one_commit(room: Room, ann: Mailbox, bob
 
 
 def test_a_task_that_is_looked_at_only_is_acknowledged_too(ann: Mailbox, bob: Mailbox) -> None:
-    id = given(ann)
+    id = give(ann)
     bob.task(id).reject("no")
     assert bob.read(id).state is State.DONE
     assert bob.dead() == []
@@ -180,7 +180,7 @@ def test_a_task_that_is_looked_at_only_is_acknowledged_too(ann: Mailbox, bob: Ma
 def test_while_somebody_holds_the_letter_nobody_else_moves_the_task(
     house: House, ann: Mailbox, bob: Mailbox, clock: FakeClock
 ) -> None:
-    id = given(ann)
+    id = give(ann)
     first = bob.claim(lease=60)
     assert first
     untouched = everything(house.store)
@@ -200,7 +200,7 @@ def test_while_somebody_holds_the_letter_nobody_else_moves_the_task(
 def test_without_an_ack_the_letter_is_offered_again_if_its_holder_dies(
     ann: Mailbox, bob: Mailbox, clock: FakeClock
 ) -> None:
-    id = given(ann)
+    id = give(ann)
     work = bob.claim(lease=60)
     assert work
     bob.task(work).accept(ack=False)
@@ -218,7 +218,7 @@ def test_without_an_ack_the_letter_is_offered_again_if_its_holder_dies(
 
 
 def test_a_dead_letter_opens_nothing_until_it_is_revived(ann: Mailbox, bob: Mailbox) -> None:
-    id = given(ann)
+    id = give(ann)
     bob.read(id).reject("not now")
     with pytest.raises(IllegalMove, match="its letter is dead: not now"):
         bob.task(id).accept()
@@ -228,7 +228,7 @@ def test_a_dead_letter_opens_nothing_until_it_is_revived(ann: Mailbox, bob: Mail
 
 
 def test_when_the_update_is_refused_the_letter_stays(house: House, ann: Mailbox, bob: Mailbox) -> None:
-    id = given(ann)
+    id = give(ann)
     task: Any = bob.task(id)
     acts: list[Callable[[], object]] = [
         lambda: task.accept(body=object()),
@@ -292,7 +292,7 @@ def test_a_retry_with_the_first_letters_id_as_key_gives_one_task(ann: Mailbox) -
 
 
 def test_a_step_with_a_key_is_made_once(ann: Mailbox, bob: Mailbox) -> None:
-    task = bob.task(given(ann))
+    task = bob.task(give(ann))
     first = task.accept(key="k")
     task.start()
     again = task.accept(key="k")
@@ -314,7 +314,7 @@ def test_tasks_are_listed_by_role_and_state_the_last_moved_first(room: Room, ann
     clock: FakeClock = room._core.clock  # type: ignore[assignment]
     ids = []
     for _ in range(3):
-        ids.append(given(ann))
+        ids.append(give(ann))
         clock.advance(1)
     back = bob.give_task("ann", "And one back").id
     clock.advance(1)
@@ -344,7 +344,7 @@ def test_a_task_is_found_by_any_of_its_letters_and_by_its_name(ann: Mailbox, bob
 
 
 def test_another_spelling_finds_no_tasks_and_is_told_so(ann: Mailbox, room: Room) -> None:
-    id = given(ann)
+    id = give(ann)
     for act in (room.mailbox("Bob").tasks, lambda: room.mailbox("Bob").task(id)):
         with pytest.raises(LookAlike):
             act()
@@ -413,7 +413,7 @@ def test_letters_that_may_not_move_a_task_are_only_letters(room: Room, ann: Mail
 
 
 def test_a_task_may_follow_another_in_its_thread(ann: Mailbox, bob: Mailbox) -> None:
-    first = given(ann, TaskState.COMPLETED)
+    first = give(ann, TaskState.COMPLETED)
     second = ann.give_task("bob", "And again", in_reply_to=first)
     assert second.message.thread == first
     bob.task(second.id).accept()
@@ -437,18 +437,18 @@ def test_several_tasks_in_one_commit_are_each_entered(room: Room, ann: Mailbox, 
 
 @pytest.mark.parametrize("state", TaskState)
 def test_what_is_kept_of_a_task_is_what_its_letters_say(room: Room, ann: Mailbox, state: TaskState) -> None:
-    id = given(ann, state)
-    told = fold_task(room.thread(id))
-    assert told is not None
-    assert ann.task(id).standing == room.mailbox("bob").task(id).standing == told
-    assert told.state is state
+    id = give(ann, state)
+    result = fold_task(room.thread(id))
+    assert result is not None
+    assert ann.task(id).standing == room.mailbox("bob").task(id).standing == result
+    assert result.state is state
 
 
 # -- races and privacy
 
 
 def test_of_many_who_take_a_task_on_at_once_one_does(room: Room, ann: Mailbox) -> None:
-    ids = [given(ann) for _ in range(3)]
+    ids = [give(ann) for _ in range(3)]
     room.mailbox("bob").register(max_concurrent_tasks=100)
     won: list[str] = []
     lost: list[PostroomError] = []
@@ -475,14 +475,14 @@ def test_of_many_who_take_a_task_on_at_once_one_does(room: Room, ann: Mailbox) -
 
 
 def test_a_third_agent_sees_nothing_of_a_task(house: House, ann: Mailbox) -> None:
-    id = given(ann, TaskState.WORKING)
+    id = give(ann, TaskState.WORKING)
     eve = house.room(agent_principal("eve")).mailbox("eve")
     assert eve.tasks() == []
     errors = []
-    for asked in (id, "not-there"):
+    for request in (id, "not-there"):
         with pytest.raises(UnknownMessage) as refused:
-            eve.task(asked)
-        errors.append(str(refused.value).replace(asked, "ID"))
+            eve.task(request)
+        errors.append(str(refused.value).replace(request, "ID"))
     assert errors[0] == errors[1]
     with pytest.raises(NotAllowed):
         house.room(agent_principal("eve")).mailbox("bob").tasks()

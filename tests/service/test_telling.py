@@ -78,12 +78,12 @@ def test_the_pause_holds_whichever_bell_rang_before(room: Room, bob: Mailbox, cl
 def test_urgent_mail_waits_for_no_pause_but_for_the_limit(house: House, clock: FakeClock) -> None:
     room = house.room(ring_hourly=2)
     bob = with_bells(room)
-    told = []
+    results = []
     for way in WAYS[:2]:
-        told.append(post(room, priority="urgent"))
-        assert tuple(told) == rung(bob, way)
+        results.append(post(room, priority="urgent"))
+        assert tuple(results) == rung(bob, way)
     post(room, priority="urgent")
-    assert tuple(told) == rung(bob, "webhook:1"), "of what was told it still rings"
+    assert tuple(results) == rung(bob, "webhook:1"), "of what was told it still rings"
     assert seconds(bob, "exec") == seconds(bob, "webhook:1") == pytest.approx(HOUR)
 
 
@@ -117,15 +117,15 @@ def test_a_bell_that_is_broken_takes_nothing_from_the_others(house: House, clock
 def test_a_bell_that_fails_rings_again_for_what_others_told(house: House, clock: FakeClock) -> None:
     room = house.room(ring_hourly=2)
     bob = with_bells(room)
-    told = []
+    results = []
     for _ in range(2):
-        told.append(post(room))
+        results.append(post(room))
         clock.advance(21)
-        assert (told[-1],) == rung(bob, "claude")
-    assert tuple(told) == rung(bob, "exec")
-    bob.ring_failed("exec", told, "exit 1")
+        assert (results[-1],) == rung(bob, "claude")
+    assert tuple(results) == rung(bob, "exec")
+    bob.ring_failed("exec", results, "exit 1")
     clock.advance(20)
-    assert tuple(told) == rung(bob, "exec")
+    assert tuple(results) == rung(bob, "exec")
 
 
 def test_of_a_ring_that_got_through_in_part_the_recipient_was_told(
@@ -164,20 +164,20 @@ def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
     first = post(room)
     clock.advance(1)
     store, sync = room._core.store, room._core.store.sync
-    looked, told = threading.Event(), threading.Event()
+    looked, result = threading.Event(), threading.Event()
     quick: list[str] = []
 
     def slow_sync() -> None:
         sync()
         looked.set()
-        assert told.wait(PATIENCE)
+        assert result.wait(PATIENCE)
 
     def ring() -> None:
         quick.extend(rung(house.room().mailbox("bob"), "claude"))
 
     def let_the_other_go_first() -> None:
         sync()
-        told.set()
+        result.set()
         other.join(PATIENCE)
 
     store.sync = slow_sync  # type: ignore[method-assign]
@@ -210,8 +210,8 @@ def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
 def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]) -> None:
     """Books of each way alone: nobody counted how often the recipient was told."""
     core = room._core
-    told = find_record(core, TOLD, "bob")
-    writes = [] if told is None else [put_record(TOLD, "bob", None, told)]
+    result = find_record(core, TOLD, "bob")
+    writes = [] if result is None else [put_record(TOLD, "bob", None, result)]
     for way, times in recent.items():
         key = bell_key("bob", way)
         held = find_record(core, BELL, key)

@@ -88,7 +88,7 @@ def test_only_places_and_braces_stand_in_braces(house: House, room: Room, text: 
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("params", "field"),
     [
         ({"body": 7}, "body"),
         ({"subject": "a\nb"}, "subject"),
@@ -99,9 +99,9 @@ def test_only_places_and_braces_stand_in_braces(house: House, room: Room, text: 
         ({"bcc": "eve"}, "bcc"),
     ],
 )
-def test_a_bad_field_is_named(room: Room, said: dict[str, Any], field: str) -> None:
+def test_a_bad_field_is_named(room: Room, params: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        room.save_template("t", **said)
+        room.save_template("t", **params)
     assert refused.value.field == field
 
 

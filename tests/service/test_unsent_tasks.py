@@ -155,8 +155,8 @@ def test_numbers_do_not_tell_a_receiver_of_what_it_never_saw(room: Room) -> None
         ann.unsend(id)
     assert bob.stats().dead == len(bob.dead()) == 1
     assert room.stats().states[State.DEAD] == 2  # the operator counts what is there
-    told = " ".join(finding.what for finding in room.doctor().findings)
-    assert "1 dead letters lie at bob" in told
+    message = " ".join(finding.what for finding in room.doctor().findings)
+    assert "1 dead letters lie at bob" in message
 
 
 def test_the_doctor_is_silent_about_letters_that_nobody_can_look_at(room: Room) -> None:

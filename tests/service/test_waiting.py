@@ -45,9 +45,9 @@ def while_waiting(crew: ThreadPoolExecutor, room: Room, wait: Callable[[], T], a
     hang = room._core.store.watch
 
     def watch(mailboxes: list[str]) -> object:
-        heard = hang(mailboxes)
+        received = hang(mailboxes)
         listening.set()
-        return heard
+        return received
 
     room._core.store.watch = watch  # type: ignore[assignment, method-assign]
     waiting: Future[T] = crew.submit(wait)

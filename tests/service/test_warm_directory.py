@@ -31,12 +31,12 @@ STEPS: dict[str, dict[Warmth, Warmth | None]] = {
 }
 
 
-def step(room: Room, said: str) -> None:
+def step(room: Room, text: str) -> None:
     box = room.mailbox("coder")
-    if said == "sleep":
+    if text == "sleep":
         box.leave(dormant=True)
     else:
-        getattr(box, said)()
+        getattr(box, text)()
 
 
 def bring(room: Room, clock: FakeClock, warmth: Warmth) -> None:
@@ -49,16 +49,16 @@ def bring(room: Room, clock: FakeClock, warmth: Warmth) -> None:
 
 
 @pytest.mark.parametrize("before", Warmth)
-@pytest.mark.parametrize("said", STEPS)
-def test_every_step_from_every_warmth(room: Room, clock: FakeClock, said: str, before: Warmth) -> None:
+@pytest.mark.parametrize("text", STEPS)
+def test_every_step_from_every_warmth(room: Room, clock: FakeClock, text: str, before: Warmth) -> None:
     bring(room, clock, before)
-    after = STEPS[said][before]
+    after = STEPS[text][before]
     if after is None:
         with pytest.raises(IllegalMove) as refused:
-            step(room, said)
+            step(room, text)
         assert "dormant" == refused.value.field
     else:
-        step(room, said)
+        step(room, text)
     assert (after or before) is room.agent("coder").presence.warmth
 
 

@@ -27,8 +27,8 @@ class Made(Struct):
     id: str
 
 
-def made(room: Room, mailbox: str = "human", **said: object) -> Made:
-    secret, webhook = webhooks.add(room._core, OWNER, URL, mailbox, **said)  # type: ignore[arg-type]
+def made(room: Room, mailbox: str = "human", **message: object) -> Made:
+    secret, webhook = webhooks.add(room._core, OWNER, URL, mailbox, **message)  # type: ignore[arg-type]
     return Made(secret, webhook.id)
 
 
@@ -52,8 +52,8 @@ def test_each_has_a_secret_of_its_own(room: Room) -> None:
 def test_what_is_shown_or_logged_holds_no_secret(room: Room) -> None:
     one = made(room)
     changed, webhook = webhooks.rotate(room._core, OWNER, one.id)
-    for told in (str(shown(webhook)), repr(webhook), str(webhook)):
-        assert one.secret not in told and changed not in told
+    for result in (str(shown(webhook)), repr(webhook), str(webhook)):
+        assert one.secret not in result and changed not in result
 
 
 def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: FakeClock) -> None:

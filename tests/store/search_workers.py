@@ -25,8 +25,8 @@ def send_and_search(folder: Path, name: str, line: Barrier, kind: type[SqliteSto
         word = f"{name}x{number}"
         store.commit([post(letter(word, subject=f"common {word}", sender=name))])
         ledger.write(word)
-        told = [line for line in promises(folder) if not line.startswith("missing")]
-        for wanted in (told[-1], told[len(told) // 2], word):
+        results = [line for line in promises(folder) if not line.startswith("missing")]
+        for wanted in (results[-1], results[len(results) // 2], word):
             if [x.message.id for x in store.search(read_query(wanted, NOW), "bob", 5)] != [wanted]:
                 missing.write(f"missing {wanted}")
         if number % 40 == 13:

@@ -18,8 +18,8 @@ def claims_and_unsends(folder: Path, kind: type[SqliteStore] = SqliteStore) -> l
     with opened(folder / "room.db", durable=False) as store:
         store.commit([post(letter(f"m{number}")) for number in range(LETTERS)])
     assert Crew(claim_or_unsend, 4, folder, kind).finish() == {0}
-    told = set(promises(folder))  # two may be told that the same letter is unsent: it is
-    ends = Counter(line.split()[1] for line in told)
+    result = set(promises(folder))  # two may be told that the same letter is unsent: it is
+    ends = Counter(line.split()[1] for line in result)
     return [f"m{number}: {ends[f'm{number}']}" for number in range(LETTERS) if ends[f"m{number}"] != 1]
 
 

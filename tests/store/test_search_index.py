@@ -306,10 +306,10 @@ def test_an_index_that_fails_in_the_middle_of_a_search_hides_nothing(
         say(store, 0, 150)
         store.keep_index()
         before = found(store, "word -w149", limit=limit)
-        asked = search.Index.candidates
+        request = search.Index.candidates
 
         def fail_at_last(self: search.Index, expression: str, upto: int, most: int) -> list[int] | None:
-            return asked(self, expression, upto, most) if upto > 140 and limit > 1 else None
+            return request(self, expression, upto, most) if upto > 140 and limit > 1 else None
 
         monkeypatch.setattr(search.Index, "candidates", fail_at_last)
         assert found(store, "word -w149", limit=limit) == before == [f"m{n}" for n in range(148, -1, -1)][:limit]

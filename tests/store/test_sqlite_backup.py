@@ -25,11 +25,11 @@ def names(path: Path) -> list[str]:
 def test_a_copy_holds_all_letters_in_one_file(tmp_path: Path) -> None:
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("ann").send_many([postroom.draft("bob", "x" * 1000) for _ in range(300)])
-        told: list[tuple[int, int]] = []
-        report = room.backup(tmp_path / "copy.db", progress=lambda *at: told.append(at))
+        results: list[tuple[int, int]] = []
+        report = room.backup(tmp_path / "copy.db", progress=lambda *at: results.append(at))
     assert (report.path, report.letters, report.kept) == (str(tmp_path / "copy.db"), 300, None)
     assert report.bytes == (tmp_path / "copy.db").stat().st_size
-    assert told and told[-1][0] == told[-1][1]
+    assert results and results[-1][0] == results[-1][1]
     assert mode(tmp_path / "copy.db") == 0o600
     assert sorted(p.name for p in tmp_path.glob("copy*")) == ["copy.db"]
     with database(tmp_path / "copy.db") as copy:

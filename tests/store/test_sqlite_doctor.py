@@ -154,17 +154,17 @@ def test_a_record_that_cannot_be_read_is_found_and_the_rest_is_saved(path: Path)
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"),
+    ("harm", "text"),
     [
         ("UPDATE room SET name = cast(x'FF41' AS TEXT)", "damaged in room"),
         ("UPDATE changes SET what = cast(x'FF41' AS TEXT)", "damaged in changes"),
         ("UPDATE room SET epoch = x'41'", "what the room says of itself is damaged"),
     ],
 )
-def test_rows_that_cannot_be_read_are_found_and_all_letters_are_saved(path: Path, harm: str, told: str) -> None:
+def test_rows_that_cannot_be_read_are_found_and_all_letters_are_saved(path: Path, harm: str, text: str) -> None:
     damage(path, harm)
     found = of(postroom.doctor(path, full=True, repair=True), "rows")[0]
-    assert (Level.ERROR, told) == (found.level, found.what)
+    assert (Level.ERROR, text) == (found.level, found.what)
     with postroom.open(f"{path}.salvaged") as saved:
         assert 200 == len(saved.mailbox("bob").check(None, peek=True))
 

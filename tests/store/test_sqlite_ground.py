@@ -331,9 +331,9 @@ def test_a_file_of_the_room_with_a_second_name_is_refused_with_what_to_do(tmp_pa
     with opened(tmp_path / "room.db"):
         pass
     (tmp_path / "second").hardlink_to(tmp_path / f"room.db{end}")
-    told = refused(tmp_path / "room.db")
-    assert f"room.db{end} has a second name (a hard link)" in str(told)
-    assert "-samefile" in (told.hint or "")
+    result = refused(tmp_path / "room.db")
+    assert f"room.db{end} has a second name (a hard link)" in str(result)
+    assert "-samefile" in (result.hint or "")
     (tmp_path / "second").unlink()
     with opened(tmp_path / "room.db"):
         pass

@@ -33,19 +33,19 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.syncs = 0
         self.failures = 0
-        self.told: list[str] = []  # what it was asked to do, in order
+        self.calls: list[str] = []  # what it was asked to do, in order
         self._sync = os.fdatasync
         self._begin = wal.begin_to_write
         monkeypatch.setattr(os, "fdatasync", self.fdatasync)
         monkeypatch.setattr(wal, "begin_to_write", self.begin_to_write)
 
     def begin_to_write(self, descriptor: int) -> None:
-        self.told.append("begin")
+        self.calls.append("begin")
         self._begin(descriptor)
 
     def fdatasync(self, descriptor: int) -> None:
         self.syncs += 1
-        self.told.append("sync")
+        self.calls.append("sync")
         if self.failures:
             self.failures -= 1
             raise OSError(errno.EIO, "Input/output error")
@@ -120,23 +120,23 @@ def test_the_disk_begins_to_write_before_it_is_waited_for_by_one_who_sends_often
 ) -> None:
     with opened(tmp_path / "room.db") as store:
         send_often(store)
-        assert "begin" not in disk.told  # to load it takes longer than a few syncs do
-        disk.told.clear()
+        assert "begin" not in disk.calls  # to load it takes longer than a few syncs do
+        disk.calls.clear()
         send(store, "m1")
-        assert disk.told == ["begin", "sync"]
-        disk.told.clear()
+        assert disk.calls == ["begin", "sync"]
+        disk.calls.clear()
         with store.gathered(joined=True):
             send(store, "m2")
             send(store, "m3")
-        assert disk.told == ["begin", "sync"]
+        assert disk.calls == ["begin", "sync"]
 
 
 def test_the_disk_need_not_begin_with_what_may_be_lost(tmp_path: Path, disk: Disk) -> None:
     with opened(tmp_path / "room.db") as store:
         send_often(store)
-        disk.told.clear()
+        disk.calls.clear()
         read(store, held(store, "often0"))
-        assert disk.told == []
+        assert disk.calls == []
 
 
 def test_where_others_want_to_get_in_nobody_holds_them_up_by_telling_the_disk(tmp_path: Path, disk: Disk) -> None:
@@ -144,11 +144,11 @@ def test_where_others_want_to_get_in_nobody_holds_them_up_by_telling_the_disk(tm
         send_often(store)
         code = "import sys, postroom; postroom.open(sys.argv[1]).mailbox('ann').send('bob', 'hi')"
         subprocess.run([sys.executable, "-c", code, store.path], check=True)
-        disk.told.clear()
+        disk.calls.clear()
         send(store, "m1")
-        assert disk.told == ["sync"]
+        assert disk.calls == ["sync"]
         send(store, "m2")
-        assert disk.told == ["sync", "begin", "sync"]
+        assert disk.calls == ["sync", "begin", "sync"]
 
 
 def test_a_failed_sync_fails_the_send_and_the_same_key_again_is_safe(tmp_path: Path, disk: Disk) -> None:

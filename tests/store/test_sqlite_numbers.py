@@ -82,10 +82,10 @@ def test_what_another_process_forgot_is_remembered(store: SqliteStore, other: Sq
 def test_a_guard_is_asked_from_the_moment_it_is_there(
     store: SqliteStore, other: SqliteStore, *, is_own: bool
 ) -> None:
-    asked: list[str] = []
+    request: list[str] = []
 
     def admit(asking: Post) -> Post:
-        asked.append(asking.message.id)
+        request.append(asking.message.id)
         return asking
 
     store.commit([post(letter("before"), admit=admit)])
@@ -93,16 +93,16 @@ def test_a_guard_is_asked_from_the_moment_it_is_there(
     guard = Put(record=Record(kind=GUARD, key="bob", value={}))
     (store if is_own else other).commit([guard])
     store.commit([post(letter("after"), admit=admit)])
-    assert ["after"] == asked
+    assert ["after"] == request
 
 
 def test_where_agents_elsewhere_are_known_only_a_letter_to_nobody_here_is_asked(
     store: SqliteStore, other: SqliteStore
 ) -> None:
-    asked: list[str] = []
+    request: list[str] = []
 
     def admit(asking: Post) -> Post:
-        asked.append(asking.message.id)
+        request.append(asking.message.id)
         return asking
 
     store.commit([Put(record=Record(kind=ROUTE, key="carl", value={}))])
@@ -110,4 +110,4 @@ def test_where_agents_elsewhere_are_known_only_a_letter_to_nobody_here_is_asked(
     other.commit([Introduce("bob", known=True)])
     store.commit([post(letter("to bob", ["bob"]), admit=admit)])
     store.commit([post(letter("elsewhere", ["dora@far"]), admit=admit)])
-    assert ["to a stranger"] == asked
+    assert ["to a stranger"] == request

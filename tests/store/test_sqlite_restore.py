@@ -43,11 +43,11 @@ def read(path: Path) -> list[str]:
 
 
 def test_a_backup_is_put_into_a_new_place(room: Path) -> None:
-    told: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     new = room.parent / "new" / "room.db"
-    report = postroom.restore(room.parent / "copy.db", new, progress=lambda *at: told.append(at))
+    report = postroom.restore(room.parent / "copy.db", new, progress=lambda *at: results.append(at))
     assert (report.path, report.letters, report.kept) == (str(new), 1, None)
-    assert told[-1][0] == told[-1][1] == report.bytes
+    assert results[-1][0] == results[-1][1] == report.bytes
     assert read(new) == ["first"]
     assert mode(new) == 0o600
     assert read(room) == ["first", "second"]

@@ -82,8 +82,8 @@ def test_a_room_with_a_damaged_page_is_saved_by_the_doctor_and_restored(path: Pa
     damage(path, at, os.urandom(4096))
     diagnosis = postroom.doctor(path, repair=True)
     assert diagnosis.worst is Level.ERROR
-    (told,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
-    assert "others are known to be lost" in told.what
+    (result,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
+    assert "others are known to be lost" in result.what
     postroom.restore(f"{path}.salvaged", path, overwrite=True)
     with postroom.open(path) as room:
         texts = {letter.text for letter in room.mailbox("bob").check(None, peek=True)}
@@ -96,9 +96,9 @@ def test_a_room_of_which_nothing_can_be_read_is_told_and_what_to_do(tmp_path: Pa
     with postroom.open(path) as room:
         room.mailbox("ann").send("bob", "in the log alone")
     Path(f"{path}-wal").write_bytes(b"")
-    (told,) = (finding for finding in postroom.doctor(path, repair=True).findings if finding.check == "salvage")
-    assert "no letter could be read" == told.what
-    assert f"postroom restore FILE --room {path} --force" in told.hint
+    (result,) = (finding for finding in postroom.doctor(path, repair=True).findings if finding.check == "salvage")
+    assert "no letter could be read" == result.what
+    assert f"postroom restore FILE --room {path} --force" in result.hint
     with postroom.open(tmp_path / "other.db") as other:
         other.backup(tmp_path / "backup")
     postroom.restore(tmp_path / "backup", path, overwrite=True)
@@ -210,8 +210,8 @@ def test_nobody_may_be_inside(path: Path) -> None:
         assert holder.stdout and holder.stdout.readline() == "open\n"
         diagnosis = postroom.doctor(path, repair=True)
         holder.communicate("\n")
-    (told,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
-    assert str(holder.pid) in told.what
+    (result,) = (finding for finding in diagnosis.findings if finding.check == "salvage")
+    assert str(holder.pid) in result.what
 
 
 @pytest.mark.mechanism

@@ -33,11 +33,11 @@ def audit(folder: Path) -> list[str]:
         room = room_of(store)
         for id in TASKS:
             letters = room.thread(id)
-            told = fold_task(letters)
+            result = fold_task(letters)
             steps = [letter.task.state for letter in letters if letter.task]
             if len(steps) != len(set(steps)):
                 found.append(f"{id} went {steps}")
-            if told != room.mailbox("ann").task(id).standing or told != room.mailbox("bob").task(id).standing:
+            if result != room.mailbox("ann").task(id).standing or result != room.mailbox("bob").task(id).standing:
                 found.append(f"{id} stands otherwise")
     return found
 

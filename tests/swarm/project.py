@@ -74,13 +74,13 @@ class Project:
         )
 
 
-def told(program: subprocess.Popen[str]) -> str:
+def output_of(program: subprocess.Popen[str]) -> str:
     """What a program said; it must have gone well."""
     return told_by([program])[0]
 
 
 def told_by(programs: list[subprocess.Popen[str]]) -> list[str]:
     """What programs said that run side by side; all must have gone well."""
-    said = [program.communicate(timeout=SECONDS) for program in programs]
-    assert not any(program.returncode for program in programs), "".join(error for _, error in said)
-    return [out for out, _ in said]
+    message = [program.communicate(timeout=SECONDS) for program in programs]
+    assert not any(program.returncode for program in programs), "".join(error for _, error in message)
+    return [out for out, _ in message]

@@ -24,41 +24,41 @@ class Stranger:
             fields = json.loads(path.read_text(encoding="utf-8"))
             self.known[fields["id"]] = fields
 
-    def send(self, **said: Any) -> Fields:
+    def send(self, **message: Any) -> Fields:
         fields = {
             "id": f"MSG-{uuid.uuid4().hex[:12]}",
-            "from_agent": said["from_agent"],
-            "to_agent": said["to_agent"],
-            "swarm_name": said.get("swarm_name"),
-            "type": said.get("type", "request"),
-            "subject": said.get("subject", "From a stranger"),
-            "body": said.get("body", "hello"),
-            "payload": said.get("payload", {}),
-            "priority": said.get("priority", 2),
+            "from_agent": message["from_agent"],
+            "to_agent": message["to_agent"],
+            "swarm_name": message.get("swarm_name"),
+            "type": message.get("type", "request"),
+            "subject": message.get("subject", "From a stranger"),
+            "body": message.get("body", "hello"),
+            "payload": message.get("payload", {}),
+            "priority": message.get("priority", 2),
             "created_at": datetime.now().isoformat(),  # noqa: DTZ005 - as in the design
-            "expires_at": said.get("expires_at"),
+            "expires_at": message.get("expires_at"),
             "status": "unread",
             "read_at": None,
             "completed_at": None,
-            "reply_to": said.get("reply_to"),
-            "thread_id": said.get("thread_id"),
-            "context": said.get("context", {}),
-            "attachments": said.get("attachments", []),
-            "tags": said.get("tags", []),
+            "reply_to": message.get("reply_to"),
+            "thread_id": message.get("thread_id"),
+            "context": message.get("context", {}),
+            "attachments": message.get("attachments", []),
+            "tags": message.get("tags", []),
         }
         self.save(fields)
         self.known[fields["id"]] = fields
         return fields
 
-    def broadcast(self, swarm: str, **said: Any) -> list[Fields]:
+    def broadcast(self, swarm: str, **message: Any) -> list[Fields]:
         """To each member file of the project around the mailboxes, by its bare name."""
         agents = self.root.parent.parent / "swarms" / swarm / "agents"
         names = sorted(path.stem for path in agents.glob("*.md") if not path.name.startswith("_"))
         tags = ["broadcast", f"swarm:{swarm}"]
         return [
-            self.send(**said, to_agent=name, swarm_name=swarm, tags=tags)
+            self.send(**message, to_agent=name, swarm_name=swarm, tags=tags)
             for name in names
-            if name != said["from_agent"]
+            if name != message["from_agent"]
         ]
 
     def reply(self, id: str, from_agent: str, body: str) -> Fields:

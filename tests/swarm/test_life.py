@@ -17,7 +17,7 @@ from postroom.store.files import durable as files_durable
 from postroom.store.files import transaction
 from postroom.swarm import MailboxManager, Message, MessageStatus, mail
 from tests.rooms import FakeClock
-from tests.swarm.project import Project, told
+from tests.swarm.project import Project, output_of
 
 
 def status(message: Message | None) -> str | None:
@@ -172,9 +172,9 @@ def test_another_process_may_complete_what_one_began(
     project: Project, manager: MailboxManager, letter: str
 ) -> None:
     code = "from postroom.swarm import *; print(get_mailbox_manager().{}({!r}).status.value)"
-    assert "processing" == told(project.python(code.format("mark_processing", letter))).strip()
+    assert "processing" == output_of(project.python(code.format("mark_processing", letter))).strip()
     assert manager.mark_processing(letter) is None
-    assert "archived" == told(project.python(code.format("mark_completed", letter))).strip()
+    assert "archived" == output_of(project.python(code.format("mark_completed", letter))).strip()
     assert "archived" == status(manager.read_message(letter))
 
 

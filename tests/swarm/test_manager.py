@@ -100,30 +100,34 @@ def test_a_handoff_attaches_its_files_and_says_all_it_knows(manager: MailboxMana
 
 
 def test_a_reply_goes_back_with_thread_swarm_and_priority(manager: MailboxManager) -> None:
-    asked = manager.send("a", "b", "Q", "x", priority=MessagePriority.URGENT, swarm_name="dev")
-    answer = manager.reply(asked.id, "b", "yes", {"ok": True})
+    request = manager.send("a", "b", "Q", "x", priority=MessagePriority.URGENT, swarm_name="dev")
+    answer = manager.reply(request.id, "b", "yes", {"ok": True})
     assert answer is not None
     assert (answer.to_agent, answer.subject, answer.type) == ("a", "Re: Q", MessageType.RESPONSE)
     assert (answer.priority, answer.swarm_name, answer.payload) == (MessagePriority.URGENT, "dev", {"ok": True})
-    assert (answer.reply_to, answer.thread_id) == (asked.id, asked.id)
+    assert (answer.reply_to, answer.thread_id) == (request.id, request.id)
     again = manager.reply(answer.id, "a", "sure?")
-    assert again is not None and (again.subject, again.thread_id, again.reply_to) == ("Re: Q", asked.id, answer.id)
-    assert [asked.id, answer.id, again.id] == [each.id for each in manager.get_thread(asked.id)]
+    assert again is not None and (again.subject, again.thread_id, again.reply_to) == (
+        "Re: Q",
+        request.id,
+        answer.id,
+    )
+    assert [request.id, answer.id, again.id] == [each.id for each in manager.get_thread(request.id)]
 
 
 def test_anybody_may_reply_who_knows_the_id(manager: MailboxManager) -> None:
-    asked = manager.send("a", "b", "Q", "x", priority=MessagePriority.HIGH)
-    answer = manager.reply(asked.id, "critic", "I think so")
+    request = manager.send("a", "b", "Q", "x", priority=MessagePriority.HIGH)
+    answer = manager.reply(request.id, "critic", "I think so")
     assert answer is not None
     assert (answer.from_agent, answer.to_agent, answer.priority) == ("critic", "a", MessagePriority.HIGH)
-    assert (answer.reply_to, answer.thread_id, answer.subject) == (asked.id, asked.id, "Re: Q")
-    assert [asked.id, answer.id] == [each.id for each in manager.get_thread(asked.id)]
+    assert (answer.reply_to, answer.thread_id, answer.subject) == (request.id, request.id, "Re: Q")
+    assert [request.id, answer.id] == [each.id for each in manager.get_thread(request.id)]
 
 
 def test_a_reply_by_send_joins_the_thread_and_an_unknown_one_only_says_so(manager: MailboxManager) -> None:
-    asked = manager.send("a", "b", "Q", "x")
-    answer = manager.send("b", "a", "A", "x", reply_to=asked.id)
-    assert (answer.reply_to, answer.thread_id) == (asked.id, asked.id)
+    request = manager.send("a", "b", "Q", "x")
+    answer = manager.send("b", "a", "A", "x", reply_to=request.id)
+    assert (answer.reply_to, answer.thread_id) == (request.id, request.id)
     lost = manager.send("b", "a", "A", "x", reply_to="MSG-gone")
     assert (lost.reply_to, lost.thread_id) == ("MSG-gone", None)
 
@@ -147,9 +151,9 @@ def test_an_unknown_id_is_none(manager: MailboxManager, id: str) -> None:
 def test_a_bad_name_is_refused_and_nothing_is_written(
     project: Project, manager: MailboxManager, name: str
 ) -> None:
-    for said in ((name, "b"), ("b", name)):
+    for message in ((name, "b"), ("b", name)):
         with pytest.raises(postroom.Invalid):
-            manager.send(*said, "s", "x")
+            manager.send(*message, "s", "x")
     with pytest.raises(postroom.Invalid):
         manager.check_mailbox(name)
     assert [] == list(project.mail.glob("*/inbox/*"))

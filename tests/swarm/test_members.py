@@ -185,9 +185,9 @@ def test_a_letter_to_a_bare_name_reaches_the_member_that_is_registered_with_its_
 ) -> None:
     """No member file tells that the two spellings are one, so the letter lies where that agent looks."""
     manager.room.mailbox("swarm_dev/helper").register(scopes=["swarm_dev"])
-    asked = manager.send("helper", "coo", "Question", "x", swarm_name="swarm_dev")
+    request = manager.send("helper", "coo", "Question", "x", swarm_name="swarm_dev")
     manager.send("coo", "helper", "News", "x", swarm_name="swarm_dev")
-    assert manager.reply(asked.id, "coo", "yes") is not None
+    assert manager.reply(request.id, "coo", "yes") is not None
     assert ["News", "Re: Question"] == sorted(subjects(manager, "swarm_dev/helper"))
     manager.room.mailbox("helper").register(scopes=["swarm_dev"])
     manager.send("coo", "helper", "By its own name", "x", swarm_name="swarm_dev")

@@ -37,7 +37,7 @@ FILE: dict[str, Any] = {
 
 
 def message(**more: Any) -> Message:
-    said: dict[str, Any] = {
+    params: dict[str, Any] = {
         "id": "MSG-1",
         "from_agent": "a",
         "to_agent": "b",
@@ -50,7 +50,7 @@ def message(**more: Any) -> Message:
         "created_at": WHEN,
         "expires_at": None,
     }
-    return Message(**(said | more))
+    return Message(**(params | more))
 
 
 def test_a_file_comes_back_as_it_was() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.swarm import MailboxManager, MessagePriority, MessageStatus
 from postroom.swarm.install import CONTENT, export, install
-from tests.swarm.project import Project, told, told_by
+from tests.swarm.project import Project, output_of, told_by
 
 # The four programs of the design's examples, with the same imports and calls, in our words.
 ARCHITECT = """
@@ -76,15 +76,17 @@ def test_the_examples_of_the_design_run_side_by_side(installed: Project, manager
     told_by([installed.python(code) for code in (ARCHITECT, COO, ARCHITECT, COO)])
     waiting = manager.check_mailbox("swarm_dev/implementer")
     assert [4, 4, 3, 3] == [each.priority.value for each in waiting]
-    said = told(installed.python(IMPLEMENTER))
-    assert said.startswith("4\n## [URGENT] The parser comes first\n") and "## [HIGH] Build the parser\n" in said
+    message = output_of(installed.python(IMPLEMENTER))
+    assert (
+        message.startswith("4\n## [URGENT] The parser comes first\n") and "## [HIGH] Build the parser\n" in message
+    )
     assert [] == manager.check_mailbox("swarm_dev/implementer")
     states = [each.status for each in map(manager.read_message, (each.id for each in waiting)) if each]
     assert [MessageStatus.READ] * 2 + [MessageStatus.ARCHIVED] * 2 == states
-    id = told(installed.python(CRITIC.format(id=waiting[2].id))).strip()
+    id = output_of(installed.python(CRITIC.format(id=waiting[2].id))).strip()
     (answer,) = manager.check_mailbox("swarm_dev/architect", min_priority=MessagePriority.HIGH)[2:]
     assert (answer.id, answer.reply_to, answer.payload["issue_count"]) == (id, waiting[2].id, 1)
-    assert "None" == told(installed.python(CRITIC.format(id="MSG-abc123def456"))).strip()
+    assert "None" == output_of(installed.python(CRITIC.format(id="MSG-abc123def456"))).strip()
 
 
 def test_every_letter_of_many_processes_arrives_once(installed: Project, manager: MailboxManager) -> None:
@@ -143,16 +145,16 @@ threads = [Thread(target=lambda: found.append(get_mailbox_manager("elsewhere")))
 [thread.join() for thread in threads]
 print(len(set(map(id, found))), get_mailbox_manager("ignored").mailboxes_dir)
 """
-    assert "1 elsewhere\n" == told(installed.python(code))
+    assert "1 elsewhere\n" == output_of(installed.python(code))
 
 
 def test_the_package_itself_exports_the_names_and_keeps_what_a_project_wrote(project: Project) -> None:
     code = "from shared import {}; print(send_message('a', 'b', 's', 'x').to_agent)"
     assert (Path("shared/__init__.py"), "written") == (install(Path("shared")), export(Path("shared")))[1]
-    assert "b\n" == told(project.python(code.format("send_message")))
+    assert "b\n" == output_of(project.python(code.format("send_message")))
     Path("shared/__init__.py").write_text("RETRIES = 3", encoding="utf-8")
     assert ["extended", "unchanged"] == [export(Path("shared"))[1] for _ in range(2)]
-    assert "b\n" == told(project.python(code.format("RETRIES, send_message")))
+    assert "b\n" == output_of(project.python(code.format("RETRIES, send_message")))
     assert "skipped" == export(Path())[1] and not Path("__init__.py").exists()
 
 

@@ -97,28 +97,28 @@ def test_the_human_is_told_by_the_coo(manager: MailboxManager) -> None:
 
 @pytest.mark.parametrize(("level", "mailbox"), [(Word.COO, "coo"), ("ceo", "user"), ("human", "user")])
 def test_an_escalation_of_the_design_goes_to_its_level(manager: MailboxManager, level: Any, mailbox: str) -> None:
-    said = {"id": "ESC-1", "title": "T", "description": "D", "reason": Word.BLOCKED, "priority": Word.CRITICAL}
-    notify_escalation(SimpleNamespace(**said, created_by="critic", to_level=level), manager=manager)
+    params = {"id": "ESC-1", "title": "T", "description": "D", "reason": Word.BLOCKED, "priority": Word.CRITICAL}
+    notify_escalation(SimpleNamespace(**params, created_by="critic", to_level=level), manager=manager)
     (found,) = manager.check_mailbox(mailbox)
     assert "blocked" == found.payload["reason"]
 
 
 def test_a_level_that_gets_no_mail_gets_none(manager: MailboxManager) -> None:
-    said = SimpleNamespace(id="E", title="T", description="D", reason="r", priority=1, created_by="a")
-    said.to_level = Word.AGENT
-    assert notify_escalation(said, manager=manager) is None
+    message = SimpleNamespace(id="E", title="T", description="D", reason="r", priority=1, created_by="a")
+    message.to_level = Word.AGENT
+    assert notify_escalation(message, manager=manager) is None
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [("low", 1), ("Medium", 2), ("normal", 2), (3, 3), (MessagePriority.HIGH, 3), ("urgent", 4)],
 )
-def test_every_word_for_how_urgent_it_is_is_understood(manager: MailboxManager, given: Any, expected: int) -> None:
-    sent = notify_coo("a", "E", "T", "D", "r", given, manager=manager)
+def test_every_word_for_how_urgent_it_is_is_understood(manager: MailboxManager, value: Any, expected: int) -> None:
+    sent = notify_coo("a", "E", "T", "D", "r", value, manager=manager)
     assert expected == sent.priority.value
 
 
-@pytest.mark.parametrize("given", ["soon", 0, 5, True, None, 2.0])
-def test_any_other_word_is_refused(manager: MailboxManager, given: Any) -> None:
+@pytest.mark.parametrize("value", ["soon", 0, 5, True, None, 2.0])
+def test_any_other_word_is_refused(manager: MailboxManager, value: Any) -> None:
     with pytest.raises(postroom.Invalid, match="priority"):
-        notify_coo("a", "E", "T", "D", "r", given, manager=manager)
+        notify_coo("a", "E", "T", "D", "r", value, manager=manager)

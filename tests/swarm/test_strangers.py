@@ -10,7 +10,7 @@ from tests.swarm.stranger import Stranger
 
 
 def test_a_strangers_letter_arrives_at_once_with_all_it_says(project: Project, manager: MailboxManager) -> None:
-    said = {
+    params = {
         "from_agent": "swarm_dev/architect",
         "to_agent": "swarm_dev/implementer",
         "swarm_name": "swarm_dev",
@@ -24,7 +24,7 @@ def test_a_strangers_letter_arrives_at_once_with_all_it_says(project: Project, m
         "tags": ["handoff"],
         "thread_id": "MSG-root",
     }
-    (sent,) = project.stranger(("send", said))
+    (sent,) = project.stranger(("send", params))
     (found,) = manager.check_mailbox("swarm_dev/implementer")
     assert sent == found.to_dict()
 
@@ -39,15 +39,15 @@ def test_our_letter_is_the_strangers_too(project: Project, manager: MailboxManag
 
 
 def test_a_stranger_answers_and_is_answered(project: Project, manager: MailboxManager) -> None:
-    asked = manager.send("architect", "critic", "Good?", "x", priority=MessagePriority.HIGH)
-    project.stranger(("reply", {"id": asked.id, "from_agent": "critic", "body": "no"}))
+    request = manager.send("architect", "critic", "Good?", "x", priority=MessagePriority.HIGH)
+    project.stranger(("reply", {"id": request.id, "from_agent": "critic", "body": "no"}))
     (answer,) = manager.check_mailbox("architect")
-    assert (answer.type, answer.reply_to, answer.thread_id) == (MessageType.RESPONSE, asked.id, asked.id)
+    assert (answer.type, answer.reply_to, answer.thread_id) == (MessageType.RESPONSE, request.id, request.id)
     again = manager.reply(answer.id, "architect", "why?")
     assert again is not None and (again.to_agent, again.subject) == ("critic", "Re: Good?")
-    assert [asked.id, answer.id, again.id] == [each.id for each in manager.get_thread(asked.id)]
+    assert [request.id, answer.id, again.id] == [each.id for each in manager.get_thread(request.id)]
     (found,) = project.stranger(("check", {"agent": "critic"}))
-    assert {asked.id, again.id} == {each["id"] for each in found}
+    assert {request.id, again.id} == {each["id"] for each in found}
 
 
 def test_what_a_stranger_read_is_no_longer_unread(project: Project, manager: MailboxManager) -> None:
@@ -102,14 +102,14 @@ def test_the_human_is_the_user_to_strangers(project: Project, manager: MailboxMa
     sent = manager.send("coo", "ceo", "Decide", "x")
     (found,) = project.stranger(("check", {"agent": "user"}))
     assert [sent.id] == [each["id"] for each in found]
-    asked = manager.send("user", "coo", "How is it?", "x")
-    project.stranger(("reply", {"id": asked.id, "from_agent": "coo", "body": "fine"}))
+    request = manager.send("user", "coo", "How is it?", "x")
+    project.stranger(("reply", {"id": request.id, "from_agent": "coo", "body": "fine"}))
     assert {"Decide", "Re: How is it?"} == {each.subject for each in manager.check_mailbox("user")}
 
 
 def test_a_stranger_may_call_a_member_by_its_bare_name(project: Project, manager: MailboxManager) -> None:
-    said = {"from_agent": "coo", "to_agent": "critic", "swarm_name": "swarm_dev"}
-    (sent,) = project.stranger(("send", said))
+    params = {"from_agent": "coo", "to_agent": "critic", "swarm_name": "swarm_dev"}
+    (sent,) = project.stranger(("send", params))
     assert [sent["id"]] == [each.id for each in manager.check_mailbox("swarm_dev/critic")]
     assert [sent["id"]] == [each.id for each in manager.check_mailbox("critic")]
 
@@ -142,8 +142,8 @@ def test_ours_sees_what_a_stranger_sent_with_either_spelling(project: Project, m
 
 
 def test_an_answer_reaches_a_stranger_under_the_name_it_used(project: Project, manager: MailboxManager) -> None:
-    said = {"from_agent": "architect", "to_agent": "critic", "swarm_name": "swarm_dev"}
-    (sent,) = project.stranger(("send", said))
+    params = {"from_agent": "architect", "to_agent": "critic", "swarm_name": "swarm_dev"}
+    (sent,) = project.stranger(("send", params))
     answer = manager.reply(sent["id"], "swarm_dev/critic", "fine")
     assert answer is not None
     ((found,),) = project.stranger(("check", {"agent": "architect"}))
@@ -190,8 +190,8 @@ def test_a_stranger_that_knows_an_old_state_brings_nothing_back(project: Project
 
 
 def test_a_stranger_may_call_the_human_the_ceo(project: Project, manager: MailboxManager) -> None:
-    (asked,) = project.stranger(("send", {"from_agent": "coo", "to_agent": "ceo"}))
+    (request,) = project.stranger(("send", {"from_agent": "coo", "to_agent": "ceo"}))
     manager.send("coo", "user", "s", "x")
     assert 2 == manager.get_pending_count("user")["total"]
-    assert manager.mark_completed(asked["id"]) is not None
-    assert [f"{asked['id']}.json"] == project.files("ceo/archive")
+    assert manager.mark_completed(request["id"]) is not None
+    assert [f"{request['id']}.json"] == project.files("ceo/archive")

@@ -56,9 +56,9 @@ class Daemon:
             cwd=folder,
         )
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
+        result = self.process.stdout.readline()
         self.seconds_to_start = time.monotonic() - began
-        self.where: dict[str, Any] = json.loads(told) if told else {}
+        self.where: dict[str, Any] = json.loads(result) if result else {}
 
     @property
     def port(self) -> int:
@@ -128,10 +128,10 @@ class Client:
         self.connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Said:
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        values = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.token:
-            given.setdefault("authorization", f"Bearer {self.token}")
-        self.connection.request(method, path, body, given)
+            values.setdefault("authorization", f"Bearer {self.token}")
+        self.connection.request(method, path, body, values)
         answer = self.connection.getresponse()
         return Said(answer.status, dict(answer.getheaders()), answer.read())
 
@@ -139,8 +139,8 @@ class Client:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
         return self.ask("POST", path, body, **{"content_type": "application/json", **headers})
 
-    def call(self, method: str, **said: Any) -> Any:
-        answer = self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": said})
+    def call(self, method: str, **message: Any) -> Any:
+        answer = self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": message})
         assert answer.status == 200, answer.body
         return answer.json["result"]
 

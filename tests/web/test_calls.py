@@ -13,15 +13,15 @@ from tests.web.running import Client, Daemon, send_many, status
 Agent = Callable[..., Client]
 
 
-def rpc(method: str, id: object = 1, **said: object) -> dict[str, object]:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": said}
+def rpc(method: str, id: object = 1, **message: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": message}
 
 
 @pytest.mark.parametrize("path", ["/", "/rpc", "/any/path?at=all", "/healthz"])
 def test_a_call_is_answered_at_any_path(operator: Client, path: str) -> None:
-    said = operator.post(rpc("mail/agents"), path)
-    assert (200, "application/json") == (said.status, said.headers["content-type"])
-    assert {"jsonrpc", "id", "result"} == set(said.json) and said.json["id"] == 1
+    message = operator.post(rpc("mail/agents"), path)
+    assert (200, "application/json") == (message.status, message.headers["content-type"])
+    assert {"jsonrpc", "id", "result"} == set(message.json) and message.json["id"] == 1
 
 
 def test_a_small_answer_is_sent_at_once(operator: Client) -> None:
@@ -43,43 +43,43 @@ def test_a_letter_goes_from_one_agent_to_the_other(agent: Agent) -> None:
 
 
 def test_an_error_is_a_reply_like_any_other(operator: Client) -> None:
-    said = operator.post(rpc("mail/nonsense", id="x"))
-    assert (200, "x", -32601) == (said.status, said.json["id"], said.json["error"]["code"])
-    assert "Method not found: mail/nonsense" == said.json["error"]["message"]
+    message = operator.post(rpc("mail/nonsense", id="x"))
+    assert (200, "x", -32601) == (message.status, message.json["id"], message.json["error"]["code"])
+    assert "Method not found: mail/nonsense" == message.json["error"]["message"]
 
 
 def test_the_dialect_of_the_socket_is_not_spoken_here(operator: Client) -> None:
-    said = operator.post({"action": "list_agents"})
-    assert (200, -32600) == (said.status, said.json["error"]["code"])
+    message = operator.post({"action": "list_agents"})
+    assert (200, -32600) == (message.status, message.json["error"]["code"])
 
 
 def test_a_batch_that_is_too_long_is_one_error(operator: Client) -> None:
-    said = operator.post([{"jsonrpc": "2.0", "id": n, "method": "mail/counts"} for n in range(101)])
-    assert (None, -32600) == (said.json["id"], said.json["error"]["code"])
+    message = operator.post([{"jsonrpc": "2.0", "id": n, "method": "mail/counts"} for n in range(101)])
+    assert (None, -32600) == (message.json["id"], message.json["error"]["code"])
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_a_token_in_a_body_is_refused(operator: Client, running: Daemon, many: bool) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "authenticate", "params": {"token": running.token("zoe")}}
     who = {"jsonrpc": "2.0", "id": 2, "method": "mail/counts", "params": {"agentId": "ann"}}
-    said = operator.post([call, who] if many else call).json
-    told, *rest = said if many else [said]
-    assert -32602 == told["error"]["code"] and "header" in told["error"]["message"]
+    message = operator.post([call, who] if many else call).json
+    result, *rest = message if many else [message]
+    assert -32602 == result["error"]["code"] and "header" in result["error"]["message"]
     assert all("result" in one for one in rest)  # still the operator
 
 
 def test_a_batch_is_answered_in_order_without_its_notifications(operator: Client) -> None:
     quiet = {"jsonrpc": "2.0", "method": "mail/agents"}
-    said = operator.post([rpc("mail/agents", id=1), quiet, 5, rpc("mail/none", id=2)])
-    assert [1, None, 2] == [one["id"] for one in said.json]
-    assert [-32600, -32601] == [one["error"]["code"] for one in said.json[1:]]
+    message = operator.post([rpc("mail/agents", id=1), quiet, 5, rpc("mail/none", id=2)])
+    assert [1, None, 2] == [one["id"] for one in message.json]
+    assert [-32600, -32601] == [one["error"]["code"] for one in message.json[1:]]
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_who_waits_for_nothing_gets_nothing(operator: Client, many: bool) -> None:
     quiet = {"jsonrpc": "2.0", "method": "mail/agents"}
-    said = operator.post([quiet, quiet] if many else quiet)
-    assert (204, b"") == (said.status, said.body)
+    message = operator.post([quiet, quiet] if many else quiet)
+    assert (204, b"") == (message.status, message.body)
     assert 200 == operator.post(rpc("mail/agents")).status  # on the same connection
 
 
@@ -87,8 +87,8 @@ def test_who_waits_for_nothing_gets_nothing(operator: Client, many: bool) -> Non
     "body", [b"", b"{", b"\xff\xfe", b"nul", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 5000, b'"\\ud800"']
 )
 def test_a_body_that_cannot_be_read_is_told_so(operator: Client, body: bytes) -> None:
-    said = operator.post(body)
-    assert (400, -32700, None) == (said.status, said.json["error"]["code"], said.json["id"])
+    message = operator.post(body)
+    assert (400, -32700, None) == (message.status, message.json["error"]["code"], message.json["id"])
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
@@ -103,10 +103,10 @@ def test_a_charset_beside_the_type_is_fine(operator: Client) -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
 @pytest.mark.parametrize("path", ["/", "/rpc"])
 def test_other_methods_are_refused_and_told_which_is_not(operator: Client, method: str, path: str) -> None:
-    said = operator.ask(method, path)
-    assert (405, "POST") == (said.status, said.headers["allow"])
-    assert method == "HEAD" or said.json["error"]["code"] == -32600
-    assert not [name for name in said.headers if name.startswith("access-control")]
+    message = operator.ask(method, path)
+    assert (405, "POST") == (message.status, message.headers["allow"])
+    assert method == "HEAD" or message.json["error"]["code"] == -32600
+    assert not [name for name in message.headers if name.startswith("access-control")]
 
 
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(operator: Client) -> None:
@@ -135,8 +135,8 @@ def test_a_body_without_end_is_not_read_for_ever(operator: Client) -> None:
 def test_a_wait_over_http_answers_as_soon_as_there_is_mail(agent: Agent) -> None:
     dan, eve = (agent(name) for name in ("dan", "eve"))
     body = json.dumps(rpc("mail/wait", timeout=20)).encode()
-    given = {"content-type": "application/json", "authorization": f"Bearer {dan.token}"}
-    dan.connection.request("POST", "/", body, given)
+    values = {"content-type": "application/json", "authorization": f"Bearer {dan.token}"}
+    dan.connection.request("POST", "/", body, values)
     sent = eve.call("mail/send", to="dan", body="now")
     answer = json.loads(dan.connection.getresponse().read())
     assert sent["id"] == answer["result"]["letter"]["id"]

@@ -27,8 +27,8 @@ def talking(client: Client, **more: Any) -> Iterator[ClientConnection]:
         yield talk
 
 
-def rpc(method: str, id: object = 1, **said: object) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": said})
+def rpc(method: str, id: object = 1, **message: object) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": message})
 
 
 def hear(talk: ClientConnection) -> Any:
@@ -66,7 +66,7 @@ def test_nothing_overtakes_a_wait(agent: Agent) -> None:
 def test_text_that_is_no_json_is_told_so_and_the_talk_goes_on(agent: Agent, junk: str) -> None:
     with talking(agent("ed")) as talk:
         talk.send(junk)
-        assert (-32700, None) == ((told := hear(talk))["error"]["code"], told["id"])
+        assert (-32700, None) == ((result := hear(talk))["error"]["code"], result["id"])
         talk.send(rpc("mail/counts", id=7))
         assert 7 == hear(talk)["id"]
 
@@ -133,10 +133,10 @@ def test_a_caller_that_does_not_read_is_not_read_from_and_loses_nothing(agent: A
     with client.raw() as stream:
         stream.sendall(client.head("GET /ws HTTP/1.1", *UPGRADE))
         assert b" 101 " in stream.recv(4096)
-        asked = frame(rpc("mail/check", peek=True))
+        request = frame(rpc("mail/check", peek=True))
         stream.settimeout(0.5)
         with pytest.raises(TimeoutError):
-            send_many(stream, asked, 100_000)
+            send_many(stream, request, 100_000)
         assert "total" in other.call("mail/counts")
         assert memory_of(running.process.pid) < before + 30_000_000
         stream.settimeout(PATIENCE)
@@ -161,9 +161,9 @@ def test_a_subscriber_that_sleeps_hears_all_of_it_once_it_reads(agent: Agent) ->
         talk.send(rpc("map/subscribe", filter={"eventTypes": ["message.created"]}))
         hear(talk)
         sent = [sender.call("mail/send", to="kim", body="x" * 600_000)["id"] for _ in range(25)]
-        heard = [hear(talk)["params"] for _ in sent]
-    assert sent == [params["event"]["data"]["id"] for params in heard]
-    assert [*range(1, 26)] == [params["sequenceNumber"] for params in heard]
+        received = [hear(talk)["params"] for _ in sent]
+    assert sent == [params["event"]["data"]["id"] for params in received]
+    assert [*range(1, 26)] == [params["sequenceNumber"] for params in received]
 
 
 def test_a_ping_is_answered(agent: Agent) -> None:
@@ -219,10 +219,10 @@ def test_so_does_another_one_that_was_shown_on_the_way(agent: Agent, running: Da
 def test_who_subscribes_is_told_where_it_stands_and_may_stop(agent: Agent) -> None:
     with talking(agent("ola")) as talk:
         talk.send(rpc("map/subscribe"))
-        told = hear(talk)["result"]
-        assert {"subscriptionId", "cursor"} <= set(told)
-        talk.send(rpc("map/unsubscribe", subscriptionId=told["subscriptionId"]))
-        assert told["subscriptionId"] == hear(talk)["result"]["subscription"]["id"]
+        result = hear(talk)["result"]
+        assert {"subscriptionId", "cursor"} <= set(result)
+        talk.send(rpc("map/unsubscribe", subscriptionId=result["subscriptionId"]))
+        assert result["subscriptionId"] == hear(talk)["result"]["subscription"]["id"]
 
 
 def test_whoever_may_not_read_may_not_listen(agent: Agent) -> None:
@@ -236,8 +236,8 @@ def test_whoever_may_not_read_may_not_listen(agent: Agent) -> None:
 def test_a_cursor_from_another_life_is_told_to_start_over(agent: Agent) -> None:
     with talking(agent("pat")) as talk:
         talk.send(rpc("map/subscribe", since="elsewhere:0:1"))
-        heard = [hear(talk), hear(talk)]
-        notice = next(one for one in heard if "method" in one)
+        received = [hear(talk), hear(talk)]
+        notice = next(one for one in received if "method" in one)
         assert ("map/event", "resync") == (notice["method"], notice["params"]["event"]["type"])
 
 

@@ -24,9 +24,9 @@ UPGRADE = ("connection: upgrade", "upgrade: websocket", "sec-websocket-version: 
     "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{}", "127.1:{}"]
 )
 def test_another_host_is_refused_everywhere(operator: Client, method: str, path: str, host: str) -> None:
-    said = operator.ask(method, path, host=host.format(operator.port))
-    assert 403 == said.status
-    assert not [name for name in said.headers if name.startswith("access-control")]
+    message = operator.ask(method, path, host=host.format(operator.port))
+    assert 403 == message.status
+    assert not [name for name in message.headers if name.startswith("access-control")]
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
@@ -57,9 +57,9 @@ def test_two_hosts_or_none_are_refused(operator: Client) -> None:
 
 @pytest.mark.parametrize(("method", "path"), [pair for pair in PATHS if pair != ("GET", "/healthz")])
 def test_nobody_is_let_in_without_a_token(anonymous: Client, method: str, path: str) -> None:
-    said = anonymous.ask(method, path)
-    assert (401, 'Bearer realm="postroom"') == (said.status, said.headers["www-authenticate"])
-    assert method == "HEAD" or 1000 == said.json["error"]["code"]
+    message = anonymous.ask(method, path)
+    assert (401, 'Bearer realm="postroom"') == (message.status, message.headers["www-authenticate"])
+    assert method == "HEAD" or 1000 == message.json["error"]["code"]
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_nobody_is_let_in_without_a_token(anonymous: Client, method: str, path: 
 )
 @pytest.mark.parametrize("path", ["/", "/healthz"])
 def test_a_token_that_is_none_lets_nobody_in(anonymous: Client, shown: str, path: str) -> None:
-    said = anonymous.ask("GET", path, authorization=shown)
-    assert 401 == said.status and said.json["error"]["code"] in {1000, 1006}
-    assert 1006 == said.json["error"]["code"] or not shown.lower().startswith("bearer ")
+    message = anonymous.ask("GET", path, authorization=shown)
+    assert 401 == message.status and message.json["error"]["code"] in {1000, 1006}
+    assert 1006 == message.json["error"]["code"] or not shown.lower().startswith("bearer ")
 
 
 def test_a_token_in_the_address_lets_nobody_in(anonymous: Client, operator: Client) -> None:
@@ -93,8 +93,8 @@ def test_a_revoked_token_lets_nobody_in_from_then_on(running: Daemon, agent: Cal
 
 def test_a_token_is_good_for_its_agent_and_its_scopes_alone(agent: Callable[..., Client]) -> None:
     client = agent("hal", "read")
-    for method, said in (("mail/check", {"agent_id": "ann"}), ("mail/send", {"to": "ann", "body": "x"})):
-        answer = client.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": said})
+    for method, message in (("mail/check", {"agent_id": "ann"}), ("mail/send", {"to": "ann", "body": "x"})):
+        answer = client.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": message})
         assert 1003 == answer.json["error"]["code"], answer.body
 
 

@@ -25,8 +25,8 @@ SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+'
 
 
 def test_health_is_told_to_anybody_and_details_to_those_we_know(anonymous: Client, operator: Client) -> None:
-    said = anonymous.ask("GET", "/healthz")
-    assert (200, {"ok": True}) == (said.status, said.json)
+    message = anonymous.ask("GET", "/healthz")
+    assert (200, {"ok": True}) == (message.status, message.json)
     known = operator.ask("GET", "/healthz").json
     assert known["ok"] and known["problem"] is None and known["write_seconds"] > 0
     assert 200 == anonymous.ask("HEAD", "/healthz").status
@@ -49,9 +49,9 @@ def test_a_room_that_cannot_be_written_is_not_well(tmp_path: Path) -> None:
         async with open_house(tmp_path) as (server, _room, _desk, _hub):
             client = Client(port_of(server))
             (tmp_path / "room.db").rename(tmp_path / "gone.db")
-            said = await aside(client.ask, "GET", "/healthz")
+            message = await aside(client.ask, "GET", "/healthz")
             client.close()
-            assert (503, {"ok": False}) == (said.status, said.json)
+            assert (503, {"ok": False}) == (message.status, message.json)
             (tmp_path / "gone.db").rename(tmp_path / "room.db")
 
     asyncio.run(scenario())
@@ -59,8 +59,8 @@ def test_a_room_that_cannot_be_written_is_not_well(tmp_path: Path) -> None:
 
 def test_numbers_are_for_operators(agent: Agent, operator: Client) -> None:
     assert 403 == agent("ann").ask("GET", "/metrics").status
-    said = operator.ask("GET", "/metrics")
-    assert (200, "text/plain; version=0.0.4; charset=utf-8") == (said.status, said.headers["content-type"])
+    message = operator.ask("GET", "/metrics")
+    assert (200, "text/plain; version=0.0.4; charset=utf-8") == (message.status, message.headers["content-type"])
 
 
 def test_numbers_are_as_prometheus_reads_them(agent: Agent, operator: Client) -> None:
@@ -109,9 +109,9 @@ class Echo:
                 return
             body += message["body"]
             more = message["more_body"]
-        told = f"{scope['postroom.room'].principal.agent} {scope['method']} ".encode() + body
+        result = f"{scope['postroom.room'].principal.agent} {scope['method']} ".encode() + body
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": told})
+        await send({"type": "http.response.body", "body": result})
 
 
 def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> Non
         async with open_house(tmp_path, Mounted(load)) as (server, room, _desk, _hub):
             ann = Client(port_of(server), make_token(room, "ann"))
             assert [] == made
-            said = await aside(ann.ask, "POST", "/mcp", b"hello")
-            assert (200, b"ann POST hello") == (said.status, said.body)
+            message = await aside(ann.ask, "POST", "/mcp", b"hello")
+            assert (200, b"ann POST hello") == (message.status, message.body)
             assert b"ann GET " == (await aside(ann.ask, "GET", "/mcp/")).body
             assert 1 == len(made) and made[0].is_running
             assert 413 == (await aside(ann.ask, "POST", "/mcp", b"x" * 2_000_000)).status
@@ -151,8 +151,8 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_house(tmp_path, Mounted(load)) as (server, room, _desk, _hub):
             ann = Client(port_of(server), make_token(room, "ann"))
-            said = await aside(ann.ask, "POST", "/mcp", b"hello")
-            assert 503 == said.status and "postroom[mcp]" in said.json["error"]["message"]
+            message = await aside(ann.ask, "POST", "/mcp", b"hello")
+            assert 503 == message.status and "postroom[mcp]" in message.json["error"]["message"]
             assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
             ann.close()
 
@@ -171,12 +171,12 @@ def test_who_asks_for_what_is_still_loaded_at_the_end_is_told_to_come_again(tmp_
         mounted = Mounted(load)
         async with open_house(tmp_path, mounted) as (server, room, _desk, _hub):
             ann = Client(port_of(server), make_token(room, "ann"))
-            asked = asyncio.ensure_future(aside(ann.ask, "POST", "/mcp", b"hello"))
+            request = asyncio.ensure_future(aside(ann.ask, "POST", "/mcp", b"hello"))
             await begun.wait()
             async with asyncio.timeout(1):
                 await mounted.stop()
-            said = await asked
-            assert (503, "1") == (said.status, said.headers["retry-after"])
+            message = await request
+            assert (503, "1") == (message.status, message.headers["retry-after"])
             later = await aside(ann.ask, "POST", "/mcp", b"hello")
             assert 503 == later.status
             ann.close()
@@ -204,8 +204,8 @@ def test_mail_is_served_below_mcp(operator: Client) -> None:
     pytest.importorskip("mcp")
     about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
-    said = operator.post(call, "/mcp", accept="application/json, text/event-stream")
-    assert 200 == said.status and b"serverInfo" in said.body
+    message = operator.post(call, "/mcp", accept="application/json, text/event-stream")
+    assert 200 == message.status and b"serverInfo" in message.body
 
 
 def test_a_revoked_token_ends_what_listens_below_mcp(agent: Agent, running: Daemon) -> None:
@@ -228,11 +228,11 @@ def test_a_revoked_token_ends_what_listens_below_mcp(agent: Agent, running: Daem
             f"content-length: {len(body)}",
         )
         stream.sendall(client.head("POST /mcp HTTP/1.1", *more) + body)
-        heard = b""
-        while b"data:" not in heard:
+        received = b""
+        while b"data:" not in received:
             piece = stream.recv(65536)
-            assert piece, heard
-            heard += piece
+            assert piece, received
+            received += piece
         running.revoke(client.token)
         stream.settimeout(10)  # less than lies between two of its signs of life
         until_end(stream)
@@ -252,5 +252,5 @@ def test_the_page_lists_every_number_and_no_other(operator: Client) -> None:
     served = {line.split()[2] for line in lines if line.startswith("# TYPE ")}
     written = re.findall(r'_(?:one|family)\("(\w+)"', inspect.getsource(metrics))
     assert set(written) - {name.removeprefix("postroom_") for name in served} == set()  # all it can serve
-    told = section((HOME / "docs" / "http.md").read_text(encoding="utf-8"), "Health and numbers")
-    assert served == set(re.findall(r"`((?:postroom|process)_\w+)", told))
+    result = section((HOME / "docs" / "http.md").read_text(encoding="utf-8"), "Health and numbers")
+    assert served == set(re.findall(r"`((?:postroom|process)_\w+)", result))

@@ -62,11 +62,11 @@ def flood(stream: socket.socket, piece: bytes, *, reads: bool) -> None:
 
 def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Pings that are heard before anybody else gets a turn, of many that are sent at once."""
-    turn, heard, many = 0, Counter[int](), 20_000
+    turn, received, many = 0, Counter[int](), 20_000
     answer = Frames.handle_ping
 
     def note(self: Frames) -> None:
-        heard[turn] += 1
+        received[turn] += 1
         answer(self)
 
     monkeypatch.setattr(Frames, "handle_ping", note)
@@ -89,8 +89,8 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
             await sending
 
     asyncio.run(scenario())
-    assert many == heard.total()
-    return max(heard.values())
+    assert many == received.total()
+    return max(received.values())
 
 
 @pytest.mark.mechanism
@@ -147,15 +147,15 @@ def test_it_ends_soon_and_in_silence_beside_one_who_does_not_read(tmp_path: Path
 def test_all_that_is_sent_at_once_is_heard_in_order_to_the_close(agent: Agent) -> None:
     """Small and large ones, in pieces too, and pings between them."""
     client = agent("ben")
-    said = []
+    message = []
     for number in range(120):
         text = rpc("mail/send", id=number, to="ben", body="x" * (number * 331 % 9000))
-        said.append(
+        message.append(
             frame(text[:40], first=0x01) + PING + frame(text[40:], first=0x80) if number % 3 else frame(text)
         )
     large = rpc("mail/send", id=120, to="ben", body="y" * 900_000)
     with talking(client, max_size=None) as talk:
-        in_background(talk.socket.sendall, b"".join(said))
+        in_background(talk.socket.sendall, b"".join(message))
         assert [*range(120)] == [hear(talk)["id"] for _ in range(120)]
         talk.send(large)
         talk.socket.sendall(frame(rpc("mail/counts", id=121)))

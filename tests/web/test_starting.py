@@ -39,9 +39,9 @@ def test_http_may_be_off(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
-        code, told = Daemon(tmp_path, "--http", f"127.0.0.1:{port}").ended()
+        code, result = Daemon(tmp_path, "--http", f"127.0.0.1:{port}").ended()
     assert code != 0
-    assert f"port {port}" in told and "such as --http 127.0.0.1:" in told and "Traceback" not in told
+    assert f"port {port}" in result and "such as --http 127.0.0.1:" in result and "Traceback" not in result
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
         make_token(room)
     certificate, key = make_certificate(tmp_path)
     tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
-    code, told = Daemon(tmp_path, "--http", "192.0.2.1:0", *tls).ended()
-    assert code != 0 and "cannot listen at 192.0.2.1" in told and "Traceback" not in told
+    code, result = Daemon(tmp_path, "--http", "192.0.2.1:0", *tls).ended()
+    assert code != 0 and "cannot listen at 192.0.2.1" in result and "Traceback" not in result
 
 
 def test_outside_needs_tls_and_then_a_token(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_outside_needs_tls_and_then_a_token(tmp_path: Path) -> None:
             options(str(tmp_path / "room.db"), {}, http=host)
     certificate, key = make_certificate(tmp_path)
     tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
-    code, told = Daemon(tmp_path, "--http", "0.0.0.0:0", *tls).ended()
-    assert code != 0 and "nobody has a token" in told and "token create" in told
+    code, result = Daemon(tmp_path, "--http", "0.0.0.0:0", *tls).ended()
+    assert code != 0 and "nobody has a token" in result and "token create" in result
 
 
 def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
@@ -109,16 +109,18 @@ def test_from_outside_by_tls_and_a_name(tmp_path: Path) -> None:
             line.close()
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_without_the_extra_the_socket_is_served_alone(tmp_path: Path, asked: bool) -> None:
+@pytest.mark.parametrize("is_requested", [True, False])
+def test_without_the_extra_the_socket_is_served_alone(tmp_path: Path, is_requested: bool) -> None:
     """Unless somebody insists."""
     (tmp_path / "sitecustomize.py").write_text(WITHOUT, encoding="utf-8")
-    missing = Daemon(tmp_path, *(("--http", "127.0.0.1:0") if asked else ()), before=tmp_path)
+    missing = Daemon(tmp_path, *(("--http", "127.0.0.1:0") if is_requested else ()), before=tmp_path)
     try:
-        if asked:
-            code, told = missing.ended()
+        if is_requested:
+            code, result = missing.ended()
             assert (
-                code != 0 and 'pip install "postroom[serve]"' in told.replace("\\", "") and "Traceback" not in told
+                code != 0
+                and 'pip install "postroom[serve]"' in result.replace("\\", "")
+                and "Traceback" not in result
             )
         else:
             assert missing.where["http"] is None and missing.where["sockets"]
@@ -159,20 +161,20 @@ def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
     running = executor.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
     try:
         assert running.stdout is not None
-        said = ""
-        while "INBOX_SOCKET_PATH" not in said:
-            said += (line := running.stdout.readline().decode())
-            assert line, said
-        send, check, token, curl, heard = said.partition("type:\n")[2].partition("\n\n")[0].splitlines()
-        assert all(f"--room {tmp_path}/other.db" in line for line in (send, check, token, heard))
+        text = ""
+        while "INBOX_SOCKET_PATH" not in text:
+            text += (line := running.stdout.readline().decode())
+            assert line, text
+        send, check, token, curl, received = text.partition("type:\n")[2].partition("\n\n")[0].splitlines()
+        assert all(f"--room {tmp_path}/other.db" in line for line in (send, check, token, received))
         executor.home = elsewhere  # another terminal is in another folder
         assert executor.type(send).code == 0
         assert "Hello" in executor.type(check).out
         made = executor.type(token).out.split()[0]
         if shutil.which("curl"):
             assert '"result"' in executor.type(curl.replace("THE-TOKEN", made)).out
-            assert "Hello by HTTP" in executor.type(heard).out
-        config = json.loads(said.partition("of its own:\n")[2].splitlines()[0])
+            assert "Hello by HTTP" in executor.type(received).out
+        config = json.loads(text.partition("of its own:\n")[2].splitlines()[0])
         assert Path(config["mcpServers"]["postroom"]["command"]).is_absolute()
     finally:
         running.terminate()
@@ -192,11 +194,11 @@ def banner(executor: Desk, *words: str, **variables: str) -> str:
     running = executor.start("serve", *words, **variables)
     try:
         assert running.stdout is not None
-        said = ""
-        while "INBOX_SOCKET_PATH" not in said:
-            said += (line := running.stdout.readline().decode())
-            assert line, said
-        return said
+        text = ""
+        while "INBOX_SOCKET_PATH" not in text:
+            text += (line := running.stdout.readline().decode())
+            assert line, text
+        return text
     finally:
         running.terminate()
         running.communicate(timeout=20)
@@ -206,8 +208,8 @@ def test_who_listens_everywhere_is_called_by_a_name(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     executor = Desk(tmp_path, durable=False)
     assert executor.run("token", "create", "--agent", "carl").code == 0
-    said = banner(executor, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
-    assert "curl https://THIS-HOST:" in said and "curl https://0.0.0.0" not in said
+    message = banner(executor, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
+    assert "curl https://THIS-HOST:" in message and "curl https://0.0.0.0" not in message
 
 
 def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
@@ -217,9 +219,9 @@ def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(without, encoding="utf-8")
     executor = Desk(tmp_path, durable=False)
     path = f"{tmp_path}:{executor.environment['PYTHONPATH']}"
-    said = banner(executor, PYTHONPATH=path)
-    assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in said
-    assert 'pip install "postroom[mcp]"' in said and "mcpServers" not in said
+    message = banner(executor, PYTHONPATH=path)
+    assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in message
+    assert 'pip install "postroom[mcp]"' in message and "mcpServers" not in message
     assert "HTTP" not in banner(executor, "--http", "off", PYTHONPATH=path)
 
 

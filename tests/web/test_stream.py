@@ -55,23 +55,23 @@ def test_a_stream_begins_at_once(agent: Agent) -> None:
 
 @pytest.mark.parametrize("query", ["?nonsense=1", "?since=nonsense", "?since=", "?token=pr_1_2", "?since=%00"])
 def test_a_wish_that_is_not_understood_is_refused(agent: Agent, query: str) -> None:
-    said = agent("bob").ask("GET", f"/subscribe{query}")
-    assert (400, -32602) == (said.status, said.json["error"]["code"])
+    message = agent("bob").ask("GET", f"/subscribe{query}")
+    assert (400, -32602) == (message.status, message.json["error"]["code"])
 
 
 @pytest.mark.parametrize("how", ["?since=elsewhere:0:1", "last-event-id: elsewhere:0:1"])
 def test_a_cursor_from_another_life_is_told_to_start_over(agent: Agent, how: str) -> None:
     query, more = (how, ()) if how.startswith("?") else ("", (how,))
     with subscribe(agent("cy"), query, *more) as stream:
-        heard = until(stream, b"event: resync\n")
-        heard += b"" if b"id: " in heard else until(stream, b"id: ")
-        assert b"data: {}\n" in heard
+        received = until(stream, b"event: resync\n")
+        received += b"" if b"id: " in received else until(stream, b"id: ")
+        assert b"data: {}\n" in received
 
 
 def test_the_header_beats_the_address() -> None:
-    asked = wishes(b"since=a&eventTypes=x,y&scopes=s&conversation_id=c", [(b"last-event-id", b"b")])
-    assert {"event_types": ["x", "y"], "scopes": ["s"], "mail": {"conversation_id": "c"}} == asked["filter"]
-    assert "b" == asked["since"]
+    request = wishes(b"since=a&eventTypes=x,y&scopes=s&conversation_id=c", [(b"last-event-id", b"b")])
+    assert {"event_types": ["x", "y"], "scopes": ["s"], "mail": {"conversation_id": "c"}} == request["filter"]
+    assert "b" == request["since"]
 
 
 def test_an_empty_header_says_nothing() -> None:
@@ -81,8 +81,8 @@ def test_an_empty_header_says_nothing() -> None:
 
 def test_an_event_stays_within_its_lines() -> None:
     event = {"type": "x\ndata: forged\r\n\r\n", "data": {"text": "one\ntwo"}}
-    told = event_of({"params": {"cursor": "c:0:1", "event": event}})
-    assert b'event: x data: forged\ndata: {"text":"one\\ntwo"}\nid: c:0:1\n\n' == told
+    result = event_of({"params": {"cursor": "c:0:1", "event": event}})
+    assert b'event: x data: forged\ndata: {"text":"one\\ntwo"}\nid: c:0:1\n\n' == result
 
 
 def test_a_revoked_token_ends_a_stream_at_once(agent: Agent, running: Daemon) -> None:
@@ -203,17 +203,17 @@ def test_whoever_is_in_bcc_is_told_to_nobody(agent: Agent) -> None:
     sender, reader, hidden = agent("lea"), agent("max"), agent("secret-nat")
     with listen(reader) as one, listen(hidden) as two:
         sent = sender.call("mail/send", to="max", bcc=["secret-nat"], body="psst")
-        heard = events(one, 2)
-        assert {"message.created", "mail.turn.added"} == {kind for kind, _, _ in heard}
-        assert "secret-nat" not in json.dumps(heard)
+        received = events(one, 2)
+        assert {"message.created", "mail.turn.added"} == {kind for kind, _, _ in received}
+        assert "secret-nat" not in json.dumps(received)
         assert sent["id"] == events(two, 1)[0][1]["id"]
-    with listen(reader, f"?since={start_of(heard)}") as again:
+    with listen(reader, f"?since={start_of(received)}") as again:
         assert "secret-nat" not in json.dumps(events(again, 2))
 
 
-def start_of(heard: list[tuple[str, Any, str]]) -> str:
+def start_of(received: list[tuple[str, Any, str]]) -> str:
     """A cursor from before they were told."""
-    head, _, number = heard[0][2].rpartition(":")
+    head, _, number = received[0][2].rpartition(":")
     return f"{head}:{int(number) - 1}"
 
 
@@ -248,9 +248,9 @@ def test_a_reader_that_sleeps_takes_bounded_memory_and_hears_all_of_it_once(agen
         body = "x" * 500_000  # larger than what may wait
         sent = [sender.call("mail/send", to="tom", body=body)["id"] for _ in range(40)]
         assert memory_of(running.process.pid) < before + 28_000_000
-        heard = [(data["id"], kind) for kind, data, _ in events(stream, 2 * len(sent))]
-    assert sent == [id for id, kind in heard if kind == "message.created"]
-    assert len(sent) == len([1 for _, kind in heard if kind == "mail.turn.added"])
+        received = [(data["id"], kind) for kind, data, _ in events(stream, 2 * len(sent))]
+    assert sent == [id for id, kind in received if kind == "message.created"]
+    assert len(sent) == len([1 for _, kind in received if kind == "mail.turn.added"])
 
 
 def test_a_revoked_token_hears_nothing_of_what_comes_after(agent: Agent, running: Daemon) -> None:
@@ -276,15 +276,15 @@ UPSTREAM = {
 def test_events_have_agent_inboxs_fields_and_ours_under_one_key(operator: Client) -> None:
     with subscribe(operator, "?eventTypes=" + ",".join(UPSTREAM)) as stream:
         until(stream, b":\n\n")
-        said = {"subject": "S", "scope": "swarm:sse", "initialParticipants": [{"id": "sse-a", "role": "r"}]}
-        id = operator.call("mail/create", **said)["id"]
+        params = {"subject": "S", "scope": "swarm:sse", "initialParticipants": [{"id": "sse-a", "role": "r"}]}
+        id = operator.call("mail/create", **params)["id"]
         operator.call("mail/join", conversationId=id, agentId="sse-b")
         operator.call("mail/turn", conversationId=id, participantId="sse-a", content="x")
         operator.call("mail/close", id=id)
         operator.call("mail/reopen", id=id)
-        heard = until(stream, b"event: mail.reopened")
-        heard += until(stream, b"\n\n") if b"\n\n" not in heard.rpartition(b"event:")[2] else b""
-    events = re.findall(r"event: (\S+)\ndata: (.*)\n", heard.decode())
+        received = until(stream, b"event: mail.reopened")
+        received += until(stream, b"\n\n") if b"\n\n" not in received.rpartition(b"event:")[2] else b""
+    events = re.findall(r"event: (\S+)\ndata: (.*)\n", received.decode())
     found = {kind: json.loads(data) for kind, data in events}  # the last of each
     assert UPSTREAM.keys() == found.keys()
     for kind, data in found.items():

@@ -41,17 +41,17 @@ _INNER = st.dictionaries(st.sampled_from(_NAMES.split()), _WORDS | JSON, max_siz
 ANYTHING = _WORDS | JSON | _INNER | st.lists(_INNER, max_size=2)
 
 
-def ask(room: Room, name: str, **said: Any) -> dict[str, Any]:
+def ask(room: Room, name: str, **message: Any) -> dict[str, Any]:
     method = METHODS[f"mail/{name}"]
-    answer: dict[str, Any] = method.run(room, taken(method, said))
+    answer: dict[str, Any] = method.run(room, taken(method, message))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 
 
-def refused(room: Room, name: str, **said: Any) -> Problem:
+def refused(room: Room, name: str, **message: Any) -> Problem:
     """How it is refused, in the numbers of `mail/*`."""
     with pytest.raises(PostroomError) as caught:
-        ask(room, name, **said)
+        ask(room, name, **message)
     problem = mail_problem(caught.value)
     assert problem is not None, caught.value
     return problem

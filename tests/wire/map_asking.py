@@ -11,9 +11,9 @@ from postroom.map.table import MAP
 from postroom.server.table import taken
 
 
-def ask(room: Room, name: str, /, **said: Any) -> dict[str, Any]:
+def ask(room: Room, name: str, /, **message: Any) -> dict[str, Any]:
     method = MAP[f"map/{name}"]
-    answer: dict[str, Any] = method.run(room, taken(method, said))
+    answer: dict[str, Any] = method.run(room, taken(method, message))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 
@@ -21,6 +21,6 @@ def ask(room: Room, name: str, /, **said: Any) -> dict[str, Any]:
 def crew(room: Room, *rows: tuple[str, str | None, str | None, list[str]]) -> None:
     """Agents, each with its parent, role and scopes."""
     for name, parent, role, scopes in rows:
-        said: dict[str, Any] = {"agent_id": name, "name": name.title(), "scopes": scopes}
-        said |= {"parent": parent} if parent else {}
-        ask(room, "agents/register", **said, **({"role": role} if role else {}))
+        params: dict[str, Any] = {"agent_id": name, "name": name.title(), "scopes": scopes}
+        params |= {"parent": parent} if parent else {}
+        ask(room, "agents/register", **params, **({"role": role} if role else {}))

@@ -31,20 +31,20 @@ FILTERS: list[tuple[Any, int]] = [  # and how many events pass, of those in `tes
 ]
 
 
-def heard(house: House, since: Any, by: str | None = None, step: int = 1000) -> list[Event]:
+def events_of(house: House, since: Any, by: str | None = None, step: int = 1000) -> list[Event]:
     """All that this caller hears since, as if it came back for a few changes at a time."""
     store = house.store
-    told: list[Event] = []
+    results: list[Event] = []
     room = house.room() if by is None else house.room(agent_principal(by))
     while True:
         changes, since = store.changes(since, step)
         if not changes:
-            return told
-        told += events(room, Past(room, changes))
+            return results
+        results += events(room, Past(room, changes))
 
 
-def types(told: list[Event]) -> list[str]:
-    return [event.type for event in told]
+def types(results: list[Event]) -> list[str]:
+    return [event.type for event in results]
 
 
 def test_everything_that_happens_to_a_conversation_is_told_once(house: House, clock: FakeClock) -> None:
@@ -59,13 +59,13 @@ def test_everything_that_happens_to_a_conversation_is_told_once(house: House, cl
     ask(room, "close", id="c-1", status="archived")
     ask(room, "reopen", id="c-1")
     ask(room, "leave", conversationId="c-1", agentId="bob")
-    told = heard(house, start)
-    assert types(told) == [
+    result = events_of(house, start)
+    assert types(result) == [
         "mail.created", "mail.participant.joined", "mail.participant.joined", "message.created", "mail.turn.added",
         "mail.thread.created", "mail.closed", "mail.reopened", "mail.participant.left",
     ]  # fmt: skip
-    assert set(TYPES) == set(types(told))
-    data = [event.data for event in told]
+    assert set(TYPES) == set(types(result))
+    data = [event.data for event in result]
     assert ("c-1", "S", "ann") == tuple(data[0][k] for k in ("id", "subject", "createdBy"))
     assert {"conversation_id": "c-1", "agent_id": "bob"}.items() <= data[2].items()
     assert "bob" == data[2]["participant"]["id"]
@@ -73,11 +73,11 @@ def test_everything_that_happens_to_a_conversation_is_told_once(house: House, cl
     assert (turn["id"], "hi") == (data[4]["id"], data[4]["turn"]["content"])
     assert {"conversation_id": "c-1", "status": "archived"}.items() <= data[6].items()
     assert {"conversation_id": "c-1", "status": "active"}.items() <= data[7].items()
-    assert 1 == (told[2].timestamp - told[1].timestamp).total_seconds()
-    assert len(told) == len({event.id for event in told})
+    assert 1 == (result[2].timestamp - result[1].timestamp).total_seconds()
+    assert len(result) == len({event.id for event in result})
     house.reopen()
-    assert told == heard(house, start) == heard(house, start, step=1)
-    assert [False] == [event.last for event in told if not event.last]
+    assert result == events_of(house, start) == events_of(house, start, step=1)
+    assert [False] == [event.last for event in result if not event.last]
 
 
 def test_an_agent_hears_of_what_it_sent_or_received(house: House) -> None:
@@ -86,12 +86,14 @@ def test_an_agent_hears_of_what_it_sent_or_received(house: House) -> None:
     ask(room, "turn", conversationId="c-1", participantId="ann", content="hi")
     room.mailbox("ann").send("zoe", "aside", conversation_id="c-1")
     for name in ("ann", "bob"):
-        assert "mail.created" in types(heard(house, start, name))
-    assert ["hi"] == [e.data["content"]["text"] for e in heard(house, start, "bob") if e.type == "message.created"]
+        assert "mail.created" in types(events_of(house, start, name))
+    assert ["hi"] == [
+        e.data["content"]["text"] for e in events_of(house, start, "bob") if e.type == "message.created"
+    ]
     assert ["message.created", "mail.turn.added"] == [
-        t for t in types(heard(house, start, "zoe")) if "created" != t
+        t for t in types(events_of(house, start, "zoe")) if "created" != t
     ][-2:]
-    assert [] == heard(house, start, "eve")
+    assert [] == events_of(house, start, "eve")
     changes, _ = house.store.changes(start, 100)
     assert [] == events(house.room(Principal("nobody")), Past(house.room(Principal("nobody")), changes))
 
@@ -102,32 +104,32 @@ def test_who_left_hears_of_it_and_of_nothing_after(house: House) -> None:
     start = house.store.cursor()
     ask(room, "leave", conversationId="c-1", agentId="bob")
     ask(room, "close", id="c-1")
-    assert ["mail.participant.left"] == types(heard(house, start, "bob"))
-    assert ["mail.participant.left", "mail.closed"] == types(heard(house, start, "ann"))
+    assert ["mail.participant.left"] == types(events_of(house, start, "bob"))
+    assert ["mail.participant.left", "mail.closed"] == types(events_of(house, start, "ann"))
 
 
 def test_nobody_hears_of_those_in_bcc(house: House) -> None:
     start = house.store.cursor()
     house.room().mailbox("ann").send("bob", "psst", bcc="eve")
-    assert "eve" not in str(heard(house, start, "bob"))
-    assert "eve" not in str([event.data for event in heard(house, start)])
-    (seen, _) = heard(house, start, "eve")
+    assert "eve" not in str(events_of(house, start, "bob"))
+    assert "eve" not in str([event.data for event in events_of(house, start)])
+    (seen, _) = events_of(house, start, "eve")
     assert ["bob", "eve"] == [r["agent_id"] for r in seen.data["recipients"]]
     mine = check_filter({"agent": "eve"})
-    assert [] == [e for e in heard(house, start, "bob") if wanted(e, mine)]
-    assert 2 == len([e for e in heard(house, start) if wanted(e, mine)])  # the operator may watch a mailbox
+    assert [] == [e for e in events_of(house, start, "bob") if wanted(e, mine)]
+    assert 2 == len([e for e in events_of(house, start) if wanted(e, mine)])  # the operator may watch a mailbox
 
 
 def test_a_letter_that_is_due_later_is_told_when_it_comes(house: House, clock: FakeClock) -> None:
     room, start = house.room(), house.store.cursor()
     room.mailbox("ann").send("bob", "later", at=60)
-    assert [] == heard(house, start, "bob")
-    assert 2 == len(heard(house, start, "ann"))
+    assert [] == events_of(house, start, "bob")
+    assert 2 == len(events_of(house, start, "ann"))
     clock.advance(61)
     room.sweep()
     room.mailbox("bob").check()
-    assert ["message.created", "mail.turn.added"] == types(heard(house, start, "bob"))
-    assert 2 == len(heard(house, start, "ann")) == len(heard(house, start))
+    assert ["message.created", "mail.turn.added"] == types(events_of(house, start, "bob"))
+    assert 2 == len(events_of(house, start, "ann")) == len(events_of(house, start))
 
 
 def test_what_is_deleted_by_now_is_told_to_nobody(house: House) -> None:
@@ -146,10 +148,10 @@ def test_a_filter_narrows(house: House) -> None:
     ask(room, "turn", conversationId="c-1", participantId="ann", content={"n": 1}, contentType="data")
     room.mailbox("ann").send("bob", "2", scope="team")
     room.mailbox("bob").send("carol", "3", priority="high")
-    told = heard(house, start)
+    result = events_of(house, start)
     for filter, count in FILTERS:
         checked = check_filter(filter)
-        assert count == len([event for event in told if wanted(event, checked)]), filter
+        assert count == len([event for event in result if wanted(event, checked)]), filter
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_a_filter_that_is_not_understood_is_refused(wrong: Any) -> None:
 def test_an_event_as_map_writes_it(house: House) -> None:
     start = house.store.cursor()
     house.room().mailbox("ann").send("bob", "x")
-    first, second = map(map_event, heard(house, start))
+    first, second = map(map_event, events_of(house, start))
     assert ("message.sent", "mail.turn.added") == (first["type"], second["type"])
     assert {"id", "type", "timestamp", "source", "data"} == first.keys()
     assert (1_893_499_200_000, "ann") == (first["timestamp"], first["source"])
@@ -186,4 +188,4 @@ def test_records_of_other_kinds_are_no_events(room: Room, house: House) -> None:
     start = house.store.cursor()
     room.mailbox("ann").register()
     room.save_template("t", body="x")
-    assert [] == heard(house, start)
+    assert [] == events_of(house, start)

@@ -91,8 +91,8 @@ letters = st.builds(
 def sent(letter: Message, *to: str, here: str = "near", most_hops: int = MOST_HOPS) -> dict[str, Any]:
     targets = [parse_address(one, "to") for one in to or ("bob@far",)]
     envelope = envelope_of(letter, targets[0].system, targets, here=here, most_hops=most_hops, now=NOW)
-    told: dict[str, Any] = json.loads(encode(envelope))
-    return told
+    result: dict[str, Any] = json.loads(encode(envelope))
+    return result
 
 
 @given(letters)
@@ -108,10 +108,10 @@ def test_a_letter_comes_back_whole(letter: Message) -> None:
 
 
 @given(values | st.fixed_dictionaries({"payload": values, "federation": values}))
-def test_whatever_a_peer_says_is_read_or_invalid(said: Any) -> None:
+def test_whatever_a_peer_says_is_read_or_invalid(message: Any) -> None:
     for word in ("envelope", "message", "payload"):
         with pytest.raises(Invalid):
-            read_route({word: said}, "far", "near", NOW)
+            read_route({word: message}, "far", "near", NOW)
 
 
 @given(
@@ -124,9 +124,9 @@ def test_a_message_of_anybody_is_read_or_invalid(message: dict[str, Any], meta: 
         "to": {"agent": "bob"},
         "meta": {"_meta": {POSTROOM: ours}, "priority": meta},
     }
-    for said in (message, sound | message, sound):
+    for text in (message, sound | message, sound):
         with suppress(Invalid):
-            found = read_route({"message": said}, "far", "near", NOW)
+            found = read_route({"message": text}, "far", "near", NOW)
             assert found.message.sender.endswith("@near")
             assert found.targets
 
@@ -152,9 +152,9 @@ def test_hidden_recipients_are_told_to_themselves_alone() -> None:
     assert "eve" not in json.dumps(sent(letter, "ann@far"))
 
 
-@pytest.mark.parametrize("said", ["bob", "bob@*", "BOB@far"])
-def test_who_is_hidden_stays_so_however_it_was_said(said: str) -> None:
-    recipients = (Recipient("ann@far"), Recipient(said, "bcc"), Recipient("eve", "bcc"))
+@pytest.mark.parametrize("text", ["bob", "bob@*", "BOB@far"])
+def test_who_is_hidden_stays_so_however_it_was_said(text: str) -> None:
+    recipients = (Recipient("ann@far"), Recipient(text, "bcc"), Recipient("eve", "bcc"))
     letter = Message(id="1", sender="zoe", recipients=recipients, created_at=NOW)
     there = read_route({"envelope": sent(letter, "ann@far", "bob@far")}, "far", "near", NOW).message
     assert (Recipient("ann"), Recipient("bob", "bcc")) == there.recipients
@@ -169,12 +169,12 @@ def test_somebody_here_is_not_taken_for_one_of_the_same_name_there() -> None:
 def test_a_letter_that_is_passed_on_keeps_its_id_and_says_its_way() -> None:
     way = {"source": "near", "id": "first", "path": ["near"], "hops": 0}
     letter = Message(id="copy", sender="ann@near", recipients=(), created_at=NOW, extra={CAME: way})
-    told = sent(letter, "bob@far", here="hub")
-    federation = told["federation"]
+    result = sent(letter, "bob@far", here="hub")
+    federation = result["federation"]
     assert ("near", "far", 1, ["near", "hub"]) == tuple(
         federation[word] for word in ("sourceSystem", "targetSystem", "hopCount", "path")
     )
-    there = read_route({"envelope": told}, "far", "hub", NOW)
+    there = read_route({"envelope": result}, "far", "hub", NOW)
     assert ("first", "ann@near", ("near", "hub"), 1) == (
         there.message.id,
         there.message.sender,
@@ -186,9 +186,9 @@ def test_a_letter_that_is_passed_on_keeps_its_id_and_says_its_way() -> None:
 
 def test_nobody_says_that_its_sender_was_proven_nor_which_way_it_came() -> None:
     letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, proven=True)
-    told = sent(letter)
-    told["payload"]["meta"]["_meta"][POSTROOM] |= {"proven": True, "extra": {CAME: {"source": "x"}, "own": 1}}
-    there = read_route({"envelope": told}, "far", "near", NOW).message
+    result = sent(letter)
+    result["payload"]["meta"]["_meta"][POSTROOM] |= {"proven": True, "extra": {CAME: {"source": "x"}, "own": 1}}
+    there = read_route({"envelope": result}, "far", "near", NOW).message
     assert (False, {"own": 1}) == (there.proven, there.extra)
 
 
@@ -208,9 +208,9 @@ def test_several_everybody_and_scopes_are_addressed() -> None:
         (["bob@far/team"], {"agent": "bob"}),
         (["@far/team"], {"system": True}),
     ):
-        told = sent(letter, *to)
-        assert shown == told["payload"]["to"]
-        assert to == [str(one) for one in read_route({"envelope": told}, "far", "near", NOW).targets]
+        result = sent(letter, *to)
+        assert shown == result["payload"]["to"]
+        assert to == [str(one) for one in read_route({"envelope": result}, "far", "near", NOW).targets]
 
 
 def test_what_agentic_mesh_and_the_sdk_say_is_a_letter() -> None:
@@ -262,9 +262,9 @@ def test_a_refusal_is_read_as_it_was_meant(problem: PostroomError, code: int, wa
 
 
 def test_some_may_be_refused_and_others_not() -> None:
-    told = routed("1", [("bob", None), ("eve", QuotaFull("full")), ("carl", UnknownAgent("nobody"))])
-    found = refusals(told)
-    assert (True, "1", ["eve", "carl"]) == (told["routed"], told["messageId"], list(found))
+    result = routed("1", [("bob", None), ("eve", QuotaFull("full")), ("carl", UnknownAgent("nobody"))])
+    found = refusals(result)
+    assert (True, "1", ["eve", "carl"]) == (result["routed"], result["messageId"], list(found))
     assert (True, False) == (found["eve"].waits, found["carl"].waits)
     with pytest.raises(UnknownAgent):
         routed("1", [("carl", UnknownAgent("nobody"))])

@@ -23,8 +23,8 @@ LETTER = Message(
 
 
 def test_what_it_says_is_an_envelope() -> None:
-    said = {"to": {"agentId": "ann", "scope": "dev"}, "payload": {"type": "text", "text": "hi"}, "meta": META}
-    found = read_route({"envelope": envelope_said(said, "inbox", "here")}, "here", "inbox", NOW)
+    params = {"to": {"agentId": "ann", "scope": "dev"}, "payload": {"type": "text", "text": "hi"}, "meta": META}
+    found = read_route({"envelope": envelope_said(params, "inbox", "here")}, "here", "inbox", NOW)
     letter = found.message
     assert (Address(agent="ann", system="here"),) == found.targets
     assert ("inbox", "inbox", ("inbox",)) == (found.source, letter.sender.partition("@")[2], found.path)
@@ -34,8 +34,8 @@ def test_what_it_says_is_an_envelope() -> None:
 
 
 def test_another_system_that_it_names_is_read_as_that_one() -> None:
-    said = {"to": {"agentId": "ann"}, "payload": "x", "meta": {**META, "sourceSystem": "other"}}
-    found = read_route({"envelope": envelope_said(said, "inbox", "here")}, "here", "inbox", NOW)
+    params = {"to": {"agentId": "ann"}, "payload": "x", "meta": {**META, "sourceSystem": "other"}}
+    found = read_route({"envelope": envelope_said(params, "inbox", "here")}, "here", "inbox", NOW)
     assert ("other", "bob@other") == (found.source, found.message.sender)  # for which it may not speak
 
 
@@ -49,18 +49,18 @@ def test_whatever_it_says_what_is_read_is_sound(meta: dict[str, Any], to: Any) -
 
 @given(letters)
 def test_every_letter_has_a_message(letter: Message) -> None:
-    (told,) = messages_of(sent(letter))
-    assert (letter.id, letter.sender, {"agent": "bob"}) == (told["id"], told["from"], told["to"])
-    assert {"messageId": letter.id, "senderId": letter.sender, "targetAgent": "bob"}.items() <= told[
+    (result,) = messages_of(sent(letter))
+    assert (letter.id, letter.sender, {"agent": "bob"}) == (result["id"], result["from"], result["to"])
+    assert {"messageId": letter.id, "senderId": letter.sender, "targetAgent": "bob"}.items() <= result[
         "meta"
     ].items()
-    assert letter.thread_tag == told["meta"].get("threadTag", letter.metadata.get("threadTag"))
+    assert letter.thread_tag == result["meta"].get("threadTag", letter.metadata.get("threadTag"))
 
 
 def test_each_recipient_has_its_own() -> None:
-    told = messages_of(sent(LETTER, "bob@far", "eve@far/dev"))
+    result = messages_of(sent(LETTER, "bob@far", "eve@far/dev"))
     assert [("bob", None), ("eve", "dev")] == [
-        (one["meta"]["targetAgent"], one["meta"].get("scope")) for one in told
+        (one["meta"]["targetAgent"], one["meta"].get("scope")) for one in result
     ]
 
 
@@ -69,8 +69,8 @@ def test_one_from_further_on_is_not_taken_for_one_of_ours() -> None:
         id="l-2", sender="zoe@mars", recipients=(), created_at=NOW, parts=(), trace=("zoe@mars",),
         extra={CAME: {"source": "mars", "id": "l-2", "path": ["mars"], "hops": 0}},
     )  # fmt: skip
-    (told,) = messages_of(sent(passed))
-    assert ("zoe@mars", "mars") == (told["from"], told["meta"]["sourceSystem"])
+    (result,) = messages_of(sent(passed))
+    assert ("zoe@mars", "mars") == (result["from"], result["meta"]["sourceSystem"])
 
 
 def test_there_is_no_word_for_everybody() -> None:

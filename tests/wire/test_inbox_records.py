@@ -25,10 +25,10 @@ ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock
 
 def record(room: Room, id: str, reader: str | None) -> dict[str, Any]:
     found = room._core.store.find(Query(message_ids=(id,)))
-    return told(found[0].message, [f.delivery for f in found], reader)
+    return record_of(found[0].message, [f.delivery for f in found], reader)
 
 
-def told(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> dict[str, Any]:
+def record_of(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> dict[str, Any]:
     """As it is read on the wire."""
     read: dict[str, Any] = msgspec.json.decode(encode(message_record(message, deliveries, reader)))
     return read
@@ -101,7 +101,7 @@ def test_bcc_is_shown_to_its_sender_and_to_that_recipient(room: Room) -> None:
         "x": ["bob"], None: ["bob"],
     }  # fmt: skip
     for reader, seen in shown.items():
-        for found in (record(room, id, reader), told(bare, (), reader)):
+        for found in (record(room, id, reader), record_of(bare, (), reader)):
             assert seen == sorted(r["agent_id"] for r in found["recipients"])
 
 

@@ -31,13 +31,15 @@ SEAT = {"agent_id", "joined_at"}
 MAP_SEAT = {"id", "type", "joinedAt", "permissions"}
 
 
-def talk(room: Room, *members: str, **said: Any) -> str:
-    opened = ask(room, "create", agentId=members[0], initialParticipants=[{"id": x} for x in members[1:]], **said)
+def talk(room: Room, *members: str, **message: Any) -> str:
+    opened = ask(
+        room, "create", agentId=members[0], initialParticipants=[{"id": x} for x in members[1:]], **message
+    )
     return str(opened["id"])
 
 
-def say(room: Room, id: str, who: str, content: Any = "hi", **said: Any) -> str:
-    return str(ask(room, "turn", conversationId=id, participantId=who, content=content, **said)["id"])
+def say(room: Room, id: str, who: str, content: Any = "hi", **message: Any) -> str:
+    return str(ask(room, "turn", conversationId=id, participantId=who, content=content, **message)["id"])
 
 
 def contents(answer: dict[str, Any]) -> list[Any]:
@@ -133,16 +135,16 @@ def test_the_words_of_map(house: House) -> None:
 def test_a_turn_says_what_was_said(payload: Any) -> None:
     room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
     id = talk(room, "ann")
-    for said in ({}, {"contentType": "text"}, {"contentType": "x-own"}):
+    for message in ({}, {"contentType": "text"}, {"contentType": "x-own"}):
         typed = isinstance(payload, dict) and isinstance(payload.get("type"), str)
-        label = payload["type"] if typed and not said else said.get("contentType", "text")
+        label = payload["type"] if typed and not message else message.get("contentType", "text")
         try:
             check_label(label, "content_type")
         except Invalid:
             with pytest.raises(Invalid):
-                ask(room, "turn", id=id, participantId="ann", content=payload, **said)
+                ask(room, "turn", id=id, participantId="ann", content=payload, **message)
             continue
-        turn = ask(room, "turn", id=id, participantId="ann", content=payload, **said)
+        turn = ask(room, "turn", id=id, participantId="ann", content=payload, **message)
         assert (payload, label) == (turn["content"], turn["content_type"])
         assert turn.keys() >= TURN | MAP_TURN
         assert turn == turn["turn"] | {"turn": turn["turn"]}
@@ -155,11 +157,11 @@ def test_whatever_is_said_is_answered_or_refused(method: Method, data: st.DataOb
     room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
     talk(room, "ann", "bob", id="c-1")
     say(room, "c-1", "ann")
-    said = data.draw(st.fixed_dictionaries({}, optional={param.name: ANYTHING for param in method.params}))
+    message = data.draw(st.fixed_dictionaries({}, optional={param.name: ANYTHING for param in method.params}))
     for caller in (room, room.acting_as(agent_principal("ann"))):
         for more in ({}, {"conversation_id": "c-1"}):
             with suppress(PostroomError):
-                ask(caller, method.name.removeprefix("mail/"), **(said | more))
+                ask(caller, method.name.removeprefix("mail/"), **(message | more))
 
 
 def test_a_letter_is_a_turn_of_its_conversation_too(room: Room) -> None:
@@ -239,8 +241,8 @@ def test_replay_says_what_was_missed(room: Room, clock: FakeClock) -> None:
     rest = ask(room, "replay", conversationId=id, cursor=page["nextCursor"], limit=3)
     assert ([4], False, 1) == (contents(rest), rest["hasMore"], rest["missedCount"])
     time = ask(room, "get", id=id)["turns"][3]
-    for said in (time["timestamp"], time["created_at"]):
-        assert [3, 4] == contents(ask(room, "replay", conversationId=id, fromTimestamp=said))
+    for message in (time["timestamp"], time["created_at"]):
+        assert [3, 4] == contents(ask(room, "replay", conversationId=id, fromTimestamp=message))
     assert [3, 4] == contents(ask(room, "replay", conversationId=id, count=2))
     assert 10004 == refused(room, "replay", conversationId=id, fromTurnId="turn-none").code
 
@@ -275,11 +277,11 @@ def test_conversations_come_in_pages_and_by_filter(room: Room, clock: FakeClock)
 def test_summary_counts_and_presence_tells(room: Room) -> None:
     id = talk(room, "ann", "bob")
     first, second = say(room, id, "ann"), say(room, id, "bob", {"n": 1}, contentType="data")
-    told = ask(room, "summary", conversationId=id)
-    assert (False, "active") == (told["generated"], told["status"])
-    assert told["summary"].startswith("2 turns, 2 participants, 0 threads")
-    assert (first, second) == (told["firstTurn"]["id"], told["lastTurn"]["id"])
-    assert {"ann": 1, "bob": 1} == told["stats"]["turnsByParticipant"]
+    result = ask(room, "summary", conversationId=id)
+    assert (False, "active") == (result["generated"], result["status"])
+    assert result["summary"].startswith("2 turns, 2 participants, 0 threads")
+    assert (first, second) == (result["firstTurn"]["id"], result["lastTurn"]["id"])
+    assert {"ann": 1, "bob": 1} == result["stats"]["turnsByParticipant"]
     for scope, count in (({"fromTurnId": second}, 1), ({"toTurnId": first}, 1), ({"threadId": "thread-x"}, 0)):
         assert count == ask(room, "summary", conversationId=id, scope=scope)["stats"]["totalTurns"]
     room.mailbox("ann").register()
@@ -329,16 +331,16 @@ def test_absent_and_forbidden_look_the_same(house: House) -> None:
     room = house.room()
     id = talk(room, "ann", "bob")
     root = say(room, id, "ann", "secret")
-    said = {"content": "x", "rootTurnId": root, "fromTurnId": root, "participant": {"id": "eve"}}
+    params = {"content": "x", "rootTurnId": root, "fromTurnId": root, "participant": {"id": "eve"}}
     who = {"participantId": "eve", "agentId": "eve"}
     for principal in (agent_principal("eve"), Principal("nobody")):
         stranger = house.room(principal)
         for name in METHODS.keys() - {"mail/create", "mail/list", "mail/recent"}:
-            heard = []
+            received = []
             for one in (id, "conv-nowhere"):
-                problem = refused(stranger, name.removeprefix("mail/"), conversationId=one, **who, **said)
-                heard.append((problem.code, problem.message.replace(one, "ID")))
-            assert heard[0] == heard[1], name
+                problem = refused(stranger, name.removeprefix("mail/"), conversationId=one, **who, **params)
+                received.append((problem.code, problem.message.replace(one, "ID")))
+            assert received[0] == received[1], name
         if principal.agent is not None:
             assert "secret" not in str([ask(stranger, "list"), ask(stranger, "recent")])
         for forged in ({**who, "id": id}, {"agentId": "ann"}):

@@ -120,17 +120,17 @@ def test_whatever_is_said_is_an_address_or_refused(to: Any) -> None:
     st.fixed_dictionaries({}, optional={"payload": JSON, "meta": st.dictionaries(TEXT, JSON, max_size=3)}),
     st.sampled_from(["low", "normal", "high", "urgent"]),
 )
-def test_payload_and_meta_arrive_as_they_were_said(said: dict[str, Any], priority: str) -> None:
-    said = {"to": {"agent": "bob"}, **said}
-    if "meta" in said:
-        said["meta"] |= {"priority": priority, "correlationId": "c-1", "ttlMs": 60_000}
-        said["meta"].pop("mail", None)
+def test_payload_and_meta_arrive_as_they_were_said(params: dict[str, Any], priority: str) -> None:
+    params = {"to": {"agent": "bob"}, **params}
+    if "meta" in params:
+        params["meta"] |= {"priority": priority, "correlationId": "c-1", "ttlMs": 60_000}
+        params["meta"].pop("mail", None)
     with postroom.open("memory:") as room:
-        fields = letter_fields(said)
+        fields = letter_fields(params)
         sent = room.mailbox("ann").send("bob", fields.pop("body"), **fields).message
-        told = map_letter(room.mailbox("bob").check()[0].message)
-    assert {"id": sent.id, "from": "ann", **said} == {k: v for k, v in told.items() if k != "timestamp"}
-    if "meta" in said:
+        result = map_letter(room.mailbox("bob").check()[0].message)
+    assert {"id": sent.id, "from": "ann", **params} == {k: v for k, v in result.items() if k != "timestamp"}
+    if "meta" in params:
         assert (priority, "c-1", True) == (
             sent.priority.name.lower(),
             sent.thread_tag,
@@ -152,10 +152,10 @@ def test_a_word_of_meta_that_decides_something_must_be_sound(meta: dict[str, Any
 def test_a_letter_that_came_another_way_is_told_in_maps_words() -> None:
     with postroom.open("memory:") as room:
         room.mailbox("ann").send("bob", "hi", subject="s", thread_tag="t", extra={"map": "no note"})
-        told = map_letter(room.mailbox("bob").check()[0].message)
-    assert ("ann", {"agentId": "bob", "agent": "bob"}) == (told["from"], told["to"])
-    assert {"type": "text", "text": "hi"} == told["payload"]
-    assert ("s", "t", "normal") == tuple(told["meta"][word] for word in ("subject", "threadTag", "importance"))
+        result = map_letter(room.mailbox("bob").check()[0].message)
+    assert ("ann", {"agentId": "bob", "agent": "bob"}) == (result["from"], result["to"])
+    assert {"type": "text", "text": "hi"} == result["payload"]
+    assert ("s", "t", "normal") == tuple(result["meta"][word] for word in ("subject", "threadTag", "importance"))
 
 
 # -- errors
@@ -167,12 +167,12 @@ def kinds() -> list[type[PostroomError]]:
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_error_has_a_number_a_category_and_says_whether_to_try_again(kind: type[PostroomError]) -> None:
-    told = map_error(kind("why", field="x"))
-    assert {"category", "retryable", "details"} <= set(told["data"])
-    assert told["data"]["retryable"] is kind.temporary
+    result = map_error(kind("why", field="x"))
+    assert {"category", "retryable", "details"} <= set(result["data"])
+    assert result["data"]["retryable"] is kind.temporary
     is_ours = issubclass(kind, errors.Damaged) or kind is PostroomError
-    assert is_ours == (told["code"] == -32603)
-    assert ("internal" == told["data"]["category"]) == is_ours
+    assert is_ours == (result["code"] == -32603)
+    assert ("internal" == result["data"]["category"]) == is_ours
 
 
 def test_numbers_are_the_sdks() -> None:
@@ -193,12 +193,12 @@ def test_numbers_are_the_sdks() -> None:
 def test_before_it_is_let_in_a_session_hears_of_nothing_but_who_it_is() -> None:
     session = Session("s")
     for row in ROWS:
-        said = {param.name: "x" for param in row.params if param.required}
-        heard = session.hear(request(1, row.name, **said))
+        params = {param.name: "x" for param in row.params if param.required}
+        received = session.hear(request(1, row.name, **params))
         if row.name in BEFORE[State.CONNECTED]:
-            assert isinstance(heard, Step)
+            assert isinstance(received, Step)
         else:
-            assert isinstance(heard, dict) and heard["error"]["code"] == 1000
+            assert isinstance(received, dict) and received["error"]["code"] == 1000
     session.step("admit")
     assert isinstance(session.hear(request(1, "map/agents/list")), Step)
     again = session.hear(request(1, CONNECT, participantType="agent"))
@@ -225,7 +225,7 @@ def test_a_session_says_what_its_own_agent_says() -> None:
     session.take("ann")
     session.take("ann.kid")
     step = session.hear(request(1, "map/send", to="bob"))
-    assert isinstance(step, Step) and ("ann", "ann") == (step.said["from"], session.speaker(step))
+    assert isinstance(step, Step) and ("ann", "ann") == (step.params["from"], session.speaker(step))
     step = session.hear(request(1, "map/agents/update", agentId="ann.kid", state="busy"))
     assert isinstance(step, Step) and "ann.kid" == session.speaker(step)
     step = session.hear(request(1, "map/agents/update", agentId="bob", state="busy"))
@@ -245,9 +245,9 @@ def test_whatever_comes_is_understood_or_refused_by_a_number(value: Any) -> None
     for state in (State.CONNECTED, State.JOINED):
         session = Session("s")
         session.state = state
-        heard = session.hear(value)
-        if isinstance(heard, dict):
-            assert isinstance(heard["error"]["code"], int) and heard["error"]["code"] != -32603
-            assert heard["error"]["data"]["category"] in {"protocol", "auth", "agent", "mail"}
+        received = session.hear(value)
+        if isinstance(received, dict):
+            assert isinstance(received["error"]["code"], int) and received["error"]["code"] != -32603
+            assert received["error"]["data"]["category"] in {"protocol", "auth", "agent", "mail"}
         else:
-            assert heard is None or isinstance(heard, Answer | Step)
+            assert received is None or isinstance(received, Answer | Step)

@@ -56,11 +56,11 @@ ADDRESSES: list[tuple[str, Any, list[str]]] = [
 def test_a_message_lies_in_the_inboxes_of_those_it_is_for(
     team: Room, sender: str, to: Any, got: list[str]
 ) -> None:
-    told = ask(team, "send", **{"from": sender}, to=to, payload={"n": 1}, meta={"x": 1})
-    assert got == sorted(told["delivered"])
+    result = ask(team, "send", **{"from": sender}, to=to, payload={"n": 1}, meta={"x": 1})
+    assert got == sorted(result["delivered"])
     for name in ("boss", "ann", "bob", "kid", "never-seen"):
         found = team.mailbox(name).check()
-        assert ([told["messageId"]] if name in got else []) == [letter.id for letter in found]
+        assert ([result["messageId"]] if name in got else []) == [letter.id for letter in found]
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_a_message_to_a_scope_with_nobody_else_in_it_is_delivered_to_nobody(team
     """As the server of MAP's SDK does it. A broadcast by our own verbs is refused, as before."""
     ask(team, "scopes/create", agent_id="ann", scopeId="empty")
     for scope in ("red", "empty"):
-        told = ask(team, "send", **{"from": "ann"}, to={"scope": scope}, payload=1)
-        assert [] == told["delivered"] and told["messageId"]
+        result = ask(team, "send", **{"from": "ann"}, to={"scope": scope}, payload=1)
+        assert [] == result["delivered"] and result["messageId"]
         with pytest.raises(UnknownAgent):
             team.mailbox("ann").send(f"broadcast:{scope}", "hello")
-    told = ask(team, "send", **{"from": "ann"}, to=["bob", {"scope": "red"}], payload=1)
-    assert ["bob"] == told["delivered"]
+    result = ask(team, "send", **{"from": "ann"}, to=["bob", {"scope": "red"}], payload=1)
+    assert ["bob"] == result["delivered"]
 
 
 def test_a_system_of_ones_own_is_here(team: Room) -> None:
-    told = ask(team, "send", **{"from": "ann"}, to={"system": team.system, "agent": "bob"}, payload=1)
-    assert ["bob"] == told["delivered"]
+    result = ask(team, "send", **{"from": "ann"}, to={"system": team.system, "agent": "bob"}, payload=1)
+    assert ["bob"] == result["delivered"]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_system_of_ones_own_is_here(team: Room) -> None:
 )
 def test_a_system_that_a_peer_leads_to_is_written_to(team: Room, to: Any, mailbox: str) -> None:
     know_peer(team, Peer(system="far", relays_for=("moon",)))
-    told = ask(team, "send", to=to, payload="hello", **{"from": "ann"})
-    assert [mailbox] == told["delivered"]
+    result = ask(team, "send", to=to, payload="hello", **{"from": "ann"})
+    assert [mailbox] == result["delivered"]
     assert [mailbox] == outbox.waiting(team._core)
 
 
@@ -162,8 +162,8 @@ def test_an_operators_hand_is_no_sign_of_life_and_takes_nothing(room: Room, cloc
     before = room.agent("ann")
     own.mailbox("ann").leave()
     clock.advance(5)
-    for verb, said in (("update", {"metadata": {"k": 1}}), ("suspend", {}), ("resume", {}), ("stop", {})):
-        ask(room, f"agents/{verb}", agent_id="ann", **said)
+    for verb, message in (("update", {"metadata": {"k": 1}}), ("suspend", {}), ("resume", {}), ("stop", {})):
+        ask(room, f"agents/{verb}", agent_id="ann", **message)
         after = room.agent("ann")
         assert (True, Warmth.AWAY) == (after.presence.left, after.presence.warmth)
         assert (before.card.principal, before.card.registered_at) == (
@@ -219,8 +219,8 @@ def test_a_depth_that_is_none_is_refused(team: Room, word: str, depth: Any) -> N
 
 
 def test_a_list_is_narrowed_and_paged(team: Room) -> None:
-    def names(**said: Any) -> list[str]:
-        return [agent["id"] for agent in ask(team, "agents/list", **said)["agents"]]
+    def names(**message: Any) -> list[str]:
+        return [agent["id"] for agent in ask(team, "agents/list", **message)["agents"]]
 
     assert ["ann", "bob", "boss", "kid"] == names()
     assert ["ann", "bob"] == names(filter={"roles": ["worker"]}) == names(role="worker")
@@ -233,13 +233,13 @@ def test_a_list_is_narrowed_and_paged(team: Room) -> None:
 
 
 def test_relatives_and_the_graph(team: Room) -> None:
-    told = ask(team, "agents/get", agent_id="ann", include={
+    result = ask(team, "agents/get", agent_id="ann", include={
         "parent": True, "children": True, "siblings": True, "ancestors": True, "descendants": True})  # fmt: skip
     found = {
-        word: [one["id"] for one in told[word]] for word in ("children", "siblings", "ancestors", "descendants")
+        word: [one["id"] for one in result[word]] for word in ("children", "siblings", "ancestors", "descendants")
     }
     assert {"children": ["kid"], "siblings": ["bob"], "ancestors": ["boss"], "descendants": ["kid"]} == found
-    assert "boss" == told["parent"]["id"]
+    assert "boss" == result["parent"]["id"]
     graph = ask(team, "structure/graph", rootAgentId="ann")
     assert (["ann", "kid"], [{"from": "ann", "to": "kid", "type": "parent-child"}]) == (
         [node["id"] for node in graph["nodes"]],
@@ -247,9 +247,9 @@ def test_relatives_and_the_graph(team: Room) -> None:
     )
     assert 3 == len(ask(team, "structure/graph")["edges"])
     for wrong in ({"agents/get": {"agent_id": "no"}}, {"structure/graph": {"rootAgentId": "no"}}):
-        for name, said in wrong.items():
+        for name, message in wrong.items():
             with pytest.raises(UnknownAgent):
-                ask(team, name, **said)
+                ask(team, name, **message)
 
 
 # -- scopes

@@ -157,8 +157,8 @@ def _check_tokens(executor: Executor, options: Options) -> None:
     core = executor.room._core
     has_tokens = any(token.is_live for token in tokens.everyone(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
-        told = f"{options.host} can be reached from outside, and nobody has a token"
-        raise Invalid(told, field="http", hint="postroom token create, or peers add, then start again")
+        text = f"{options.host} can be reached from outside, and nobody has a token"
+        raise Invalid(text, field="http", hint="postroom token create, or peers add, then start again")
 
 
 # Structured lines on stderr: one JSON object per line for programs, or plain text for people at a terminal.
@@ -170,16 +170,16 @@ class JsonLines(logging.Formatter):
     """What happened, when, and whatever was said beside it by `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        result = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        result |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
         if record.exc_info:
-            told["trace"] = self.formatException(record.exc_info)
-        return harmless_json(encode({name: _plain(value) for name, value in told.items()})).decode()
+            result["trace"] = self.formatException(record.exc_info)
+        return harmless_json(encode({name: _plain(value) for name, value in result.items()})).decode()
 
 
 class PlainLines(logging.Formatter):
@@ -286,7 +286,7 @@ class Rim(Protocol):
     async def stop(self) -> None: ...
 
 
-async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
+async def serve(options: Options, result: Callable[[dict[str, Any]], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. `told` hears once where everything listens."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -296,7 +296,7 @@ async def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> Non
         where = await _open(options, stack)
         _keep_what_is_loaded()
         log.info("the post room is open", extra=where)
-        told(where)
+        result(where)
         await stop.wait()
         log.info("closing")
         end = threading.Timer(LONGEST_END, _leave)

@@ -719,8 +719,8 @@ class Carrier:
                 self._tell_one(name, news)
 
     def _tell_one(self, name: str, news: list[Found]) -> None:
-        told = self.folder.content(name) if self._is_first else b""
-        lines = [line_of(one.message, name) for one in news if _id_in_line(one.message.id) not in told]
+        result = self.folder.content(name) if self._is_first else b""
+        lines = [line_of(one.message, name) for one in news if _id_in_line(one.message.id) not in result]
         gone = self.folder.append(name, lines) if lines else 0
         if lines:
             self._look_again_at(name)

@@ -60,7 +60,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def options(
     store: str | None,
-    said: dict[str, str],
+    params: dict[str, str],
     *,
     sockets: Sequence[str] = (),
     http: str | None = None,
@@ -74,9 +74,9 @@ def options(
     log_level: str = "info",
 ) -> Options:
     """Checked options."""
-    settings = chosen_settings(store or inbox_store(), said | _inbox_system(), SERVICE_DEFAULTS)
-    asked = http or variable("POSTROOM_HTTP") or _inbox_http()
-    host, port = _address(asked or DEFAULT_HTTP)
+    settings = chosen_settings(store or inbox_store(), params | _inbox_system(), SERVICE_DEFAULTS)
+    request = http or variable("POSTROOM_HTTP") or _inbox_http()
+    host, port = _address(request or DEFAULT_HTTP)
     if bool(certificate) != bool(key):
         raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
     chosen = Options(
@@ -85,7 +85,7 @@ def options(
         host=host,
         port=port,
         names=tuple(_name(name) for name in names),
-        is_asked=bool(asked),
+        is_asked=bool(request),
         certificate=certificate,
         key=key,
         inboxes=_folder(inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR")),
@@ -141,9 +141,9 @@ def inbox_store() -> str | None:
     if not path or variable("POSTROOM_STORE"):
         return None
     if _is_of_agent_inbox(path):
-        told = f"{path} is agent-inbox's own database"
+        text = f"{path} is agent-inbox's own database"
         hint = "unset INBOX_SQLITE_PATH or name another file; Postroom keeps mail in a room of its own"
-        raise BadStore(told, field="INBOX_SQLITE_PATH", hint=hint)
+        raise BadStore(text, field="INBOX_SQLITE_PATH", hint=hint)
     return f"sqlite:{os.path.abspath(path)}"
 
 
@@ -169,27 +169,27 @@ def _inbox_http() -> str:
     return f"127.0.0.1:{port}" if port else ""
 
 
-def _map_link(said: Mapping[str, str]) -> Wants | None:
+def _map_link(params: Mapping[str, str]) -> Wants | None:
     """What was asked for of a link to a MAP server: options beat POSTROOM_MAP_*, which beats INBOX_MAP_*."""
     theirs = _inbox_map_link()
     names = ("server", "scope", "name", "expose", "token", "method")
     ours = {name: variable(f"POSTROOM_MAP_{name.upper()}") for name in names}
-    given = theirs | {name: text for name, text in ours.items() if text} | dict(said)
-    return checked(Wants(**given)) if given.get("server") else None
+    value = theirs | {name: text for name, text in ours.items() if text} | dict(params)
+    return checked(Wants(**value)) if value.get("server") else None
 
 
 def _inbox_map_link() -> dict[str, str]:
     """agent-inbox dials only where it is told to."""
     if variable("INBOX_MAP_ENABLED") != "true":
         return {}
-    told = {
+    result = {
         "server": variable("INBOX_MAP_SERVER"),
         "scope": first_variable("INBOX_MAP_SCOPE", "INBOX_SCOPE"),
         "name": variable("INBOX_MAP_SYSTEM_ID"),
     }
-    if not told["server"] and not variable("POSTROOM_MAP_SERVER"):
+    if not result["server"] and not variable("POSTROOM_MAP_SERVER"):
         raise Invalid("is true, and nothing names the server", field="INBOX_MAP_ENABLED", hint="INBOX_MAP_SERVER")
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in result.items() if text}
 
 
 def _inbox_system() -> dict[str, str]:
@@ -235,7 +235,7 @@ NAME = "peers.toml"
 _LARGEST = 1_000_000
 
 
-class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PeerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a table of the file may hold. Secrets stand in files of their own, beside it."""
 
     url: str = ""
@@ -258,7 +258,7 @@ def apply(core: Core, path: str, ours: str) -> list[str]:
     """Make the room's peers those of the file; the names of those that changed. All of it, or nothing and why."""
     tables = _read(path) if path else {}
     folder = os.path.dirname(os.path.abspath(path))
-    steps = {system: _step(system, said, folder) for system, said in tables.items()}
+    steps = {system: _step(system, params, folder) for system, params in tables.items()}
     made = [_checked(core, path, system, step, ours) for system, step in steps.items()]
     _check_apart(path, made, core_peers.all_peers(core))
     before = core_peers.all_peers(core)
@@ -272,7 +272,7 @@ def apply(core: Core, path: str, ours: str) -> list[str]:
     return sorted(name for name in before | after if before.get(name) != after.get(name))
 
 
-def _read(path: str) -> dict[str, Said]:
+def _read(path: str) -> dict[str, PeerTable]:
     import tomllib  # noqa: PLC0415 - most have no such file
 
     try:
@@ -282,28 +282,28 @@ def _read(path: str) -> dict[str, Said]:
     return {system: _said(path, system, table) for system, table in tables.items()}
 
 
-def _said(path: str, system: str, table: Any) -> Said:
+def _said(path: str, system: str, table: Any) -> PeerTable:
     if isinstance(table, dict) and "token" in table:
         hint = "token_file = a file that holds it, which only you can read"
         raise Invalid("a token does not stand here", field=f"{path}: {system}.token", hint=hint)
     try:
-        return msgspec.convert(table, Said)
+        return msgspec.convert(table, PeerTable)
     except msgspec.ValidationError as broken:
-        hint = f"a table for each peer, with any of {', '.join(Said.__struct_fields__)}"
+        hint = f"a table for each peer, with any of {', '.join(PeerTable.__struct_fields__)}"
         raise Invalid(str(broken), field=f"{path}: {system}", hint=hint) from None
 
 
-def _step(system: str, said: Said, folder: str) -> Callable[[Peer | None], Peer]:
+def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None], Peer]:
     """From what is known of a peer to what the file says of it."""
-    changes: dict[str, Any] = {name: value for name, value in asdict(said).items() if name in _AS_SAID}
-    token = _secret(folder, system, said.token_file, "token_file")
-    shows = _secret(folder, system, said.accept_file, "accept_file")
-    pinned = _pinned(folder, system, said)
+    changes: dict[str, Any] = {name: value for name, value in asdict(params).items() if name in _AS_SAID}
+    token = _secret(folder, system, params.token_file, "token_file")
+    shows = _secret(folder, system, params.accept_file, "accept_file")
+    pinned = _pinned(folder, system, params)
     changes |= {"token": token} if token else {}
 
     def step(held: Peer | None) -> Peer:
         known = held or Peer(system=system)
-        known = known if said.auth in TOKENS else without_tokens(known)
+        known = known if params.auth in TOKENS else without_tokens(known)
         peer = replace(known, **changes, of_file=True)
         if shows and peer.proof != hashed(shows):
             peer = replace(peer, proof=hashed(shows), former_proof="", former_until=None)
@@ -317,13 +317,13 @@ def _step(system: str, said: Said, folder: str) -> Callable[[Peer | None], Peer]
     return step
 
 
-def _pinned(folder: str, system: str, said: Said) -> dict[str, str]:
-    if said.certificate_file:
-        place = _beside(folder, said.certificate_file)
+def _pinned(folder: str, system: str, params: PeerTable) -> dict[str, str]:
+    if params.certificate_file:
+        place = _beside(folder, params.certificate_file)
         pem = _text(place, f"{system}.certificate_file", mask=0o022, wrong="others can write it", mode="644")
         pin = fingerprint_of_pem(pem, f"{system}.certificate_file")
         return {"pin": pin, "certificate": first_certificate(pem)}
-    return {"pin": check_pin(said.pin, f"{system}.pin"), "certificate": ""} if said.pin else {}
+    return {"pin": check_pin(params.pin, f"{system}.pin"), "certificate": ""} if params.pin else {}
 
 
 def _secret(folder: str, system: str, name: str, key: str) -> str:

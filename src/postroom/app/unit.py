@@ -100,15 +100,15 @@ def held() -> str | None:
     try:
         descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, encoding="utf-8") as file:
-            said = file.read()
+            params = file.read()
     except (OSError, UnicodeDecodeError):  # a link, a folder, no text: not ours
         return ""
-    return said if said.startswith(MARK) else ""
+    return params if params.startswith(MARK) else ""
 
 
-def room_of(said: str) -> str | None:
+def room_of(name: str) -> str | None:
     """The room that a unit of ours serves."""
-    line = next((line for line in said.splitlines() if line.startswith("ExecStart=")), "")
+    line = next((line for line in name.splitlines() if line.startswith("ExecStart=")), "")
     try:
         words = shlex.split(line.removeprefix("ExecStart="))
         room = words[words.index("--room") + 1]
@@ -117,18 +117,18 @@ def room_of(said: str) -> str | None:
     return room.replace("%%", "%").replace("$$", "$")
 
 
-def outcome(before: str | None, said: str) -> Outcome:
+def outcome(before: str | None, words: str) -> Outcome:
     """What installing this would be, where the file says that."""
     if before is None:
         return "written"
-    return "unchanged" if before == said else "replaced"
+    return "unchanged" if before == words else "replaced"
 
 
-def install(said: str) -> Outcome:
+def install(words: str) -> Outcome:
     """Put it where systemd looks for it."""
     before = held()
     _check_ours(before)
-    if before == said:
+    if before == words:
         return "unchanged"
     where = path()
     draft = f"{where}.{os.getpid()}"
@@ -138,18 +138,18 @@ def install(said: str) -> Outcome:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o600)  # the umask may have taken more away
-            file.write(said)
+            file.write(words)
         os.replace(draft, where)
     finally:
         if os.path.lexists(draft):
             os.unlink(draft)
-    return outcome(before, said)
+    return outcome(before, words)
 
 
 def running() -> str | None:
     """How systemd still uses it: active, enabled. None: it does not, or there is none to ask."""
-    answers = (asked("is-active"), asked("is-enabled"))
-    return next((said for said in answers if said in {"active", "activating", "enabled"}), None)
+    answers = (systemctl_says("is-active"), systemctl_says("is-enabled"))
+    return next((params for params in answers if params in {"active", "activating", "enabled"}), None)
 
 
 def uninstall() -> bool:
@@ -162,7 +162,7 @@ def uninstall() -> bool:
     return True
 
 
-def asked(question: str) -> str | None:
+def systemctl_says(question: str) -> str | None:
     """What systemd says: `is-active`, `is-enabled`. None where there is none to ask."""
     program = shutil.which("systemctl")
     if program is None:
@@ -175,8 +175,8 @@ def asked(question: str) -> str | None:
     return answer.stdout.strip() or None
 
 
-def _check_ours(said: str | None) -> None:
-    if said == "":
+def _check_ours(words: str | None) -> None:
+    if words == "":
         raise NameTaken(f"{path()} is there already and not ours", field="unit", hint="move it away first")
 
 

@@ -100,11 +100,11 @@ class Chipset:
             hint = "handle it (postroom chipset handle)"
             raise Refused(f"the nudge in the slot is an answer of {nudge.sender!r}", hint=hint)
         with self.folder.lock():
-            said = self.nudges.respond(agent, nudge, message)
+            value = self.nudges.respond(agent, nudge, message)
             if self.hooks.get(agent).status in AT_WORK:
                 self.hooks.touch(agent)
             self.nudges.handle(agent, nudge)
-        return said
+        return value
 
     def close(self) -> None:
         """Let go of the room, if it was opened here. Nothing needs to be saved."""
@@ -121,8 +121,8 @@ class Chipset:
 
 
 def _open_room(state: str, clock: Clock, *, durable: bool) -> Room:
-    said = {} if durable else {"durability": "process"}
-    return open_with(chosen_settings(f"files:{state}?layout=chipset", said), clock)
+    value = {} if durable else {"durability": "process"}
+    return open_with(chosen_settings(f"files:{state}?layout=chipset", value), clock)
 
 
 # The design's own verbs for mail, over the state folder they are given. `Mailboxes` says what each one does.

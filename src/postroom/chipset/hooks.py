@@ -66,8 +66,8 @@ TABLE = {(move.before, move.after): move for move in MOVES}
 class Roles:
     """Who is what. `mayor-a1b2c` is a mayor by its name; a name that tells nothing may be given a role."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        self._given = {fold(name): role for name, role in (given or {}).items()}
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._given = {fold(name): role for name, role in (values or {}).items()}
 
     def of(self, name: str, owner: str) -> set[str]:
         """All that somebody is with regard to one agent's hook."""
@@ -122,9 +122,9 @@ class Items:
             fields = self._folder.read(*_ITEMS, _file(bead)) or {}
         except Unreadable:  # counted anew
             fields = {}
-        told = fields.get("human_told")
+        result = fields.get("human_told")
         return Item(
-            bead=bead, starts=_texts(fields.get("starts")), human_told=told if isinstance(told, int) else -1
+            bead=bead, starts=_texts(fields.get("starts")), human_told=result if isinstance(result, int) else -1
         )
 
     def note(self, hook: Hook) -> Item:
@@ -133,7 +133,7 @@ class Items:
         start = f"{'' if at is None else text_of(at)} {hook.agent_id}"
         return item if start in item.starts else self._write(replace(item, starts=(*item.starts, start)))
 
-    def told(self, item: Item) -> Item:
+    def human_knows(self, item: Item) -> Item:
         """A human knows, as of so many restarts."""
         return self._write(replace(item, human_told=item.restarts))
 

@@ -91,17 +91,17 @@ class Mailboxes:
         and in its name; without one it is now. `read` may be there, and is the room's to say. The same key again
         sends nothing twice.
         """
-        said = _checked(message)
-        sent = self._send(said, key).message
+        value = _checked(message)
+        sent = self._send(value, key).message
         return Mail(
             sender=sent.sender,
             to=sent.recipients[0].address,
-            type=said["type"] if said["type"] in TYPES else LAYOUT.other_kind,
+            type=value["type"] if value["type"] in TYPES else LAYOUT.other_kind,
             subject=sent.subject,
-            body=said["body"],
+            body=value["body"],
             timestamp=text_of(sent.created_at),
             read=False,
-            priority=said.get("priority", "normal"),
+            priority=value.get("priority", "normal"),
             filename=f"{sent.id}{LAYOUT.ending}",
         )
 
@@ -120,7 +120,7 @@ class Mailboxes:
         home, name = self._home(agent), _file_name(filename)
         for place in ("", ARCHIVE):
             sheet = self._sheet(agent, home, place, name)
-            if sheet is not None and sheet.told.state is not State.DONE:
+            if sheet is not None and sheet.state.state is not State.DONE:
                 self._settle(agent, sheet.message.id)
 
     def archive_old_mail(self, agent: str, older_than: float | timedelta = A_DAY) -> int:
@@ -135,21 +135,21 @@ class Mailboxes:
         old = [
             sheet.message.id
             for _, sheet in self._sheets(agent, ("",))
-            if sheet.told.state is State.DONE and sheet.message.created_at <= cutoff
+            if sheet.state.state is State.DONE and sheet.message.created_at <= cutoff
         ]
         slices = (tuple(old[start : start + SLICE]) for start in range(0, len(old), SLICE))
         return sum(self._put_away(self._room.mailbox(agent), ids, now) for ids in slices)
 
     # -- below
 
-    def _send(self, said: Fields, key: str | None) -> Receipt:
-        box, to, time = self._room.mailbox(said["from"]), check_party(said["to"], "to"), said.get("timestamp")
-        fields = {"subject": said["subject"], "kind": said["type"], "priority": said.get("priority", "normal")}
+    def _send(self, value: Fields, key: str | None) -> Receipt:
+        box, to, time = self._room.mailbox(value["from"]), check_party(value["to"], "to"), value.get("timestamp")
+        fields = {"subject": value["subject"], "kind": value["type"], "priority": value.get("priority", "normal")}
         if key is not None:
             fields["key"] = key
         if time is None:
-            return box.send(to, said["body"], **fields)
-        return self._send_at(_time(time), Draft(sender=box.name, to=to, body=said["body"], **fields))
+            return box.send(to, value["body"], **fields)
+        return self._send_at(_time(time), Draft(sender=box.name, to=to, body=value["body"], **fields))
 
     def _send_at(self, time: datetime, draft: Draft) -> Receipt:
         """Send a letter whose time its sender chose. Its file's name begins with that time and ends with digits
@@ -199,7 +199,7 @@ class Mailboxes:
         for place in places:
             for name in self._folder.names(*_at(home, place)):
                 sheet = self._sheet(agent, home, place, name)
-                if sheet is not None and (not place or sheet.told.state is State.UNREAD):
+                if sheet is not None and (not place or sheet.state.state is State.UNREAD):
                     yield name, sheet
 
     def _sheet(self, agent: str, home: str, place: str, name: str) -> ParsedFile | None:
@@ -239,7 +239,7 @@ def _mail(sheet: ParsedFile, name: str, agent: str) -> Mail:
         subject=line_in(fields.get("subject")),
         body=body if isinstance(body, str) else message.text,
         timestamp=timestamp if isinstance(timestamp, str) else text_of(message.created_at),
-        read=sheet.told.state is State.DONE,
+        read=sheet.state.state is State.DONE,
         priority=priority if priority in PRIORITIES else "normal",
         filename=name,
     )
@@ -249,17 +249,17 @@ def _checked(message: Any) -> Fields:
     """What a sender must say, and nothing that no letter of the design has."""
     if not isinstance(message, Mapping):
         raise Invalid(f"must be an object, not {type(message).__name__}", field="message")
-    said = dict(message)
+    value = dict(message)
     for name in _REQUIRED:
-        if not isinstance(said.get(name), str):
+        if not isinstance(value.get(name), str):
             raise Invalid("is missing, or no text", field=name, hint=", ".join(_REQUIRED))
-    if strange := sorted(map(str, set(said) - _SAID)):
+    if strange := sorted(map(str, set(value) - _SAID)):
         raise Invalid("a letter has no such field", field=strange[0], hint=", ".join(sorted(_SAID)))
-    if said.get("timestamp") is not None:
-        _time(said["timestamp"])
-    if said.get("priority", "normal") not in PRIORITIES:
-        raise Invalid(f"{said['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
-    return said
+    if value.get("timestamp") is not None:
+        _time(value["timestamp"])
+    if value.get("priority", "normal") not in PRIORITIES:
+        raise Invalid(f"{value['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
+    return value
 
 
 def _time(value: Any) -> datetime:

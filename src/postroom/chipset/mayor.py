@@ -66,10 +66,10 @@ class Mayor:
             hook = self._chipset.hooks.expected(agent, expect)
             if hook.status not in AT_WORK:
                 raise IllegalMove(str(hook), field="agent", hint="only unfinished work is reassigned")
-            given = self._hand_over(hook, self._chipset.items.note(hook), to)
-            self._chipset.items.note(given)
-        witness.assign(self._chipset.room, self._name, given, body)
-        return given
+            value = self._hand_over(hook, self._chipset.items.note(hook), to)
+            self._chipset.items.note(value)
+        witness.assign(self._chipset.room, self._name, value, body)
+        return value
 
     def _hand_over(self, hook: Hook, item: Item, to: str) -> Hook:
         """The new hook is set before the old one is cleared: whatever happens, the item lies on one."""
@@ -93,7 +93,7 @@ class Mayor:
         if item.restarts >= patience.most_restarts:
             if item.human_told < item.restarts:
                 witness.tell_human(self._chipset.room, self._name, self._human, hook, item)
-                self._chipset.items.told(item)
+                self._chipset.items.human_knows(item)
             raise Refused(f"{item.bead!r} was restarted {item.restarts} times", hint="a human is told")
         left = patience.pause - item.seconds_since_start(self._chipset.clock.now().wall)
         if left > 0:

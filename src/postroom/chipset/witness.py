@@ -295,13 +295,13 @@ class Witness:
         return now - watch.asked_at >= timedelta(seconds=self._patience.for_answer(watch.agent))
 
     def _escalate(self, hook: Hook, item: Item, watch: Watch, done: dict[str, list[str]]) -> None:
-        room, asked = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
+        room, request = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
         is_spent = item.restarts >= self._patience.most_restarts
-        tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked, is_spent=is_spent)
+        tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=request, is_spent=is_spent)
         done["escalated"].append(hook.agent_id)
         if is_spent and item.human_told < item.restarts:
             tell_human(room, watch.by, self._human, hook, item)
-            self._chipset.items.told(item)
+            self._chipset.items.human_knows(item)
             done["human"].append(item.bead)
 
     def _may_nudge(self, watch: Watch, now: datetime) -> bool:

@@ -30,8 +30,8 @@ def run_agents(context: Context) -> Answer:
     wanted = {"scope": context.get("scope"), "capability": context.get("capability")}
     everyone = context.room.agents(**wanted, gone=True)
     found = everyone if context.get("gone") else context.room.agents(**wanted)
-    told = {"agents": [_plain(context, agent) for agent in found], "gone": len(everyone) - len(found)}
-    return Answer(context.name, told, views.agents)
+    result = {"agents": [_plain(context, agent) for agent in found], "gone": len(everyone) - len(found)}
+    return Answer(context.name, result, views.agents)
 
 
 def run_agents_show(context: Context) -> Answer:
@@ -39,7 +39,7 @@ def run_agents_show(context: Context) -> Answer:
 
 
 def run_register(context: Context) -> Answer:
-    card = context.given("description", "program", "model", "metadata", **_CARD)
+    card = context.options_given("description", "program", "model", "metadata", **_CARD)
     before = _card_of(context)
     agent = context.act(lambda box: box.register(**card))
     dropped = {name: old for name, old in before.items() if name not in card and old != getattr(agent.card, name)}
@@ -61,10 +61,10 @@ def _card_of(context: Context) -> dict[str, Any]:
     return {name: value for name, value in card.items() if name not in {"id", "registered_at", "principal"}}
 
 
-def _told(said: dict[str, Any]) -> str:
+def _told(args: dict[str, Any]) -> str:
     """In the words of the options."""
-    words = {name: f"--{_CARD.get(name, name).replace('_', '-')}" for name in said}
-    several = {name: value if isinstance(value, tuple) else (value,) for name, value in said.items()}
+    words = {name: f"--{_CARD.get(name, name).replace('_', '-')}" for name in args}
+    several = {name: value if isinstance(value, tuple) else (value,) for name, value in args.items()}
     return ", ".join(f"{words[name]} {one}" for name, values in several.items() for one in values)
 
 
@@ -74,9 +74,9 @@ def run_heartbeat(context: Context) -> Answer:
         if tasks:
             raise Usage("says the opposite of --task", field="--no-tasks")
         tasks = []
-    said = context.given("poll_interval")
+    args = context.options_given("poll_interval")
     return _answer(
-        context, context.mailbox.heartbeat(current_tasks=tasks, active=bool(context.get("active")), **said)
+        context, context.mailbox.heartbeat(current_tasks=tasks, active=bool(context.get("active")), **args)
     )
 
 

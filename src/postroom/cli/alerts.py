@@ -43,8 +43,8 @@ def ring(_screen: Screen, data: Data) -> str:
     subject = cut(one_line(first["subject"]), LONGEST) or "(no subject)"
     more = f", and {len(others)} more" if others else ""
     failed = f"; failed: {one_line(data['failed'])}" if data["failed"] else ""
-    said = f"{mark}{one_line(first['from'])}: {subject} ({first['id']}){more}"
-    return harmless(f"{data['mailbox']}, {data['unread']} unread: {said}{failed}") + "\n"
+    text = f"{mark}{one_line(first['from'])}: {subject} ({first['id']}){more}"
+    return harmless(f"{data['mailbox']}, {data['unread']} unread: {text}{failed}") + "\n"
 
 
 def alerts_view(screen: Screen, data: Data) -> str:
@@ -172,9 +172,9 @@ def _is_run(context: Context) -> bool:
 
 
 def _begin(context: Context, way: str) -> None:
-    told = context.mailbox.begin_rings(way, backlog=bool(context.get("backlog")))
-    if told:
-        note(context.call, f"{told} unread already, and counted as told; --backlog rings for what waits, too")
+    result = context.mailbox.begin_rings(way, backlog=bool(context.get("backlog")))
+    if result:
+        note(context.call, f"{result} unread already, and counted as told; --backlog rings for what waits, too")
 
 
 def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | None:

@@ -132,11 +132,13 @@ def run_chipset_touch(context: Context) -> Answer:
 
 def run_chipset_report(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
-        return _moved(context, chipset.report(context.me, _text(context), **context.given("to")))
+        return _moved(context, chipset.report(context.me, _text(context), **context.options_given("to")))
 
 
 def run_chipset_note(context: Context) -> Answer:
-    fields = context.given("bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session")
+    fields = context.options_given(
+        "bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session"
+    )
     with _chipset(context) as chipset:
         note = chipset.notes.write(context.me, **fields)
     return Answer(context.name, {"note": _note(note)}, lambda _screen, data: _note_line(data["note"]))
@@ -177,7 +179,7 @@ def run_witness(context: Context) -> Iterator[Answer]:
     pause, patience = _pause(context), _patience(context)
     context.default_me("witness")
     with _chipset(context) as chipset:
-        names = context.given("mayor", "human")
+        names = context.options_given("mayor", "human")
         witness = Witness(chipset, name=context.me, patience=patience, **names)
         seen = witness.look()
         yield _answer(context, chipset, seen)
@@ -235,7 +237,7 @@ def _pause(context: Context) -> float:
 def _patience(context: Context) -> Patience:
     answers = {name: seconds(span, ANSWER_OF) for name, span in context.get("answer_of", ())}
     try:
-        return chosen(**context.given("stall_after", "nudge_every", "answer_within"), answers=answers)
+        return chosen(**context.options_given("stall_after", "nudge_every", "answer_within"), answers=answers)
     except Invalid as wrong:
         option = "--answer-of" if wrong.field == "answers" else f"--{(wrong.field or '').replace('_', '-')}"
         raise Invalid(wrong.message, field=option, hint=wrong.hint) from None
@@ -316,8 +318,8 @@ def _note_line(note: Mapping[str, Any]) -> str:
 
 def _answer(context: Context, chipset: Chipset, seen: Round) -> Answer:
     at = to_plain(chipset.clock.now().wall)
-    told = {name: [sayable(one) for one in found] for name, found in asdict(seen).items()}
-    return Answer(context.name, {"at": at, **told}, _view)
+    result = {name: [sayable(one) for one in found] for name, found in asdict(seen).items()}
+    return Answer(context.name, {"at": at, **result}, _view)
 
 
 def _view(_screen: Screen, data: Mapping[str, Any]) -> str:

@@ -36,13 +36,13 @@ def text_of(context: Context, *, optional: bool = False) -> str | None:
     """What was said with --body, else what is piped in, else what is written in the editor. When there is other
     content (`optional`), only what was asked for: a pipe that nobody closes must not hold up a letter.
     """
-    said: str | None = context.get("body")
-    if said is not None and context.get("edit"):
+    words: str | None = context.get("body")
+    if words is not None and context.get("edit"):
         raise Usage("is either given or edited", field="--body")
-    if said == STDIN:
+    if words == STDIN:
         return read_stdin(context, "body")
-    if said is not None:
-        return said
+    if words is not None:
+        return words
     if context.get("edit"):
         return _edited(context)
     if optional:
@@ -231,9 +231,9 @@ _LETTERS = frozenset({"letters", "sent", "dead", "tasks"})  # what options that 
 def complete_ids(context: Context) -> None:
     """Put whole ids in the place of their beginnings, wherever the command takes a letter's id."""
     for option in context.call.command.options if context.call.command else ():
-        said: Any = context.get(option.name)
-        if option.complete in _LETTERS and said is not None:
-            whole = [_whole(context, word) for word in said] if option.many else _whole(context, said)
+        args: Any = context.get(option.name)
+        if option.complete in _LETTERS and args is not None:
+            whole = [_whole(context, word) for word in args] if option.many else _whole(context, args)
             context.values[option.name] = whole
 
 
@@ -306,7 +306,7 @@ class Context:
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
 
-    def given(self, *names: str, **renamed: str) -> dict[str, Any]:
+    def options_given(self, *names: str, **renamed: str) -> dict[str, Any]:
         """What was said of these, under the library's names; what was not said is left out."""
         wanted = {name: name for name in names} | renamed
         return {theirs: self.values[ours] for theirs, ours in wanted.items() if ours in self.values}
@@ -380,8 +380,8 @@ class Context:
     @property
     def _room_said(self) -> str | None:
         """The room that was named; where none was, that of the session around us."""
-        said: str | None = self.get("room")
-        return said if said or variable("POSTROOM_STORE") or self.session is None else self.session.room or None
+        text: str | None = self.get("room")
+        return text if text or variable("POSTROOM_STORE") or self.session is None else self.session.room or None
 
     @cached_property
     def passed_by(self) -> list[tuple[str, str]]:
@@ -460,7 +460,7 @@ class Context:
             tables=terminal or wish == "always",
             colour=wish == "always" or (wish == "auto" and terminal and not plain),
             width=_columns() if terminal else 100,
-            caller=said if (said := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
+            caller=args if (args := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
             room=self.get("room", ""),
             short=partial(short, self) if terminal else str,
         )

@@ -240,5 +240,5 @@ def _as_said(names: dict[str, str]) -> Iterator[None]:
 
 
 def _plain(report: BackupReport) -> dict[str, Any]:
-    told: dict[str, Any] = to_plain(asdict(report))
-    return {name: sayable(value) if isinstance(value, str) else value for name, value in told.items()}
+    result: dict[str, Any] = to_plain(asdict(report))
+    return {name: sayable(value) if isinstance(value, str) else value for name, value in result.items()}

@@ -40,14 +40,16 @@ def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
     """To whom it went, why not to somebody nearer, and who is next."""
     if data["repeated"]:
         return sent(screen, data)
-    told = [f"Escalation: {data['escalation_id']}"]
+    results = [f"Escalation: {data['escalation_id']}"]
     if passed_over:
-        told.append(f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you).")
+        results.append(
+            f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you)."
+        )
     if data["next"] is not None:
-        told.append(
+        results.append(
             f"Unanswered, it goes to {data['next']['name']} {ago(data['next']['at'], screen.now)}, by janitor."
         )
-    return sent(screen, data) + "".join(f"{line}\n" for line in told)
+    return sent(screen, data) + "".join(f"{line}\n" for line in results)
 
 
 def escalations(screen: Screen, data: Data) -> str:
@@ -113,14 +115,14 @@ _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState
 _HOLDS_UP = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # whoever asks stands still meanwhile
 
 
-class Said(NamedTuple):
+class Beginning(NamedTuple):
     """What is told of a letter that nobody opened."""
 
     text: str = ""  # its first line
     priority: Priority = Priority.NORMAL
 
 
-Texts = dict[str, Said]  # by the id of a letter
+Texts = dict[str, Beginning]  # by the id of a letter
 
 
 def waiting_for(box: Mailbox, *, opened: bool = False, texts: Texts | None = None) -> list[Entry]:
@@ -149,8 +151,8 @@ def about(entry: Entry) -> str:
 def presses(entry: Entry, now: datetime) -> list[str]:
     """Why it should not wait much longer, in a word or two each."""
     deadline = due(entry["due_at"], now)
-    said = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
-    return [URGENT, *said] if entry["priority"] == URGENT else said
+    args = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
+    return [URGENT, *args] if entry["priority"] == URGENT else args
 
 
 def steps_for(box: Mailbox, texts: Texts | None = None) -> Iterator[Entry]:
@@ -165,30 +167,30 @@ def _escalations(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     for one in box.escalations():
         if one.waits_for is not None and same_name(one.waits_for, box.name):
             letter = one.letters[-1]
-            said, how = (
+            args, how = (
                 _beginning(box, one.thread, letter, texts),
                 f"postroom reply {letter} --done --as {box.name}",
             )
-            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, said, how)
+            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, args, how)
 
 
 def _questions(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     """Tasks that were given here, and whose receiver asks."""
     for task in box.tasks("given", states=TaskState.INPUT_REQUIRED, limit=MOST):
         last, since = task.standing.last, task.standing.moved_at
-        said, how = _beginning(box, task.thread, last, texts), f"postroom tasks answer {task.id} --as {box.name}"
-        told = (since, task.receiver, task.subject, said, how)
-        yield _entry("question", task.id, last, task.thread, *told, state=task.state)
+        args, how = _beginning(box, task.thread, last, texts), f"postroom tasks answer {task.id} --as {box.name}"
+        result = (since, task.receiver, task.subject, args, how)
+        yield _entry("question", task.id, last, task.thread, *result, state=task.state)
 
 
 def _tasks(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     """Tasks that were given to this mailbox, and whose next step is here."""
     for task in box.tasks("received", states=[str(state) for state in _STEPS], limit=MOST):
-        said = _beginning(box, task.thread, task.id, texts)
+        args = _beginning(box, task.thread, task.id, texts)
         how = f"postroom tasks {_STEPS[task.state]} {task.id} --as {box.name}"
-        told = (task.standing.opened_at, task.giver, task.subject, said, how)
+        result = (task.standing.opened_at, task.giver, task.subject, args, how)
         yield _entry(
-            "task", task.id, task.id, task.thread, *told, state=task.state, deadline=task.standing.deadline
+            "task", task.id, task.id, task.thread, *result, state=task.state, deadline=task.standing.deadline
         )
 
 
@@ -205,15 +207,15 @@ def _letter(box: Mailbox, letter: Letter) -> Entry:
     is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
     what, verb = ("news", f"ack {letter.id}") if is_news else ("letter", f"reply {letter.id} --done")
     since, how = letter.delivery.delivered_at or letter.created_at, f"postroom {verb} --as {box.name}"
-    told = (since, letter.sender, letter.subject, Said(_first_line(letter.text), letter.priority), how)
-    return _entry(what, letter.id, letter.id, letter.thread, *told, read=letter.delivery.read_at is not None)
+    result = (since, letter.sender, letter.subject, Beginning(_first_line(letter.text), letter.priority), how)
+    return _entry(what, letter.id, letter.id, letter.thread, *result, read=letter.delivery.read_at is not None)
 
 
-def _beginning(box: Mailbox, thread: str, id: str, texts: Texts) -> Said:
+def _beginning(box: Mailbox, thread: str, id: str, texts: Texts) -> Beginning:
     """How a letter begins, without stamping it as read."""
     if id not in texts:
-        texts |= {one.id: Said(_first_line(one.text), one.priority) for one in box.thread(thread)}
-    return texts.setdefault(id, Said())
+        texts |= {one.id: Beginning(_first_line(one.text), one.priority) for one in box.thread(thread)}
+    return texts.setdefault(id, Beginning())
 
 
 def _first_line(text: str) -> str:
@@ -228,14 +230,14 @@ def _entry(
     since: datetime,
     sender: str,
     subject: str,
-    said: Said,
+    args: Beginning,
     answer: str,
     *,
     state: TaskState | None = None,
     deadline: datetime | None = None,
     read: bool | None = None,
 ) -> Entry:
-    about = {"from": sender, "subject": subject, "text": said.text, "priority": said.priority.name.lower()}
+    about = {"from": sender, "subject": subject, "text": args.text, "priority": args.priority.name.lower()}
     how = {
         "thread": thread,
         "state": None if state is None else str(state),
@@ -250,8 +252,8 @@ def _entry(
 
 def run_escalate(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)
-    asked = context.given("reason", "ladder")
-    receipt = context.act(lambda box: box.escalate(body, **asked, **fields))
+    request = context.options_given("reason", "ladder")
+    receipt = context.act(lambda box: box.escalate(body, **request, **fields))
     id = _id_in(receipt.message)
     data = plain_receipt(receipt) | {"escalation_id": id, "next": _next(context, id)}
     return Answer(context.name, data, partial(escalated, _passed_over(context, receipt.message)))
@@ -271,14 +273,14 @@ def _passed_over(context: Context, letter: Message) -> list[str]:
     """Who stands below the one that was asked, and was not asked."""
     core = context.room._core
     rungs = rungs_above(core_escalation.check_ladder(core, context.get("ladder")), context.mailbox.name)
-    asked = letter.recipients[0].address
-    return list(takewhile(lambda name: not same_name(name, asked), rungs)) if asked in rungs else []
+    request = letter.recipients[0].address
+    return list(takewhile(lambda name: not same_name(name, request), rungs)) if request in rungs else []
 
 
 def _id_in(letter: Message) -> str:
     """Its letter tells the escalation's id."""
-    told = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
-    return str(told[-1]["escalation_id"])
+    results = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
+    return str(results[-1]["escalation_id"])
 
 
 def run_escalations(context: Context) -> Answer:

@@ -83,15 +83,15 @@ def diagnosis(
 
 def _finding(screen: Screen, found: Data) -> Iterator[str]:
     mark, colour = ("+", "green") if found["repaired"] else _MARKS[found["level"]]
-    said = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
+    args = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
     if not screen.tables:
-        yield f"- {mark} {found['check']}: {one_line('; '.join(said))}"
+        yield f"- {mark} {found['check']}: {one_line('; '.join(args))}"
         return
     indent = " " * 4
-    first = f"{found['check']}: {one_line(said[0])}"
+    first = f"{found['check']}: {one_line(args[0])}"
     for number, line in enumerate(wrapped(first, screen.width - len(indent))):
         yield f"{indent}{line}" if number else f"  {painted(screen, mark, colour)} {line}"
-    for line in wrapped(one_line(said[1]), screen.width - len(indent)) if len(said) > 1 else ():
+    for line in wrapped(one_line(args[1]), screen.width - len(indent)) if len(args) > 1 else ():
         yield painted(screen, f"{indent}{line}", "dim")
 
 
@@ -180,19 +180,19 @@ def _tally(screen: Screen, tally: Data) -> str:
 
 
 def _by_priority(unread: Mapping[str, int]) -> str:
-    said = ", ".join(
+    text = ", ".join(
         f"{unread.get(name, 0):,} {name}" for name in ("urgent", "high", "normal", "low") if unread.get(name)
     )
     total = f"{sum(unread.values()):,}"
-    return f"{total}: {said}" if said else total
+    return f"{total}: {text}" if text else total
 
 
 # -- flow
 
 
 def stats_title(screen: Screen, store: str, pause: float) -> str:
-    said = f"every {pause:g} s, q ends it  {one_line(store)}"
-    return painted(screen, cut(said, screen.width), "bold")
+    text = f"every {pause:g} s, q ends it  {one_line(store)}"
+    return painted(screen, cut(text, screen.width), "bold")
 
 
 def flow(screen: Screen, data: Data) -> str:
@@ -339,8 +339,8 @@ def copied(_screen: Screen, data: Data) -> str:
         ("moved", "{:,} moved"),
         ("held", "{:,} left to whoever works on them"),
     )
-    said = ", ".join(text.format(data[name]) for name, text in words if data[name])
-    lines = [f"Copied: {said}." if said else "Nothing is new."]
+    typed = ", ".join(text.format(data[name]) for name, text in words if data[name])
+    lines = [f"Copied: {typed}." if typed else "Nothing is new."]
     lines += [f"Refused {one_line(each['what'])}: {one_line(each['why'])}" for each in data["refused"]]
     return "\n".join(lines) + "\n"
 
@@ -407,10 +407,10 @@ def _answer(context: Context, look: Flow) -> Answer:
 
 def _plain(look: Flow, order: str) -> dict[str, Any]:
     agents = sorted(look.agents, key=lambda agent: (-_ORDER[order](agent), agent.mailbox))
-    told = ("seconds", "sent", "settled", "died", "backlog", "median_to_done")
+    result = ("seconds", "sent", "settled", "died", "backlog", "median_to_done")
     return {
         "at": to_plain(look.at),
-        **{name: getattr(look, name) for name in told},
+        **{name: getattr(look, name) for name in result},
         "sent_per_second": look.sent_per_second,
         "settled_per_second": look.settled_per_second,
         "agents": [to_plain(asdict(agent)) for agent in agents],
@@ -452,10 +452,10 @@ def named_as_typed(context: Context) -> Iterator[None]:
 def run_doctor(context: Context) -> Answer:
     with suppress(Misconfigured, BadStore):  # the doctor has more to say of those
         context.check_named_room()
-    said = {"store": context.get("room"), **dict(context.get("set", ()))}
+    args = {"store": context.get("room"), **dict(context.get("set", ()))}
     with Progress("examining", quiet=context.screen.json) as progress, named_as_typed(context):
         found = doctor(
-            **said,
+            **args,
             repair=bool(context.get("repair")),
             full=bool(context.get("full")),
             progress=progress.tell,
@@ -463,7 +463,7 @@ def run_doctor(context: Context) -> Answer:
     data = {
         "healthy": found.is_healthy,
         "worst": str(found.worst),
-        "durability": _durability(said),
+        "durability": _durability(args),
         "findings": [plain_finding(finding) for finding in found.findings],
     }
     return Answer(context.name, data, diagnosis, code=end_of(found))
@@ -473,11 +473,11 @@ def end_of(found: Diagnosis) -> int:
     return _ENDS.get(found.worst, 0)
 
 
-def _durability(said: dict[str, Any]) -> str | None:
+def _durability(args: dict[str, Any]) -> str | None:
     """Also of a room that does not open."""
-    store = said.pop("store")
+    store = args.pop("store")
     try:
-        return chosen_settings(store, said).durability
+        return chosen_settings(store, args).durability
     except Invalid:
         return None
 

@@ -154,7 +154,7 @@ def named(option: Option) -> str:
     return names if option.kind == "flag" else f"{names} {option.metavar}"
 
 
-def told(option: Option) -> str:
+def option_help(option: Option) -> str:
     """What is said about an option."""
     return f"{option.help} (may be repeated)" if option.many and not option.is_place else option.help
 
@@ -165,7 +165,7 @@ def _commands(names: Sequence[str], width: int, room: int = 0) -> list[str]:
 
 
 def _options(options: Sequence[Option], width: int) -> list[str]:
-    return [_entry(named(option), told(option), width) for option in options]
+    return [_entry(named(option), option_help(option), width) for option in options]
 
 
 def _exits(exits: Sequence[tuple[int, str]], width: int) -> list[str]:

@@ -43,11 +43,11 @@ from ..hosts.text import (
     MOST_POINTERS,
     PERSON,
     SHORT,
-    Told,
+    HookText,
+    host_output,
     orders,
     ring,
     ring_in_public,
-    said,
     shown,
     tell,
 )
@@ -134,8 +134,8 @@ class SocketSource:
         self.letters: list[dict[str, Any]] = []
 
     def register(self, name: str, program: str) -> None:
-        said = {"action": "register_agent", "agentId": self.agent, "program": program}
-        self.ask(said | ({"name": name} if name else {}))
+        args = {"action": "register_agent", "agentId": self.agent, "program": program}
+        self.ask(args | ({"name": name} if name else {}))
 
     def waiting(self) -> tuple[list[Entry], int]:
         check = {"action": "check_inbox", "agentId": self.agent, "unreadOnly": True, "limit": MOST}
@@ -145,26 +145,26 @@ class SocketSource:
 
     def mark(self, count: int) -> None:
         ids = [letter["id"] for letter in self.letters[:count]]
-        said = [{"action": "read", "agentId": self.agent, "messageId": id} for id in ids]
-        if said:
-            self.ask(*said)
+        args = [{"action": "read", "agentId": self.agent, "messageId": id} for id in ids]
+        if args:
+            self.ask(*args)
 
-    def ask(self, *said: Mapping[str, Any]) -> list[Any]:
+    def ask(self, *args: Mapping[str, Any]) -> list[Any]:
         """What it answers to each; what it refuses is raised."""
         shown = [{"action": "authenticate", "token": token}] if (token := variable(AUTH_TOKEN)) else []
-        asked = [*shown, *said]
-        lines = b"".join(encode(one) + b"\n" for one in asked)
-        heard = exchange(self._path, lines, len(asked), self.patience)
-        replies = [msgspec.json.decode(line) for line in heard.splitlines()]
+        request = [*shown, *args]
+        lines = b"".join(encode(one) + b"\n" for one in request)
+        received = exchange(self._path, lines, len(request), self.patience)
+        replies = [msgspec.json.decode(line) for line in received.splitlines()]
         for reply in replies:
             if not reply.get("ok"):
                 raise (Busy if reply.get("retryable") else PostroomError)(_in_a_hook(str(reply.get("error"))))
         return replies[len(shown) :]
 
 
-def _in_a_hook(told: str) -> str:
+def _in_a_hook(text: str) -> str:
     """With what whoever set up a hook can do."""
-    return re.sub(r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", told)
+    return re.sub(r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", text)
 
 
 _OURS = {
@@ -293,8 +293,8 @@ def _text(_screen: Screen, data: Mapping[str, Any]) -> str:
 
 def tell_error(error: Exception) -> None:
     """Whatever goes wrong with the mail, the session goes on."""
-    told = str(error) or type(error).__name__
-    line = told if told.isprintable() else ascii(told)[1:-1]
+    result = str(error) or type(error).__name__
+    line = result if result.isprintable() else ascii(result)[1:-1]
     sys.stderr.write(f"postroom: no mail could be shown: {line[:500]}\n")
     sys.stderr.flush()
 
@@ -358,8 +358,8 @@ def program_of(context: Context, session: Session, name: str) -> str:
     """What runs the agent of this name; empty where nobody of that name is there, or it does not say."""
     try:
         if session.socket:
-            (said,) = SocketSource(session.socket, name).ask({"action": "agent", "name": name})
-            found = said["agent"]
+            (args,) = SocketSource(session.socket, name).ask({"action": "agent", "name": name})
+            found = args["agent"]
         elif session.room:
             found = plain_agent(context.room.agent(name))
         else:
@@ -542,7 +542,7 @@ def _host_entry(letter: Mapping[str, Any]) -> Entry:
     """A letter of ours in the words of the inbox design. A daemon does not say what it calls the person: by the
     usual name nobody else is.
     """
-    said = {
+    args = {
         "messageId": letter["id"],
         "kind": letter["kind"],
         "from": f"{letter['sender']} ({origin_word(letter['sender'], proven=letter['proven'])})",
@@ -553,7 +553,7 @@ def _host_entry(letter: Mapping[str, Any]) -> Entry:
         "timestamp": letter["created_at"],
         PERSON: letter["proven"] and letter["sender"] == HUMAN,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in args.items() if value is not None}
 
 
 # A mailbox behind a daemon's socket, as far as a waiter needs one: the daemon waits and decides, and we ring.
@@ -594,19 +594,19 @@ class Bell(SocketSource):
 
     def _look(self, way: str, seconds: float) -> float:
         """In how many seconds it is time to ring, as far as anybody knows. The daemon waits so long at most."""
-        asked = {"action": "ring", "agent_id": self.agent, "way": way, "peek": True, "timeout": seconds}
-        (said,) = self.ask(asked)
-        return LOOK_EVERY if said["look_again"] is None else min(said["look_again"], LOOK_EVERY)
+        request = {"action": "ring", "agent_id": self.agent, "way": way, "peek": True, "timeout": seconds}
+        (args,) = self.ask(request)
+        return LOOK_EVERY if args["look_again"] is None else min(args["look_again"], LOOK_EVERY)
 
     def _ring(self, way: str) -> Rung | None:
         """None: somebody was quicker."""
-        (said,) = self.ask({"action": "ring", "agent_id": self.agent, "way": way, "timeout": 0})
-        return None if said["rung"] is None else _rung(said["rung"])
+        (args,) = self.ask({"action": "ring", "agent_id": self.agent, "way": way, "timeout": 0})
+        return None if args["rung"] is None else _rung(args["rung"])
 
 
-def _rung(said: dict[str, Any]) -> Rung:
-    letters = [one | {"priority": Priority[one["priority"].upper()]} for one in said["letters"]]
-    return convert(said | {"letters": letters}, Rung)
+def _rung(args: dict[str, Any]) -> Rung:
+    letters = [one | {"priority": Priority[one["priority"].upper()]} for one in args["letters"]]
+    return convert(args | {"letters": letters}, Rung)
 
 
 # The waiter of a host's session: it waits for mail, and wakes the session as its host lets itself be woken.
@@ -619,7 +619,7 @@ def wait(context: Context) -> Iterator[Answer]:
     dialect = dialect_of(context.name)
     if dialect.ENTRY and variable(dialect.ENTRY) != dialect.INTERACTIVE:
         return
-    session = arrived(host_of(context.name), text_of(context.call.heard, "session_id"))
+    session = arrived(host_of(context.name), text_of(context.call.host_input, "session_id"))
     if session is None:
         return
     with alone(session) as is_alone:
@@ -701,7 +701,7 @@ class Visit:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._heard = context.call.heard
+        self._heard = context.call.host_input
         self._host, self._dialect = host_of(context.name), dialect_of(context.name)
         self._event = text_of(self._heard, "hook_event_name")
         self._moment = self._dialect.EVENTS[self._event]
@@ -727,15 +727,17 @@ class Visit:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.PROGRAM)
         with session.in_turn():
             self._catch_up(session)
-            told = self._told(source, session) if not is_unheard() else Told()
-            yield Answer(self._context.name, self._data(session, told), self._view)
-            if told.holds:
-                self._mark(session, told)  # it counts even if the room is busy, and our time up before it is free
-            source.show(told.shown, self._host, self._event)
+            result = self._told(source, session) if not is_unheard() else HookText()
+            yield Answer(self._context.name, self._data(session, result), self._view)
+            if result.holds:
+                self._mark(
+                    session, result
+                )  # it counts even if the room is busy, and our time up before it is free
+            source.show(result.shown, self._host, self._event)
             if is_noted_anew and self._dialect.WAKES:
-                source.begin_rings(self._host, told.total - told.shown)
-            if not told.holds:
-                self._mark(session, told)
+                source.begin_rings(self._host, result.total - result.shown)
+            if not result.holds:
+                self._mark(session, result)
 
     # -- a session begins and ends
 
@@ -814,29 +816,29 @@ class Visit:
             self._was_held, session.holds = found.holds > session.holds, found.holds
             session.heard_at = found.heard_at
 
-    def _told(self, source: Any, session: Session) -> Told:
+    def _told(self, source: Any, session: Session) -> HookText:
         budget, now, nonce = self._dialect.BUDGET, self._context.screen.now, os.urandom(8).hex()
         return tell(self._moment, source, session, budget, began_by=self._began_by, now=now, nonce=nonce)
 
-    def _data(self, session: Session, told: Told) -> dict[str, Any]:
+    def _data(self, session: Session, result: HookText) -> dict[str, Any]:
         about = {"mailbox": session.agent, "event": self._event}
-        output = said(self._dialect, self._event, told)
-        return {**about, "count": told.shown, "total": told.total, "text": told.text, "output": output}
+        output = host_output(self._dialect, self._event, result)
+        return {**about, "count": result.shown, "total": result.total, "text": result.text, "output": output}
 
     @staticmethod
     def _view(_screen: Screen, data: Mapping[str, Any]) -> str:
         return "" if data["output"] is None else encode(data["output"]).decode() + "\n"
 
-    def _mark(self, session: Session, told: Told) -> None:
-        holds = session.holds + 1 if told.holds else None
+    def _mark(self, session: Session, result: HookText) -> None:
+        holds = session.holds + 1 if result.holds else None
         is_typed_now = self._moment == PROMPT and is_typed(self._dialect, self._heard)
-        session.mark(IDLE if self._is_idle(told) else BUSY, 0 if is_typed_now else holds)
+        session.mark(IDLE if self._is_idle(result) else BUSY, 0 if is_typed_now else holds)
 
-    def _is_idle(self, told: Told) -> bool:
+    def _is_idle(self, result: HookText) -> bool:
         """Is nothing under way now? A context may be compacted in the middle of a turn, and between two."""
         if self._moment == START:
             return self._was_idle or self._began_by != COMPACT
-        return self._moment == STOP and not (told.holds or self._was_held)
+        return self._moment == STOP and not (result.holds or self._was_held)
 
 
 def _is_elsewhere(session: Session) -> bool:

@@ -211,7 +211,7 @@ def brief(own: str, runs: str, screen: Screen, data: Mapping[str, Any]) -> str:
     return _text([*files, *hint, *_diffs(screen, shown), *data["next"]])
 
 
-def told(own: str, _screen: Screen, data: Mapping[str, Any]) -> str:
+def install_view(own: str, _screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [*_files(data["changes"], own, _DONE)]
     if data["outcome"] in _TOLD:
         lines.append(_TOLD[data["outcome"]].format(place=one_line(data["place"])))
@@ -345,7 +345,7 @@ class Installation:
         return self.answer(outcome, code=OK if is_whole else NOTHING, programs=programs)
 
     def answer(self, outcome: str, changes: Sequence[Change] = (), *, code: int = OK, **more: Any) -> Answer:
-        view = partial(told, self._own)
+        view = partial(install_view, self._own)
         return Answer(self._context.name, self._data(outcome, changes) | more, view, code=code)
 
     @property

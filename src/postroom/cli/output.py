@@ -66,9 +66,9 @@ NARROWEST = 40
 
 def columns(stream: TextIO) -> int:
     """As wide as the terminal is; a person's COLUMNS beats what it says of itself."""
-    said = variable("COLUMNS")
-    if said.isascii() and said.isdecimal() and len(said) < 5:
-        return max(int(said), NARROWEST)
+    args = variable("COLUMNS")
+    if args.isascii() and args.isdecimal() and len(args) < 5:
+        return max(int(args), NARROWEST)
     try:
         return max(os.get_terminal_size(stream.fileno()).columns, NARROWEST)
     except OSError:
@@ -233,9 +233,9 @@ def again(screen: Screen, command: str) -> str:
     """The caller and the room, as they were said: the next command needs them too."""
     from shlex import quote  # noqa: PLC0415 - most have both in their environment
 
-    said = (("--as", screen.caller), ("--room", screen.room))
+    args = (("--as", screen.caller), ("--room", screen.room))
     return "".join(
-        f" {name} {quote(one_line(value))}" for name, value in said if value and f"{name} " not in command
+        f" {name} {quote(one_line(value))}" for name, value in args if value and f"{name} " not in command
     )
 
 
@@ -381,8 +381,8 @@ class Answer:
                 load_msgspec()
                 from ..model.codec import encode  # noqa: PLC0415 - people need no JSON
 
-            said = encode({"schema": SCHEMA, "command": self.command, **self.data})
-            return presentation.harmless_json(said).decode() + "\n"
+            args = encode({"schema": SCHEMA, "command": self.command, **self.data})
+            return presentation.harmless_json(args).decode() + "\n"
         return self.view(screen, {**self.data, "accepted": self.letters})
 
 

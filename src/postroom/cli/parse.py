@@ -31,15 +31,15 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 def convert_all(values: dict[str, Any], options: dict[str, Option]) -> None:
     """Put what the words mean in their place."""
-    for name, said in values.items():
+    for name, args in values.items():
         option = options[name]
         meaning = _MEANINGS.get(option.kind)
         if meaning is None:
             continue
         if option.many:
-            values[name] = [meaning(word, option) for word in said]
+            values[name] = [meaning(word, option) for word in args]
         else:
-            values[name] = meaning(said, option)
+            values[name] = meaning(args, option)
 
 
 def seconds(word: str, option: Option) -> float:
@@ -160,7 +160,7 @@ class Call:
         self.command = command
         self.group = group  # the first word of several commands, when its help is asked for
         self.values: dict[str, Any] = {}
-        self.heard: Mapping[str, Any] = {}  # what a host said on standard input, where one did
+        self.host_input: Mapping[str, Any] = {}  # what a host said on standard input, where one did
 
     @property
     def name(self) -> str:
@@ -178,10 +178,10 @@ def parse(words: Sequence[str]) -> Call:
     if command:
         options = options | {name: option for option in command.options for name in option.names}
     call = Call(command)
-    said = _sort(rest, options, call)
+    args = _sort(rest, options, call)
     if "help" in call.values:
         return call
-    _fill(places, said, call)
+    _fill(places, args, call)
     if any(option.kind not in _PLAIN for option in options.values() if option.name in call.values):
         from .output import Uninterrupted, load_msgspec  # noqa: PLC0415 - numbers, times and JSON are rare
 
@@ -217,13 +217,13 @@ def _group(name: str, rest: list[str], options: dict[str, Option]) -> Call:
     call = Call(None, name)
     following = below(name)
     try:
-        said = _sort(rest, options, call)
+        args = _sort(rest, options, call)
     except Usage:  # the second word would tell what may be said
-        said = []
+        args = []
     if "help" in call.values:
         return call
-    if said:
-        raise _no_subcommand(name, said[0], following)
+    if args:
+        raise _no_subcommand(name, args[0], following)
     raise Usage(f"which one? {', '.join(following)}", field=name, hint=f"postroom help {name}")
 
 
@@ -279,20 +279,20 @@ def _option(word: str, options: dict[str, Option], command: str, before: list[st
     raise Usage("there is no such option", field=name, hint=hint)
 
 
-def _fill(places: list[Option], said: list[str], call: Call) -> None:
+def _fill(places: list[Option], args: list[str], call: Call) -> None:
     """Give each place its word; the one that takes many gets all that the others leave."""
-    spare = len(said) - sum(1 for place in places if not place.many)
+    spare = len(args) - sum(1 for place in places if not place.many)
     for place in places:
-        taken = said[: max(spare, 0)] if place.many else said[:1]
-        said = said[len(taken) :]
+        taken = args[: max(spare, 0)] if place.many else args[:1]
+        args = args[len(taken) :]
         for word in taken:
             _keep(place, word, call)
         if place.required and not taken:
             raise Usage("is missing", field=place.metavar, hint=place.help)
-    if said and (following := below(call.name)):
-        raise _no_subcommand(call.name, said[0], following)
-    if said:
-        raise Usage(f"{said[0]!a} is one word too many", field="arguments", hint="quote a text that has blanks")
+    if args and (following := below(call.name)):
+        raise _no_subcommand(call.name, args[0], following)
+    if args:
+        raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint="quote a text that has blanks")
     for option in call.command.options if call.command else ():
         if option.required and option.name not in call.values:
             raise Usage("is missing", field=option.names[0], hint=option.help)

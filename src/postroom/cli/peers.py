@@ -57,8 +57,8 @@ def added(ours: str, screen: Screen, data: Mapping[str, Any]) -> str:
         return (_became(data) or f"{system} is a peer now.\n") + _next(screen, data["peer"])
     if not screen.tables:  # a file or a pipe: of the token alone
         return f"{data['token']}\n"
-    told = f"{system} shows this when it calls. It is not shown again; over there it is given on standard input:\n"
-    return f"{data['token']}\n\n{told}  {_there(ours, WHERE)}\n"
+    text = f"{system} shows this when it calls. It is not shown again; over there it is given on standard input:\n"
+    return f"{data['token']}\n\n{text}  {_there(ours, WHERE)}\n"
 
 
 def _became(data: Mapping[str, Any]) -> str:
@@ -121,8 +121,8 @@ def listed(screen: Screen, data: Mapping[str, Any]) -> str:
         (p["system"], state(p), link(p), str(p["waiting"]), p["exposure"], p["auth"], _where(p))
         for p in data["peers"]
     ]
-    told = table(screen, ("SYSTEM", "STATE", "LINK", "WAITING", "EXPOSURE", "PROOF", "WHERE"), rows, _PAINT)
-    return told + "".join(_alert(peer) for peer in data["peers"] if peer["alert"]) + stranded
+    result = table(screen, ("SYSTEM", "STATE", "LINK", "WAITING", "EXPOSURE", "PROOF", "WHERE"), rows, _PAINT)
+    return result + "".join(_alert(peer) for peer in data["peers"] if peer["alert"]) + stranded
 
 
 def _where(peer: Mapping[str, Any]) -> str:
@@ -149,13 +149,13 @@ def pinged(_screen: Screen, data: Mapping[str, Any]) -> str:
     system = one_line(data["system"])
     if data["answers"] and data["seconds"] is not None:
         return f"{system} answers in {data['seconds'] * 1000:.1f} ms.\n"
-    told = f"{system} is {one_line(data['state'])}: {one_line(data['problem'] or '')}\n"
-    return told + (f"What to do: {one_line(data['hint'])}\n" if data["hint"] else "")
+    text = f"{system} is {one_line(data['state'])}: {one_line(data['problem'] or '')}\n"
+    return text + (f"What to do: {one_line(data['hint'])}\n" if data["hint"] else "")
 
 
 def all_pinged(screen: Screen, data: Mapping[str, Any]) -> str:
     none = "No peers: there is nobody to ask.\n" + hint(screen, "peers add SYSTEM")
-    return "".join(pinged(screen, told) for told in data["peers"]) or none
+    return "".join(pinged(screen, result) for result in data["peers"]) or none
 
 
 def state(peer: Mapping[str, Any]) -> str:
@@ -187,12 +187,12 @@ def whole(screen: Screen, data: Mapping[str, Any]) -> str:
 def _proof(peer: Mapping[str, Any]) -> str:
     if peer["auth"] in {"mtls", "none"}:
         return str(peer["auth"])
-    said = [
+    args = [
         *(["we show a token"] if peer["shows_token"] else []),
         *(["it shows one"] if peer["knows_token"] else []),
         *([f"the one before is good until {peer['former_until']}"] if peer["former_until"] else []),
     ]
-    return f"{peer['auth']}: {', '.join(said)}"
+    return f"{peer['auth']}: {', '.join(args)}"
 
 
 def trusted(screen: Screen, data: Mapping[str, Any]) -> str:
@@ -200,16 +200,16 @@ def trusted(screen: Screen, data: Mapping[str, Any]) -> str:
     if data["token"] and not screen.tables:  # a file or a pipe: of the token alone
         return f"{data['token']}\n"
     if data["token"]:
-        told = "It is not shown again. The one before is good until this one was shown, or for a day.\n"
-        return f"{data['token']}\n\nThe new token of {one_line(peer['system'])}. {told}"
+        text = "It is not shown again. The one before is good until this one was shown, or for a day.\n"
+        return f"{data['token']}\n\nThe new token of {one_line(peer['system'])}. {text}"
     if not peer["trusted"]:
         return f"{one_line(peer['system'])} is not trusted any more.\n"
     was = f"It was {data['former_pin']}.\n" if data["former_pin"] else ""
     if not peer["pin"]:
         return f"{one_line(peer['system'])} is trusted.\n"
-    told = f"{one_line(peer['system'])} is trusted, with this certificate alone:\n  {peer['pin']}\n"
-    asked = f"Compare it with what its operator says. openssl writes it so:\n  {_as_openssl(peer['pin'])}\n"
-    return told + was + asked * (not peer["of_file"])
+    text = f"{one_line(peer['system'])} is trusted, with this certificate alone:\n  {peer['pin']}\n"
+    question = f"Compare it with what its operator says. openssl writes it so:\n  {_as_openssl(peer['pin'])}\n"
+    return text + was + question * (not peer["of_file"])
 
 
 def _as_openssl(pin: str) -> str:
@@ -218,33 +218,33 @@ def _as_openssl(pin: str) -> str:
 
 
 def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    told = f"{one_line(data['removed'])} is no peer any more.\n"
+    text = f"{one_line(data['removed'])} is no peer any more.\n"
     for system, many in data["waiting"].items():
-        told += f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added"
-        told += " before outbox_max_age has passed, they are dead, and their senders are told.\n"
-    return told
+        text += f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added"
+        text += " before outbox_max_age has passed, they are dead, and their senders are told.\n"
+    return text
 
 
 def _alert(peer: Mapping[str, Any]) -> str:
     system = one_line(peer["system"])
-    told = f"\nALERT: {system} came with another certificate, {peer['alert']}, and was refused.\n"
-    return f"{told}If its operator changed it: postroom peers trust {system}. Else somebody stands in between.\n"
+    text = f"\nALERT: {system} came with another certificate, {peer['alert']}, and was refused.\n"
+    return f"{text}If its operator changed it: postroom peers trust {system}. Else somebody stands in between.\n"
 
 
 # The commands about other systems: who is a peer, what each may, and proof of who they are.
 
 
 def run_peers_add(context: Context) -> Answer:
-    said = context.given("url", "auth", "exposure")
+    args = context.options_given("url", "auth", "exposure")
     lists = {name: word for name, word in _LISTS.items() if word in context.values}
-    said |= {name: tuple(one for one in context.get(word) if one) for name, word in lists.items()}
+    args |= {name: tuple(one for one in context.get(word) if one) for name, word in lists.items()}
     if "scope" in context.values:
-        said["scopes"] = _scope_rules(context.get("scope"))
+        args["scopes"] = _scope_rules(context.get("scope"))
     if "relays_to" in context.values:
-        said["relays_to"] = context.get("relays_to") == "yes"
+        args["relays_to"] = context.get("relays_to") == "yes"
     if "token_file" in context.values:
-        said["token"] = _token(context)
-    before, token, peer = context.act_in_room(partial(_add, context.get("system"), said))
+        args["token"] = _token(context)
+    before, token, peer = context.act_in_room(partial(_add, context.get("system"), args))
     if token and not context.screen.tables:
         note(context.call, how_to_bring(context.room.system, peer.system, WHERE))
     changed = None if before is None else _changed(before, peer)
@@ -275,9 +275,9 @@ def _typed(system: str) -> str:
         return ""
 
 
-def _add(system: str, said: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
+def _add(system: str, args: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
     before = core_peers.peer(room._core, system)
-    return before, *core_peers.add(room._core, room.principal, system, said, ours=room.system)
+    return before, *core_peers.add(room._core, room.principal, system, args, ours=room.system)
 
 
 def _changed(before: Peer, after: Peer) -> list[str]:
@@ -296,8 +296,8 @@ def run_peers_list(context: Context) -> Answer:
     links = _links(context) if found else {}
     waiting, stranded = outbox.waiting_by_way(context.room._core)
     peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
-    told = {"system": context.room.system, "peers": peers, "stranded": stranded}
-    return Answer(context.name, told, listed)
+    result = {"system": context.room.system, "peers": peers, "stranded": stranded}
+    return Answer(context.name, result, listed)
 
 
 def _now(peer: Peer, links: dict[str, Any], waiting: dict[str, int]) -> dict[str, Any]:
@@ -325,27 +325,27 @@ def why_it_waits(context: Context, mailbox: str) -> str | None:
 
 def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
-        told = _ask(context, "ping_peer", system=_known(context).system)
-        return Answer(context.name, told, pinged, code=0 if told["answers"] else NOT_NOW)
+        result = _ask(context, "ping_peer", system=_known(context).system)
+        return Answer(context.name, result, pinged, code=0 if result["answers"] else NOT_NOW)
     found = core_peers.everyone(context.room._core, context.room.principal)
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
-    is_well = all(told["answers"] for told in every)
+    is_well = all(result["answers"] for result in every)
     return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
 
 
-def _ask(context: Context, action: str, **said: Any) -> Any:
+def _ask(context: Context, action: str, **args: Any) -> Any:
     """Of the daemon, which alone has links."""
     path = served_at(context.room.settings.store)
     if path is None:
         raise Busy("nobody serves this room, so it has no links to others", field="room", hint="postroom serve")
-    return SocketClient(path, token=variable(AUTH_TOKEN), patience=0.5).ask(action, said)
+    return SocketClient(path, token=variable(AUTH_TOKEN), patience=0.5).ask(action, args)
 
 
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
     waiting, _ = outbox.waiting_by_way(context.room._core)
-    told = _plain(peer) | _now(peer, _links(context), waiting)
-    return Answer(context.name, {"peer": told}, whole)
+    result = _plain(peer) | _now(peer, _links(context), waiting)
+    return Answer(context.name, {"peer": result}, whole)
 
 
 def run_peers_trust(context: Context) -> Answer:
@@ -354,8 +354,8 @@ def run_peers_trust(context: Context) -> Answer:
         raise Usage("says two things at once", field=f"--{ways[-1]}", hint="one of them")
     before = _known(context)
     core, caller = context.room._core, context.room.principal
-    said = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
-    after = core_peers.change(core, caller, before.system, lambda held: replace(held or before, **said))
+    args = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
+    after = core_peers.change(core, caller, before.system, lambda held: replace(held or before, **args))
     token = None
     if context.get("rotate"):
         token, after = core_peers.rotate(core, caller, before.system)
@@ -437,16 +437,16 @@ def run_unmount(context: Context) -> Answer:
     authorize.authorize(context.room.principal, "peers")
     peer = core_peers.mounted(core, system)
     core_peers.remove(core, context.room.principal, system)
-    told = forget(peer, context.room.system)
-    return Answer(context.name, {"removed": peer.system, "told": told}, _unmounted)
+    result = forget(peer, context.room.system)
+    return Answer(context.name, {"removed": peer.system, "told": result}, _unmounted)
 
 
 def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:
     name, ours = one_line(data["peer"]["system"]), one_line(data["system"])
-    told = f"Agents there are AGENT@{name} here, and ours are AGENT@{ours} there.\n"
+    text = f"Agents there are AGENT@{name} here, and ours are AGENT@{ours} there.\n"
     if data["socket"]:
-        return told
-    return f"{told}Mail waits: nobody serves this room.\n" + hint(screen, "serve", "carries it")
+        return text
+    return f"{text}Mail waits: nobody serves this room.\n" + hint(screen, "serve", "carries it")
 
 
 def _unmounted(_screen: Screen, data: Mapping[str, Any]) -> str:

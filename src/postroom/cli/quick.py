@@ -116,14 +116,14 @@ def room_of(named: str | None, passed_by: list[tuple[str, str]]) -> str | None:
     """The room's file as the settings would choose it, or the address of one of files; None when that takes more
     than a look.
     """
-    said = environment()
-    if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in said):
+    args = environment()
+    if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in args):
         return None
-    if os.path.exists(config_path(said)):
+    if os.path.exists(config_path(args)):
         return None
     address = named or variable("POSTROOM_STORE")
     if not address:
-        return project_room(passed_by=passed_by) or own_room(said)
+        return project_room(passed_by=passed_by) or own_room(args)
     if address.startswith(FILES):
         return address
     path = address.removeprefix("sqlite:").removeprefix("//")
@@ -251,14 +251,14 @@ def exchange(path: str, lines: bytes, replies: int, patience: float = 0.0) -> by
         line.settimeout(patience or seconds())
         line.connect(path)
         line.sendall(lines)
-        heard = bytearray()
+        received = bytearray()
         while replies > 0:
             piece = line.recv(2**20)
-            if not piece or len(heard) > _LONGEST_REPLY:
+            if not piece or len(received) > _LONGEST_REPLY:
                 raise ConnectionResetError(f"the post room at {path} hung up")
-            heard += piece
+            received += piece
             replies -= piece.count(b"\n")  # each piece is looked at once: replies may be long
-        return bytes(heard)
+        return bytes(received)
     finally:
         line.close()
 
@@ -285,22 +285,22 @@ def folder_has_nothing(folder: str, agent: str) -> bool:
 
 
 def socket_has_nothing(path: str, agent: str) -> bool:
-    asked = f'{{"action":"check_inbox","agentId":"{agent}","unreadOnly":true,"limit":1}}\n'
+    question = f'{{"action":"check_inbox","agentId":"{agent}","unreadOnly":true,"limit":1}}\n'
     token = variable(AUTH_TOKEN)
     if token and not (token.isascii() and token.isprintable() and '"' not in token and "\\" not in token):
         return False
     shown = f'{{"action":"authenticate","token":"{token}"}}\n' if token else ""
     try:
-        heard = exchange(path, (shown + asked).encode(), 2 if token else 1)
-        return heard.splitlines()[-1] == b'{"ok":true,"messages":[]}'
+        received = exchange(path, (shown + question).encode(), 2 if token else 1)
+        return received.splitlines()[-1] == b'{"ok":true,"messages":[]}'
     except OSError:  # whoever comes next tells
         return False
 
 
 def seconds() -> float:
     """How long a session waits for its mail at most."""
-    said = variable("POSTROOM_HOOK_SECONDS")
-    return min(float(said), 600.0) if said.isascii() and said.isdecimal() and said.strip("0") else SECONDS
+    args = variable("POSTROOM_HOOK_SECONDS")
+    return min(float(args), 600.0) if args.isascii() and args.isdecimal() and args.strip("0") else SECONDS
 
 
 def end_in_time() -> None:
@@ -330,31 +330,31 @@ def go_where_the_host_is(folder: str) -> None:
 
 def quick_host(call: Call) -> str | None:
     """What to print when that is certain: nothing. None: run the command."""
-    said = call.heard = hear(HOST)
-    dialect, event = dialect_of(call.name), text_of(said, "hook_event_name")
+    args = call.host_input = hear(HOST)
+    dialect, event = dialect_of(call.name), text_of(args, "hook_event_name")
     moment, is_waiter = dialect.EVENTS.get(event), "wait" in call.values
     if not event or (moment is None and not is_waiter):
         _tell_ignored(event)
         return ""  # nothing to us
     if is_waiter:
-        return "" if _is_waited_for(call.name, said, moment) else None
+        return "" if _is_waited_for(call.name, args, moment) else None
     end_in_time()
-    go_where_the_host_is(text_of(said, "cwd"))
-    if said.get("agent_id"):
+    go_where_the_host_is(text_of(args, "cwd"))
+    if args.get("agent_id"):
         return ""  # it is a helper's that works for the session, and the mail is not its own
     if moment not in {BETWEEN, PROMPT, STOP} or not call.values.keys() <= {"as", "room"}:
         return None
-    session = find(host_of(call.name), text_of(said, "session_id"))
+    session = find(host_of(call.name), text_of(args, "session_id"))
     is_ours = session is not None and is_going_on(session, name_said(call.values, dialect))
     if session is None or not is_ours or not _has_nothing(session, moment):
         return None
-    holds = 0 if moment == PROMPT and is_typed(dialect, said) else None
+    holds = 0 if moment == PROMPT and is_typed(dialect, args) else None
     return "" if _is_marked(session, IDLE if moment == STOP else BUSY, holds) else None
 
 
-def _is_waited_for(command: str, said: Mapping[str, Any], moment: str | None) -> bool:
+def _is_waited_for(command: str, args: Mapping[str, Any], moment: str | None) -> bool:
     """Has the session a waiter already? One that starts may have that of an earlier life, which just ends."""
-    session = find(host_of(command), text_of(said, "session_id"))
+    session = find(host_of(command), text_of(args, "session_id"))
     return session is not None and moment != START and session.has_waiter
 
 
@@ -393,9 +393,9 @@ def name_said(values: Mapping[str, Any], dialect: Any) -> str:
     return agent_of(values) or (variable(dialect.AGENT) if dialect.AGENT else "")
 
 
-def is_typed(dialect: Any, said: Mapping[str, Any]) -> bool:
+def is_typed(dialect: Any, args: Mapping[str, Any]) -> bool:
     """Did somebody say something to the session? What wakes it comes as a prompt, too."""
-    return not text_of(said, "prompt").startswith(dialect.UNTYPED)
+    return not text_of(args, "prompt").startswith(dialect.UNTYPED)
 
 
 def is_going_on(session: Session, name: str) -> bool:

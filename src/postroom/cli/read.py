@@ -137,7 +137,7 @@ FOR_EVER = 1e9  # seconds
 
 def filters_of(context: Context) -> dict[str, Any]:
     """Which letters are wanted, under the library's names."""
-    return context.given(*_SAME, **_WANTED) | context.given("since")
+    return context.options_given(*_SAME, **_WANTED) | context.options_given("since")
 
 
 def run_check(context: Context) -> Answer:
@@ -163,8 +163,8 @@ def run_read(context: Context) -> Answer:
         letter = box.read(id)
     except UnknownMessage as missing:
         if any(message.id == id and same_name(message.sender, box.name) for message in box.thread(id)):
-            said = f"{id}{again(context.screen, '')}"
-            missing.hint = f"you sent it: postroom thread {said}, or postroom trace {said}"
+            text = f"{id}{again(context.screen, '')}"
+            missing.hint = f"you sent it: postroom thread {text}, or postroom trace {text}"
         raise
     saved = None if folder is None else save(context, letter.message, folder)
     data = {"letter": plain_letter(letter), "saved": saved}
@@ -205,7 +205,7 @@ def _follow(context: Context) -> Iterator[Answer]:
 
 def _awaited(context: Context) -> tuple[list[str], dict[str, Any]]:
     """At which mailboxes, for which letters."""
-    return [context.me, *context.get("at_mailbox", ())], context.given(*_SAME, **_WANTED)
+    return [context.me, *context.get("at_mailbox", ())], context.options_given(*_SAME, **_WANTED)
 
 
 def _wait(context: Context, timeout: float, since: Any) -> Letter | None:
@@ -237,7 +237,7 @@ def run_sent(context: Context) -> Answer:
 
 
 def run_digest(context: Context) -> Answer:
-    text = context.mailbox.digest(**context.given("budget", "most", "longest"))
+    text = context.mailbox.digest(**context.options_given("budget", "most", "longest"))
     if not context.mailbox.counts()["total"]:
         context.note_if_unknown()
     return Answer(context.name, {"mailbox": context.me, "text": text}, views.digest)
@@ -255,7 +255,7 @@ def run_search(context: Context) -> Answer:
         query, SystemClock().now().wall
     ).terms  # what is not understood is told before a room is opened
     whose = context.room if context.get("everyone") else context.mailbox
-    found = whose.search(query, ranked=bool(context.get("ranked")), **context.given("limit"))
+    found = whose.search(query, ranked=bool(context.get("ranked")), **context.options_given("limit"))
     data = {"letters": [plain_message(message) for message in found]}
     return Answer(context.name, data, partial(_results, terms), letters=tuple(found))
 

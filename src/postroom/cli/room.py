@@ -81,5 +81,5 @@ def run_archive(context: Context) -> Answer:
 
 def run_purge(context: Context) -> Answer:
     with Progress("purging", quiet=context.screen.json) as progress:
-        purged = context.room.purge(**context.given("older_than", "keep"), progress=progress.tell)
+        purged = context.room.purge(**context.options_given("older_than", "keep"), progress=progress.tell)
     return Answer(context.name, {"purged": purged}, views.numbers)

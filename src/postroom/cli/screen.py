@@ -36,7 +36,7 @@ class Frame(NamedTuple):
     cursor: tuple[int, int] | None = None
 
 
-class Heard(NamedTuple):
+class Wakeup(NamedTuple):
     """What ended a wait: keys, a bell, or a terminal that is gone. Nothing of it: the time was up."""
 
     keys: bytes = b""
@@ -86,28 +86,28 @@ class LiveScreen:
         """Wait; False when somebody wants to leave: of the keys, `q` alone is heeded."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            heard = self.listen(left)
-            if heard.gone or any(key in _QUIT for key in heard.keys):
+            received = self.listen(left)
+            if received.gone or any(key in _QUIT for key in received.keys):
                 return False
         return True
 
-    def listen(self, seconds: float, ear: int = -1) -> Heard:
+    def listen(self, seconds: float, ear: int = -1) -> Wakeup:
         """Wait for a key, or a bell at this descriptor. A terminal that changes its size is drawn anew at once."""
         end = time.monotonic() + seconds
         keyboard = [sys.stdin.fileno()] if self._typing else []
-        heard = [*keyboard, self._wakes, *([ear] if ear >= 0 else [])]
+        received = [*keyboard, self._wakes, *([ear] if ear >= 0 else [])]
         while (left := end - time.monotonic()) > 0:
-            ready, _, _ = select.select(heard, [], [], left)
+            ready, _, _ = select.select(received, [], [], left)
             if self._wakes in ready:
                 os.read(self._wakes, 4096)
                 if self._picture:
                     self.draw(self._picture)
             if set(ready) & set(keyboard):
-                said = os.read(sys.stdin.fileno(), 1024)
-                return Heard(keys=said, gone=not said)
+                args = os.read(sys.stdin.fileno(), 1024)
+                return Wakeup(keys=args, gone=not args)
             if ear in ready:
-                return Heard(rung=True)
-        return Heard()
+                return Wakeup(rung=True)
+        return Wakeup()
 
     @contextmanager
     def lent(self) -> Iterator[None]:

@@ -100,18 +100,18 @@ def run_broadcast(context: Context) -> Answer:
 
 
 def run_handoff(context: Context) -> Answer:
-    said = context.given(**_HANDOFF)
+    args = context.options_given(**_HANDOFF)
     if "from_file" in context.values:
-        if said:
+        if args:
             raise Usage("is either a file or options", field="--from-file")
-        said = _object(context, context.get("from_file"), "--from-file")
+        args = _object(context, context.get("from_file"), "--from-file")
     elif "done" not in context.values:
         raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
     try:
-        handoff = msgspec.convert(said, model_message.Handoff)
+        handoff = msgspec.convert(args, model_message.Handoff)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="handoff", hint="say at least what was done: --done") from None
-    unknown = said.keys() - set(model_message.Handoff.__struct_fields__)
+    unknown = args.keys() - set(model_message.Handoff.__struct_fields__)
     if unknown:
         raise Invalid(
             "a handoff has no such field",
@@ -131,7 +131,7 @@ def fields_of(context: Context) -> dict[str, Any]:
     again = context.values.keys() & {"key", "letter_id"}  # the same letter once more, when its time may be past
     if isinstance(at, datetime) and at < SystemClock().now().wall and not again:
         raise Invalid(f"{at.isoformat()} is past", field="--at", hint="leave it out to send at once")
-    return context.given(*_SAME, **_RENAMED)
+    return context.options_given(*_SAME, **_RENAMED)
 
 
 def content_of(context: Context, *, optional: bool = False) -> Any:
@@ -174,11 +174,11 @@ def drafts_of(context: Context) -> list[Draft]:
 
 
 def _draft(context: Context, line: str, field: str) -> Draft:
-    said = _read(context, line, field)
-    if "to" not in said:
+    args = _read(context, line, field)
+    if "to" not in args:
         raise Invalid("nobody is named", field=f"{field}: to")
     try:
-        return draft(said.pop("to"), said.pop("body", None), **said)
+        return draft(args.pop("to"), args.pop("body", None), **args)
     except Invalid as wrong:
         wrong.field = f"{field}: {wrong.field}"
         raise
@@ -230,8 +230,8 @@ def run_unblock(context: Context) -> Answer:
 def run_rename(context: Context) -> Answer:
     old, new = context.get("old"), context.get("new")
     context.room.rename(old, new)
-    told = f"{one_line(old)} is called {one_line(new)} now.\n"
-    return Answer(context.name, {"old": old, "new": new}, lambda _screen, _data: told)
+    text = f"{one_line(old)} is called {one_line(new)} now.\n"
+    return Answer(context.name, {"old": old, "new": new}, lambda _screen, _data: text)
 
 
 def _taken_back(_screen: Screen, data: Mapping[str, Any]) -> str:
@@ -257,10 +257,10 @@ def run_templates_show(context: Context) -> Answer:
 
 
 def run_templates_save(context: Context) -> Answer:
-    said = context.given("subject", "kind", "priority", tags="tag")
+    args = context.options_given("subject", "kind", "priority", tags="tag")
     body = text_of(context)
-    said |= {} if body is None else {"body": body}
-    saved = context.act_in_room(lambda room: room.save_template(context.get("name"), **said))
+    args |= {} if body is None else {"body": body}
+    saved = context.act_in_room(lambda room: room.save_template(context.get("name"), **args))
     return Answer(context.name, {"template": plain_template(saved)}, _whole)
 
 

@@ -47,7 +47,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         key=context.get("tls_key", ""),
         inboxes=context.get("inboxes", ""),
         map_link={
-            name: said for name in ("server", "scope", "name", "expose") if (said := context.get(f"map_{name}"))
+            name: args for name in ("server", "scope", "name", "expose") if (args := context.get(f"map_{name}"))
         },
         map=context.get("map", ""),
         peers=context.get("peers", ""),
@@ -55,13 +55,13 @@ def run_serve(context: Context) -> Iterator[Answer]:
     )
     app.start(chosen.log_level)
 
-    def told(where: dict[str, Any]) -> None:
+    def report(where: dict[str, Any]) -> None:
         view = partial(_open, lacks_http=bool(chosen.host) and where["http"] is None)
         sys.stdout.write(Answer(context.name, where, view).text(context.screen))
         sys.stdout.flush()
 
     gc.set_threshold(2000, 10, 10)  # this one runs for long
-    run(serve(chosen, told))
+    run(serve(chosen, report))
     return iter(())
 
 
@@ -108,8 +108,8 @@ def _from_here(url: str) -> str:
 def _curl(url: str) -> str:
     """A letter by HTTP, from carl, who has a token by now."""
     call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/send", "params": {"to": "ann", "body": "Hello by HTTP"}}'
-    told = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
-    return f"curl {url} {told} -d '{call}'"
+    text = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
+    return f"curl {url} {text} -d '{call}'"
 
 
 def _paste(data: Mapping[str, Any]) -> str:
@@ -121,8 +121,8 @@ def _paste(data: Mapping[str, Any]) -> str:
     command, *before = program()
     server = {"command": command, "args": [*before, "mcp", "--socket", socket, "--as", "NAME"]}
     config = json.dumps({"mcpServers": {"postroom": server}})
-    told = "For an agent with MCP, paste this into its configuration, with a name of its own:"
-    return f"\n{told}\n  {config}\n{theirs}"
+    text = "For an agent with MCP, paste this into its configuration, with a name of its own:"
+    return f"\n{text}\n  {config}\n{theirs}"
 
 
 # -- tokens
@@ -159,8 +159,8 @@ def _plain(token: Token) -> dict[str, Any]:
 
 def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
     whose = data["about"]["agent"] or "an operator"
-    told = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
-    return f"{data['token']}\n\n{told}"
+    text = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
+    return f"{data['token']}\n\n{text}"
 
 
 def _list(screen: Screen, data: Mapping[str, Any]) -> str:
@@ -209,8 +209,8 @@ def run_mcp(context: Context) -> Iterator[Answer]:
         need_sdk()  # a host would only say that it failed
         yield Answer(context.name, _config(context), _shown)
         if "as" not in context.values:
-            told = "where the host has no hooks of Postroom, the agent must be named: --as NAME, or POSTROOM_AGENT"
-            note(context.call, told)
+            text = "where the host has no hooks of Postroom, the agent must be named: --as NAME, or POSTROOM_AGENT"
+            note(context.call, text)
         return
     need_sdk()
     path = _socket(context)
@@ -246,8 +246,8 @@ def _socket(context: Context) -> str:
 
 
 def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
-    said: str = context.get(option) or first_variable(*variables)
-    return said or None
+    text: str = context.get(option) or first_variable(*variables)
+    return text or None
 
 
 def _config(context: Context) -> dict[str, Any]:
@@ -258,11 +258,11 @@ def _config(context: Context) -> dict[str, Any]:
     whole = {"room": lambda room: whole_address(chosen_settings(room, {}).store), "socket": whole_path}
     args = [*before, "mcp"]
     for option in ("as", "room", "socket", "scope"):
-        if said := context.get(option):
-            args += [f"--{option}", sayable(whole[option](said) if option in whole else said)]
+        if values := context.get(option):
+            args += [f"--{option}", sayable(whole[option](values) if option in whole else values)]
     return {"name": "postroom", "command": sayable(command), "args": args, "env": {}}
 
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
-    told = {name: data[name] for name in ("command", "args")}
-    return json.dumps({"mcpServers": {data["name"]: told}}, indent=2, ensure_ascii=True) + "\n"
+    result = {name: data[name] for name in ("command", "args")}
+    return json.dumps({"mcpServers": {data["name"]: result}}, indent=2, ensure_ascii=True) + "\n"

@@ -60,7 +60,7 @@ def task_view(screen: Screen, data: Data) -> str:
     return _facts(screen, data["task"]) + "\n" + thread(screen, data)
 
 
-def given(screen: Screen, data: Data) -> str:
+def given_view(screen: Screen, data: Data) -> str:
     if data["repeated"]:
         return receipt(screen, data)
     return receipt(screen, data) + hint(screen, f"tasks show {data['id']}", "tells how it stands")
@@ -68,8 +68,8 @@ def given(screen: Screen, data: Data) -> str:
 
 def moved(screen: Screen, data: Data) -> str:
     """What became of it, and that the other party was told."""
-    told = data.get("receipt")
-    return _facts(screen, data["task"]) + (f"Sent {told['id']}.\n" if told and not told["repeated"] else "")
+    result = data.get("receipt")
+    return _facts(screen, data["task"]) + (f"Sent {result['id']}.\n" if result and not result["repeated"] else "")
 
 
 def _due(screen: Screen, task: Data) -> str:
@@ -108,7 +108,7 @@ def run_tasks(context: Context) -> Answer:
         if states:
             raise Usage("is either --open or --state", field="--state")
         states = [str(state) for state, after in MOVES.items() if after]
-    found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.given("limit"))
+    found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.options_given("limit"))
     texts = {} if context.screen.json else {task.id: _text(context, task) for task in found if not task.subject}
     return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(tasks, texts))
 
@@ -128,9 +128,9 @@ def run_tasks_show(context: Context) -> Answer:
 
 def run_tasks_give(context: Context) -> Answer:
     to, body, fields = context.get("to"), content_of(context), fields_of(context)
-    asked = context.given("deadline", "session")
-    receipt = context.act(lambda box: box.give_task(to, body, **asked, **fields))
-    return Answer(context.name, plain_receipt(receipt), given)
+    request = context.options_given("deadline", "session")
+    receipt = context.act(lambda box: box.give_task(to, body, **request, **fields))
+    return Answer(context.name, plain_receipt(receipt), given_view)
 
 
 # -- steps
@@ -241,12 +241,12 @@ def _judge(program: str) -> Callable[[Card, Message], str | None]:
     import subprocess  # noqa: PLC0415
 
     def judge(card: Card, letter: Message) -> str | None:
-        asked = encode({"card": to_plain(asdict(card)), "letter": plain_message(letter)})
+        request = encode({"card": to_plain(asdict(card)), "letter": plain_message(letter)})
         try:
-            done = subprocess.run(shlex.split(program), input=asked, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's own
+            done = subprocess.run(shlex.split(program), input=request, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's own
         except (OSError, ValueError, IndexError) as broken:
             raise Usage(f"cannot be started: {broken}", field="--judge") from None
-        said = " ".join(done.stdout.decode("utf-8", "replace").replace("\0", "").split())
-        return None if done.returncode == 0 else said[:2000] or "not fit"
+        text = " ".join(done.stdout.decode("utf-8", "replace").replace("\0", "").split())
+        return None if done.returncode == 0 else text[:2000] or "not fit"
 
     return judge

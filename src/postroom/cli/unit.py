@@ -36,15 +36,15 @@ _OPTIONS = tuple(option.name for option in COMMANDS["serve"].options)
 
 
 def run_service_install(context: Context) -> Answer:
-    said = unit.text(_words(context))
+    args = unit.text(_words(context))
     before = unit.held()
     served = unit.room_of(before) if before else None
-    data = {"path": sayable(unit.path()), "unit": said, "served": served, "left_out": _left_out()}
+    data = {"path": sayable(unit.path()), "unit": args, "served": served, "left_out": _left_out()}
     if "dry_run" in context.values:
-        would = "refuse" if before == "" else unit.outcome(before, said)
+        would = "refuse" if before == "" else unit.outcome(before, args)
         return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
     try:
-        outcome = unit.install(said)
+        outcome = unit.install(args)
     except NameTaken as taken:
         raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
     except OSError as broken:
@@ -80,8 +80,8 @@ def run_service_status(context: Context) -> Answer:
     data = {
         "path": sayable(unit.path()),
         "file": file,
-        "enabled": unit.asked("is-enabled"),
-        "active": unit.asked("is-active"),
+        "enabled": unit.systemctl_says("is-enabled"),
+        "active": unit.systemctl_says("is-active"),
     }
     return Answer(context.name, data, _status)
 
@@ -93,8 +93,8 @@ def _words(context: Context) -> list[str]:
     for name, value in dict(context.get("set", ())).items():
         words += ["--set", f"{name}={value}"]
     for option in _OPTIONS:
-        given = context.get(option)
-        for value in given if isinstance(given, list | tuple) else [] if given is None else [given]:
+        values = context.get(option)
+        for value in values if isinstance(values, list | tuple) else [] if values is None else [values]:
             flag = f"--{option.replace('_', '-')}"
             is_path = option in _PATHS and value != OFF
             words += [flag, os.path.abspath(os.path.expanduser(value)) if is_path else value]
@@ -126,15 +126,15 @@ def _other(data: Mapping[str, Any]) -> str:
 
 
 def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    told = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
+    text = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
     if data["left_out"]:
-        told += f"{_NOT_THERE}: {', '.join(map(one_line, data['left_out']))}\n\n"
-    return told + _typed("Now type", data["next"])
+        text += f"{_NOT_THERE}: {', '.join(map(one_line, data['left_out']))}\n\n"
+    return text + _typed("Now type", data["next"])
 
 
 def _uninstalled(_screen: Screen, data: Mapping[str, Any]) -> str:
-    told = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
-    return told + ("\n" + _typed("Now type", data["next"]) if data["next"] else "")
+    text = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
+    return text + ("\n" + _typed("Now type", data["next"]) if data["next"] else "")
 
 
 def _typed(lead: str, lines: Sequence[str]) -> str:

@@ -96,9 +96,9 @@ def letter(screen: Screen, data: Data) -> str:
 
 def read(screen: Screen, data: Data) -> str:
     """One letter, and where its files are now."""
-    told = [f"Saved {one_line(file['file'])} ({file['bytes']:,} bytes)." for file in data["saved"] or ()]
-    told += ["It encloses no file."] if data["saved"] == [] else []
-    return letter(screen, data) + "".join(f"{line}\n" for line in told)
+    results = [f"Saved {one_line(file['file'])} ({file['bytes']:,} bytes)." for file in data["saved"] or ()]
+    results += ["It encloses no file."] if data["saved"] == [] else []
+    return letter(screen, data) + "".join(f"{line}\n" for line in results)
 
 
 def _next(screen: Screen, id: str, *verbs: tuple[str, str]) -> str:
@@ -179,10 +179,10 @@ def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
         return f"Sent before as {data['id']}; nothing was sent.\n"
     later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
     new = [name for name in data["unknown"] if fold(name) != fold(screen.human)]
-    told = [f"Sent {data['id']} to {one_line(to)}{later}."]
-    told += [f"Not heard from yet: {', '.join(new)}. It waits for them."] if new else []
-    told += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
-    return "".join(f"{line}\n" for line in told)
+    results = [f"Sent {data['id']} to {one_line(to)}{later}."]
+    results += [f"Not heard from yet: {', '.join(new)}. It waits for them."] if new else []
+    results += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
+    return "".join(f"{line}\n" for line in results)
 
 
 def sent(screen: Screen, data: Data, due: datetime | None = None) -> str:
@@ -306,7 +306,7 @@ def agent(screen: Screen, data: Data) -> str:
 def _works_on(agent: Data) -> str:
     """Tasks by their subject, else by their id; and what it says itself."""
     tasks = {task["id"]: task["subject"] for task in agent["tasks"]}
-    return "; ".join(tasks.get(said) or said for said in agent["presence"]["current_tasks"])
+    return "; ".join(tasks.get(args) or args for args in agent["presence"]["current_tasks"])
 
 
 def changes(screen: Screen, data: Data) -> str:
@@ -336,10 +336,10 @@ def room(screen: Screen, data: Data) -> str:
 
 def numbers(_screen: Screen, data: Data) -> str:
     """Counts, in one sentence."""
-    said = [
+    args = [
         f"{name.replace('_', ' ')} {value:,}" for name, value in data.items() if isinstance(value, int) and value
     ]
-    return f"{', '.join(said) or 'Nothing to do'}.\n".capitalize()
+    return f"{', '.join(args) or 'Nothing to do'}.\n".capitalize()
 
 
 def plain(_screen: Screen, data: Data) -> str:

@@ -41,8 +41,8 @@ def added(screen: Screen, data: Mapping[str, Any]) -> str:
 def rotated(screen: Screen, data: Mapping[str, Any]) -> str:
     if not screen.tables:
         return f"{data['secret']}\n"
-    told = "It is not shown again. The one before signs beside it for a day."
-    return f"{data['secret']}\n\nThe new secret of {data['webhook']['id']}. {told}\n"
+    text = "It is not shown again. The one before signs beside it for a day."
+    return f"{data['secret']}\n\nThe new secret of {data['webhook']['id']}. {text}\n"
 
 
 def listed(screen: Screen, data: Mapping[str, Any]) -> str:

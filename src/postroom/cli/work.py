@@ -152,9 +152,9 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
 
 def run_claim(context: Context) -> Answer:
     lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
-    said = context.given("holder") | filters_of(context)
-    context.try_out(lambda box: box.claim(count, lease=lease, **said))
-    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **said)
+    args = context.options_given("holder") | filters_of(context)
+    context.try_out(lambda box: box.claim(count, lease=lease, **args))
+    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **args)
     data = {"letters": [plain_work(work, lease) for work in claimed]}
     letters = tuple(work.message for work in claimed)
     return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
@@ -235,8 +235,10 @@ def _token(context: Context) -> str:
 def _moved(context: Context, letters: Sequence[Letter], sent: Any) -> Answer:
     receipts: list[Receipt] = list(sent)
     data = {"letters": [plain_move(letter) for letter in letters]}
-    told = data | ({"receipts": [plain_receipt(receipt) for receipt in receipts]} if context.name == "ack" else {})
-    return Answer(context.name, told, views.moved)
+    result = data | (
+        {"receipts": [plain_receipt(receipt) for receipt in receipts]} if context.name == "ack" else {}
+    )
+    return Answer(context.name, result, views.moved)
 
 
 # The commands about dead letters: see why, bring back, delete.

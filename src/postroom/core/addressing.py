@@ -42,11 +42,11 @@ def addressed(core: Core, post: Post, *, ask: bool = True) -> Post:
     return _routed(core, post) if post.routes else post
 
 
-def routed_by(given: Post, written: Post) -> tuple[str, ...]:
+def routed_by(value: Post, written: Post) -> tuple[str, ...]:
     """Who was chosen for the `any:` addresses of a letter."""
-    named = {delivery.mailbox for delivery in given.deliveries}
+    named = {delivery.mailbox for delivery in value.deliveries}
     chosen = [d.mailbox for d in written.deliveries if d.mailbox not in named]
-    return tuple(name for name in chosen if given.routes or AT in name)
+    return tuple(name for name in chosen if value.routes or AT in name)
 
 
 def routed_to(core: Core, message: Message) -> Message:

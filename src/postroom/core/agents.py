@@ -115,14 +115,14 @@ def _written(name: str, held: Record | None, guard: Guard) -> list[Write]:
 MOST_REQUEUED = 10_000  # letters, when somebody comes back; the leases of others run out
 
 
-def register(core: Core, caller: Principal, name: str, /, **said: Any) -> Agent:
+def register(core: Core, caller: Principal, name: str, /, **value: Any) -> Agent:
     """Write an agent's card and its first sign of life. The same agent may come back as often as it likes;
     a live name is not given to another principal, unless a token proves whose it is. Who had left finds what it
     had claimed in its inbox again: whoever held it is gone.
     """
     authorize(caller, "register", check_agent(name, "id"))
     moment = core.now()
-    card = replace(check_card(core, name, moment, said), principal=caller.name)
+    card = replace(check_card(core, name, moment, value), principal=caller.name)
 
     def plan() -> Sequence[Write]:
         core_names.check_not_moved(core, name, "id")
@@ -290,8 +290,8 @@ def _agent(
 ) -> Agent:
     active = busy.get(card.id, ())
     if beat is not None and beat.current_tasks:
-        said = tuple(task for task in beat.current_tasks if not _is_over(core, card.id, task))
-        beat = replace(beat, current_tasks=said)
+        value = tuple(task for task in beat.current_tasks if not _is_over(core, card.id, task))
+        beat = replace(beat, current_tasks=value)
     return Agent(card=card, presence=presence(beat, moment, core.limits, active))
 
 
@@ -301,7 +301,7 @@ def _is_over(core: Core, name: str, task: str) -> bool:
     return known is not None and known.is_final
 
 
-def check_card(core: Core, name: str, moment: Moment, said: dict[str, Any]) -> Card:
+def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) -> Card:
     """A checked card. Only known fields are taken."""
     checks: dict[str, Callable[[Any, str], Any]] = {
         "display_name": lambda value, field: check_line(value, field, 200),
@@ -315,10 +315,10 @@ def check_card(core: Core, name: str, moment: Moment, said: dict[str, Any]) -> C
         "metadata": lambda value, field: check_object(value, field, core.limits.max_depth),
         "extra": lambda value, field: check_object(value, field, core.limits.max_depth),
     }
-    unknown = set(said) - set(checks)
+    unknown = set(values) - set(checks)
     if unknown:
         raise Invalid("a card has no such field", field=min(unknown), hint=", ".join(checks))
-    fields = {field: checks[field](value, field) for field, value in said.items()}
+    fields = {field: checks[field](value, field) for field, value in values.items()}
     swarm, slash, _ = name.partition("/")
     if slash:  # swarm/agent belongs to its swarm without saying so
         fields["scopes"] = tuple(dict.fromkeys((swarm, *fields.get("scopes", ()))))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge
 from ..model import delivery as model_delivery
-from ..model.alert import Audit, Book, Later, LostRing, Ring, Rung, RungLetter, Sight, Told
+from ..model.alert import Audit, Book, Later, LostRing, RecipientAlerts, Ring, Rung, RungLetter, Sight
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.message import Priority
@@ -87,18 +87,18 @@ def check_ids(ids: Any) -> tuple[str, ...]:
 
 def forgotten(core: Core, letters: Sequence[Message]) -> list[Write]:
     """What goes with these letters when they are deleted. Part of a plan: it looks first."""
-    told = {held.key: held for held in core.store.records(AUDITED)}
-    if not told:
+    result = {held.key: held for held in core.store.records(AUDITED)}
+    if not result:
         return []
     ids = {letter.id for letter in letters}
     found = core.store.find(Query(message_ids=tuple(ids)))
-    places = {(f.delivery.mailbox, f.message.id) for f in found if f.delivery.mailbox in told}
+    places = {(f.delivery.mailbox, f.message.id) for f in found if f.delivery.mailbox in result}
     audits = [(AUDIT + at, id, find_record(core, AUDIT + at, id)) for at, id in sorted(places)]
     writes: list[Write] = [put_record(kind, id, None, held, durable=False) for kind, id, held in audits if held]
     for mailbox in sorted({at for at, _ in places}):
-        kept = [id for id in told[mailbox].value if id not in ids]
-        if kept != told[mailbox].value:
-            writes.append(put_record(AUDITED, mailbox, kept or None, told[mailbox], durable=False))
+        kept = [id for id in result[mailbox].value if id not in ids]
+        if kept != result[mailbox].value:
+            writes.append(put_record(AUDITED, mailbox, kept or None, result[mailbox], durable=False))
     return [*writes, *without(core, ids)]
 
 
@@ -177,16 +177,16 @@ def put_book(mailbox: str, way: str, book: Book, held: Record | None) -> Put:
     return put_record(BELL, bell_key(mailbox, way), to_plain(book), held, durable=False)
 
 
-def find_told(core: Core, mailbox: str, moment: Moment) -> tuple[Told, Record | None]:
+def find_told(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
     """What all ringers of a mailbox remember together. In a room of an older version each had its book alone."""
     held = find_record(core, TOLD, mailbox)
     if held is None:
         return alerts.of_books((book for _, _, book, _ in books(core, mailbox)), moment), None
-    return convert(held.value, Told), held
+    return convert(held.value, RecipientAlerts), held
 
 
-def put_told(mailbox: str, told: Told, held: Record | None) -> Put:
-    return put_record(TOLD, mailbox, to_plain(told), held, durable=False)
+def put_told(mailbox: str, result: RecipientAlerts, held: Record | None) -> Put:
+    return put_record(TOLD, mailbox, to_plain(result), held, durable=False)
 
 
 def look(
@@ -221,7 +221,7 @@ def not_new(core: Core, mailbox: str, book: Book, until: int) -> int:
     return min((until, *(_number(f) - 1 for f in core.store.find(held))))
 
 
-def told(found: Iterable[Found]) -> tuple[RungLetter, ...]:
+def alerted_letters(found: Iterable[Found]) -> tuple[RungLetter, ...]:
     """What may be said of these letters: the most urgent first, then the oldest."""
     ordered = sorted(found, key=lambda f: (-f.delivery.priority, _number(f)))
     return tuple(
@@ -414,7 +414,7 @@ def _ring(
         up_to = min(telling.up_to, not_new(core, mailbox, book, until))
         book = alerts.rang(book, rung, up_to, telling.number, moment, core.limits, within=within)
         ring = Ring(at=moment.wall, way=way, telling=telling.number)
-        letters = told(seen.found[id] for id in ids)
+        letters = alerted_letters(seen.found[id] for id in ids)
         return [
             put_book(mailbox, way, alerts.without(book, seen.settled), held),
             put_told(mailbox, after, shared),
@@ -489,7 +489,7 @@ def ring_failed(
     ids: Any,
     why: str,
     *,
-    asked: float = 0.0,
+    delay: float = 0.0,
     chance: float = 1.0,
     was_tried: bool = True,
 ) -> int:
@@ -514,7 +514,7 @@ def ring_failed(
         lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
         for id in lost:
             book = alerts.failed(
-                book, id, why, moment, core.limits, asked=asked, chance=chance, was_tried=was_tried
+                book, id, why, moment, core.limits, delay=delay, chance=chance, was_tried=was_tried
             )
         given_up = len(lost.keys() & book.dead.keys())
         outcomes = {
@@ -591,7 +591,7 @@ def _unread_dead(core: Core, mailbox: str, book: Book) -> dict[str, RungLetter]:
     """The letters of dead rings; of those that were read meanwhile nobody need be told."""
     ids = tuple(book.dead)
     query = Query(mailbox=mailbox, message_ids=ids, states=(State.UNREAD,), unread_only=True, order="age")
-    return {letter.id: letter for letter in told(core.store.find(query))} if ids else {}
+    return {letter.id: letter for letter in alerted_letters(core.store.find(query))} if ids else {}
 
 
 # Does telling somebody of mail help? Rates by way and host, of the letters of which somebody was told last.
@@ -605,12 +605,12 @@ AuditedDelivery = tuple["Audit", "Delivery"]
 
 def rates(core: Core) -> tuple[Rate, ...]:
     """One for each way and host, by name."""
-    told: dict[str, list[AuditedDelivery]] = {}
+    result: dict[str, list[AuditedDelivery]] = {}
     for audit, delivery in _sample(core):
         names = {ring.way for ring in audit.rings} | {sight.host for sight in audit.sights}
         for name in names:
-            told.setdefault(name, []).append((audit, delivery))
-    return tuple(_rate(name, told[name]) for name in sorted(told))
+            result.setdefault(name, []).append((audit, delivery))
+    return tuple(_rate(name, result[name]) for name in sorted(result))
 
 
 def _sample(core: Core) -> Iterator[AuditedDelivery]:
@@ -623,15 +623,15 @@ def _sample(core: Core) -> Iterator[AuditedDelivery]:
                 yield convert(record.value, Audit), found.delivery
 
 
-def _rate(name: str, told: Sequence[AuditedDelivery]) -> Rate:
-    rung = [(audit, at) for audit, _ in told if (at := _rung_at(audit, name)) is not None]
-    shown = [(delivery, audit.sights[0].at) for audit, delivery in told if audit.sights]
+def _rate(name: str, results: Sequence[AuditedDelivery]) -> Rate:
+    rung = [(audit, at) for audit, _ in results if (at := _rung_at(audit, name)) is not None]
+    shown = [(delivery, audit.sights[0].at) for audit, delivery in results if audit.sights]
     return Rate(
         name=name,
-        letters=len(told),
+        letters=len(results),
         rung=len(rung),
         shown=len(shown),
-        acknowledged=sum(_acked_at(delivery) is not None for _, delivery in told),
+        acknowledged=sum(_acked_at(delivery) is not None for _, delivery in results),
         median_to_shown=_median(_until(at, (sight.at for sight in audit.sights)) for audit, at in rung),
         median_to_acknowledged=_median(_until(at, (_acked_at(delivery),)) for delivery, at in shown),
     )

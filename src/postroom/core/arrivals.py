@@ -416,18 +416,18 @@ def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
 
 def _sound(core: Core, arrival: Arrival, now: datetime) -> Message:
     """As its sender would say it here."""
-    said = arrival.message
-    extra = {name: value for name, value in said.extra.items() if name != CAME}
-    recipients = _at_home(core, said)
-    drafted = draft_of(replace(said, key=None, extra=extra, recipients=recipients or (Recipient("x"),)))
+    fields = arrival.message
+    extra = {name: value for name, value in fields.extra.items() if name != CAME}
+    recipients = _at_home(core, fields)
+    drafted = draft_of(replace(fields, key=None, extra=extra, recipients=recipients or (Recipient("x"),)))
     message = compose(core, drafted, now)
-    trace = dict.fromkeys([*(_name_here(core, name, arrival.source) for name in said.trace), message.sender])
+    trace = dict.fromkeys([*(_name_here(core, name, arrival.source) for name in fields.trace), message.sender])
     return replace(
         message,
         recipients=message.recipients if recipients else (),
-        hops=max(1, min(said.hops, core.limits.hops)),
+        hops=max(1, min(fields.hops, core.limits.hops)),
         trace=tuple(trace),
-        created_at=min(said.created_at, now),
+        created_at=min(fields.created_at, now),
     )
 
 

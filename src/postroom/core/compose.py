@@ -121,9 +121,9 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 def compose(core: Core, draft: Draft, now: datetime) -> Message:
     """A sound letter, or an error that names the field. Its sender is checked already."""
-    said = _said(core, draft.fields, now) if draft.fields else {}  # most letters say nothing more
+    value = _said(core, draft.fields, now) if draft.fields else {}  # most letters say nothing more
     message = Message(
-        id=said.pop("id", None) or core.new_id(draft.sender),
+        id=value.pop("id", None) or core.new_id(draft.sender),
         sender=draft.sender,
         recipients=check_recipients(draft, core.limits),
         created_at=now,
@@ -131,31 +131,31 @@ def compose(core: Core, draft: Draft, now: datetime) -> Message:
         hops=core.limits.hops,
         trace=(draft.sender,),
     )
-    return replace(message, **said) if said else message
+    return replace(message, **value) if value else message
 
 
 def draft_of(message: Message) -> Draft:
     """What the sender of a letter said, so that one from outside is checked as if it were said here."""
-    said: dict[str, Any] = {"id": message.id, "expires": message.expires_at}
+    fields: dict[str, Any] = {"id": message.id, "expires": message.expires_at}
     for name, usual in _UNSAID.items():
         if (value := getattr(message, name)) != usual:
-            said[name] = value
+            fields[name] = value
     for recipient in message.recipients:
-        said.setdefault(recipient.kind, []).append(recipient.address)
-    return Draft(sender=message.sender, body=list(message.parts), **said)
+        fields.setdefault(recipient.kind, []).append(recipient.address)
+    return Draft(sender=message.sender, body=list(message.parts), **fields)
 
 
 def _said(core: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """What a caller said of a letter by name, checked."""
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     depth = core.limits.max_depth
     for field, value in fields.items():
         check = CHECKS.get(field)
         if check is not None:
-            said[field] = check(value, field, depth)
+            values[field] = check(value, field, depth)
     if fields.get("expires") is not None:
-        said["expires_at"] = check_when(fields["expires"], "expires", now)
-    return said
+        values["expires_at"] = check_when(fields["expires"], "expires", now)
+    return values
 
 
 def seal(message: Message, limits: Limits) -> bytes:
@@ -259,15 +259,15 @@ def _parts(core: Core, draft: Draft) -> tuple[Part, ...]:
     limits, data = core.limits, draft.fields.get("data")
     if type(draft.body) is str and data is None:  # most letters
         return (text(check_text(draft.body, "body[0]")),)
-    given = pieces(draft.body)
+    value = pieces(draft.body)
     if data is not None:
-        given.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})
-    if len(given) > limits.max_parts:
-        raise TooLarge(f"{len(given)} parts, the limit is {limits.max_parts}", field="body")
-    checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(given)]
+        value.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})
+    if len(value) > limits.max_parts:
+        raise TooLarge(f"{len(value)} parts, the limit is {limits.max_parts}", field="body")
+    checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(value)]
     for i, part in enumerate(checked):
         if part.type == "file":
-            checked[i] = enclosed(given[i], part, core.file_root, limits.max_message_bytes, f"body[{i}]")
+            checked[i] = enclosed(value[i], part, core.file_root, limits.max_message_bytes, f"body[{i}]")
     return tuple(checked)
 
 
@@ -401,10 +401,10 @@ def _check_bytes(content: Any, field: str) -> None:
 # Templates: recurring letters, kept by name in the room, filled in when they are sent.
 
 
-def save(core: Core, caller: Principal, name: str, /, **said: Any) -> Template:
+def save(core: Core, caller: Principal, name: str, /, **fields: Any) -> Template:
     """Keep a template under its name, in the place of an older one."""
     authorize(caller, "templates")
-    template = check_template(core, name, said)
+    template = check_template(core, name, fields)
 
     def plan() -> Sequence[Write]:
         value = to_plain(template)
@@ -444,29 +444,29 @@ def template_draft(
     """A letter made from a template. What is said by name beats what the template says."""
     authorize(caller, "send", mailbox)
     template = get(core, caller, name)
-    given = _check_values(template, values)
+    value = _check_values(template, values)
     kept = {
-        "subject": filled(template.subject, given),
+        "subject": filled(template.subject, value),
         "kind": template.kind,
         "priority": template.priority,
-        "tags": tuple(filled(tag, given) for tag in template.tags),
+        "tags": tuple(filled(tag, value) for tag in template.tags),
     }
-    return Draft(sender=mailbox, to=to, body=filled(template.body, given), **(kept | more))
+    return Draft(sender=mailbox, to=to, body=filled(template.body, value), **(kept | more))
 
 
-def check_template(core: Core, name: Any, said: Mapping[str, Any]) -> Template:
+def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template:
     """A checked template. Only known fields are taken."""
     fields = {field for field in Template.__struct_fields__ if field != "name"}
-    unknown = set(said) - fields
+    unknown = set(values) - fields
     if unknown:
         raise Invalid("a template has no such field", field=min(unknown), hint=", ".join(sorted(fields)))
     template = Template(
         name=check_name(name, "template"),  # short, and safe on a command line
-        body=check_text(said.get("body", ""), "body"),
-        subject=check_line(said.get("subject", ""), "subject", LONGEST_SUBJECT),
-        kind=check_kind(said.get("kind", "message"), "kind"),
-        priority=check_priority(said.get("priority", "normal")),
-        tags=_tags(said.get("tags", ())),
+        body=check_text(values.get("body", ""), "body"),
+        subject=check_line(values.get("subject", ""), "subject", LONGEST_SUBJECT),
+        kind=check_kind(values.get("kind", "message"), "kind"),
+        priority=check_priority(values.get("priority", "normal")),
+        tags=_tags(values.get("tags", ())),
     )
     for field in ("subject", "body"):
         places_in(getattr(template, field), field)
@@ -486,19 +486,19 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 def _check_values(template: Template, values: Any) -> dict[str, str]:
     """One value for each place, no more and no less."""
-    given = {} if values is None else values
-    if not isinstance(given, Mapping):
+    argument = {} if values is None else values
+    if not isinstance(argument, Mapping):
         raise Invalid(f"must be an object, not {type(values).__name__}", field="values")
     places = set(template.places)
-    for name in given:
+    for name in argument:
         if name not in places:
             hint = f"its places: {', '.join(sorted(places)) or 'none'}"
             raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
-    missing = sorted(places - set(given))
+    missing = sorted(places - set(argument))
     if missing:
         hint = f"{template.name!r} needs {', '.join(missing)}"
         raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
-    return {name: _as_text(value, f"values.{name}") for name, value in given.items()}
+    return {name: _as_text(value, f"values.{name}") for name, value in argument.items()}
 
 
 def _as_text(value: Any, field: str) -> str:

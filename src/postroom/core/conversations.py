@@ -360,8 +360,8 @@ class Opening(Struct, frozen=True, kw_only=True):
 def create(core: Core, caller: Principal, opening: Opening, first: Saying | None = None) -> View:
     """Open a conversation; with `first`, its first turn is in the same commit."""
     authorize(caller, "converse", caller.agent)
-    said = opening.creator or caller.agent
-    creator = None if said is None else check_agent(said, "agent_id")
+    value = opening.creator or caller.agent
+    creator = None if value is None else check_agent(value, "agent_id")
     authorize(caller, "join", creator)
     talk = _opened(core, caller, opening, creator)
     view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
@@ -598,18 +598,18 @@ def _opened(core: Core, caller: Principal, opening: Opening, creator: str | None
     return talk
 
 
-def _new_id(core: Core, said: Any) -> str:
-    id = f"conv-{core.ids.message()}" if said is None else check_id(said, "id")
+def _new_id(core: Core, value: Any) -> str:
+    id = f"conv-{core.ids.message()}" if value is None else check_id(value, "id")
     if general_scope(id) is not None:
         raise Invalid(f"{id!a} is a scope's catch-all, which needs no opening", field="id")
     return id
 
 
-def _parent(core: Core, reader: str | None, said: Any) -> str | None:
-    if said is None:
+def _parent(core: Core, reader: str | None, value: Any) -> str | None:
+    if value is None:
         return None
     try:
-        return _inside(core, reader, check_id(said, "parent_conversation_id")).talk.id
+        return _inside(core, reader, check_id(value, "parent_conversation_id")).talk.id
     except Missing as absent:
         raise Missing(absent.message, field="parent_conversation") from None
 
@@ -685,12 +685,12 @@ def _heard(core: Core, caller: Principal, id: str) -> View:
 
 def letter(core: Core, caller: Principal, view: View, participant: str, saying: Saying) -> Post:
     """The letter that a turn is, ready to be committed, or the reason why not."""
-    said = None if saying.key is None else core.store.sent(participant, saying.key)
-    if said is None:
+    value = None if saying.key is None else core.store.sent(participant, saying.key)
+    if value is None:
         _check_open(view, participant, strict=not caller.operator)
         audience = _audience(view, participant, saying.visibility)
     else:  # once more, with a key: it goes to whom it went
-        audience = [r.address for r in said.message.recipients if r.address != participant]
+        audience = [r.address for r in value.message.recipients if r.address != participant]
     parent = None if saying.reply_to is None else turn_in(view, check_id(saying.reply_to, "in_reply_to"))
     check_strand(view, saying.thread, "thread_id")
     draft = Draft(
@@ -719,8 +719,8 @@ def check_strand(view: View, thread: Any, name: str) -> None:
 
 def _fields(view: View, saying: Saying) -> dict[str, Any]:
     """Those of a letter that are said only where there is something to say."""
-    said = {"priority": saying.priority, "subject": saying.subject, "key": saying.key}
-    fields = {name: value for name, value in said.items() if value is not None}
+    values = {"priority": saying.priority, "subject": saying.subject, "key": saying.key}
+    fields = {name: value for name, value in values.items() if value is not None}
     if general_scope(view.talk.id) is None:  # a scope's catch-all is where letters go that say nothing
         fields["conversation_id"] = view.talk.id
     return fields

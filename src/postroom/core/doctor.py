@@ -27,7 +27,7 @@ from .core import Core
 from .deliveries import is_gone, let_time_pass
 from .outbox import waiting_by_way
 from .peers import all_peers
-from .validation import told
+from .validation import progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def doctor(
 ) -> Diagnosis:
     """Every check, in order; `known` is what was found before the room was open."""
     authorize(caller, "doctor")
-    tell = told(progress)
+    tell = progress_of(progress)
     findings = list(known)
     findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
     reached = [0, 0]
@@ -105,15 +105,15 @@ def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
     moment = core.now()
     overdue = core.store.overdue(moment, None, MANY)
     stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
-    told = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
+    text = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
     if stale and repair:
         did = let_time_pass(core, moment, None)
         back = did.get("lapse", 0)
-        yield warning("leases", f"{told}; {back} letters are offered again", repaired=True)
+        yield warning("leases", f"{text}; {back} letters are offered again", repaired=True)
     elif stale:
         names = sorted({found.delivery.mailbox for found in stale})[:MOST]
         hint = "repair=True or room.sweep() offers them again; so does the next claim in that mailbox"
-        yield warning("leases", f"{told} at {', '.join(names)}", hint)
+        yield warning("leases", f"{text} at {', '.join(names)}", hint)
     else:
         yield ok("leases", "no claim is overdue")
     running = core.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
@@ -170,11 +170,11 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     known = all_peers(core)
     for peer in known.values():
         if peer.alert:
-            told = f"{peer.system} came with another certificate, {peer.alert}, and was refused"
+            text = f"{peer.system} came with another certificate, {peer.alert}, and was refused"
             hint = (
                 f"if its operator changed it: postroom peers trust {peer.system}; else somebody stands in between"
             )
-            yield warning("peers", told, hint)
+            yield warning("peers", text, hint)
     _, stranded = waiting_by_way(core)
     for system, many in stranded.items():
         hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"

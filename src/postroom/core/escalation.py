@@ -66,18 +66,18 @@ def escalate(
     above = rungs_above(check_ladder(core, ladder), mailbox)
     above = _heard_from(core, above) if ladder is None else above
     now = core.now().wall
-    said = {"subject": "", "priority": None, "id": None, "key": None} | more
-    id = core.new_id(mailbox) if said["id"] is None else check_id(said["id"], "id")
-    escalation_id = _id(mailbox, said["key"] or id)
-    rungs = _from_first(core, mailbox, said["key"] or id, above)
+    value = {"subject": "", "priority": None, "id": None, "key": None} | more
+    id = core.new_id(mailbox) if value["id"] is None else check_id(value["id"], "id")
+    escalation_id = _id(mailbox, value["key"] or id)
+    rungs = _from_first(core, mailbox, value["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
     own = {
         "sender": mailbox,
         "to": rungs[0],
         "kind": ESCALATION,
         "id": id,
-        "subject": marked(MARK, said["subject"] or word),
-        "priority": urgency(word) if said["priority"] is None else said["priority"],
+        "subject": marked(MARK, value["subject"] or word),
+        "priority": urgency(word) if value["priority"] is None else value["priority"],
         "body": [*pieces(body), {"type": "data", "data": about, "schema": ESCALATION}],
     }
     post = prepare(core, caller, Draft(**(more | own)), now)
@@ -173,8 +173,8 @@ def _spelt(core: Core, name: str) -> str:
 def check_ladder(core: Core, ladder: Any) -> list[str]:
     """The names on a ladder as they are today, the lowest first; without one, those of the settings."""
     names = core.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
-    said = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
-    checked = [resident(core, meant(name, core.limits.human)) for name in said]
+    value = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
+    checked = [resident(core, meant(name, core.limits.human)) for name in value]
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())
@@ -192,9 +192,9 @@ def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tup
     """The rungs from the first that takes mail from the asker. One that was asked already, with this key, stays
     the first, whatever became of it since.
     """
-    asked = core.store.sent(asker, key)
-    if asked is not None:
-        return (asked.message.recipients[0].address, *above[1:])
+    request = core.store.sent(asker, key)
+    if request is not None:
+        return (request.message.recipients[0].address, *above[1:])
     refused = list(takewhile(lambda name: not takes(core, asker, name), above))
     return above[len(refused) :] or above
 
@@ -306,8 +306,8 @@ def _climb(core: Core, one: Escalation, now: datetime) -> tuple[Escalation, list
         since=now,
         due_at=time_to_climb(now, core.limits),
     )
-    told = f"{one.id} was {waited}. It is with {one.rungs[place]} now."
-    return after, [_post(letter, now), _update(core, after, told, now)]
+    message = f"{one.id} was {waited}. It is with {one.rungs[place]} now."
+    return after, [_post(letter, now), _update(core, after, message, now)]
 
 
 def next_rung(core: Core, one: Escalation) -> int | None:

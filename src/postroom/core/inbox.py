@@ -94,15 +94,15 @@ class Filter(Struct, frozen=True, kw_only=True):
 NO_FILTER = Filter()
 
 
-def as_filter(said: Mapping[str, Any]) -> Filter:
+def as_filter(fields: Mapping[str, Any]) -> Filter:
     """What a caller wants, not checked yet; a filter nobody knows is refused."""
-    if not said:
+    if not fields:
         return NO_FILTER
     known = Filter.__struct_fields__
-    unknown = said.keys() - set(known)
+    unknown = fields.keys() - set(known)
     if unknown:
         raise Invalid("there is no such filter", field=min(unknown), hint=", ".join(known))
-    return Filter(**said)
+    return Filter(**fields)
 
 
 def narrow(core: Core, query: Query, filter: Filter) -> Query:

@@ -221,14 +221,14 @@ def _repeat(core: Core, message: Message, way: dict[str, Any], draft: Draft) -> 
     """A letter with a key that was used before. What held for the first is not asked again; whether it says
     the same, the store decides.
     """
-    said = {
+    fields = {
         "thread_tag": message.thread_tag or way["thread_tag"],
         "conversation_id": message.conversation_id or way["conversation_id"],
     }
     kept = {name: way[name] for name in way if name not in INHERITED or draft.fields.get(name) is None}
     if "priority" in kept:
         kept["priority"] = Priority(kept["priority"])
-    followed = replace(message, **(kept | said | {"trace": tuple(way["trace"])}))
+    followed = replace(message, **(kept | fields | {"trace": tuple(way["trace"])}))
     return Post(message=followed, encoded=seal(followed, core.limits), deliveries=())
 
 
@@ -483,9 +483,9 @@ def _check_untouched(deliveries: Sequence[Delivery]) -> None:
     """
     taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or _was_tried(d)]
     if taken:
-        told = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_NAMED]]
+        results = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_NAMED]]
         more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
-        raise IllegalMove(f"too late to unsend: {', '.join(told)}{more}", field="id", hint="send a correction")
+        raise IllegalMove(f"too late to unsend: {', '.join(results)}{more}", field="id", hint="send a correction")
 
 
 def _check_task(core: Core, message: Message) -> None:
@@ -494,8 +494,8 @@ def _check_task(core: Core, message: Message) -> None:
     """
     task = opened_by(core, message)
     if task is not None and task.is_active:
-        told = f"{task.receiver} has taken the task on"
-        raise IllegalMove(f"too late to unsend: {told}", field="id", hint="cancel the task")
+        text = f"{task.receiver} has taken the task on"
+        raise IllegalMove(f"too late to unsend: {text}", field="id", hint="cancel the task")
     if has_moved(core, message):
         raise IllegalMove("a step of a task cannot be taken back", field="id", hint="send a correction")
 

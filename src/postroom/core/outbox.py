@@ -192,7 +192,7 @@ def _queued(core: Core, mailbox: str, page: int) -> Iterator[Found]:
 
 def _too_old(core: Core, now: datetime) -> Iterator[Found]:
     """A slice of them. Later letters were sent later: the first that is young ends the search in a mailbox."""
-    told = 0
+    result = 0
     for mailbox in core.store.outgoing(now, latest_try(now, core.limits)):
         for found in _queued(core, mailbox, SLICE):
             since = waits_since(found)
@@ -201,8 +201,8 @@ def _too_old(core: Core, now: datetime) -> Iterator[Found]:
             is_due = _is_due(core, found.delivery, now)
             if (is_due or found.delivery.attempts) and is_too_old(since, now, core.limits):
                 yield found
-                told += 1
-            if told == SLICE:
+                result += 1
+            if result == SLICE:
                 return
 
 
@@ -301,8 +301,8 @@ def told_of(core: Core, caller: Principal) -> list[tuple[str, Route]]:
     """Agents elsewhere that peers told of, by name, while that is believed and somebody leads there."""
     authorize(caller, "agents")
     now, peers = core.now().wall, core_peers.all_peers(core)
-    told = [(record.key, convert(record.value, Route)) for record in core.store.records(ROUTE)]
-    led = [(key, at) for key, at in told if at.until > now and peer_towards(core, peers, at.system)]
+    results = [(record.key, convert(record.value, Route)) for record in core.store.records(ROUTE)]
+    led = [(key, at) for key, at in results if at.until > now and peer_towards(core, peers, at.system)]
     return [(at.name or key, at) for key, at in led if not at.is_found]
 
 
@@ -462,9 +462,9 @@ def was_sent_to(core: Core, id: str, party: str) -> bool:
 
 
 def _is_meant(party: str, mailbox: str) -> bool:
-    said, whose = parse_address(mailbox, "to"), parse_address(party, "sender")
-    at_any = not said.agent or same_name(said.agent, whose.agent)
-    return bool(said.system) and at_any and (said.system == ANYWHERE or same_name(said.system, whose.system))
+    value, whose = parse_address(mailbox, "to"), parse_address(party, "sender")
+    at_any = not value.agent or same_name(value.agent, whose.agent)
+    return bool(value.system) and at_any and (value.system == ANYWHERE or same_name(value.system, whose.system))
 
 
 def seeks(core: Core) -> bool:

@@ -71,9 +71,9 @@ def known_peer(core: Core, system: str) -> Peer:
     return found
 
 
-def put(core: Core, caller: Principal, given: Peer, *, ours: str = "") -> Peer:
+def put(core: Core, caller: Principal, value: Peer, *, ours: str = "") -> Peer:
     """Keep this in the place of what was known. `ours` is what we are called: nobody is a peer of itself."""
-    return change(core, caller, given.system, lambda _: given, ours=ours)
+    return change(core, caller, value.system, lambda _: value, ours=ours)
 
 
 def change(
@@ -96,7 +96,7 @@ def change(
 
 
 def add(
-    core: Core, caller: Principal, system: str, said: Mapping[str, Any], *, ours: str = ""
+    core: Core, caller: Principal, system: str, fields: Mapping[str, Any], *, ours: str = ""
 ) -> tuple[str, Peer]:
     """A peer, or what is new about one: what is not said stays as it was. With it comes the token that it is to
     show here, told once; empty where it has one already or needs none.
@@ -104,11 +104,11 @@ def add(
     fresh = _fresh_token()
     made: list[str] = []
 
-    if said.get("exposure", "tagged") != "tagged":
-        said = {"tags": (), **said}  # they say nothing any more
+    if fields.get("exposure", "tagged") != "tagged":
+        fields = {"tags": (), **fields}  # they say nothing any more
 
     def step(before: Peer | None) -> Peer:
-        after = replace(before, **said) if before else Peer(system=system, **said)
+        after = replace(before, **fields) if before else Peer(system=system, **fields)
         made[:] = [fresh] if _needs_proof(after) else []
         return replace(after, proof=hashed(fresh)) if made else after
 
@@ -164,8 +164,8 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
     found = peer(core, system) if isinstance(system, str) and len(system) <= _LONGEST else None
     is_right = _is_proven(core, found, credential, certificate)
     if found is None or not is_right or not found.trusted:
-        told = "this system is no peer here, or did not prove that it is"
-        raise NotAllowed(told, field="auth", hint="its operator: postroom peers add, peers trust")
+        text = "this system is no peer here, or did not prove that it is"
+        raise NotAllowed(text, field="auth", hint="its operator: postroom peers add, peers trust")
     if certificate:
         check_certificate(core, found, certificate)
     if found.former_proof and _shows(credential, found.proof):
@@ -178,9 +178,9 @@ def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
     if not found.pin or hmac.compare_digest(found.pin, fingerprint):
         return
     _keep(core, found.system, lambda now: replace(now, alert=fingerprint))
-    told = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
+    text = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
     hint = f"if its operator changed it: postroom peers trust {found.system}; else somebody stands in between"
-    raise NotAllowed(told, field="certificate", hint=hint)
+    raise NotAllowed(text, field="certificate", hint=hint)
 
 
 def hashed(token: str) -> str:
@@ -289,11 +289,11 @@ def check_url(url: Any) -> str:
     if split.scheme not in {"ws", "wss"} or not host or " " in text:
         raise Invalid(f"{text!a} is no address of a WebSocket", field="url", hint=hint)
     if split.username is not None or split.query or split.fragment:
-        told = "holds more than a place"
-        raise Invalid(told, field="url", hint="a token is given by --token-file, never in an address")
+        message = "holds more than a place"
+        raise Invalid(message, field="url", hint="a token is given by --token-file, never in an address")
     if split.scheme == "ws" and not is_loopback(host):
-        told = f"{host} is another machine; that needs TLS"
-        raise Invalid(told, field="url", hint="wss://, or ws:// to a tunnel that ends at 127.0.0.1")
+        message = f"{host} is another machine; that needs TLS"
+        raise Invalid(message, field="url", hint="wss://, or ws:// to a tunnel that ends at 127.0.0.1")
     return text if split.path else f"{text}/map"
 
 
@@ -320,17 +320,17 @@ def _check_auth(peer: Peer, url: str) -> None:
     if peer.is_mount:
         return
     if peer.auth not in TOKENS and (peer.token or peer.proof):
-        told = f"a token says nothing where auth is {peer.auth}"
-        raise Invalid(told, field="token", hint="no token; or auth bearer or api-key")
+        text = f"a token says nothing where auth is {peer.auth}"
+        raise Invalid(text, field="token", hint="no token; or auth bearer or api-key")
     if peer.auth == "none" and url and not is_loopback(urlsplit(url).hostname or ""):
-        told = "none is for a peer on this machine that cannot show a token"
-        raise Invalid(told, field="auth", hint="bearer, api-key or mtls")
+        text = "none is for a peer on this machine that cannot show a token"
+        raise Invalid(text, field="auth", hint="bearer, api-key or mtls")
     if peer.auth == "mtls" and url and not url.startswith("wss:"):
         raise Invalid("mtls needs TLS", field="url", hint="wss://")
     if peer.auth in TOKENS and url and not peer.token:
-        told = "what do we show there?"
+        text = "what do we show there?"
         hint = "--token-file FILE, or - for standard input, with what postroom peers add showed over there"
-        raise Invalid(told, field="token", hint=hint)
+        raise Invalid(text, field="token", hint=hint)
 
 
 def _check_exposure(peer: Peer) -> None:

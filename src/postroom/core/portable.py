@@ -55,7 +55,7 @@ from .agents import check_card
 from .authorize import authorize
 from .compose import LONGEST_SUBJECT, check_template, compose, draft_of, seal
 from .presentation import harmless_json
-from .validation import check_count, quoted, told
+from .validation import check_count, progress_of, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ class Name(Struct, frozen=True):
 def export_room(core: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
     """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
     authorize(caller, "export")
-    tell = told(progress)
+    tell = progress_of(progress)
     total = len(core.store.mailboxes()) + core.store.count_letters(LetterQuery())
     total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
@@ -141,7 +141,7 @@ def import_room(
     authorize(caller, "import")
     if not isinstance(lines, Iterable):
         raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
-    tell, source = told(progress), iter(lines)
+    tell, source = progress_of(progress), iter(lines)
     head = check_head(core.limits, next(source, b""))
     room, total = head.room, head.lines
     _begin(core, room)
@@ -167,11 +167,11 @@ def import_room(
 
 def check_head(limits: Limits, line: bytes | str) -> Head:
     """What the first line says; refused if it is not that of an export."""
-    said = _read(limits, line, "line 1")
-    if said.get("postroom") not in (FORMAT, *OLDER) or not isinstance(said.get("room"), str):
+    value = _read(limits, line, "line 1")
+    if value.get("postroom") not in (FORMAT, *OLDER) or not isinstance(value.get("room"), str):
         raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
-    lines = check_count(said.get("lines", 0), "line 1", least=0)
-    return Head(postroom=said["postroom"], room=said["room"], lines=lines)
+    lines = check_count(value.get("lines", 0), "line 1", least=0)
+    return Head(postroom=value["postroom"], room=value["room"], lines=lines)
 
 
 def _values(
@@ -406,12 +406,12 @@ def check_times(value: Struct) -> None:
 
 def _check_value(core: Core, key: str, value: Any) -> None:
     if isinstance(value, Card):
-        said = {name: getattr(value, name) for name in _CARD_SAYS}
-        if check_card(core, key, core.now(), said).id != value.id:
+        fields = {name: getattr(value, name) for name in _CARD_SAYS}
+        if check_card(core, key, core.now(), fields).id != value.id:
             raise Invalid("is the card of another", field="value")
     elif isinstance(value, Template):
-        said = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
-        if check_template(core, key, said).name != value.name:
+        fields = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
+        if check_template(core, key, fields).name != value.name:
             raise Invalid("is another template's", field="value")
     elif isinstance(value, Guard):
         _check_names((*value.allow, *value.block, *((value.moved_to,) if value.moved_to else ())))
@@ -470,7 +470,7 @@ def backup(
     authorize(caller, "backup")
     place = check_path(path, "path")
     began = time.monotonic()
-    letters = core.store.backup(place, overwrite=overwrite, progress=told(progress))
+    letters = core.store.backup(place, overwrite=overwrite, progress=progress_of(progress))
     return BackupReport(
         path=str(place), letters=letters, bytes=place.stat().st_size, seconds=time.monotonic() - began
     )

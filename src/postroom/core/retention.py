@@ -24,7 +24,7 @@ from .escalation import climb_overdue, forget_closed, letters_of_open
 from .outbox import give_up_old
 from .task_index import all_active
 from .tasks import report_overdue
-from .validation import check_count, check_seconds, told
+from .validation import check_count, check_seconds, progress_of
 from .work import forget
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sw
     """One round. Safe at any time, from any number of processes."""
     authorize(caller, "janitor")
     moment = core.now()
-    tell = told(progress)
+    tell = progress_of(progress)
     time_did = let_time_pass(core, moment, None)
     given_up = give_up_old(core, moment.wall)
     climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
@@ -87,7 +87,7 @@ def archive(core: Core, caller: Principal, older_than: Any = None, progress: Pro
     authorize(caller, "janitor")
     now = core.now().wall
     cutoff = archive_cutoff(now, core.limits) if older_than is None else _before(now, older_than)
-    return _archive(core, now, cutoff, told(progress))
+    return _archive(core, now, cutoff, progress_of(progress))
 
 
 def purge(
@@ -103,10 +103,10 @@ def purge(
     authorize(caller, "janitor")
     now = core.now().wall
     if older_than is None and keep is None:
-        return _purge(core, now, *_retention(core, now), told(progress))
+        return _purge(core, now, *_retention(core, now), progress_of(progress))
     cutoff = None if older_than is None else _before(now, older_than)
     most = None if keep is None else check_count(keep, "keep", least=0)
-    return _purge(core, now, cutoff, most, told(progress))
+    return _purge(core, now, cutoff, most, progress_of(progress))
 
 
 def _retention(core: Core, now: datetime) -> tuple[datetime | None, int | None]:

@@ -33,11 +33,11 @@ def by_relevance(letters: Sequence[Message], query: SearchQuery) -> list[Message
 
     How rare a word is plays no part: all these letters hold all the words that were asked for.
     """
-    said = [wording(letter) for letter in letters]
-    average = sum(map(len, said)) / max(len(said), 1)
+    value = [wording(letter) for letter in letters]
+    average = sum(map(len, value)) / max(len(value), 1)
     scores = {
         letter.id: sum(_weight(_mentions(letter, text, term), len(text) / average) for term in query.terms)
-        for letter, text in zip(letters, said, strict=True)
+        for letter, text in zip(letters, value, strict=True)
     }
     return sorted(letters, key=lambda letter: -scores[letter.id])
 
@@ -46,15 +46,15 @@ def _weight(mentions: int, length: float) -> float:
     return mentions * (SATURATION + 1) / (mentions + SATURATION * (1 - LENGTH + LENGTH * length))
 
 
-def _mentions(letter: Message, said: str, term: Term) -> int:
+def _mentions(letter: Message, text: str, term: Term) -> int:
     subject = f" {' '.join(words(letter.subject))} "
-    return _count(said, term) + SUBJECT * _count(subject, term)
+    return _count(text, term) + SUBJECT * _count(subject, term)
 
 
-def _count(said: str, term: Term) -> int:
+def _count(text: str, term: Term) -> int:
     """Blanks are doubled, so that two words in a row do not share one."""
     wanted = f" {'  '.join(term.words)}{'' if term.begins else ' '}"
-    return said.replace(" ", "  ").count(wanted)
+    return text.replace(" ", "  ").count(wanted)
 
 
 # Finding letters: by what they say, by who sent them, by how their id begins. A mailbox finds what it sent or
@@ -114,7 +114,7 @@ def _for_the_human(query: SearchQuery, human: str) -> SearchQuery:
 def _with_former_names(core: Core, query: SearchQuery, mailbox: str | None) -> SearchQuery:
     """Letters never change: who was renamed is found under each of its names, by each of them."""
     marks = (query.wanted, query.unwanted)
-    asked = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
-    held = {core.store.spelling(name) for name in asked} | {mailbox}
+    request = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
+    held = {core.store.spelling(name) for name in request} | {mailbox}
     names = (tuple(map(fold, names_of(core, name))) for name in held if name is not None)
     return replace(query, one_agent=tuple(sorted(several for several in names if len(several) > 1)))

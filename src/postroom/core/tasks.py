@@ -98,8 +98,8 @@ def give(
         if due is not None and due <= now:
             raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
         key = session_key(mailbox, post.message.id)
-        asked = [] if asked_in is None else [Put(record=Record(kind=SESSION, key=key, value=asked_in))]
-        return [*asked, post]
+        request = [] if asked_in is None else [Put(record=Record(kind=SESSION, key=key, value=asked_in))]
+        return [*request, post]
 
     return messages.commit_posts(core, [post], plan)[0]
 
@@ -285,7 +285,7 @@ def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, re
     moment = core.now()
     why = check_text(reason, "reason", LONGEST_REASON)
     steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
-    drafts = [_update(core, caller, mailbox, task, after, None, said, {}) for after, said in steps]
+    drafts = [_update(core, caller, mailbox, task, after, None, value, {}) for after, value in steps]
     posts = [_step(core, caller, draft, moment) for draft in drafts]
     settled: list[Move] = []
 
@@ -358,9 +358,9 @@ def _update(
 ) -> Draft:
     """The letter that tells of a move. A stranger's callback is echoed in it, as in every reply."""
     note = TaskNote(id=task.id, state=after, reason=reason)
-    said = (reason or str(after)) if body is None else body
+    value = (reason or str(after)) if body is None else body
     return reply_draft(
-        core, caller, mailbox, task.letter, said, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
+        core, caller, mailbox, task.letter, value, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
     )
 
 
@@ -462,18 +462,18 @@ _SAYS = {
 def report_overdue(core: Core, now: datetime) -> int:
     """Tell the givers of tasks whose deadline is over. Says how many were told."""
     due = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now]
-    told = 0
+    result = 0
 
     def plan() -> Sequence[Write]:
-        nonlocal told
+        nonlocal result
         writes = [write for key in some for write in _report(core, key, now)]
-        told += sum(isinstance(write, Post) for write in writes)
+        result += sum(isinstance(write, Post) for write in writes)
         return writes
 
     for start in range(0, len(due), SLICE):
         some = due[start : start + SLICE]
         core.store.commit(plan)
-    return told
+    return result
 
 
 def _report(core: Core, key: str, now: datetime) -> list[Write]:

@@ -230,11 +230,11 @@ def _told(view: View, letters: Sequence[Message], speakers: Counter[str], thread
     start = f"{_many(len(letters), 'turn')}, {_many(inside, 'participant')}, {_many(threads, 'thread')}"
     if not letters:
         return f"{start}; {view.talk.status}."
-    said = ", ".join(f"{name} {count}" for name, count in speakers.most_common() if name != POSTMASTER)
+    text = ", ".join(f"{name} {count}" for name, count in speakers.most_common() if name != POSTMASTER)
     span = " to ".join(
         dict.fromkeys(x.created_at.strftime("%Y-%m-%d %H:%M UTC") for x in (letters[0], letters[-1]))
     )
-    return f"{start}; {view.talk.status}. {span}. Turns: {said}."
+    return f"{start}; {view.talk.status}. {span}. Turns: {text}."
 
 
 def _many(count: int, thing: str) -> str:

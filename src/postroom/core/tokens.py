@@ -228,8 +228,8 @@ def _check_scopes(agent: str | None, scopes: Sequence[str] | None) -> tuple[str,
         return (OPERATOR,)
     chosen = tuple(dict.fromkeys(listed(scopes, "scope"))) if scopes else SCOPES
     if OPERATOR in chosen:
-        told = f"{OPERATOR} is for tokens without an agent"
-        raise Invalid(told, field="scope", hint=f"leave --agent out, or choose of {', '.join(SCOPES)}")
+        text = f"{OPERATOR} is for tokens without an agent"
+        raise Invalid(text, field="scope", hint=f"leave --agent out, or choose of {', '.join(SCOPES)}")
     wrong = [scope for scope in chosen if scope not in SCOPES]
     if wrong:
         hint = f"{', '.join(SCOPES)}; or {OPERATOR}, without an agent"

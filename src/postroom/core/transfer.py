@@ -44,7 +44,7 @@ from . import rename
 from .authorize import OWNER, authorize
 from .deliveries import is_gone
 from .portable import record_kinds
-from .validation import told
+from .validation import progress_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -188,7 +188,7 @@ def copy_room(
     """Copy all that `target` does not know yet. `places` says where the two lie: moved letters bear the second."""
     authorize(caller, "export")
     authorize(caller, "import")
-    return _Passage(source, target, move=move, places=places).run(told(progress))
+    return _Passage(source, target, move=move, places=places).run(progress_of(progress))
 
 
 def follow(

@@ -55,7 +55,7 @@ def listed(value: Any, field: str) -> Sequence[Any]:
     raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
 
 
-def told(progress: Any) -> Progress:
+def progress_of(progress: Any) -> Progress:
     """Whom to tell how far the work is."""
     if progress is None:
         return _nobody

@@ -198,8 +198,8 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
     rung = alerts.try_ring(core, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, also=also)
     if not isinstance(rung, Rung):
         return Due(nap=_nap(core, webhook, rung.seconds))
-    told = {letter.id: letter for letter in rung.letters}
-    calls = [DueCall(id=c.id, letters=tuple(told[id] for id in c.letters), unread=rung.unread) for c in opened]
+    result = {letter.id: letter for letter in rung.letters}
+    calls = [DueCall(id=c.id, letters=tuple(result[id] for id in c.letters), unread=rung.unread) for c in opened]
     return Due(calls=tuple(calls))
 
 
@@ -223,7 +223,7 @@ def failed(
     call: DueCall,
     why: str,
     *,
-    asked: float,
+    delay: float,
     chance: float,
     was_tried: bool = True,
 ) -> int:
@@ -232,7 +232,7 @@ def failed(
     """
     ids = [letter.id for letter in call.letters]
     return alerts.ring_failed(
-        core, caller, webhook.mailbox, webhook.way, ids, why, asked=asked, chance=chance, was_tried=was_tried
+        core, caller, webhook.mailbox, webhook.way, ids, why, delay=delay, chance=chance, was_tried=was_tried
     )
 
 

@@ -382,8 +382,8 @@ def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not core.store.records(*at)]
     forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
-    told = alerts.forgotten(core, letters)
-    return [*forgotten, *told, *task_index.strike(core, letters)]
+    result = alerts.forgotten(core, letters)
+    return [*forgotten, *result, *task_index.strike(core, letters)]
 
 
 def _dead(core: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:

@@ -45,13 +45,13 @@ class MapRefusal(Exception):
     """The server's error, with its number."""
 
     def __init__(self, error: Any) -> None:
-        told = error if isinstance(error, dict) else {}
-        data = told.get("data")
-        self.error = told
-        self.code = told.get("code")
+        result = error if isinstance(error, dict) else {}
+        data = result.get("data")
+        self.error = result
+        self.code = result.get("code")
         self.is_temporary = isinstance(data, dict) and data.get("retryable") is True
         self.is_unknown_method = self.code == METHOD_NOT_FOUND
-        super().__init__(f"{str(told.get('message'))[:300]} ({self.code})")
+        super().__init__(f"{str(result.get('message'))[:300]} ({self.code})")
 
 
 class LineLost(Exception):
@@ -69,12 +69,12 @@ class Line:
     def __init__(
         self,
         send: Callable[[dict[str, Any]], Awaitable[None]],
-        heard: Callable[[str, Mapping[str, Any]], None],
+        received: Callable[[str, Mapping[str, Any]], None],
         patience: float,
         serve: Serve | None = None,
     ) -> None:
         self._send = send
-        self._heard = heard
+        self._heard = received
         self._patience = patience
         self._serve = serve
         self._served: set[asyncio.Future[None]] = set()
@@ -86,10 +86,10 @@ class Line:
         """The result; of one that is a list, the `items`. MapRefusal: the server said no. LineLost: it said
         nothing in time.
         """
-        (told,) = await self.ask_in_turn((method, params))
-        if isinstance(told, MapRefusal):
-            raise told
-        return told
+        (result,) = await self.ask_in_turn((method, params))
+        if isinstance(result, MapRefusal):
+            raise result
+        return result
 
     async def ask_in_turn(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Told]:
         """Several calls in this order, each said before the one ahead of it is answered. A refusal stands in the
@@ -102,14 +102,14 @@ class Line:
             async with asyncio.timeout(self._patience):
                 for (id, _), (method, params) in zip(answers, calls, strict=True):
                     await self._send(request(id, method, **params))
-                told = [await answer for _, answer in answers]
+                results = [await answer for _, answer in answers]
         except TimeoutError:
             method = next(call[0] for call, (_, answer) in zip(calls, answers, strict=True) if not _is_in(answer))
             raise LineLost(f"no answer to {method} in {self._patience:g} s") from None
         finally:
             for id, _ in answers:
                 del self._asked[id]
-        return [_unless_lost(one) for one in told]
+        return [_unless_lost(one) for one in results]
 
     def _expected(self) -> tuple[int, asyncio.Future[Told | LineLost]]:
         """The number of a call, and what will be its answer."""
@@ -125,15 +125,15 @@ class Line:
     async def came(self, text: str | bytes) -> None:
         """A frame. What is no message of the protocol is passed over: the server's log is the place for it."""
         try:
-            said = msgspec.json.decode(text)
+            args = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return
-        if not isinstance(said, dict):
+        if not isinstance(args, dict):
             return
-        method, id = said.get("method"), said.get("id")
-        params = said.get("params")
+        method, id = args.get("method"), args.get("id")
+        params = args.get("params")
         if not isinstance(method, str):
-            self.answered(id, said)
+            self.answered(id, args)
         elif id is None:
             self._heard(method, params if isinstance(params, dict) else {})
         elif self._serve is None:
@@ -147,9 +147,9 @@ class Line:
 
     async def _answer(self, id: Any, method: str, params: dict[str, Any]) -> None:
         assert self._serve is not None  # noqa: S101 - asked before
-        told = await self._serve(method, params)
+        result = await self._serve(method, params)
         with suppress(LineLost):
-            await self._send({"jsonrpc": "2.0", "id": id} | told)
+            await self._send({"jsonrpc": "2.0", "id": id} | result)
 
     def _done(self, serving: asyncio.Future[None]) -> None:
         self._served.discard(serving)
@@ -157,15 +157,15 @@ class Line:
         if not serving.cancelled() and (fault := serving.exception()) is not None:
             log.error("a call of the other side failed by a fault of ours", exc_info=fault)
 
-    def answered(self, id: Any, said: Mapping[str, Any]) -> None:
+    def answered(self, id: Any, params: Mapping[str, Any]) -> None:
         """An answer came."""
         answer = self._asked.get(id) if isinstance(id, int) else None
         if answer is None or answer.done():
             return
-        if said.get("error") is not None:
-            answer.set_result(MapRefusal(said["error"]))
+        if params.get("error") is not None:
+            answer.set_result(MapRefusal(params["error"]))
         else:
-            answer.set_result(_object(said.get("result")))
+            answer.set_result(_object(params.get("result")))
 
     def cut(self) -> None:
         """The connection is gone: nothing more is answered."""
@@ -187,10 +187,10 @@ def _is_in(answer: asyncio.Future[Any]) -> bool:
     return answer.done() and not answer.cancelled()
 
 
-def _unless_lost(told: Told | LineLost) -> Told:
-    if isinstance(told, LineLost):
-        raise told
-    return told
+def _unless_lost(result: Told | LineLost) -> Told:
+    if isinstance(result, LineLost):
+        raise result
+    return result
 
 
 # Opens a line over WebSocket, and says how long to wait before the next try: ever longer, never all at once.
@@ -250,9 +250,9 @@ def check_pin(socket: ClientConnection, pin: str) -> None:
 def sender(socket: ClientConnection) -> Callable[[dict[str, Any]], Awaitable[None]]:
     """What a line sends by."""
 
-    async def send(said: dict[str, Any]) -> None:
+    async def send(params: dict[str, Any]) -> None:
         try:
-            await socket.send(encode(said).decode())
+            await socket.send(encode(params).decode())
         except ConnectionClosed as closed:
             raise LineLost(str(closed)) from None
 
@@ -272,7 +272,7 @@ async def read(line: Line, socket: ClientConnection) -> None:
 class Side(Protocol):
     """Who is at one end."""
 
-    def heard(self, method: str, params: Mapping[str, Any]) -> None: ...
+    def notified(self, method: str, params: Mapping[str, Any]) -> None: ...
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]: ...
 
 
@@ -281,14 +281,17 @@ def paired(first: Side, second: Side, patience: float) -> tuple[Line, Line]:
     lines: list[Line] = []
 
     def to(number: int) -> Callable[[dict[str, Any]], Awaitable[None]]:
-        async def send(said: dict[str, Any]) -> None:
+        async def send(params: dict[str, Any]) -> None:
             if any(line.lost.is_set() for line in lines):
                 raise LineLost("the connection was cut")
-            await lines[number].came(encode(said))
+            await lines[number].came(encode(params))
 
         return send
 
-    lines += [Line(to(1), first.heard, patience, first.answer), Line(to(0), second.heard, patience, second.answer)]
+    lines += [
+        Line(to(1), first.notified, patience, first.answer),
+        Line(to(0), second.notified, patience, second.answer),
+    ]
     return lines[0], lines[1]
 
 

@@ -411,10 +411,10 @@ class Courier:
     async def _together(self, trip: Trip, letters: list[Letter]) -> bool:
         """False: the call as such is refused. What is wrong with one of them says nothing of the others."""
         envelopes, afters = [parcel.envelope for parcel, _ in letters], [after for _, after in letters]
-        told = await self._asked(trip, envelopes=envelopes, afters=afters)
-        if isinstance(told, MapRefusal):
+        result = await self._asked(trip, envelopes=envelopes, afters=afters)
+        if isinstance(result, MapRefusal):
             return False
-        rows = [None] * len(letters) if told is None else each_of(told, len(letters))
+        rows = [None] * len(letters) if result is None else each_of(result, len(letters))
         for (parcel, _), row in zip(letters, rows, strict=True):
             error = None if row is None else row.get("error")
             await self._answered(trip, parcel, row if error is None else MapRefusal(error))
@@ -423,13 +423,13 @@ class Courier:
     async def _one_by_one(self, trip: Trip, letters: list[Letter]) -> None:
         for parcel, after in letters:
             more: dict[str, Any] = {"after": after} if after else {}
-            told = await self._asked(trip, systemId=parcel.system, envelope=parcel.envelope, **more)
-            await self._answered(trip, parcel, told)
+            result = await self._asked(trip, systemId=parcel.system, envelope=parcel.envelope, **more)
+            await self._answered(trip, parcel, result)
 
-    async def _asked(self, trip: Trip, **said: Any) -> dict[str, Any] | MapRefusal | None:
+    async def _asked(self, trip: Trip, **params: Any) -> dict[str, Any] | MapRefusal | None:
         """What is told of letters; None: nobody knows, for the connection is gone."""
         try:
-            return await trip.end.line.ask(ROUTE, **said)
+            return await trip.end.line.ask(ROUTE, **params)
         except MapRefusal as refused:
             return refused
         except LineLost as lost:
@@ -437,18 +437,18 @@ class Courier:
             self._link.give_up(trip.end)
             return None
 
-    async def _answered(self, trip: Trip, parcel: Parcel, told: dict[str, Any] | MapRefusal | None) -> None:
-        if told is None:
+    async def _answered(self, trip: Trip, parcel: Parcel, result: dict[str, Any] | MapRefusal | None) -> None:
+        if result is None:
             return
-        if isinstance(told, MapRefusal):
-            refusal = read_refusal(told.error)
+        if isinstance(result, MapRefusal):
+            refusal = read_refusal(result.error)
             if refusal.is_of_trust:  # of the connection, and not of the letter
                 self._link.complain(refusal.message)
                 self._link.give_up(trip.end)
                 return
             refused = parcel.all_refused(refusal)
         else:
-            refused = refusals(told) if told.get("routed") is True else parcel.all_refused(_UNTOLD)
+            refused = refusals(result) if result.get("routed") is True else parcel.all_refused(_UNTOLD)
         await self._settled(trip, parcel, refused)
 
     async def _settled(self, trip: Trip, parcel: Parcel, refused: dict[str, Refusal]) -> None:

@@ -43,10 +43,10 @@ class InboxLine(Line):
     def __init__(
         self,
         send: Callable[[dict[str, Any]], Awaitable[None]],
-        heard: Callable[[str, Mapping[str, Any]], None],
+        received: Callable[[str, Mapping[str, Any]], None],
         patience: float,
     ) -> None:
-        super().__init__(send, heard, patience)
+        super().__init__(send, received, patience)
         self._ready_at = asyncio.get_running_loop().time() + READY
         self._is_ready = False
         self._beginning = asyncio.Lock()
@@ -143,12 +143,12 @@ class Dialler:
 
     async def _talk(self, socket: ClientConnection) -> None:
         serving = Serving(self._executor, self._link, self._own.system)
-        line = Line(sender(socket), serving.heard, ANSWER, serving.answer)
+        line = Line(sender(socket), serving.notified, ANSWER, serving.answer)
         reading = asyncio.ensure_future(read(line, socket))
         end = None
         try:
-            told = await self._greet(line, reading)
-            knows, largest, together = knows_order(told), reads(told), takes(told)
+            result = await self._greet(line, reading)
+            knows, largest, together = knows_order(result), reads(result), takes(result)
             end = End(line, reading.cancel, in_order=knows, largest=largest, together=together, is_dialled=True)
             serving.leave = reading.cancel
             self._link.join(end)
@@ -179,14 +179,14 @@ class Dialler:
     async def _meet(self, line: Line) -> dict[str, Any]:
         peer, room = self._link.peer, self._executor.room
         shown = await self._executor.run_slow(partial(exposure.exposure, room, peer))
-        told = await greet(line, peer, self._own.system, shown, room.settings)
-        await self._executor.submit(partial(exposure.note, room._core, peer.system, told.get("exposure")))
-        return told
+        result = await greet(line, peer, self._own.system, shown, room.settings)
+        await self._executor.submit(partial(exposure.note, room._core, peer.system, result.get("exposure")))
+        return result
 
     async def _alert(self, wrong: WrongCertificate) -> None:
         """Kept, so that people are told of it."""
         core, peer = self._executor.room._core, self._link.peer
         try:
             await self._executor.run_slow(partial(peers.check_certificate, core, peer, wrong.found))
-        except NotAllowed as told:
-            self._link.complain(str(told))
+        except NotAllowed as refused:
+            self._link.complain(str(refused))

@@ -105,27 +105,27 @@ class Exchange:
     async def welcome(
         self,
         peer: Peer,
-        said: dict[str, Any],
+        params: dict[str, Any],
         send: Callable[[dict[str, Any]], Awaitable[None]],
         close: Any,
         speaking: type[Line] = Line,
     ) -> tuple[dict[str, Any], Visit]:
         """A peer that has proven who it is: what it is told, and its visit, until that is closed."""
         link = self.link_to(peer)
-        told = await self._executor.submit(partial(met, self._executor, peer, self.own.system, said))
-        self._told[fold(peer.system)] = told["exposure"]
+        result = await self._executor.submit(partial(met, self._executor, peer, self.own.system, params))
+        self._told[fold(peer.system)] = result["exposure"]
         serving = Serving(self._executor, link, self.own.system)
-        line = speaking(send, serving.heard, ANSWER)
-        end = End(line, close, in_order=knows_order(said), largest=reads(said), together=takes(said))
+        line = speaking(send, serving.notified, ANSWER)
+        end = End(line, close, in_order=knows_order(params), largest=reads(params), together=takes(params))
         serving.leave = partial(link.leave, end)
         link.join(end)
-        return told, Visit(link, serving, end)
+        return result, Visit(link, serving, end)
 
     # -- for people
 
-    def told(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, Any]]:
         """How each link is."""
-        return [{"system": link.system, **link.told()} for link in self.links]
+        return [{"system": link.system, **link.describe()} for link in self.links]
 
     async def ping(self, system: str) -> dict[str, Any]:
         """How long a question takes there and back; else what is wrong, and what to do."""

@@ -52,8 +52,8 @@ def exposure(room: Room, peer: Peer) -> dict[str, Any]:
         for agent in shown(room, peer)
     ]
     kept = list(_fitting([*ours, *_further(room._core, peer)][:MOST], room.settings.max_message_bytes))
-    told, further = kept[: len(ours)], kept[len(ours) :]
-    return {"agents": told} | ({"further": further} if further else {})
+    result, further = kept[: len(ours)], kept[len(ours) :]
+    return {"agents": result} | ({"further": further} if further else {})
 
 
 def _fitting(rows: list[dict[str, Any]], left: int) -> Iterator[dict[str, Any]]:
@@ -101,15 +101,15 @@ def _is_ours(agent: Agent) -> bool:
     return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
 
 
-def note(core: Core, system: str, said: Any) -> bool:
+def note(core: Core, system: str, params: Any) -> bool:
     """What a peer told of its agents, and of those behind it, stands in the table; of others that it told before,
     nothing more. A name that another peer told of first stays that one's while it is believed. Says whether
     anything is new.
     """
     peer = peers.peer(core, system)
-    if peer is None or not isinstance(said, dict) or not isinstance(said.get("agents"), list):
+    if peer is None or not isinstance(params, dict) or not isinstance(params.get("agents"), list):
         return False
-    told = _read(core, peer, said)
+    result = _read(core, peer, params)
     is_new = False
 
     def plan() -> Sequence[Write]:
@@ -119,7 +119,7 @@ def note(core: Core, system: str, said: Any) -> bool:
         held = {record.key: record for record in core.store.records(ROUTE)}
         routes = {key: convert(record.value, Route) for key, record in held.items()}
         writes: list[Write] = []
-        for key, route in told.items():
+        for key, route in result.items():
             before = routes.get(key)
             if before is not None and _is_fresh(before, route, now, until):
                 continue
@@ -128,7 +128,7 @@ def note(core: Core, system: str, said: Any) -> bool:
                 value = to_plain(replace(route, until=until))
                 writes.append(put_record(ROUTE, key, value, held.get(key), durable=False))
         theirs = [key for key, one in routes.items() if same_name(one.teller, system) and not one.is_found]
-        gone = [key for key in theirs if key not in told]
+        gone = [key for key in theirs if key not in result]
         is_new = is_new or bool(gone)
         return [*writes, *(put_record(ROUTE, key, None, held[key], durable=False) for key in gone)]
 
@@ -142,13 +142,13 @@ def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bo
     return is_young and replace(before, until=until) == replace(route, until=until)
 
 
-def _read(core: Core, peer: Peer, said: dict[str, Any]) -> dict[str, Route]:
+def _read(core: Core, peer: Peer, params: dict[str, Any]) -> dict[str, Route]:
     """By folded name, where each is. Of agents behind it a peer tells only where it speaks for their system, and
     where that system tells us nothing itself.
     """
     found: dict[str, Route] = {}
-    further = said.get("further")
-    for row in (*said["agents"], *(further if isinstance(further, list) else ()))[:MOST]:
+    further = params.get("further")
+    for row in (*params["agents"], *(further if isinstance(further, list) else ()))[:MOST]:
         name = row.get("agentId", row.get("id")) if isinstance(row, dict) else row
         status = row.get("status") if isinstance(row, dict) else None
         at = row.get("systemId") if isinstance(row, dict) else None

@@ -49,13 +49,13 @@ async def greet(line: Line, peer: Peer, here: str, exposure: dict[str, Any], lim
     if "authRequired" in welcome and not welcome.get("sessionId"):
         raise MapRefusal(welcome.get("error") or _no("it does not know us by what we show"))
     proof = {"auth": {"method": peer.auth, "credentials": peer.token}} if peer.token else {}
-    told = await line.ask(MEET, systemId=here, endpoint="", exposure=exposure, **of_ours(limits), **proof)
-    if told.get("connected") is not True:
-        raise MapRefusal(told.get("error") or _no("it does not connect"))
-    named = told.get("systemId", peer.system)
+    result = await line.ask(MEET, systemId=here, endpoint="", exposure=exposure, **of_ours(limits), **proof)
+    if result.get("connected") is not True:
+        raise MapRefusal(result.get("error") or _no("it does not connect"))
+    named = result.get("systemId", peer.system)
     if not isinstance(named, str) or not same_name(named, peer.system):
         raise MapRefusal(_no(f"it is called {named!a} and not {peer.system!r}"))
-    return told
+    return result
 
 
 def largest_of(limits: Limits) -> int:
@@ -68,24 +68,24 @@ def of_ours(limits: Limits) -> dict[str, Any]:
     return {SOFTWARE: {"version": __version__, LARGEST: largest_of(limits), TOGETHER: MOST_TOGETHER}}
 
 
-def knows_order(told: dict[str, Any]) -> bool:
+def knows_order(result: dict[str, Any]) -> bool:
     """Is it one of ours, and heeds `after`?"""
-    return isinstance(told.get(SOFTWARE), dict)
+    return isinstance(result.get(SOFTWARE), dict)
 
 
-def reads(told: dict[str, Any]) -> int | None:
+def reads(result: dict[str, Any]) -> int | None:
     """How many bytes it reads in one frame; None: it does not say so."""
-    return _number(told, LARGEST)
+    return _number(result, LARGEST)
 
 
-def takes(told: dict[str, Any]) -> int:
+def takes(result: dict[str, Any]) -> int:
     """How many letters it takes in one call."""
-    return min(_number(told, TOGETHER) or 1, MOST_TOGETHER)
+    return min(_number(result, TOGETHER) or 1, MOST_TOGETHER)
 
 
-def _number(told: dict[str, Any], name: str) -> int | None:
-    said = told[SOFTWARE].get(name) if knows_order(told) else None
-    return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
+def _number(result: dict[str, Any], name: str) -> int | None:
+    params = result[SOFTWARE].get(name) if knows_order(result) else None
+    return params if isinstance(params, int) and not isinstance(params, bool) and params > 0 else None
 
 
 def _no(why: str) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Serving:
         except PostroomError as refused:
             return {"error": federation_error(refused)}
 
-    def heard(self, method: str, params: Mapping[str, Any]) -> None:
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
         """Said without waiting for an answer."""
         try:
             row = for_peer(method)
@@ -135,18 +135,18 @@ class Serving:
         except PostroomError as wrong:
             log.info("the system %s says what is no message: %s", self._link.system, wrong)
 
-    def _heard_news(self, said: dict[str, Any]) -> None:
+    def _heard_news(self, params: dict[str, Any]) -> None:
         """Of what was told and is not yet noted only the last counts, however fast it is told."""
-        is_noting, self._news = self._news is not None, said
+        is_noting, self._news = self._news is not None, params
         if not is_noting:
             loop = asyncio.get_running_loop()
             loop.call_later(max(0.0, self._link.noted + SELDOM - loop.time()), self._note_news)
 
     def _note_news(self) -> None:
-        said, self._news = self._news, None
+        params, self._news = self._news, None
         self._link.noted = asyncio.get_running_loop().time()
-        if said is not None:
-            self._executor.submit(partial(self._announce, said), self)
+        if params is not None:
+            self._executor.submit(partial(self._announce, params), self)
 
     async def _time_for_news(self) -> None:
         """Who asks for it to be noted waits until it is time, one after the other."""
@@ -155,7 +155,7 @@ class Serving:
             await asyncio.sleep(max(0.0, self._link.noted + SELDOM - loop.time()))
             self._link.noted = loop.time()
 
-    async def call(self, name: str, said: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
         """A method of the federation, its parameters checked. Routes are begun in the order of these calls."""
         run = {ROUTE: self._route, ANNOUNCE: self._announce, FIND: self._find, MEET: self._meet}.get(name)
         if name == PART:
@@ -166,14 +166,14 @@ class Serving:
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
         try:
-            is_heavy = "envelopes" in said
-            told: dict[str, Any] = await self._executor.submit(partial(run, said), self, is_heavy=is_heavy)
+            is_heavy = "envelopes" in params
+            result: dict[str, Any] = await self._executor.submit(partial(run, params), self, is_heavy=is_heavy)
         except BaseException as fault:
             if isinstance(fault, PostroomError) or not isinstance(fault, Exception):
                 raise
             log.exception("a call of the system %s failed by a fault of ours", self._link.system)
             raise Busy("it failed here, and not by a fault of yours", field="method") from fault
-        return told
+        return result
 
     # -- at the desk
 
@@ -184,20 +184,20 @@ class Serving:
             raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
         return found
 
-    def _route(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _route(self, params: dict[str, Any]) -> dict[str, Any]:
         peer = self._peer()
-        if "envelopes" not in said:
-            return self._routed(peer, said)
-        afters = said.get("afters") or []
-        each = [{"envelope": one, "after": after} for one, after in zip_longest(said["envelopes"], afters)]
+        if "envelopes" not in params:
+            return self._routed(peer, params)
+        afters = params.get("afters") or []
+        each = [{"envelope": one, "after": after} for one, after in zip_longest(params["envelopes"], afters)]
         if not 0 < len(each) <= MOST_TOGETHER:
             raise Invalid(f"must be at least one and at most {MOST_TOGETHER}", field="envelopes")
         return {"letters": self._routed_together(peer, each) or [self._told(peer, one) for one in each]}
 
-    def _told(self, peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
+    def _told(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
         """Of one among several: what is wrong with it is its own affair."""
         try:
-            return self._routed(peer, said)
+            return self._routed(peer, params)
         except PostroomError as refused:
             return {"error": federation_error(refused)}
 
@@ -206,10 +206,10 @@ class Serving:
         each is looked at by itself.
         """
         try:
-            read = [self._read(peer, said) for said in each]
+            read = [self._read(peer, params) for params in each]
         except PostroomError:
             return None
-        if any(self._behind(one, said["after"]) for one, said in zip(read, each, strict=True)):
+        if any(self._behind(one, params["after"]) for one, params in zip(read, each, strict=True)):
             return None
         if not self._accept_together(peer, [_arrival(one, one.targets) for one in read]):
             return None
@@ -217,14 +217,14 @@ class Serving:
             self._remember(one, [Verdict(target) for target in one.targets])
         return [routed(one.message.id, ()) for one in read]
 
-    def _read(self, peer: Peer, said: dict[str, Any]) -> Envelope:
-        envelope = read_route(said, self._here, peer.system, self._core.now().wall)
+    def _read(self, peer: Peer, params: dict[str, Any]) -> Envelope:
+        envelope = read_route(params, self._here, peer.system, self._core.now().wall)
         check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self._core.limits)
         return envelope
 
-    def _routed(self, peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
-        envelope = self._read(peer, said)
-        behind = self._behind(envelope, said.get("after"))
+    def _routed(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
+        envelope = self._read(peer, params)
+        behind = self._behind(envelope, params.get("after"))
         targets = tuple(target for target in envelope.targets if target.agent not in behind)
         verdicts = self._accept(peer, _arrival(envelope, targets)) if targets else []
         waits = Busy("an earlier letter of the same sender waits", field="after")
@@ -242,8 +242,8 @@ class Serving:
         """Those whose earlier letter was refused for now."""
         if not self._held:
             return set()
-        said = after if isinstance(after, dict) else {}
-        marks = {one.agent: (str(said.get(one.agent)), fold(one.agent)) for one in envelope.targets}
+        params = after if isinstance(after, dict) else {}
+        marks = {one.agent: (str(params.get(one.agent)), fold(one.agent)) for one in envelope.targets}
         return {agent for agent, mark in marks.items() if mark in self._held}
 
     def _remember(self, envelope: Envelope, verdicts: list[Verdict]) -> None:
@@ -261,27 +261,27 @@ class Serving:
         """Its sender is told, by a letter, that it was refused: for a peer that tells its senders nothing."""
         try:
             peer = self._peer()
-            said = read_route({"envelope": envelope}, self._here, peer.system, self._core.now().wall)
+            params = read_route({"envelope": envelope}, self._here, peer.system, self._core.now().wall)
         except PostroomError:  # nobody is known who could be told
             return
-        if said.source == peer.system:
-            to = said.targets[0].agent
-            deliveries.turn_away(self._core, said.message, to, f"{self._here}: {reason}")
+        if params.source == peer.system:
+            to = params.targets[0].agent
+            deliveries.turn_away(self._core, params.message, to, f"{self._here}: {reason}")
 
-    def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
-        if federation_exposure.note(self._core, self._peer().system, said.get("exposure")):
+    def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
+        if federation_exposure.note(self._core, self._peer().system, params.get("exposure")):
             self._link.has_news = True
         return {"announced": True}
 
-    def _find(self, said: dict[str, Any]) -> dict[str, Any]:
-        agent = federation_exposure.has(self._executor.room, self._peer(), said["agent"])
+    def _find(self, params: dict[str, Any]) -> dict[str, Any]:
+        agent = federation_exposure.has(self._executor.room, self._peer(), params["agent"])
         if agent is None:
             return {"has": False}
         return {"has": True, "status": agent.presence.words.map, "agentId": agent.card.id}
 
-    def _meet(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _meet(self, params: dict[str, Any]) -> dict[str, Any]:
         """Said once more, or by one that we dialled."""
-        return met(self._executor, self._peer(), self._here, said)
+        return met(self._executor, self._peer(), self._here, params)
 
 
 def _arrival(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
@@ -294,9 +294,9 @@ def _arrival(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
     )
 
 
-def met(executor: Executor, peer: Peer, here: str, said: dict[str, Any]) -> dict[str, Any]:
+def met(executor: Executor, peer: Peer, here: str, params: dict[str, Any]) -> dict[str, Any]:
     """The answer to `map/federation/connect`, at the desk."""
-    federation_exposure.note(executor.room._core, peer.system, said.get("exposure"))
+    federation_exposure.note(executor.room._core, peer.system, params.get("exposure"))
     return {
         "connected": True,
         "systemId": here,

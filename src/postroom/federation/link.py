@@ -266,7 +266,7 @@ class Link:
         self.tries += 1
         self._tell()
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """For people."""
         return {
             "state": str(self.state),
@@ -305,8 +305,8 @@ async def ping(link: Link, here: str) -> dict[str, Any]:
 
 def not_trusted(peer: Peer) -> dict[str, Any]:
     hint = f"postroom peers trust {peer.system}"
-    told: dict[str, Any] = {"system": peer.system, "state": "disconnected", "url": peer.url}
-    return told | {"answers": False, "seconds": None, "problem": "it is not trusted", "hint": hint}
+    result: dict[str, Any] = {"system": peer.system, "state": "disconnected", "url": peer.url}
+    return result | {"answers": False, "seconds": None, "problem": "it is not trusted", "hint": hint}
 
 
 async def _dialled(link: Link) -> None:

@@ -38,11 +38,11 @@ async def find(links: Sequence[Link], agent: str, strategy: Strategy, without: C
     able = [link for link in links if fold(link.system) not in without]
     if strategy.kind == "hierarchical":
         return upstream(able, strategy)
-    asked = [asyncio.ensure_future(_has(link, agent)) for link in able if link.end is not None]
-    is_sure = len(asked) == len(able)
+    request = [asyncio.ensure_future(_has(link, agent)) for link in able if link.end is not None]
+    is_sure = len(request) == len(able)
     try:
         async with asyncio.timeout(strategy.patience):
-            for answer in asyncio.as_completed(asked):
+            for answer in asyncio.as_completed(request):
                 found = await answer
                 if found.link is not None:
                     return found
@@ -50,7 +50,7 @@ async def find(links: Sequence[Link], agent: str, strategy: Strategy, without: C
     except TimeoutError:
         is_sure = False
     finally:
-        for one in asked:
+        for one in request:
             one.cancel()
     return Answer(None, is_sure)
 
@@ -67,14 +67,14 @@ async def _has(link: Link, agent: str) -> Answer:
     try:
         if end is None:
             return Answer(None, is_sure=False)
-        told = await end.line.ask(FIND, agent=agent)
+        result = await end.line.ask(FIND, agent=agent)
     except LineLost:
         return Answer(None, is_sure=False)
     except MapRefusal as refused:  # one that cannot be asked so has nobody who is found so
         return Answer(None, not read_refusal(refused.error).waits)
-    spelt = told.get("agentId")
+    spelt = result.get("agentId")
     name = spelt if isinstance(spelt, str) and same_name(spelt, agent) else agent
-    return Answer(link if told.get("has") is True else None, is_sure=True, name=name)
+    return Answer(link if result.get("has") is True else None, is_sure=True, name=name)
 
 
 # Letters for somebody of whom only the name is known: by which link each goes, and when it is dead.
@@ -125,8 +125,8 @@ class Seeking:
         anew when another one is connected, and while it lies here from time to time.
         """
         now, ends = asyncio.get_running_loop().time(), [link.end for link in self._links()]
-        letter, asked, until = self._asked.get(name, (0, [], 0.0))
-        if name in self._under_way or (letter == newest and asked == ends and now < until):
+        letter, request, until = self._asked.get(name, (0, [], 0.0))
+        if name in self._under_way or (letter == newest and request == ends and now < until):
             return
         if len(self._asked) >= MOST:
             self._asked.clear()

@@ -24,13 +24,13 @@ _EXPOSURE = Param(
 
 
 def _of_peers(_room: Room, _said: dict[str, Any]) -> Any:
-    told = "only a system that is a peer may say this"
-    raise NotAllowed(told, field="auth", hint="map/federation/connect comes first, as a gateway")
+    text = "only a system that is a peer may say this"
+    raise NotAllowed(text, field="auth", hint="map/federation/connect comes first, as a gateway")
 
 
 def _of_session(verb: str) -> Any:
-    def run(session: Any, said: dict[str, Any]) -> Any:
-        return getattr(session, verb)(said)
+    def run(session: Any, params: dict[str, Any]) -> Any:
+        return getattr(session, verb)(params)
 
     return run
 

@@ -101,8 +101,8 @@ def introduce(room: Room, system: str, here: str) -> None:
     core = room._core
     held = core_peers.peer(core, here)
     if held is not None and not _mounts_us(held):
-        told = f"the room has a peer {here!r} of its own"
-        raise Conflict(told, field="place", hint=f"there: postroom peers remove {here}")
+        text = f"the room has a peer {here!r} of its own"
+        raise Conflict(text, field="place", hint=f"there: postroom peers remove {here}")
     core_peers.adopt(core, OWNER, system)
     host = Peer(system=here, is_mount=True, exposure="all", relays_for=(EVERYWHERE,))
     if held != host:
@@ -169,17 +169,17 @@ class FarServing(Serving):
             return {"error": federation_error(gone)}
         return {"result": {}}
 
-    async def call(self, name: str, said: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
         self._folder.check()
-        return await super().call(name, said)
+        return await super().call(name, params)
 
     def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
         self._folder.acquaint([target.agent for target in arrival.targets])
         return super()._accept(peer, arrival)
 
-    def _announce(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
         self._heard_of()
-        return super()._announce(said)
+        return super()._announce(params)
 
 
 class FarExchange(Exchange):

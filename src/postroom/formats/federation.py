@@ -116,9 +116,9 @@ def envelope_of(
     way = way_of(letter)
     source = system_of(letter.sender) or here
     path = [*way.get("path", ()), here]
-    told = _message(letter, targets, here=here, id=way.get("id") or letter.id, now=now)
-    if is_ours and "parts" in told["meta"]["_meta"][POSTROOM]:
-        del told["payload"]
+    result = _message(letter, targets, here=here, id=way.get("id") or letter.id, now=now)
+    if is_ours and "parts" in result["meta"]["_meta"][POSTROOM]:
+        del result["payload"]
     federation: dict[str, Any] = {
         "sourceSystem": source,
         "targetSystem": target,
@@ -129,13 +129,13 @@ def envelope_of(
     }
     if letter.thread_tag is not None:
         federation["correlationId"] = letter.thread_tag
-    return {"payload": told, "federation": federation}
+    return {"payload": result, "federation": federation}
 
 
 def way_of(letter: Message) -> dict[str, Any]:
     """How a letter came here: source, id, path and hops; nothing, if it was written here."""
-    said = letter.extra.get(CAME) if is_remote(letter.sender) else None
-    return said if isinstance(said, dict) else {}
+    params = letter.extra.get(CAME) if is_remote(letter.sender) else None
+    return params if isinstance(params, dict) else {}
 
 
 def _message(letter: Message, targets: Sequence[Address], *, here: str, id: str, now: datetime) -> dict[str, Any]:
@@ -203,8 +203,8 @@ def _meant(recipients: Sequence[Recipient], targets: Iterable[Address]) -> list[
     found = list(recipients)
     places = {fold(one.address): place for place, one in reversed(list(enumerate(found)))}
     for target in targets:
-        said = (str(target), at_system(target.agent, ANYWHERE), target.agent)
-        place = next((places[fold(name)] for name in said if fold(name) in places), None)
+        params = (str(target), at_system(target.agent, ANYWHERE), target.agent)
+        place = next((places[fold(name)] for name in params if fold(name) in places), None)
         if place is not None:
             found[place] = replace(found[place], address=str(target))
     return found
@@ -232,35 +232,35 @@ MOST_PATH = 100  # systems in a path that is believed
 CLOCKS_DIFFER = timedelta(minutes=1)  # by less: clocks that are right, and a slow line
 
 
-def read_route(said: dict[str, Any], here: str, peer: str, now: datetime) -> Envelope:
+def read_route(params: dict[str, Any], here: str, peer: str, now: datetime) -> Envelope:
     """What `map/federation/route` says: an envelope, or a message or a payload without one, straight from a peer.
     Invalid names what is wrong; whether it may pass is another question.
     """
-    envelope = said.get("envelope")
+    envelope = params.get("envelope")
     if envelope is not None:
         return _read_envelope(_object(envelope, "envelope"), here, now)
-    message = said.get("message")
+    message = params.get("message")
     if message is None:
-        payload = said.get("payload")
+        payload = params.get("payload")
         is_message = isinstance(payload, dict) and "to" in payload and "from" in payload
         message = payload if is_message else None
     if message is None:
         raise Invalid("says nothing", field="envelope", hint="an envelope, or a message")
-    bare = {"sourceSystem": peer, "targetSystem": said.get("system_id", here), "path": [peer]}
+    bare = {"sourceSystem": peer, "targetSystem": params.get("system_id", here), "path": [peer]}
     return _read_envelope({"payload": message, "federation": bare}, here, now)
 
 
 def _read_envelope(envelope: dict[str, Any], here: str, now: datetime) -> Envelope:
-    told = _object(envelope.get("payload"), "envelope.payload")
+    result = _object(envelope.get("payload"), "envelope.payload")
     way = _object(envelope.get("federation"), "envelope.federation")
     source = check_system(way.get("sourceSystem"), "sourceSystem")
     target = check_system(way.get("targetSystem"), "targetSystem")
     most = way.get("maxHops")
     return Envelope(
-        message=_read_letter(told, source, here, now),
+        message=_read_letter(result, source, here, now),
         source=source,
         target=target,
-        targets=_read_targets(told, target),
+        targets=_read_targets(result, target),
         hops=_count(way.get("hopCount", 0), "hopCount"),
         most_hops=MOST_HOPS if most is None else _count(most, "maxHops"),
         path=_read_path(way.get("path"), source),
@@ -275,15 +275,15 @@ def _read_path(path: Any, source: str) -> tuple[str, ...]:
     return tuple(check_system(system, "path") for system in path)
 
 
-def _read_targets(told: dict[str, Any], target: str) -> tuple[Address, ...]:
-    scoped = _ours(told).get(TARGETS)
+def _read_targets(result: dict[str, Any], target: str) -> tuple[Address, ...]:
+    scoped = _ours(result).get(TARGETS)
     scopes = {}
     if isinstance(scoped, list):
-        said = [one for one in scoped if isinstance(one, dict) and isinstance(one.get("agent", ""), str)]
-        scopes = {one.get("agent", ""): one.get("scope") or "" for one in said}
+        params = [one for one in scoped if isinstance(one, dict) and isinstance(one.get("agent", ""), str)]
+        scopes = {one.get("agent", ""): one.get("scope") or "" for one in params}
     return tuple(
         parse_address({"agent": name, "system": target, "scope": scopes.get(name, "")}, "to")
-        for name in dict.fromkeys(_read_names(told.get("to")))
+        for name in dict.fromkeys(_read_names(result.get("to")))
     )
 
 
@@ -304,15 +304,15 @@ def _read_names(to: Any) -> list[str]:
     raise Invalid("names nobody", field="to", hint="{agent}, {agents: [...]} or {system: true}")
 
 
-def _read_letter(told: dict[str, Any], source: str, here: str, now: datetime) -> Message:
-    sender, ours = check_remote_agent(told.get("from"), "from"), _ours(told)
+def _read_letter(result: dict[str, Any], source: str, here: str, now: datetime) -> Message:
+    sender, ours = check_remote_agent(result.get("from"), "from"), _ours(result)
     fields = {
         "recipients": [],
-        "created_at": _time(told.get("timestamp"), now).isoformat(),
-        **(_postroom_fields(ours) if ours else _words(told, now)),
-        "id": check_id(told.get("id"), "id"),
+        "created_at": _time(result.get("timestamp"), now).isoformat(),
+        **(_postroom_fields(ours) if ours else _words(result, now)),
+        "id": check_id(result.get("id"), "id"),
         "sender": f"{sender}@{source}",
-        "parts": _parts(told, ours),
+        "parts": _parts(result, ours),
     }
     try:
         letter = convert(fields, Message)
@@ -321,15 +321,15 @@ def _read_letter(told: dict[str, Any], source: str, here: str, now: datetime) ->
     times = (letter.created_at, letter.expires_at, letter.task.deadline if letter.task else None)
     if any(time is not None and time.tzinfo is None for time in times):
         raise Invalid("says a time without a time zone", field="envelope.payload")
-    letter = replace(letter, expires_at=_expiry(letter, told, now))
+    letter = replace(letter, expires_at=_expiry(letter, result, now))
     recipients = tuple(replace(one, address=_home(one.address, here)) for one in letter.recipients)
     trace = tuple(_home(name, here) for name in letter.trace) or (letter.sender,)
     return replace(letter, recipients=recipients, trace=trace)
 
 
-def _expiry(letter: Message, told: dict[str, Any], now: datetime) -> datetime | None:
+def _expiry(letter: Message, result: dict[str, Any], now: datetime) -> datetime | None:
     """As it is said; where the clock over there is far from ours, by how long the letter has left."""
-    ttl = _dict(told.get("meta")).get("ttlMs")
+    ttl = _dict(result.get("meta")).get("ttlMs")
     if (
         letter.expires_at is None
         or isinstance(ttl, bool)
@@ -349,14 +349,14 @@ def _postroom_fields(ours: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _words(told: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _words(result: dict[str, Any], now: datetime) -> dict[str, Any]:
     """What MAP's words say of it, agent-inbox's flat ones and agentic-mesh's below `_meta` too. One that means
     nothing here is carried, and not followed.
     """
-    meta = _dict(told.get("meta"))
-    said = {"to": {"agent": "x"}, "payload": "", "meta": {**_dict(meta.get("_meta")), **meta}}
+    meta = _dict(result.get("meta"))
+    params = {"to": {"agent": "x"}, "payload": "", "meta": {**_dict(meta.get("_meta")), **meta}}
     try:
-        found = letter_fields(said)
+        found = letter_fields(params)
     except Invalid:
         found = {}
     ttl = found.get("expires")
@@ -366,16 +366,18 @@ def _words(told: dict[str, Any], now: datetime) -> dict[str, Any]:
         scope=found.get("scope"),
         thread_tag=found.get("thread_tag"),
         conversation_id=found.get("conversation_id"),
-        in_reply_to=answered(said),
+        in_reply_to=answered(params),
         expires_at=None if ttl is None else (now + timedelta(seconds=ttl)).isoformat(),
         metadata=meta or None,
     )
 
 
-def _parts(told: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
+def _parts(result: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
     """Return copies of the parts: composing takes them apart, and the envelope may be read again."""
     parts = ours.get("parts")
-    found = parts if isinstance(parts, list) else payload_to_parts(told["payload"]) if "payload" in told else []
+    found = (
+        parts if isinstance(parts, list) else payload_to_parts(result["payload"]) if "payload" in result else []
+    )
     return [{**part} if isinstance(part, dict) else part for part in found]
 
 
@@ -384,15 +386,15 @@ def _home(name: str, here: str) -> str:
     return agent if at and agent and system == here else name
 
 
-def _ours(told: dict[str, Any]) -> dict[str, Any]:
-    return _dict(_dict(_dict(told.get("meta")).get("_meta")).get(POSTROOM))
+def _ours(result: dict[str, Any]) -> dict[str, Any]:
+    return _dict(_dict(_dict(result.get("meta")).get("_meta")).get(POSTROOM))
 
 
-def _time(said: Any, otherwise: datetime) -> datetime:
+def _time(params: Any, otherwise: datetime) -> datetime:
     """From milliseconds; a clock that is far off is not believed."""
-    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < 4e12:
+    if isinstance(params, bool) or not isinstance(params, int | float) or not 0 < params < 4e12:
         return otherwise
-    return datetime.fromtimestamp(said / 1000, UTC)
+    return datetime.fromtimestamp(params / 1000, UTC)
 
 
 def _count(value: Any, field: str) -> int:
@@ -430,19 +432,19 @@ _OF_LETTER = ("importance", "subject", "threadTag", "inReplyTo", "scope", "conve
 _WORDS = frozenset({*_OF_WAY, *_OF_LETTER})  # in a letter's own metadata they mean something else, or nothing
 
 
-def envelope_said(said: dict[str, Any], peer: str, here: str) -> dict[str, Any]:
+def envelope_said(params: dict[str, Any], peer: str, here: str) -> dict[str, Any]:
     """The envelope of what a gateway of agent-inbox says with `map/send`."""
-    meta = said.get("meta")
+    meta = params.get("meta")
     if not isinstance(meta, dict) or "messageId" not in meta:
         raise Invalid("says neither who wrote it nor its id", field="meta.messageId", hint="as agent-inbox does")
     source = meta.get("sourceSystem", peer)
     is_own = isinstance(source, str) and same_name(source, peer)
-    name, scope = _target(said.get("to"), meta)
+    name, scope = _target(params.get("to"), meta)
     message = {
         "id": meta["messageId"],
         "from": meta.get("senderId"),
         "to": {"agent": name},
-        "payload": said.get("payload"),
+        "payload": params.get("payload"),
         "meta": {**meta, **({"scope": scope} if scope else {})},
     }
     way = {"sourceSystem": peer if is_own else source, "targetSystem": here, "path": [peer]}
@@ -460,17 +462,17 @@ def messages_of(envelope: dict[str, Any]) -> list[dict[str, Any]]:
     """What is handed to it: the message of a `map/message` for each that the envelope is for. Invalid: it is for
     everybody, for which there is no word.
     """
-    told, to = envelope["payload"], envelope["payload"]["to"]
+    result, to = envelope["payload"], envelope["payload"]["to"]
     names = to.get("agents") or [to.get("agent")]
     if not all(names):
         raise Invalid("agent-inbox takes no letter for everybody", field="to", hint="name its agents: bob@system")
     return [
         {
-            "id": told["id"],
+            "id": result["id"],
             "from": _sender(envelope),
             "to": {"agent": name},
-            "timestamp": told["timestamp"],
-            "payload": told["payload"],
+            "timestamp": result["timestamp"],
+            "payload": result["payload"],
             "meta": _inbox_meta(envelope, name),
         }
         for name in names
@@ -487,15 +489,15 @@ def _sender(envelope: dict[str, Any]) -> str:
 
 
 def _inbox_meta(envelope: dict[str, Any], name: str) -> dict[str, Any]:
-    told = envelope["payload"]
-    meta = told["meta"]
+    result = envelope["payload"]
+    meta = result["meta"]
     known = meta["_meta"]
     rest = known[POSTROOM]
     scopes = {one.get("agent"): one.get("scope") for one in rest.get(TARGETS, ())}
     scope = scopes.get(name) or rest.get("scope", DEFAULT_SCOPE)
     words = present(
-        messageId=told["id"],
-        senderId=told["from"],
+        messageId=result["id"],
+        senderId=result["from"],
         sourceSystem=envelope["federation"]["sourceSystem"],
         targetAgent=name,
         importance=meta["priority"],
@@ -591,9 +593,9 @@ def routed(id: str, problems: Sequence[tuple[str, PostroomError | None]]) -> dic
     return {"routed": True, "messageId": id} | ({"refused": list(_rows(refused))} if refused else {})
 
 
-def each_of(told: dict[str, Any], many: int) -> list[dict[str, Any]]:
+def each_of(result: dict[str, Any], many: int) -> list[dict[str, Any]]:
     """What is told of each of several letters. Of one that nothing is told of, nothing."""
-    rows = told.get("letters")
+    rows = result.get("letters")
     found = rows if isinstance(rows, list) else []
     return [_dict(row) for row in found[:many]] + [{}] * (many - len(found))
 
@@ -608,20 +610,20 @@ def _rows(refused: Iterable[tuple[str, PostroomError]]) -> Iterable[dict[str, An
         } | ({"field": problem.field} if problem.field else {})
 
 
-def refusals(told: dict[str, Any]) -> dict[str, Refusal]:
+def refusals(result: dict[str, Any]) -> dict[str, Refusal]:
     """Those who did not get a letter that was routed, by name."""
-    rows = told.get("refused")
+    rows = result.get("refused")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return {str(row.get("agent")): read_refusal(row) for row in found}
 
 
-def read_refusal(said: Any) -> Refusal:
+def read_refusal(params: Any) -> Refusal:
     """From an error, or from a row of `refused`."""
-    told = said if isinstance(said, dict) else {}
-    data = _dict(told.get("data"))
-    is_temporary = told.get("temporary") is True or data.get("retryable") is True
-    is_behind = AFTER in (told.get("field"), _dict(data.get("details")).get("field"))
-    code = told.get("code")
+    result = params if isinstance(params, dict) else {}
+    data = _dict(result.get("data"))
+    is_temporary = result.get("temporary") is True or data.get("retryable") is True
+    is_behind = AFTER in (result.get("field"), _dict(data.get("details")).get("field"))
+    code = result.get("code")
     return Refusal(
-        code if isinstance(code, int) else None, str(told.get("message"))[:300], is_temporary, is_behind
+        code if isinstance(code, int) else None, str(result.get("message"))[:300], is_temporary, is_behind
     )

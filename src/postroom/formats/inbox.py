@@ -125,8 +125,8 @@ def agent_record(agent: Agent) -> dict[str, Any]:
 def far_agent_record(name: str, route: Route) -> dict[str, Any]:
     """The same of an agent at another system, as that one told of it."""
     words = WORDS[MAP_STATES.get(route.status, Status.IDLE)]
-    told = {"agentId": name, "peerId": route.system, "scope": DEFAULT_SCOPE, "status": words.inbox}
-    return {**told, "location": "federated"}
+    result = {"agentId": name, "peerId": route.system, "scope": DEFAULT_SCOPE, "status": words.inbox}
+    return {**result, "location": "federated"}
 
 
 def stamp(time: datetime) -> str:
@@ -190,13 +190,13 @@ def line_of(message: Message, mailbox: str) -> bytes:
 
 def notice_of(mailbox: str, dropped: int, now: datetime) -> bytes:
     """The line that says what a file does not hold any more. `dropped` comes first: it is looked for there."""
-    told = f"{dropped} older letter(s) are not in this file any more; they are in the inbox of {mailbox}"
+    text = f"{dropped} older letter(s) are not in this file any more; they are in the inbox of {mailbox}"
     entry = {
         "dropped": dropped,
         "from": POSTMASTER,
         "to": mailbox,
-        "payload": told,
-        "content": {"type": "text", "text": told},
+        "payload": text,
+        "content": {"type": "text", "text": text},
         "importance": "normal",
         "timestamp": stamp(now),
     }

@@ -288,13 +288,13 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     has_meta: bool = False
 
 
-def letter_fields(said: dict[str, Any]) -> dict[str, Any]:
+def letter_fields(params: dict[str, Any]) -> dict[str, Any]:
     """The fields of the letter, but for whom it is, and its answer to another: that has to be looked up."""
-    meta = _meta(said)
-    has_payload = "payload" in said
-    payload, to = said.get("payload"), said.get("to")
+    meta = _meta(params)
+    has_payload = "payload" in params
+    payload, to = params.get("payload"), params.get("to")
     shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
-    note = Note(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in said)
+    note = Note(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in params)
     fields: dict[str, Any] = {
         "body": payload_to_parts(payload) if has_payload else [],
         "extra": {MAP_NOTE: to_plain(note)},
@@ -309,14 +309,14 @@ def once_key(id: str, to: Any) -> str:
     return f"map-{blake2b(encode([id, to]), digest_size=16).hexdigest()}"
 
 
-def answered(said: dict[str, Any]) -> str | None:
+def answered(params: dict[str, Any]) -> str | None:
     """The id of the letter that this one may be an answer to; whoever sends it need not know that letter."""
-    meta = _meta(said)
+    meta = _meta(params)
     mail = meta.get("mail")
-    given = meta.get("inReplyTo") or (mail.get("inReplyTo") if isinstance(mail, dict) else None)
-    if given is None and meta.get("isResult") is True:
-        given = meta.get("correlationId")
-    return _sound(lambda: check_id(letter_of_turn(given), "in_reply_to")) if isinstance(given, str) else None
+    value = meta.get("inReplyTo") or (mail.get("inReplyTo") if isinstance(mail, dict) else None)
+    if value is None and meta.get("isResult") is True:
+        value = meta.get("correlationId")
+    return _sound(lambda: check_id(letter_of_turn(value), "in_reply_to")) if isinstance(value, str) else None
 
 
 def map_letter(message: Message) -> dict[str, Any]:
@@ -324,17 +324,17 @@ def map_letter(message: Message) -> dict[str, Any]:
     note = note_of(message)
     if note is None:
         return map_message(message)
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "id": message.id,
         "from": message.sender,
         "to": {"agent": message.recipients[0].address} if note.to is None else note.to,
         "timestamp": milliseconds(message.created_at),
     }
     if note.shape != "none":
-        told["payload"] = payload_of(message, note.shape)
+        result["payload"] = payload_of(message, note.shape)
     if note.has_meta:
-        told["meta"] = message.metadata
-    return told
+        result["meta"] = message.metadata
+    return result
 
 
 def payload_of(message: Message, shape: Shape) -> Any:
@@ -361,8 +361,8 @@ def _is_plain(to: Any) -> bool:
     return isinstance(name, str) and ":" not in name and "@" not in name
 
 
-def _meta(said: dict[str, Any]) -> dict[str, Any]:
-    meta = said.get("meta")
+def _meta(params: dict[str, Any]) -> dict[str, Any]:
+    meta = params.get("meta")
     return meta if isinstance(meta, dict) else {}
 
 
@@ -389,24 +389,24 @@ def _of_meta(meta: dict[str, Any]) -> dict[str, Any]:
 
 def _priority(meta: dict[str, Any]) -> str | None:
     for word in ("priority", "importance"):
-        given = meta.get(word)
-        if given is None:
+        value = meta.get(word)
+        if value is None:
             continue
-        if given not in PRIORITIES:
+        if value not in PRIORITIES:
             raise Invalid(
-                f"{str(given)[:80]!a} is not a priority", field=f"meta.{word}", hint=", ".join(PRIORITIES)
+                f"{str(value)[:80]!a} is not a priority", field=f"meta.{word}", hint=", ".join(PRIORITIES)
             )
-        return str(given)
+        return str(value)
     return None
 
 
 def _ttl(meta: dict[str, Any]) -> float | None:
-    given = meta.get("ttlMs")
-    if given is None:
+    value = meta.get("ttlMs")
+    if value is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= LONGEST_TTL:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_TTL:
         raise Invalid("must be milliseconds above 0", field="meta.ttlMs")
-    return given / 1000
+    return value / 1000
 
 
 def _first(meta: dict[str, Any], words: tuple[str, ...], check: Callable[[Any], str]) -> str | None:
@@ -451,9 +451,9 @@ def role_of(card: Card) -> str | None:
 
 def state_of(agent: Agent) -> str:
     """As it said itself while it is here; else as the table of words has it. Who said that it stops, has."""
-    said = map_says(agent.card).get("state")
-    is_kept = agent.presence.warmth is Warmth.ACTIVE or said == STOPPED
-    return said if isinstance(said, str) and is_kept else agent.presence.words.map
+    params = map_says(agent.card).get("state")
+    is_kept = agent.presence.warmth is Warmth.ACTIVE or params == STOPPED
+    return params if isinstance(params, str) and is_kept else agent.presence.words.map
 
 
 def has_gone(agent: Agent) -> bool:
@@ -475,8 +475,8 @@ def holder_of(card: Card) -> str:
 
 
 def agent_record(agent: Agent, children: Sequence[str] = ()) -> dict[str, Any]:
-    card, said = agent.card, map_says(agent.card)
-    kept = {_CAMEL.get(name, name): said[name] for name in KEPT if name in said}
+    card, params = agent.card, map_says(agent.card)
+    kept = {_CAMEL.get(name, name): params[name] for name in KEPT if name in params}
     seen = agent.presence.last_active_at
     record = present(
         id=card.id,
@@ -515,9 +515,9 @@ def scope_record(scope: ScopeCard, members: Sequence[str]) -> dict[str, Any]:
     } | present(createdBy=scope.created_by or None)
 
 
-def first_state(said: dict[str, Any]) -> str:
+def first_state(params: dict[str, Any]) -> str:
     """Of an agent that registers."""
-    state = said.get("state")
+    state = params.get("state")
     return state if isinstance(state, str) and state else FIRST_STATE
 
 

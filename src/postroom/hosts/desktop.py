@@ -38,10 +38,10 @@ def program() -> str:
 def show(path: str, rung: Rung) -> str | None:
     """Show a ring by this program. Why that failed; None if it did not."""
     title, lines = words(rung)
-    said = _osascript(title, lines) if path.endswith(MACOS) else _notify_send(title, lines, rung)
+    value = _osascript(title, lines) if path.endswith(MACOS) else _notify_send(title, lines, rung)
     try:
         done = subprocess.run(  # noqa: S603 - the system's own program; no shell reads the words
-            [path, *said], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+            [path, *value], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
         return f"it took longer than {PATIENCE:g} s"
@@ -50,9 +50,9 @@ def show(path: str, rung: Rung) -> str | None:
     return None if done.returncode == 0 else _why(done.returncode, done.stderr)
 
 
-def _why(code: int, said: bytes) -> str:
+def _why(code: int, value: bytes) -> str:
     """Such as: no desktop is there, as over ssh."""
-    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    last = value.decode("utf-8", "replace").strip().rpartition("\n")[2]
     return f"exit {code}: {one_line(last)[:LONGEST]}" if last else f"exit {code}"
 
 

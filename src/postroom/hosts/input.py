@@ -38,23 +38,23 @@ def hear(patience: int) -> Mapping[str, Any]:
     pieces: list[bytes] = []
     for piece in _pieces(patience):
         pieces.append(piece)
-        if piece.rstrip().endswith(b"}") and (said := read_object(b"".join(pieces))):
-            return said
+        if piece.rstrip().endswith(b"}") and (value := read_object(b"".join(pieces))):
+            return value
     return {}
 
 
 def read_object(raw: bytes) -> Mapping[str, Any]:
     """A JSON object; an empty one where it is none."""
     try:
-        said, _ = make_scanner(_PLAINLY)(raw.decode("utf-8", "surrogateescape").lstrip(), 0)
+        value, _ = make_scanner(_PLAINLY)(raw.decode("utf-8", "surrogateescape").lstrip(), 0)
     except (ValueError, StopIteration, RecursionError, SystemError):  # the last: its error stands in `json`
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def text_of(said: Mapping[str, Any], name: str) -> str:
+def text_of(fields: Mapping[str, Any], name: str) -> str:
     """A text that was said; empty when it was not, or is none."""
-    value = said.get(name)
+    value = fields.get(name)
     return value if isinstance(value, str) else ""
 
 

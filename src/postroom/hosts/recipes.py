@@ -86,11 +86,11 @@ def is_ours(host: str, entry: Mapping[str, Any]) -> bool:
 
 
 def _entry(recipe: Recipe, host: str, words: Sequence[str], seconds: int) -> dict[str, Any]:
-    said: dict[str, Any]
+    fields: dict[str, Any]
     if recipe.exec_form:
-        said = {"type": "command", "command": words[0], "args": list(words[1:])}
+        fields = {"type": "command", "command": words[0], "args": list(words[1:])}
     else:
-        said = {"type": "command", "command": shlex.join(words)}
+        fields = {"type": "command", "command": shlex.join(words)}
     if host == "gemini":
-        said = {"name": "postroom", **said}
-    return said | {"timeout": seconds * recipe.unit}
+        fields = {"name": "postroom", **fields}
+    return fields | {"timeout": seconds * recipe.unit}

@@ -97,8 +97,8 @@ def _by_ps(pid: int) -> Process | None:
     """Where there is no /proc."""
     import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
 
-    asked = ["/bin/ps", "-o", "lstart=,stat=,ppid=,comm=", "-p", str(pid)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})  # noqa: S603
+    request = ["/bin/ps", "-o", "lstart=,stat=,ppid=,comm=", "-p", str(pid)]
+    done = subprocess.run(request, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})  # noqa: S603
     words = done.stdout.split()  # such as: Sun Nov 15 22:10:01 2026 S 1 /bin/zsh
     if len(words) < 8 or words[5].startswith(_NO_MORE):
         return None
@@ -358,13 +358,13 @@ def _read(path: str) -> Session | None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            said, heard_at = read_object(os.read(file, _LONGEST)), os.fstat(file).st_mtime
+            value, heard_at = read_object(os.read(file, _LONGEST)), os.fstat(file).st_mtime
         finally:
             os.close(file)
     except OSError:
         return None
-    texts = {name: said[name] for name in _TEXTS if isinstance(said.get(name), str)}
-    turn, holds, pid = said.get("turn"), said.get("holds"), texts.pop("pid", "")
+    texts = {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    turn, holds, pid = value.get("turn"), value.get("holds"), texts.pop("pid", "")
     if len(texts) + 1 < len(_TEXTS) or turn not in {BUSY, IDLE, OVER} or not isinstance(holds, int):
         return None
     return Session(**texts, pid=int(pid) if pid.isdecimal() else 0, turn=turn, holds=holds, heard_at=heard_at)
@@ -425,6 +425,6 @@ def session_around_us() -> Session | None:
 
 def _one_of(found: list[Session]) -> Session | None:
     """A server of Codex runs many sessions in one process."""
-    told = first_variable(*_TOLD)
-    named = next((one for one in found if one.id == told), None)
+    result = first_variable(*_TOLD)
+    named = next((one for one in found if one.id == result), None)
     return named or (found[0] if len({(one.agent, one.room) for one in found}) == 1 else None)

@@ -176,8 +176,8 @@ def _pointer(sender: str, subject: Any, entry: Entry) -> str:
 
 def _markers(entry: Entry) -> list[str]:
     """What it is and how urgent, where it is said and is not as usual."""
-    said = ((entry.get("kind"), MESSAGE), (entry.get("importance"), "normal"))
-    return [_words(word).replace("_", " ") for word, usual in said if word and word != usual]
+    value = ((entry.get("kind"), MESSAGE), (entry.get("importance"), "normal"))
+    return [_words(word).replace("_", " ") for word, usual in value if word and word != usual]
 
 
 def _count(many: int, what: str) -> str:
@@ -283,7 +283,7 @@ class Dialect(Protocol):
     def hold(self, event: str, text: str) -> dict[str, Any]: ...
 
 
-class Told(NamedTuple):
+class HookText(NamedTuple):
     """What is said to the host, and what that shows of its mail."""
 
     text: str = ""
@@ -294,7 +294,7 @@ class Told(NamedTuple):
 
 def tell(
     moment: str, source: Source, session: Session, budget: int, *, began_by: str, now: datetime, nonce: str
-) -> Told:
+) -> HookText:
     """What this session is told now; an empty text where that is nothing."""
     is_new = moment == START and began_by not in AGAIN  # nothing was shown to this session before
     orders = source.orders(0.0 if is_new else session.heard_at, nonce, only_new=moment == BETWEEN)
@@ -302,15 +302,15 @@ def tell(
     before = "\n".join(filter(None, (orders, again(*seen, session.agent, (budget - len(orders.encode())) // 2))))
     entries, total = source.waiting()
     if moment == STOP and session.holds >= MOST_HELD_STOPS:
-        return Told(total=total)
+        return HookText(total=total)
     if not entries or (moment == STOP and not source.asks()):
-        return Told(before, total=total, holds=moment == STOP and bool(before))
+        return HookText(before, total=total, holds=moment == STOP and bool(before))
     text, count = mail(entries, total, session.agent, now, nonce, budget - len(before.encode()) - 1)
-    return Told(f"{before}\n{text}" if before else text, count, total, holds=moment == STOP)
+    return HookText(f"{before}\n{text}" if before else text, count, total, holds=moment == STOP)
 
 
-def said(dialect: Dialect, event: str, told: Told) -> dict[str, Any] | None:
+def host_output(dialect: Dialect, event: str, result: HookText) -> dict[str, Any] | None:
     """The same in the words of the host; None: nothing is printed."""
-    if not told.text:
+    if not result.text:
         return None
-    return dialect.hold(event, told.text) if told.holds else dialect.add(event, told.text)
+    return dialect.hold(event, result.text) if result.holds else dialect.add(event, result.text)

@@ -54,11 +54,11 @@ def queue(session: Session, text: str) -> str:
         return f"codex cannot be started: {broken.strerror}"
     with running:
         try:
-            told = running.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
+            result = running.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             return f"codex queue did not end in {SECONDS:g} s"
-    why = " ".join(told.split())[-_LONGEST_COMPLAINT:]
+    why = " ".join(result.split())[-_LONGEST_COMPLAINT:]
     return f"codex queue ended with {running.returncode}: {why}" if running.returncode else ""
 
 

@@ -130,7 +130,7 @@ LONGEST_SUBJECT = 200
 
 def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[RungLetter]) -> bytes:
     """The body of a call: a pointer to what waits."""
-    told = {
+    result = {
         "type": WAITING,
         "timestamp": at,
         "mailbox": mailbox,
@@ -138,7 +138,7 @@ def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[RungLette
         "letters": [_letter(letter) for letter in letters[:MOST_NAMED]],
         "more": max(0, len(letters) - MOST_NAMED),
     }
-    return harmless_json(encode(told))
+    return harmless_json(encode(result))
 
 
 def trial(mailbox: str, at: datetime) -> bytes:
@@ -204,12 +204,12 @@ class Telephone:
             headers = signed_headers(webhook.secrets(at), id, int(at.timestamp()), body)
             try:
                 async with asyncio.timeout(WHOLE):
-                    status, told = await self._say(webhook, headers, body)
+                    status, result = await self._say(webhook, headers, body)
             except TimeoutError:
                 return Outcome(problem=f"there was no answer within {WHOLE:g} seconds")
             except NotCalled as failed:
                 return Outcome(problem=str(failed))
-            return outcome_of(status, told, now())
+            return outcome_of(status, result, now())
 
     async def _say(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str]]:
         target = read_target(webhook.url)
@@ -217,13 +217,13 @@ class Telephone:
         try:
             writer.write(request_of(target, headers, body))
             await writer.drain()
-            status, told = await _read_head(reader)
+            status, result = await _read_head(reader)
             await _hear_out(reader)
         except (OSError, ValueError, asyncio.IncompleteReadError) as broken:
             raise NotCalled(f"{target.host} broke off: {_words(broken)}") from None
         finally:
             await _hang_up(writer)
-        return status, told
+        return status, result
 
     async def _connect(
         self, target: Target, *, allow_private: bool
@@ -271,8 +271,8 @@ class Telephone:
             raise NotCalled(f"{target.host} has no address: {_words(unknown)}") from None
         addresses = [(family, address) for family, _, _, _, address in found]
         for _, address in addresses:
-            if told := why_not(target.host, address[0], allow_private=allow_private):
-                raise NotCalled(told)
+            if result := why_not(target.host, address[0], allow_private=allow_private):
+                raise NotCalled(result)
         return addresses, self._trust() if target.scheme == "https" else None
 
 
@@ -418,17 +418,17 @@ class Ringer:
     async def _put_off(self, call: DueCall, outcome: Outcome) -> None:
         """Not made now: what was answered to another call holds for this one, too."""
         why = f"not called, for {outcome.problem} to another call"
-        asked = outcome.pause or 0.0
-        await self._ask(webhooks.failed, call, why, asked=asked, chance=random.random(), was_tried=False)
+        request = outcome.pause or 0.0
+        await self._ask(webhooks.failed, call, why, delay=request, chance=random.random(), was_tried=False)
 
     async def _fail(self, call: DueCall, outcome: Outcome) -> None:
-        asked = outcome.pause or 0.0
-        self._quiet_until = self._loop.time() + asked
-        dead = await self._ask(webhooks.failed, call, outcome.problem, asked=asked, chance=random.random())
+        request = outcome.pause or 0.0
+        self._quiet_until = self._loop.time() + request
+        dead = await self._ask(webhooks.failed, call, outcome.problem, delay=request, chance=random.random())
         self._executor.counters.rang(self.webhook.id, DEAD if dead else FAILED)
-        told = "given up; postroom rings shows it" if dead else "tried again later"
+        result = "given up; postroom rings shows it" if dead else "tried again later"
         host = read_target(self.webhook.url).host  # of its path it may be that it is a secret
-        log.warning("webhook %s at %s was not rung: %s; %s", self.webhook.id, host, outcome.problem, told)
+        log.warning("webhook %s at %s was not rung: %s; %s", self.webhook.id, host, outcome.problem, result)
 
     async def _switch_off(self, outcome: Outcome) -> None:
         id = self.webhook.id
@@ -439,8 +439,8 @@ class Ringer:
                 "webhook %s is off: %s; if that is over: postroom webhook test %s", id, outcome.problem, id
             )
 
-    async def _ask(self, question: Callable[..., Any], *said: Any, **more: Any) -> Any:
-        return await self._executor.run_slow(partial(question, self._core, OWNER, self.webhook, *said, **more))
+    async def _ask(self, question: Callable[..., Any], *value: Any, **more: Any) -> Any:
+        return await self._executor.run_slow(partial(question, self._core, OWNER, self.webhook, *value, **more))
 
 
 async def _sleep(bell: asyncio.Event, seconds: float) -> None:

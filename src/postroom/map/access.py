@@ -26,9 +26,9 @@ METHODS = ("api-key", "bearer")
 NONE = "none"
 
 
-def known(core: Core, said: dict[str, Any], *, is_open: bool) -> Principal:
+def known(core: Core, params: dict[str, Any], *, is_open: bool) -> Principal:
     """Who says this; NotAllowed with the field `token` or `method`."""
-    method, credential = said.get("method"), said.get("credential", said.get("token"))
+    method, credential = params.get("method"), params.get("credential", params.get("token"))
     if method == NONE and is_open:
         return SOCKET
     if method not in METHODS:
@@ -36,23 +36,23 @@ def known(core: Core, said: dict[str, Any], *, is_open: bool) -> Principal:
     return tokens.holder(core, credential)
 
 
-def agent_id(core: Core, principal: Principal, said: dict[str, Any]) -> str:
+def agent_id(core: Core, principal: Principal, params: dict[str, Any]) -> str:
     """Under which id an agent registers."""
-    asked = said.get("agent_id")
+    request = params.get("agent_id")
     if principal.agent is None:
-        return check_agent(asked or _id_of(core, said), "agent_id" if asked else "name")
-    if asked is not None and asked != principal.agent:
-        told = f"this token is {principal.agent}'s"
-        raise NotAllowed(told, field="agent_id", hint="leave agentId out, or connect with an operator's token")
+        return check_agent(request or _id_of(core, params), "agent_id" if request else "name")
+    if request is not None and request != principal.agent:
+        text = f"this token is {principal.agent}'s"
+        raise NotAllowed(text, field="agent_id", hint="leave agentId out, or connect with an operator's token")
     return principal.agent
 
 
-def child_id(core: Core, principal: Principal, parent: str, said: dict[str, Any]) -> str:
+def child_id(core: Core, principal: Principal, parent: str, params: dict[str, Any]) -> str:
     """Under which id a child does. With an agent's token it is below the agent's own name."""
     below = "" if principal.agent is None else f"{principal.agent}."
-    asked = said.get("agent_id") or _id_of(core, said, below)
-    asked = asked or f"{below or f'{parent}.'}{core.ids.token()[:8]}"
-    name = check_agent(_below(below, asked), "name")
+    request = params.get("agent_id") or _id_of(core, params, below)
+    request = request or f"{below or f'{parent}.'}{core.ids.token()[:8]}"
+    name = check_agent(_below(below, request), "name")
     if not below:
         return name
     if fold(name) in map(fold, tokens.sealed(core)):
@@ -66,12 +66,12 @@ def _below(prefix: str, id: str) -> str:
     return id if not id or id.startswith(prefix) else prefix + id
 
 
-def _id_of(core: Core, said: dict[str, Any], below: str = "") -> str:
+def _id_of(core: Core, params: dict[str, Any], below: str = "") -> str:
     """The id of an agent that says only its name. A name with blanks, colons or the like cannot be a mailbox's:
     the agent gets the nearest id that can, and keeps its name as its display name, by which mail finds it
     (`wire.map_routing`). Two names never share an id.
     """
-    name = said.get("name", "")
+    name = params.get("name", "")
     id = _below(below, cleaned(name))
     held = core.store.records(CARD, id)
     shown = (held[0].value.get("display_name") if held else name) or ""

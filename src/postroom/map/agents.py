@@ -57,37 +57,37 @@ IS_HERE = "is_here"  # what a session says of who registers, and no caller can: 
 # -- coming and going
 
 
-def register(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def register(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """The same agent may come back as often as it likes: what it does not say stays as it was."""
-    if said.get("parent") is not None:
-        _check_parents_holder(room, box_of(room, said).name, said["parent"])
-    return _come(room, said)
+    if params.get("parent") is not None:
+        _check_parents_holder(room, box_of(room, params).name, params["parent"])
+    return _come(room, params)
 
 
-def _come(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    name = box_of(room, said).name
-    told = {"display_name": said.get("name"), "description": said.get("description"),
-            "scopes": said.get("scopes"), "metadata": said.get("metadata")}  # fmt: skip
-    words = {word: said[word] for word in KEPT if word in said}
-    words |= present(state=_first_state(room, name, said), owner=said.get("owner"))
+def _come(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    name = box_of(room, params).name
+    result = {"display_name": params.get("name"), "description": params.get("description"),
+            "scopes": params.get("scopes"), "metadata": params.get("metadata")}  # fmt: skip
+    words = {word: params[word] for word in KEPT if word in params}
+    words |= present(state=_first_state(room, name, params), owner=params.get("owner"))
     words["principal"] = room.principal.name
-    if said.get("parent") is not None:
-        _check_parent(room, name, said["parent"])
-    _check_free(room, name, said)
-    agent = _write(room, name, told, words)
+    if params.get("parent") is not None:
+        _check_parent(room, name, params["parent"])
+    _check_free(room, name, params)
+    agent = _write(room, name, result, words)
     room.mailbox(name).heartbeat(poll_interval=BEAT_EVERY, active=True)
     return {"agent": agent_record(agent)}
 
 
-def spawn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def spawn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """A child: it belongs to the same participant. A name that another's agent has is not taken."""
-    parent, name = check_agent(said["parent"], "parent"), check_agent(said["agent_id"], "agent_id")
+    parent, name = check_agent(params["parent"], "parent"), check_agent(params["agent_id"], "agent_id")
     with suppress(UnknownAgent):
         held = room.agent(name)
-        if not said.get(IS_HERE) and _is_anothers(room, held, parent):
+        if not params.get(IS_HERE) and _is_anothers(room, held, parent):
             raise NameTaken(f"{name!r} is another's agent", field="agent_id")
     room.agent(parent)  # or it is told that there is no such agent
-    return _come(room, said)
+    return _come(room, params)
 
 
 def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
@@ -98,9 +98,9 @@ def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
     return parent_of(held.card) != parent and not has_stopped
 
 
-def unregister(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def unregister(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """It is gone: out of its scopes, in no list before it comes back. Its mail stays, and waits for it."""
-    name = box_of(room, said).name
+    name = box_of(room, params).name
     agent = _change(room, name, {"scopes": ()}, {"state": STOPPED})
     room.mailbox(name).leave()
     return {"agent": agent_record(agent) | {"state": STOPPED, "ownerId": None}, "success": True}
@@ -113,40 +113,40 @@ def away(room: Room, name: str) -> dict[str, Any]:
     return {"agent": agent_record(room.agent(name)), "previousState": state_of(before)}
 
 
-def update(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    name = box_of(room, said).name
+def update(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    name = box_of(room, params).name
     before = room.agent(name)
     card = before.card
-    words = {word: said[word] for word in KEPT if word in said and word not in {"parent", "role"}}
-    if "state" in said:
-        words["state"] = _stepped(card, said["state"])
-    metadata = None if "metadata" not in said else card.metadata | said["metadata"]
+    words = {word: params[word] for word in KEPT if word in params and word not in {"parent", "role"}}
+    if "state" in params:
+        words["state"] = _stepped(card, params["state"])
+    metadata = None if "metadata" not in params else card.metadata | params["metadata"]
     agent = _change(room, name, {} if metadata is None else {"metadata": metadata}, words)
     return {"agent": agent_record(agent), "previousState": state_of(before)}
 
 
-def stop(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    return update(room, {**said, "state": STOPPED}) | {"stopping": True}
+def stop(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    return update(room, {**params, "state": STOPPED}) | {"stopping": True}
 
 
-def suspend(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def suspend(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Its mail waits until it is resumed."""
-    return update(room, {**said, "state": SUSPENDED}) | {"suspended": True}
+    return update(room, {**params, "state": SUSPENDED}) | {"suspended": True}
 
 
-def resume(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    return update(room, {**said, "state": FIRST_STATE}) | {"resumed": True}
+def resume(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    return update(room, {**params, "state": FIRST_STATE}) | {"resumed": True}
 
 
 # -- looking
 
 
-def list_agents(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def list_agents(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     agents = listed_agents(room)
     children = children_of(agents)
-    wanted = _wanted(said)
+    wanted = _wanted(params)
     rows = [agent for agent in agents if _suits(agent, wanted, children)]
-    cursor, limit = said.get("cursor"), min(check_count(said.get("limit", MOST), "limit"), MOST)
+    cursor, limit = params.get("cursor"), min(check_count(params.get("limit", MOST), "limit"), MOST)
     if cursor is not None:
         rows = [agent for agent in rows if agent.card.id > cursor]
     rows.sort(key=lambda agent: agent.card.id)
@@ -154,8 +154,8 @@ def list_agents(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return {"agents": shown} | ({"nextCursor": shown[-1]["id"]} if len(rows) > limit else {})
 
 
-def get_agent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    name, include = check_agent(said["agent_id"], "agent_id"), said.get("include") or {}
+def get_agent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    name, include = check_agent(params["agent_id"], "agent_id"), params.get("include") or {}
     agents = {agent.card.id: agent for agent in room.agents(gone=True)}
     if name not in agents:
         raise UnknownAgent(f"{name!r} is not registered", field="agent_id")
@@ -164,11 +164,11 @@ def get_agent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return answer | _relatives(agents, children, name, include)
 
 
-def graph(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def graph(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Who is whose child: all of it, or what is below one agent."""
     agents = {agent.card.id: agent for agent in listed_agents(room)}
     children = children_of(agents.values())
-    root, depth = said.get("root_agent_id"), said.get("depth")
+    root, depth = params.get("root_agent_id"), params.get("depth")
     names: Iterable[str] = agents
     if root is not None:
         if root not in agents:
@@ -197,28 +197,28 @@ def _relatives(
         "ancestors": list(above(parents, name, depth)),
         "descendants": list(below(children, name, depth)),
     }
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         word: [agent_record(agents[one]) for one in names if one in agents]
         for word, names in found.items()
         if include.get(word)
     }
     if include.get("parent") and mine in agents:
-        told["parent"] = agent_record(agents[mine])
-    return told
+        result["parent"] = agent_record(agents[mine])
+    return result
 
 
-def _wanted(said: dict[str, Any]) -> dict[str, Any]:
+def _wanted(params: dict[str, Any]) -> dict[str, Any]:
     """The words of `filter`; the SDK's server reads them outside of it, too."""
-    words = {snake(name): value for name, value in (said.get("filter") or {}).items() if value is not None}
+    words = {snake(name): value for name, value in (params.get("filter") or {}).items() if value is not None}
     for name in ("states", "roles", "scopes"):
-        if name in said or name in words:
-            words[name] = _texts(words.get(name, said.get(name)), name)
+        if name in params or name in words:
+            words[name] = _texts(words.get(name, params.get(name)), name)
     for name in ("parent", "owner_id"):
         if not isinstance(words.get(name, ""), str):
             raise Invalid("must be text", field=name)
     for word, several in (("state", "states"), ("role", "roles"), ("scope", "scopes")):
-        if word in said:
-            words[several] = [said[word]]
+        if word in params:
+            words[several] = [params[word]]
     return words
 
 
@@ -244,17 +244,17 @@ def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) 
 # -- writing
 
 
-def _change(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:
+def _change(room: Room, name: str, result: dict[str, Any], words: dict[str, Any]) -> Agent:
     """Of a card that is there. Only what an agent says of itself is a sign of life: an operator's hand is none."""
 
     def change(card: Card) -> Card:
-        return replace(card, **told, extra=card.extra | {EXTRA: map_says(card) | words})
+        return replace(card, **result, extra=card.extra | {EXTRA: map_says(card) | words})
 
     core_agents.rewrite(room._core, room.principal, name, change)
     return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
 
 
-def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -> Agent:
+def _write(room: Room, name: str, result: dict[str, Any], words: dict[str, Any]) -> Agent:
     try:
         card = room.agent(name).card
         before, extra, was = asdict(card), card.extra, map_says(card)
@@ -263,17 +263,17 @@ def _write(room: Room, name: str, told: dict[str, Any], words: dict[str, Any]) -
     except UnknownAgent:
         before, extra, was = {}, {}, {}
     fields = {field: before[field] for field in _CARD if field in before}
-    fields |= {field: value for field, value in told.items() if value is not None}
+    fields |= {field: value for field, value in result.items() if value is not None}
     return room.mailbox(name).register(**fields, extra=extra | {EXTRA: was | words})
 
 
-def _check_free(room: Room, name: str, said: dict[str, Any]) -> None:
+def _check_free(room: Room, name: str, params: dict[str, Any]) -> None:
     """The first has a name while it is here or away; who shows that agent's own token is that agent. An operator's
     token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. It
     gets a name as soon as that agent was unregistered, and not while it is only away. Who comes by the link of
     another room gets no name that anybody of this one has, however long it is away.
     """
-    is_guest = GUEST in (said.get("metadata") or {})
+    is_guest = GUEST in (params.get("metadata") or {})
     try:
         held = room.agent(name)
     except UnknownAgent:
@@ -311,10 +311,10 @@ def _check_parent(room: Room, name: str, parent: str) -> None:
             return
 
 
-def _first_state(room: Room, name: str, said: dict[str, Any]) -> str:
+def _first_state(room: Room, name: str, params: dict[str, Any]) -> str:
     """Idle when nothing is said; but who was suspended is resumed by that word alone."""
-    if "state" in said:
-        return _state(said["state"])
+    if "state" in params:
+        return _state(params["state"])
     with suppress(UnknownAgent):
         if map_says(room.agent(name).card).get("state") == SUSPENDED:
             return SUSPENDED
@@ -347,29 +347,29 @@ SAYS = ("name", "description", "parent", "join_policy", "auto_join_roles", "visi
         "send_policy", "persistent", "auto_delete", "metadata")  # fmt: skip
 
 
-def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Its id is the one it says, else it is made of its name."""
-    id = said.get("scope_id") or _id_of(said.get("name", ""))
-    says = {_camel(word): said[word] for word in SAYS if word in said}
+    id = params.get("scope_id") or _id_of(params.get("name", ""))
+    says = {_camel(word): params[word] for word in SAYS if word in params}
     scope = core_agents.create(
-        room._core, room.principal, _whose(room, said), id or f"scope-{room._core.ids.token()[:12]}", says
+        room._core, room.principal, _whose(room, params), id or f"scope-{room._core.ids.token()[:12]}", says
     )
     return {"scope": _record(room, scope)}
 
 
-def delete(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    id = check_scope(said["scope_id"], "scope_id")
-    scope = core_agents.delete(room._core, room.principal, _whose(room, said), id)
+def delete(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    id = check_scope(params["scope_id"], "scope_id")
+    scope = core_agents.delete(room._core, room.principal, _whose(room, params), id)
     return {"scope": scope_record(scope, []), "success": True}
 
 
-def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    return {"scope": _record(room, core_agents.find(room._core, room.principal, said["scope_id"]))}
+def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    return {"scope": _record(room, core_agents.find(room._core, room.principal, params["scope_id"]))}
 
 
-def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    limit, cursor = min(check_count(said.get("limit", MOST), "limit"), MOST), said.get("cursor", "")
-    parent = (said.get("filter") or {}).get("parent", said.get("parent"))
+def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    limit, cursor = min(check_count(params.get("limit", MOST), "limit"), MOST), params.get("cursor", "")
+    parent = (params.get("filter") or {}).get("parent", params.get("parent"))
     found = [
         scope
         for scope in core_agents.everyone(room._core, room.principal)
@@ -379,21 +379,21 @@ def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return {"scopes": rows} | ({"nextCursor": rows[-1]["id"]} if len(found) > limit else {})
 
 
-def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    core_agents.join(room._core, room.principal, box_of(room, said).name, said["scope_id"])
-    return _both(room, said)
+def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    core_agents.join(room._core, room.principal, box_of(room, params).name, params["scope_id"])
+    return _both(room, params)
 
 
-def leave(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    id = check_scope(said["scope_id"], "scope_id")
+def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    id = check_scope(params["scope_id"], "scope_id")
     scope = core_agents.find(room._core, room.principal, id)
-    core_agents.leave(room._core, room.principal, box_of(room, said).name, id)
-    return _both(room, said, scope)
+    core_agents.leave(room._core, room.principal, box_of(room, params).name, id)
+    return _both(room, params, scope)
 
 
-def members(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    found = core_agents.members(room._core, room.principal, said["scope_id"])
-    limit, cursor = min(check_count(said.get("limit", MOST), "limit"), MOST), said.get("cursor", "")
+def members(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    found = core_agents.members(room._core, room.principal, params["scope_id"])
+    limit, cursor = min(check_count(params.get("limit", MOST), "limit"), MOST), params.get("cursor", "")
     rows = [name for name in found if name > cursor]
     return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
 
@@ -406,9 +406,9 @@ def _id_of(name: str) -> str:
         return cleaned(name.replace("/", " "))
 
 
-def _both(room: Room, said: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
-    scope = scope or core_agents.find(room._core, room.principal, said["scope_id"])
-    agent = room.agent(box_of(room, said).name)
+def _both(room: Room, params: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
+    scope = scope or core_agents.find(room._core, room.principal, params["scope_id"])
+    agent = room.agent(box_of(room, params).name)
     return {"scope": _record(room, scope), "agent": agent_record(agent), "success": True}
 
 
@@ -416,8 +416,8 @@ def _record(room: Room, scope: ScopeCard) -> dict[str, Any]:
     return scope_record(scope, room._core.store.keys(MEMBER + scope.id))
 
 
-def _whose(room: Room, said: dict[str, Any]) -> str | None:
-    name: str | None = said.get("agent_id") or room.principal.agent
+def _whose(room: Room, params: dict[str, Any]) -> str | None:
+    name: str | None = params.get("agent_id") or room.principal.agent
     return name
 
 

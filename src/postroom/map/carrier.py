@@ -117,25 +117,25 @@ def outgoing(
 
 def correlation_of(meta: Mapping[str, Any]) -> str | None:
     """By what its sender knows the answer to it, or what that answers."""
-    said = meta.get("correlationId")
-    return said if isinstance(said, str) and said else None
+    params = meta.get("correlationId")
+    return params if isinstance(params, str) and params else None
 
 
 def _unless_said(message: Message) -> dict[str, Any]:
     """All of its metadata, and what we say where that says nothing. Its sender goes by what it said itself."""
-    said = {name: value for name, value in message.metadata.items() if value is not None}
+    params = {name: value for name, value in message.metadata.items() if value is not None}
     ours = {"correlationId": message.thread, "timestamp": milliseconds(message.created_at)}
-    importance = said.get("importance")
+    importance = params.get("importance")
     if not isinstance(importance, str) or importance not in PRIORITIES:
-        said["importance"] = message.priority.name.lower()
-    return message.metadata | ours | said
+        params["importance"] = message.priority.name.lower()
+    return message.metadata | ours | params
 
 
 def _mail(message: Message) -> dict[str, Any] | None:
     if message.conversation_id is None:
         return None
-    said = message.metadata.get("mail")
-    return (said if isinstance(said, dict) else {}) | {"conversationId": message.conversation_id}
+    params = message.metadata.get("mail")
+    return (params if isinstance(params, dict) else {}) | {"conversationId": message.conversation_id}
 
 
 def told_of(event: Event) -> dict[str, Any]:
@@ -159,9 +159,9 @@ def incoming(message: Mapping[str, Any]) -> Incoming | None:
     to = message.get("to")
     if to is None and payload is None:
         return None
-    said = {"to": to, "payload": payload} | ({"meta": meta} if meta else {})
+    params = {"to": to, "payload": payload} | ({"meta": meta} if meta else {})
     try:
-        fields = letter_fields(said)
+        fields = letter_fields(params)
     except Invalid:  # a word of its meta means nothing here: it is carried, not followed
         fields = letter_fields({"to": to, "payload": payload}) | {"metadata": meta}
     at = message.get("timestamp")
@@ -172,7 +172,7 @@ def incoming(message: Mapping[str, Any]) -> Incoming | None:
         to=to,
         meta=meta,
         fields={name: value for name, value in fields.items() if name in _PLAIN},
-        answers=answered(said),
+        answers=answered(params),
         at=int(at) if isinstance(at, int | float) and 0 < at < 1e15 else 0,
     )
 
@@ -193,8 +193,8 @@ def _key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     for id in (meta.get("messageId"), message.get("id")):
         if isinstance(id, str) and id:
             return id
-    said = {name: message.get(name) for name in ("from", "to", "payload", "timestamp")}
-    return blake2b(encode(said), digest_size=16).hexdigest()
+    params = {name: message.get(name) for name in ("from", "to", "payload", "timestamp")}
+    return blake2b(encode(params), digest_size=16).hexdigest()
 
 
 # What waits for agents of the server is sent there: claimed, sent, acknowledged once the server has it.
@@ -356,16 +356,16 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
     if not found and message.target in names:
         found = [str(message.target)]
     if not found and message.answers is not None:
-        asked = room._core.store.get((message.answers,)).get(message.answers)
-        found = [asked.message.sender] if asked is not None and asked.message.sender in names else []
+        request = room._core.store.get((message.answers,)).get(message.answers)
+        found = [request.message.sender] if request is not None and request.message.sender in names else []
     return list(dict.fromkeys(found)) or [own]
 
 
 def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
     """Is it for one of these by name or id? Others' messages are replayed too."""
     names = frozenset(shown.values())
-    said = _named(_address(message), lambda _: [])
-    return any(one in shown or one in names for one in said) or message.target in names
+    params = _named(_address(message), lambda _: [])
+    return any(one in shown or one in names for one in params) or message.target in names
 
 
 def _address(message: Incoming) -> Address:
@@ -461,8 +461,8 @@ class Stranded:
         """A server that cannot tell has nothing for us."""
         try:
             for kind in (QUEUED, SENT):
-                told = await self._line.ask(SUBSCRIBE, filter={"eventTypes": [kind], "fromAgents": [NOBODY]})
-                self._wishes[kind] = str(told.get("subscriptionId"))
+                result = await self._line.ask(SUBSCRIBE, filter={"eventTypes": [kind], "fromAgents": [NOBODY]})
+                self._wishes[kind] = str(result.get("subscriptionId"))
         except MapRefusal:
             self._wishes = {}
 
@@ -503,11 +503,11 @@ class Stranded:
 
     async def _events(self, kind: str, **span: str) -> list[dict[str, Any]]:
         try:
-            told = await self._line.ask(REPLAY, subscriptionId=self._wishes.get(kind), limit=MANY, **span)
+            result = await self._line.ask(REPLAY, subscriptionId=self._wishes.get(kind), limit=MANY, **span)
         except MapRefusal:
             self._wishes = {}
             return []
-        rows = told.get("items")
+        rows = result.get("items")
         return [row for row in rows if isinstance(row, dict) and _is_sound(row)] if isinstance(rows, list) else []
 
 

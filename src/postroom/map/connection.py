@@ -46,7 +46,7 @@ from ..model.message import same_name
 from ..server.broker import MAILBOX
 from ..server.callers import Caller
 from ..server.executor import JobFuture
-from ..server.protocol import PREFIX, Asked
+from ..server.protocol import PREFIX, Request
 from .access import METHODS, NONE, acting_as, agent_id, child_id, known, shown
 from .agents import IS_HERE
 from .delivery import AgentDelivery
@@ -103,18 +103,18 @@ class Proving(ABC):
 
     # -- verbs
 
-    async def connect(self, said: dict[str, Any]) -> dict[str, Any]:
-        _check_first_word(said)
-        delivery = said.get("capabilities", {}).get("delivery")
+    async def connect(self, params: dict[str, Any]) -> dict[str, Any]:
+        _check_first_word(params)
+        delivery = params.get("capabilities", {}).get("delivery")
         self._acks = isinstance(delivery, dict) and delivery.get("acks") is True
         method = "bearer"  # in the header, where it was known before
-        self._is_gateway = said["participant_type"] == GATEWAY
-        if self._principal is None and self._is_peer(said.get("name"), said.get("auth") or {}):
-            method = str((said.get("auth") or {}).get("method", NONE))
+        self._is_gateway = params["participant_type"] == GATEWAY
+        if self._principal is None and self._is_peer(params.get("name"), params.get("auth") or {}):
+            method = str((params.get("auth") or {}).get("method", NONE))
         elif self._principal is not None:
-            self._check_agrees(said.get("auth") or {})
+            self._check_agrees(params.get("auth") or {})
         else:
-            auth = said.get("auth") or ({"method": NONE} if self._map_server.is_open else None)
+            auth = params.get("auth") or ({"method": NONE} if self._map_server.is_open else None)
             if auth is None:
                 return self._challenge()
             method = str(auth.get("method"))
@@ -122,15 +122,15 @@ class Proving(ABC):
                 self._prove(auth)
             except NotAllowed as refused:
                 return self._challenge() | {"error": _auth_error(refused)}
-        self._admit(said.get("name"))
-        return self._welcome(await self._come_back(said.get("resume_token")), method)
+        self._admit(params.get("name"))
+        return self._welcome(await self._come_back(params.get("resume_token")), method)
 
-    def authenticate(self, said: dict[str, Any]) -> dict[str, Any]:
+    def authenticate(self, params: dict[str, Any]) -> dict[str, Any]:
         """Once it is let in, whom it speaks for stays as it is."""
         if self.session.is_in:
             raise IllegalMove("this connection is authenticated already", field="session", hint="map/auth/refresh")
         try:
-            principal = self._prove(said)
+            principal = self._prove(params)
         except NotAllowed as refused:
             return {"success": False, "error": _auth_error(refused)}
         self._admit(None)
@@ -138,18 +138,18 @@ class Proving(ABC):
             "success": True,
             "sessionId": self.session.id,
             "participantId": self._participant,
-            "principal": shown(principal, said["method"]),
+            "principal": shown(principal, params["method"]),
         }
 
-    def refresh(self, said: dict[str, Any]) -> dict[str, Any]:
+    def refresh(self, params: dict[str, Any]) -> dict[str, Any]:
         """A token of the same agent, or an operator's in the place of an operator's."""
         try:
-            self._principal = self._same(known(self._core, said, is_open=self._map_server.is_open))
+            self._principal = self._same(known(self._core, params, is_open=self._map_server.is_open))
         except NotAllowed as refused:
             self._fail_once()
             return {"success": False, "error": _auth_error(refused)}
         self._know_callers()
-        return {"success": True, "principal": shown(self._principal, said["method"])}
+        return {"success": True, "principal": shown(self._principal, params["method"])}
 
     # -- being let in
 
@@ -162,9 +162,9 @@ class Proving(ABC):
             "authRequired": {"methods": methods, "required": True, "realm": self._map_server.system},
         }
 
-    def _prove(self, said: dict[str, Any]) -> Principal:
+    def _prove(self, params: dict[str, Any]) -> Principal:
         try:
-            self._principal = known(self._core, said, is_open=self._map_server.is_open)
+            self._principal = known(self._core, params, is_open=self._map_server.is_open)
         except NotAllowed as refused:
             self.session.refused = refused.message  # many programs pass over the answer, and read the next one
             self._fail_once()
@@ -254,12 +254,12 @@ class Proving(ABC):
         """The agents that an earlier connection had, as far as they can be had again."""
 
 
-def _check_first_word(said: dict[str, Any]) -> None:
-    version = said.get("protocol_version")
+def _check_first_word(params: dict[str, Any]) -> None:
+    version = params.get("protocol_version")
     if isinstance(version, bool) or version not in (VERSION, str(VERSION)):
-        told = f"this server speaks version {VERSION} of MAP"
-        raise Invalid(told, field="protocolVersion", hint=f"say protocolVersion: {VERSION}")
-    if said["participant_type"] not in PARTICIPANTS:
+        text = f"this server speaks version {VERSION} of MAP"
+        raise Invalid(text, field="protocolVersion", hint=f"say protocolVersion: {VERSION}")
+    if params["participant_type"] not in PARTICIPANTS:
         raise Invalid("is no type", field="participantType", hint=", ".join(PARTICIPANTS))
 
 
@@ -282,7 +282,7 @@ class Crew(Proving):
         self._callers: dict[str, Caller] = {}  # by agent
         self._handing: dict[str, AgentDelivery] = {}
         self._returning: frozenset[str] = frozenset()  # agents that it gets back
-        self.said = 0  # messages handed to the rim
+        self.sent_count = 0  # messages handed to the rim
         self.signed = 0  # up to here it was asked
         self.answers = False  # has it ever answered?
 
@@ -308,38 +308,38 @@ class Crew(Proving):
         self._returning = frozenset(one["id"] for one in back)
         return back
 
-    async def _register(self, said: dict[str, Any]) -> dict[str, Any]:
-        asked = said.get("agent_id")
-        name = asked if asked in self._returning else agent_id(self._core, self.principal, said)
-        return await self._taken(REGISTER, name, said)
+    async def _register(self, params: dict[str, Any]) -> dict[str, Any]:
+        wanted = params.get("agent_id")
+        name = wanted if wanted in self._returning else agent_id(self._core, self.principal, params)
+        return await self._taken(REGISTER, name, params)
 
-    async def _spawn(self, said: dict[str, Any]) -> dict[str, Any]:
-        parent = said["parent"]
+    async def _spawn(self, params: dict[str, Any]) -> dict[str, Any]:
+        parent = params["parent"]
         if parent not in self.session.agents:
             raise NotAllowed(f"{parent[:128]!a} is no agent of this connection", field="parent")
-        name = child_id(self._core, self.principal, parent, said)
-        result = await self._taken(SPAWN, name, said)
-        if said.get("initial_message") is not None:
-            result |= await self._first_message(parent, name, said["initial_message"])
+        name = child_id(self._core, self.principal, parent, params)
+        result = await self._taken(SPAWN, name, params)
+        if params.get("initial_message") is not None:
+            result |= await self._first_message(parent, name, params["initial_message"])
         return result
 
     async def _first_message(self, parent: str, child: str, first: Any) -> dict[str, Any]:
-        told = first if isinstance(first, dict) and "payload" in first else {"payload": first}
-        message = {word: told[word] for word in ("payload", "meta") if word in told}
+        result = first if isinstance(first, dict) and "payload" in first else {"payload": first}
+        message = {word: result[word] for word in ("payload", "meta") if word in result}
         step = self.session.hear(request(0, SEND, to={"agent": child}, **{"from": parent}, **message))
         if isinstance(step, Step):
-            reply = await self._callers[parent].carry_out(Asked([step]))
+            reply = await self._callers[parent].carry_out(Request([step]))
         else:  # a meta that is none
             reply = step
         return {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
 
-    async def _taken(self, method: str, name: str, said: dict[str, Any]) -> dict[str, Any]:
+    async def _taken(self, method: str, name: str, params: dict[str, Any]) -> dict[str, Any]:
         """An agent comes to this connection: its card is written, then its mail is handed over."""
         if self._is_anonymous and name not in self._returning:
             self._map_server.check_given_up(name)
         self._map_server.reserve(name, self, is_proven=self._proves(name))
         was_here = name in self.session.agents
-        words = {**said, "agent_id": name, "owner": self._participant, IS_HERE: was_here}
+        words = {**params, "agent_id": name, "owner": self._participant, IS_HERE: was_here}
         try:
             if not was_here:
                 self.session.take(name)
@@ -405,9 +405,9 @@ class Crew(Proving):
 
     def _hand_over(self, agent: str, state: str) -> None:
         if agent not in self._handing:
-            room, told = partial(self.room_of, agent), partial(self._received, agent)
+            room, result = partial(self.room_of, agent), partial(self._received, agent)
             self._handing[agent] = AgentDelivery(
-                self._map_server.executor, room, agent, partial(self._hand, agent), told
+                self._map_server.executor, room, agent, partial(self._hand, agent), result
             )
         self.pause(agent, state)
 
@@ -424,11 +424,11 @@ class Crew(Proving):
             notice["params"]["message"]["_meta"] = {"postroom": {"for": agent}}
         if not self._rim.push(notice):
             return 0
-        self.said += 1
-        question = self.sign(self.said)
+        self.sent_count += 1
+        question = self.sign(self.sent_count)
         if question is not None and self._rim.push(question):
-            self.signed = self.said
-        return self.said
+            self.signed = self.sent_count
+        return self.sent_count
 
     def _received(self, agent: str, found: Found) -> None:
         self._map_server.telling.delivered(found.message, agent)
@@ -451,8 +451,8 @@ class Crew(Proving):
             for handing in list(self._handing.values()):
                 handing.received_up_to(number)
 
-    def message_ack(self, said: dict[str, Any]) -> dict[str, Any]:
-        ids = said["message_ids"]
+    def message_ack(self, params: dict[str, Any]) -> dict[str, Any]:
+        ids = params["message_ids"]
         return {"success": True, "acked": [id for one in self._handing.values() for id in one.received(ids)]}
 
 
@@ -510,9 +510,9 @@ class Gateway(Crew):
             return True
         return False
 
-    def _prove(self, said: dict[str, Any]) -> Principal:
+    def _prove(self, params: dict[str, Any]) -> Principal:
         try:
-            return super()._prove(said)
+            return super()._prove(params)
         except NotAllowed:
             if self._is_gateway:
                 self._complain_of(self._called)
@@ -525,9 +525,9 @@ class Gateway(Crew):
             why = why or "no peer here is called so (postroom peers add)"
         elif not found.trusted:
             why = why or f"it is not trusted (postroom peers trust {found.system})"
-        told = why or "it did not prove that it is that peer: another token or certificate than was agreed"
+        result = why or "it did not prove that it is that peer: another token or certificate than was agreed"
         known = None if found is None else found.system
-        self._map_server.complaints.of_system(name[:MOST_OF_A_NAME], told, known)
+        self._map_server.complaints.of_system(name[:MOST_OF_A_NAME], result, known)
 
     def _become(self, peer: Peer) -> None:
         self._peer = peer
@@ -538,31 +538,31 @@ class Gateway(Crew):
         credential = next((auth[word] for word in ("credential", "credentials", "token") if auth.get(word)), None)
         peer = core_peers.proven_peer(self._core, system, credential, certificate=certificate)
         if peer.auth == "none" and not self._is_near:
-            told = f"{peer.system!r} shows no token, and is not on this machine"
-            raise NotAllowed(told, field="auth", hint=f"postroom peers add {peer.system} --auth bearer")
+            text = f"{peer.system!r} shows no token, and is not on this machine"
+            raise NotAllowed(text, field="auth", hint=f"postroom peers add {peer.system} --auth bearer")
         return peer
 
     # -- verbs
 
-    async def federation_connect(self, said: dict[str, Any]) -> dict[str, Any]:
+    async def federation_connect(self, params: dict[str, Any]) -> dict[str, Any]:
         exchange = self._exchange()
         try:
-            peer = self._meant(said)
+            peer = self._meant(params)
         except NotAllowed as refused:
             self._fail_once()
-            self._complain_of(said["system_id"], refused.message if self._peer is not None else "")
+            self._complain_of(params["system_id"], refused.message if self._peer is not None else "")
             raise
         self._become(peer)
         if not self.session.is_in:
             self._admit(peer.system)
         self._part()
         self._has_parted = False
-        told, visit = await exchange.welcome(peer, said, self._tell, self._end_link)
+        result, visit = await exchange.welcome(peer, params, self._tell, self._end_link)
         if self._has_parted:  # it was cut meanwhile
             visit.close()
         else:
             self._visit = visit
-        return told | {"sessionId": self.session.id}
+        return result | {"sessionId": self.session.id}
 
     def federation_disconnect(self, _said: dict[str, Any]) -> dict[str, Any]:
         self._part()
@@ -575,14 +575,14 @@ class Gateway(Crew):
             raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
         return self._map_server.exchange
 
-    def _meant(self, said: dict[str, Any]) -> Peer:
-        system, auth = said["system_id"][:LONGEST], said.get("auth") or {}
+    def _meant(self, params: dict[str, Any]) -> Peer:
+        system, auth = params["system_id"][:LONGEST], params.get("auth") or {}
         if self._peer is None:
             return self._proven(system, auth, self._certificate)
         names = (self._peer.system, self._map_server.system)  # gateways of the SDK name whom they call
         if not any(same_name(system, name) for name in names):
-            told = f"this connection is {self._peer.system!r}'s and not {system!a}'s"
-            raise NotAllowed(told, field="systemId", hint="each system shows a token of its own")
+            text = f"this connection is {self._peer.system!r}'s and not {system!a}'s"
+            raise NotAllowed(text, field="systemId", hint="each system shows a token of its own")
         return self._still_trusted(self._peer)
 
     def _still_trusted(self, proven: Peer) -> Peer:
@@ -619,20 +619,20 @@ class Gateway(Crew):
             return step.refuse(refused) or None
 
     async def _told_there(self, visit: Visit, step: Step) -> dict[str, Any]:
-        return await visit.serving.call(step.method.name, step.said)
+        return await visit.serving.call(step.method.name, step.params)
 
     def _hear_peer(self, answer: Answer) -> None:
         if self._visit is not None:
-            said = {"result": answer.result, "error": answer.error}
-            self._visit.end.line.answered(answer.id, said)
+            params = {"result": answer.result, "error": answer.error}
+            self._visit.end.line.answered(answer.id, params)
 
     # -- what it is told
 
-    async def _tell(self, said: dict[str, Any]) -> None:
-        if self._is_dotted and "method" in said:
-            said = {**said, "method": dotted(said["method"])}
+    async def _tell(self, params: dict[str, Any]) -> None:
+        if self._is_dotted and "method" in params:
+            params = {**params, "method": dotted(params["method"])}
         async with self._turn:
-            while not self._rim.push(said):
+            while not self._rim.push(params):
                 if self._has_parted:
                     raise LineLost("the connection was cut")
                 self._has_room.clear()
@@ -687,20 +687,20 @@ class Neighbour(Gateway):
     def _comes_as_agent(self) -> bool:
         return self._peer is not None and not self._is_gateway
 
-    async def _register(self, said: dict[str, Any]) -> dict[str, Any]:
+    async def _register(self, params: dict[str, Any]) -> dict[str, Any]:
         is_free = self.principal.heeds_seals or self._comes_as_agent  # it has shown no token
-        is_gateway = said.get("role") == GATEWAY and is_free and not self.session.agents
-        peer = self._neighbour(said.get("name")) if is_gateway else None
+        is_gateway = params.get("role") == GATEWAY and is_free and not self.session.agents
+        peer = self._neighbour(params.get("name")) if is_gateway else None
         if self._comes_as_agent and peer is None:
-            told = "a system without a token registers itself, as a gateway, and nobody else"
-            raise NotAllowed(told, field="role", hint="role: gateway, under the name of the system")
+            text = "a system without a token registers itself, as a gateway, and nobody else"
+            raise NotAllowed(text, field="role", hint="role: gateway, under the name of the system")
         if peer is None or self._map_server.exchange is None:
-            return await super()._register(said)
+            return await super()._register(params)
         self._become(peer)
         self._part()
         _, visit = await self._map_server.exchange.welcome(peer, {}, self._tell, self._end_link, InboxLine)
         self._visit = visit
-        return {"agent": _shown(peer, said)}
+        return {"agent": _shown(peer, params)}
 
     # -- what it says
 
@@ -713,27 +713,27 @@ class Neighbour(Gateway):
 
     async def _told_there(self, visit: Visit, step: Step) -> dict[str, Any]:
         if step.method.name == SEND:
-            return await self._sent(visit, step.said)
+            return await self._sent(visit, step.params)
         if step.method.name == UNREGISTER:
             self._part()
             return {"success": True, "agent": _shown(visit.peer, {})}
         return await super()._told_there(visit, step)
 
-    async def _sent(self, visit: Visit, said: dict[str, Any]) -> dict[str, Any]:
-        envelope = envelope_said(said, visit.peer.system, self._map_server.system)
+    async def _sent(self, visit: Visit, params: dict[str, Any]) -> dict[str, Any]:
+        envelope = envelope_said(params, visit.peer.system, self._map_server.system)
         try:
-            told = await visit.serving.call(ROUTE, {"envelope": envelope})
+            result = await visit.serving.call(ROUTE, {"envelope": envelope})
         except PostroomError as refused:
             if not refused.temporary:
                 turn_away = partial(visit.serving.turn_away, envelope, str(refused))
                 await self._map_server.executor.submit(turn_away)
             raise
-        return {"messageId": told["messageId"], "delivered": [envelope["payload"]["to"]["agent"]]}
+        return {"messageId": result["messageId"], "delivered": [envelope["payload"]["to"]["agent"]]}
 
 
-def _shown(peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
+def _shown(peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
     """As an agent is shown to who registers it. It is none: nothing of it is in the directory."""
-    scopes = {"scopes": said["scopes"]} if "scopes" in said else {}
+    scopes = {"scopes": params["scopes"]} if "scopes" in params else {}
     agent = {"id": peer.system, "name": peer.system, "role": GATEWAY, "state": FIRST_STATE}
     return agent | {"metadata": {}, "visibility": "public"} | scopes
 
@@ -746,11 +746,11 @@ def _shown(peer: Peer, said: dict[str, Any]) -> dict[str, Any]:
 #     asked = talk.read(text)                     # what one frame or line asks for; None: nothing
 #     talk.carry_out(asked)                       # its reply, when it is there (`owing.Owing` keeps them in
 # order)
-#     talk.said                                   # the number of the last message that was handed to the rim
+#     talk.sent_count                                   # the number of the last message that was handed to the rim
 #     talk.signed, talk.sign(number)              # up to where it was asked; what else to ask, once there is room
 #     talk.received_up_to(number)                 # the rim knows it in another way, where `talk.answers` is not
 # so
-#     talk.resume(), talk.told(), talk.close()    # as of `callers.Caller`
+#     talk.resume(), talk.replies_sent(), talk.close()    # as of `callers.Caller`
 #
 # What the rim does for it, see `Rim`.
 
@@ -785,7 +785,7 @@ class Talk(Neighbour):
 
     # -- what comes in
 
-    def read(self, text: str | bytes) -> Asked | dict[str, Any] | None:
+    def read(self, text: str | bytes) -> Request | dict[str, Any] | None:
         limits = self._map_server.executor.room.settings
         try:
             value = read_text(text, limits)
@@ -795,15 +795,15 @@ class Talk(Neighbour):
             return Later([], value=value)
         return self._heard(value)
 
-    def _heard(self, value: Any) -> Asked | dict[str, Any] | None:
-        heard = self.session.hear(value)
-        if isinstance(heard, Step):
-            return Asked([heard])
-        if isinstance(heard, Answer):
-            self._hear_answer(heard.id)
-            self._hear_peer(heard)
+    def _heard(self, value: Any) -> Request | dict[str, Any] | None:
+        received = self.session.hear(value)
+        if isinstance(received, Step):
+            return Request([received])
+        if isinstance(received, Answer):
+            self._hear_answer(received.id)
+            self._hear_peer(received)
             return None
-        return heard if heard is None or _is_ping(value) else self.refuse(heard)
+        return received if received is None or _is_ping(value) else self.refuse(received)
 
     def refuse(self, reply: dict[str, Any]) -> dict[str, Any]:
         """What is no message is counted: who goes on and on is ended."""
@@ -816,11 +816,11 @@ class Talk(Neighbour):
 
     # -- carrying out
 
-    def carry_out(self, asked: Asked) -> JobFuture:
-        if isinstance(asked, Later):
-            heard = self._heard(asked.value)
-            return self.carry_out(heard) if isinstance(heard, Asked) else _over(heard)
-        step = asked.steps[0]
+    def carry_out(self, wanted: Request) -> JobFuture:
+        if isinstance(wanted, Later):
+            received = self._heard(wanted.value)
+            return self.carry_out(received) if isinstance(received, Request) else _over(received)
+        step = wanted.steps[0]
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         try:
             self._check_peer(step)
@@ -832,7 +832,7 @@ class Talk(Neighbour):
         except PostroomError as refused:
             return _over(step.refuse(refused) or None)
         caller, step = self._caller_of(step)
-        owed = caller.carry_out(Asked([step]))
+        owed = caller.carry_out(Request([step]))
         if step.method.writes and step.method.name in MAP:
             owed.add_done_callback(partial(self._after, step))
         return owed
@@ -844,10 +844,10 @@ class Talk(Neighbour):
         method = step.method
         if not self._is_anonymous or self.session.agents or not (method.whose or method.name.startswith(PREFIX)):
             return
-        named = step.said.get(method.whose) if method.whose is not None else None
+        named = step.params.get(method.whose) if method.whose is not None else None
         if named not in (None, self._participant) or self._map_server.on(self._participant) is not None:
-            told = f"{str(named or self._participant)[:128]!a} is no agent of this connection"
-            raise NotAllowed(told, field=method.whose, hint="register it, or show a token")
+            text = f"{str(named or self._participant)[:128]!a} is no agent of this connection"
+            raise NotAllowed(text, field=method.whose, hint="register it, or show a token")
 
     def _caller_of(self, step: Step) -> tuple[Caller, Step]:
         """Who carries it out: the agent that says it, or whoever opened the connection. A client has a name and no
@@ -860,8 +860,8 @@ class Talk(Neighbour):
         if speaker is not None:
             return self._callers[speaker], step
         if self.principal.agent is None and not self.session.agents:
-            if name == SEND and "from" not in step.said:
-                return self._opener(), replace(step, said={**step.said, "from": self._participant})
+            if name == SEND and "from" not in step.params:
+                return self._opener(), replace(step, params={**step.params, "from": self._participant})
             if name.startswith(PREFIX):
                 self._visitor = self._visitor or self._caller_for(self._participant)
                 return self._visitor, step
@@ -884,7 +884,7 @@ class Talk(Neighbour):
                 holder.drop(agent["id"])
             else:
                 holder.pause(agent["id"], agent["state"])
-        self._map_server.telling.of_call(step.method.name, step.said, result)
+        self._map_server.telling.of_call(step.method.name, step.params, result)
 
     def _settling(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
         def settled(_: object) -> None:
@@ -898,11 +898,11 @@ class Talk(Neighbour):
     async def _answered(self, step: Step) -> dict[str, Any] | None:
         try:
             if step.method.name == REGISTER:
-                result = await self._register(step.said)
+                result = await self._register(step.params)
             elif step.method.name == SPAWN:
-                result = await self._spawn(step.said)
+                result = await self._spawn(step.params)
             else:
-                result = step.method.run(self, step.said)
+                result = step.method.run(self, step.params)
                 if asyncio.iscoroutine(result):
                     result = await result
             return step.answer(result) or None
@@ -913,12 +913,12 @@ class Talk(Neighbour):
 
     # -- what it hears
 
-    def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
+    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(caller.subscriptions for caller in self._everyone()) >= MOST_SUBSCRIPTIONS:
             raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
         listener = self._listener()
         self._map_server.check_subscriptions(listener.room.principal)
-        return listener.subscribe(said | self._mailbox_of_client())
+        return listener.subscribe(params | self._mailbox_of_client())
 
     def subscriptions_of(self, who: Principal) -> int:
         return sum(caller.subscriptions for caller in self._everyone() if caller.room.principal == who)
@@ -928,16 +928,16 @@ class Talk(Neighbour):
         is_handed = self.session.agents or self._map_server.on(self._participant) is not None
         return {} if is_handed else {MAILBOX: self._participant}
 
-    def unsubscribe(self, said: dict[str, Any]) -> dict[str, Any]:
-        id = said["subscription_id"]
+    def unsubscribe(self, params: dict[str, Any]) -> dict[str, Any]:
+        id = params["subscription_id"]
         for caller in self._everyone():
             if caller.has(id):
                 return caller.unsubscribe(id)
         raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
 
-    def subscribe_ack(self, said: dict[str, Any]) -> dict[str, Any]:
+    def subscribe_ack(self, params: dict[str, Any]) -> dict[str, Any]:
         """Who does not read is told no more until it does, so nothing waits for this."""
-        return {"success": any(caller.has(said["subscription_id"]) for caller in self._everyone())}
+        return {"success": any(caller.has(params["subscription_id"]) for caller in self._everyone())}
 
     def _listener(self) -> Caller:
         """Events are heard as the first agent of the connection, or as whoever opened it."""
@@ -965,16 +965,16 @@ class Talk(Neighbour):
         for handing in self._handing.values():
             handing.wake()
 
-    def told(self) -> None:
+    def replies_sent(self) -> None:
         """The replies so far were said."""
         for caller in self._everyone():
-            caller.told()
+            caller.replies_sent()
         if self._ending:
             self._rim.end(self._ending, "" if self._ending == GOODBYE else "too many wrong tokens", at_once=False)
 
     # -- its end
 
-    def disconnect(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - why, is its own affair
+    def disconnect(self, params: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - why, is its own affair
         token = self._remembered() if self.session.is_in else None
         self._part()
         self._leave()

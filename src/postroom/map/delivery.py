@@ -41,13 +41,13 @@ class AgentDelivery:
         room: Callable[[], Room],
         agent: str,
         push: Callable[[dict[str, Any]], int],
-        told: Callable[[Found], None],
+        result: Callable[[Found], None],
     ) -> None:
         self._executor = executor
         self._room = room  # as its connection may use it today: it may show another token
         self._agent = agent
         self._push = push
-        self._told = told
+        self._told = result
         self._on_its_way: dict[str, tuple[int, Found]] = {}  # by letter: the number it was said under
         self._settling: set[str] = set()
         self._settled_since: set[str] = set()  # the last look was asked for: it may show them still
@@ -73,7 +73,7 @@ class AgentDelivery:
 
     def received_up_to(self, number: int) -> None:
         """Everything that was said up to this number has arrived."""
-        self._settle([id for id, (said, _) in self._on_its_way.items() if said <= number])
+        self._settle([id for id, (params, _) in self._on_its_way.items() if params <= number])
 
     def received(self, ids: Iterable[str]) -> list[str]:
         """These letters have; which of them were on their way."""

@@ -170,7 +170,7 @@ def _neighbour(row: Mapping[str, Any], mailbox: str) -> Neighbour:
 
 
 def of_session(
-    rows: Sequence[Any], everyone: Collection[str], there: Mapping[str, Neighbour], said: Any
+    rows: Sequence[Any], everyone: Collection[str], there: Mapping[str, Neighbour], params: Any
 ) -> str | None:
     """The mailbox of who spoke, where the server names only its session and `rows` are the agents in that. A name
     that it gave itself counts if it is one of them; else the first is meant. Where these are `everyone`, by their
@@ -181,7 +181,7 @@ def of_session(
         return None
     by_id = {one.id: one for one in there.values()}
     speakers = [by_id[id] for id in ids if id in by_id]
-    named = [one.mailbox for one in speakers if isinstance(said, str) and said == one.title]
+    named = [one.mailbox for one in speakers if isinstance(params, str) and params == one.title]
     return next(iter([*named, *(one.mailbox for one in speakers)]), None)
 
 
@@ -203,11 +203,11 @@ async def everybody(line: Line) -> list[Any]:
     rows: list[Any] = []
     cursor: dict[str, Any] = {}
     for _ in range(MOST_PAGES):
-        told = await line.ask(LIST, **cursor)
-        rows += _list(told.get("agents"))
-        if not isinstance(told.get("nextCursor"), str):
+        result = await line.ask(LIST, **cursor)
+        rows += _list(result.get("agents"))
+        if not isinstance(result.get("nextCursor"), str):
             break
-        cursor = {"cursor": told["nextCursor"]}
+        cursor = {"cursor": result["nextCursor"]}
     return rows
 
 
@@ -222,13 +222,13 @@ async def hand_over(line: Line, message: dict[str, Any], id: str) -> dict[str, A
     """Send it to one agent. A server may take messages for anybody, and lose those for nobody: so whether its
     agent is still there is asked right behind it. MapRefusal: it was not taken, or had nobody to go to.
     """
-    told, found = await line.ask_in_turn((SEND, message), (GET, {"agentId": id}))
-    if isinstance(told, MapRefusal):
-        raise told
+    result, found = await line.ask_in_turn((SEND, message), (GET, {"agentId": id}))
+    if isinstance(result, MapRefusal):
+        raise result
     row = None if isinstance(found, MapRefusal) else found.get("agent")
     if not (is_here(row) if isinstance(row, dict) else await _is_listed(line, id)):
         raise MapRefusal({"code": NO_AGENT, "message": "its agent had left"})
-    return told
+    return result
 
 
 async def _is_listed(line: Line, id: str) -> bool:
@@ -260,10 +260,10 @@ async def _replayed(line: Line, since: int) -> list[Any]:
     found: list[Any] = []
     place: dict[str, Any] = {"fromTimestamp": since}
     for _ in range(MOST_PAGES):
-        told = await line.ask(REPLAY, **place, filter={"eventTypes": _SENT}, limit=MANY)
-        events = [event for event in _list(told.get("events")) if isinstance(event, dict)]
+        result = await line.ask(REPLAY, **place, filter={"eventTypes": _SENT}, limit=MANY)
+        events = [event for event in _list(result.get("events")) if isinstance(event, dict)]
         found += [_message(event.get("event")) for event in events]
-        if not told.get("hasMore") or not events:
+        if not result.get("hasMore") or not events:
             break
         place = {"afterEventId": events[-1].get("eventId")}
     return found
@@ -337,14 +337,14 @@ def sender_of(room: Room, name: str) -> str:
     return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
-def members(told: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[str]:
+def members(result: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[str]:
     """Who of ours is meant by the name of a scope, or by a role, as the server was told of them."""
     if isinstance(meant, str):
-        return [name for name, said in told.items() if meant in said.get("scopes", ())]
+        return [name for name, params in result.items() if meant in params.get("scopes", ())]
     return [
         name
-        for name, said in told.items()
-        if said["role"] == meant.name and meant.within in {None, *said.get("scopes", ())}
+        for name, params in result.items()
+        if params["role"] == meant.name and meant.within in {None, *params.get("scopes", ())}
     ]
 
 
@@ -353,31 +353,31 @@ def leave(room: Room, names: Sequence[str]) -> None:
     agents.heartbeats(room._core, LINK, names, leaving=True)
 
 
-def exposed(room: Room, said: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
+def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
     """What the server is told of our own agents, by name: all that are here or away, those that are named, or
     none; and in the same way those that `wrote` to somebody there, who may answer.
     """
     shown = {
         agent.card.id: agent.card
         for agent in room.agents()
-        if is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, said)
+        if is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, text)
     }
-    others = [name for name in wrote if name not in shown and may_answer_to(room, said, name)]
+    others = [name for name in wrote if name not in shown and may_answer_to(room, text, name)]
     return {name: _said_of(shown.get(name), link_scope) for name in (*shown, *others)}
 
 
-def may_answer_to(room: Room, said: str, name: str) -> bool:
+def may_answer_to(room: Room, text: str, name: str) -> bool:
     """May somebody who wrote there be shown there, so that it can be answered? Who sleeps has said goodbye."""
     card, beat = (room._core.store.records(kind, name) for kind in (CARD, BEAT))
     if beat and beat[0].value.get("dormant"):
         return False
-    return _may_be_shown(name, convert(card[0].value, Card) if card else None, said)
+    return _may_be_shown(name, convert(card[0].value, Card) if card else None, text)
 
 
-def _may_be_shown(name: str, card: Card | None, said: str) -> bool:
+def _may_be_shown(name: str, card: Card | None, text: str) -> bool:
     """Is it our own, and to be known there?"""
     is_guest = card is not None and (card.principal == LINK.name or GUEST in card.metadata)
-    is_wanted = said != NONE and (said == ALL or name in {one.strip() for one in said.split(",")})
+    is_wanted = text != NONE and (text == ALL or name in {one.strip() for one in text.split(",")})
     return is_wanted and not is_guest and fold(name) != POSTMASTER
 
 
@@ -425,9 +425,11 @@ class Showing:
     async def introduce(self, line: Line) -> None:
         """The link's own agent comes first: what is said to our session is said to it."""
         where = {"scopes": [self._wants.scope]} if self._wants.scope else {}
-        told = await line.ask(REGISTER, name=self.own, agentId=self.own, role="inbox", **where, **self._brought())
-        self._is_called(_id_of(told), self.own)
-        await self.scoping.join(line, told["agent"], where.get("scopes", ()))
+        result = await line.ask(
+            REGISTER, name=self.own, agentId=self.own, role="inbox", **where, **self._brought()
+        )
+        self._is_called(_id_of(result), self.own)
+        await self.scoping.join(line, result["agent"], where.get("scopes", ()))
 
     async def show(self, line: Line) -> None:
         """Whoever came or changed is told of; who went is taken away."""
@@ -437,25 +439,25 @@ class Showing:
             with suppress(MapRefusal):
                 await line.ask(UNREGISTER, agentId=ids[name])
             del self.names[ids[name]]
-        for name, said in self._exposed.items():
-            if name not in ids or (self._takes_again and said != self._told.get(name)):
-                await self._show(line, name, said)
+        for name, params in self._exposed.items():
+            if name not in ids or (self._takes_again and params != self._told.get(name)):
+                await self._show(line, name, params)
 
     def _to_be_shown(self) -> dict[str, dict[str, Any]]:
         return exposed(self._room, self._wants.expose, self._wants.scope, self._memory.writers)
 
-    async def _show(self, line: Line, name: str, said: dict[str, Any]) -> None:
-        self._told[name] = said
+    async def _show(self, line: Line, name: str, params: dict[str, Any]) -> None:
+        self._told[name] = params
         try:
-            told = await line.ask(REGISTER, name=name, agentId=name, **said, **self._brought())
+            result = await line.ask(REGISTER, name=name, agentId=name, **params, **self._brought())
         except MapRefusal as refused:
             if name not in self._unwanted:
                 log.warning("%s is not shown at the MAP server: %s", name, refused)
             self._unwanted.add(name)  # who holds its name may go
         else:
-            self._is_called(_id_of(told), name)
+            self._is_called(_id_of(result), name)
             self._unwanted.discard(name)
-            await self.scoping.join(line, told["agent"], said.get("scopes", ()))
+            await self.scoping.join(line, result["agent"], params.get("scopes", ()))
 
     def _brought(self) -> dict[str, Any]:
         return {"metadata": {GUEST: {"of": self.own}}}
@@ -483,8 +485,8 @@ class Showing:
     def _lose(self, id: str) -> None:
         name = self.names.pop(id)
         self._unwanted.add(name)
-        told = "%s is not shown at the MAP server any more, where somebody has its name: answers go to %s"
-        log.warning(told, name, self.own)
+        text = "%s is not shown at the MAP server any more, where somebody has its name: answers go to %s"
+        log.warning(text, name, self.own)
 
     async def be_answerable(self, line: Line, sender: str) -> None:
         """Who writes there is shown there from then on, also if it never registered here."""
@@ -503,12 +505,12 @@ class Showing:
         """Who is in a scope, or has a role."""
         if isinstance(meant, str):
             meant = self.scoping.name_of(meant)
-        told = {name: self._exposed[name] for name in self.names.values() if name in self._exposed}
-        return members(told, meant)
+        result = {name: self._exposed[name] for name in self.names.values() if name in self._exposed}
+        return members(result, meant)
 
 
-def _id_of(told: Mapping[str, Any]) -> str:
-    agent = told.get("agent")
+def _id_of(result: Mapping[str, Any]) -> str:
+    agent = result.get("agent")
     id = agent.get("id") if isinstance(agent, dict) else None
     if not isinstance(id, str) or not id:
         raise MapRefusal({"message": "it registers agents and gives them no id"})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
-    from ..server.protocol import Asked
+    from ..server.protocol import Request
     from ..server.uvicorn_protocol import Signs
     from ..server.websocket import Speaker
     from .server import MapServer
@@ -52,7 +52,7 @@ class MapFrames(Talk):
         self._talk = MapTalk(self._map_server, self, principal, self._certificate, is_near=self._is_near)
         return self._talk
 
-    def _understood(self, text: str) -> Asked | dict[str, Any] | None:
+    def _understood(self, text: str) -> Request | dict[str, Any] | None:
         return self._talk.read(text.encode())  # bytes are read several times as fast
 
     def _ended(self, code: int) -> None:
@@ -76,19 +76,19 @@ class MapFrames(Talk):
     # -- receipts
 
     def _said_so_far(self) -> int:
-        return self._talk.said
+        return self._talk.sent_count
 
-    def _wrote(self, said: int) -> None:
-        if said <= self._signed:
+    def _wrote(self, params: int) -> None:
+        if params <= self._signed:
             return
-        self._signed = said
-        question = self._talk.sign(said)
+        self._signed = params
+        question = self._talk.sign(params)
         if question is None or self._outbox.is_closed:
             return
-        if self._talk.signed < said:  # there was no room for it
+        if self._talk.signed < params:  # there was no room for it
             self._outbox.add(encode(question))
         if not self._talk.answers:
-            self._signs.send(said)
+            self._signs.send(params)
 
     def _hear_pong(self, number: int) -> None:
         self._ponged = max(self._ponged, number)

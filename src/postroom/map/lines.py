@@ -22,7 +22,7 @@ from .session import unreadable
 
 if TYPE_CHECKING:
     from ..server.executor import JobFuture
-    from ..server.protocol import Asked
+    from ..server.protocol import Request
     from ..server.unix_socket import Connection
     from .server import MapServer
 
@@ -36,42 +36,42 @@ def first_word(line: bytes | None) -> dict[str, Any] | None:
     if line is None or not any(word in line for word in _WORDS):
         return None
     try:
-        said = msgspec.json.decode(line)
+        args = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(said, dict) or said.get("method") not in _FIRST:
+    if not isinstance(args, dict) or args.get("method") not in _FIRST:
         return None
-    params = said.get("params")
+    params = args.get("params")
     return params if isinstance(params, dict) else {}
 
 
 class MapLines:
     """Speaks in the place of the connection's caller."""
 
-    def __init__(self, connection: Connection, map_server: MapServer, said: dict[str, Any]) -> None:
+    def __init__(self, connection: Connection, map_server: MapServer, params: dict[str, Any]) -> None:
         self._connection = connection
-        self._talk = Talk(map_server, self, None if said.get("auth") else SOCKET, is_near=True)
+        self._talk = Talk(map_server, self, None if params.get("auth") else SOCKET, is_near=True)
 
-    def read(self, line: bytes | None) -> Asked | dict[str, Any] | None:
+    def read(self, line: bytes | None) -> Request | dict[str, Any] | None:
         if line is None:
             return self._talk.refuse(unreadable("this line is too long"))
         return self._talk.read(line)
 
     # -- as the caller of a connection
 
-    def carry_out(self, asked: Asked) -> JobFuture:
-        return self._talk.carry_out(asked)
+    def carry_out(self, request: Request) -> JobFuture:
+        return self._talk.carry_out(request)
 
     def resume(self) -> None:
         """There is room: for the question that found none, then for more."""
         talk = self._talk
-        question = talk.sign(talk.said) if talk.signed < talk.said else None
+        question = talk.sign(talk.sent_count) if talk.signed < talk.sent_count else None
         if question is not None and self._connection.push(question):
-            talk.signed = talk.said
+            talk.signed = talk.sent_count
         talk.resume()
 
-    def told(self) -> None:
-        self._talk.told()
+    def replies_sent(self) -> None:
+        self._talk.replies_sent()
 
     def give_up(self) -> None:
         """Nobody reads any more. What was handed over has no receipt: that is for the end."""

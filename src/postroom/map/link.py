@@ -52,7 +52,7 @@ class Memory:
         self._ours: dict[str, str] = dict(self._kept.get("sent", {}))  # by the server's id
         self.writers: dict[str, None] = dict.fromkeys(self._kept.get("writers", ()))  # in order
         self.addresses: dict[str, str] = dict(self._kept.get("addresses", {}))  # names of ours, by their ids there
-        self.heard: str = self._kept.get("heard", "")  # the last of its events that was looked at
+        self.last_event: str = self._kept.get("heard", "")  # the last of its events that was looked at
         self.resume = ""  # a token of the last session; worth nothing after a restart
 
     def called(self, name: str) -> None:
@@ -84,7 +84,7 @@ class Memory:
         while len(self.addresses) > MOST_ADDRESSES:
             del self.addresses[next(iter(self.addresses))]
 
-    def asked(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
+    def remember_question(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
         """A sender of ours knows the answer to a letter by a word of its own."""
         self.sent(_word(sender, mailbox, correlation), ours)
 
@@ -104,7 +104,7 @@ class Memory:
             "sent": dict(self._ours),
             "writers": list(self.writers),
             "addresses": dict(self.addresses),
-            "heard": self.heard,
+            "heard": self.last_event,
         }
         if value == self._kept:
             return
@@ -229,8 +229,8 @@ class MapLink:
     def _complain(self, why: str, wait: float) -> None:
         """Once for each reason, until we were welcome again."""
         if why and why != self._complaint:
-            told = "there is no link to the MAP server: %s; the next try is in %.1f s, then later and later"
-            log.warning(told, why, wait, extra={"server": self._wants.server})
+            text = "there is no link to the MAP server: %s; the next try is in %.1f s, then later and later"
+            log.warning(text, why, wait, extra={"server": self._wants.server})
         self._complaint = why
 
     async def _listen(self, watch: Watch) -> None:

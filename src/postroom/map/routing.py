@@ -199,14 +199,14 @@ SLICE = 500  # changes looked at in one go
 MOST_LOOKED_AT = 20_000  # changes in one call; whoever wants more asks again
 
 
-def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`. A message to a
     scope with nobody else in it is taken and delivered to nobody, as by the SDK's own server. Without `to`, an
     answer goes to the sender of the letter answered.
     """
-    sender = box_of(room, said, "from").name
-    to = recipients(room, sender, read_address(said["to"])) if "to" in said else None
-    fields = letter_fields(said) | _reply(room, sender, said) | _once(said)
+    sender = box_of(room, params, "from").name
+    to = recipients(room, sender, read_address(params["to"])) if "to" in params else None
+    fields = letter_fields(params) | _reply(room, sender, params) | _once(params)
     body = fields.pop("body")
     if to is not None and not to:
         return {"messageId": room._core.ids.message(), "delivered": []}
@@ -221,9 +221,9 @@ def send(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return {"messageId": sent.id, "delivered": list(sent.routed) or reached(room, sender, addressed)}
 
 
-def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
+def _reply(room: Room, sender: str, params: dict[str, Any]) -> dict[str, Any]:
     """Which letter it answers, where its sender sent or got that one."""
-    id = answered(said)
+    id = answered(params)
     if id is None:
         return {}
     try:
@@ -233,28 +233,28 @@ def _reply(room: Room, sender: str, said: dict[str, Any]) -> dict[str, Any]:
     return {"in_reply_to": id}
 
 
-def _once(said: dict[str, Any]) -> dict[str, Any]:
+def _once(params: dict[str, Any]) -> dict[str, Any]:
     """A sender with ids of its own may send again what it did not hear was taken: it is one letter."""
-    id = (said.get("meta") or {}).get("messageId")
-    return {"key": once_key(id, said.get("to"))} if isinstance(id, str) and id else {}
+    id = (params.get("meta") or {}).get("messageId")
+    return {"key": once_key(id, params.get("to"))} if isinstance(id, str) and id else {}
 
 
-def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Events that the caller may hear of, the oldest first. Letters and conversations are kept; that somebody
     came, changed its state or joined a scope is told once, to those who listen; the directory says how things are.
     """
     authorize(room.principal, "wait", room.principal.agent)
-    filter = check_filter(said.get("filter"))
-    limit = min(check_count(said.get("limit", 100), "limit"), MOST_REPLAYED)
-    first, last = said.get("from_timestamp"), said.get("to_timestamp")
-    id = said.get("after_event_id")
+    filter = check_filter(params.get("filter"))
+    limit = min(check_count(params.get("limit", 100), "limit"), MOST_REPLAYED)
+    first, last = params.get("from_timestamp"), params.get("to_timestamp")
+    id = params.get("after_event_id")
     number = 0 if id is None else number_of(id)
     if number is None:
         raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
     store = room._core.store
     now = store.cursor()
     cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     is_past = id is None
     for _ in range(MOST_LOOKED_AT // SLICE):
         changes, after = store.changes(cursor, SLICE)
@@ -264,12 +264,12 @@ def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
                 continue
             in_time = (first is None or event.timestamp >= first) and (last is None or event.timestamp <= last)
             if in_time and wanted(event, filter):
-                told.append(map_event(event, filter.spelt))
+                results.append(map_event(event, filter.spelt))
         cursor = after
-        if not changes or len(told) > limit:
+        if not changes or len(results) > limit:
             break
-    shown = [{"eventId": one["id"], "timestamp": one["timestamp"], "event": one} for one in told[:limit]]
-    return {"events": shown, "hasMore": len(told) > limit}
+    shown = [{"eventId": one["id"], "timestamp": one["timestamp"], "event": one} for one in results[:limit]]
+    return {"events": shown, "hasMore": len(results) > limit}
 
 
 def _earliest(store: Store, now: Cursor) -> Cursor:

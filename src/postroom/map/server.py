@@ -156,8 +156,8 @@ class MapServer:
     def check_subscriptions(self, who: Principal) -> None:
         """Each costs something with every letter; and one may have many connections."""
         if sum(talk.subscriptions_of(who) for talk in self.talks) >= MOST_SUBSCRIPTIONS:
-            told = f"{MOST_SUBSCRIPTIONS} subscriptions on all connections of {who.agent or who.name} are enough"
-            raise QuotaFull(told, hint="map/unsubscribe from some")
+            text = f"{MOST_SUBSCRIPTIONS} subscriptions on all connections of {who.agent or who.name} are enough"
+            raise QuotaFull(text, hint="map/unsubscribe from some")
 
     # -- agents
 

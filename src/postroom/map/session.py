@@ -95,16 +95,16 @@ NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT, ANNOUNCE, PA
 class Host(Protocol):
     """Who carries out what is said of the connection itself."""
 
-    def connect(self, said: dict[str, Any]) -> Any: ...
-    def authenticate(self, said: dict[str, Any]) -> Any: ...
-    def refresh(self, said: dict[str, Any]) -> Any: ...
-    def disconnect(self, said: dict[str, Any]) -> Any: ...
-    def subscribe(self, said: dict[str, Any]) -> Any: ...
-    def unsubscribe(self, said: dict[str, Any]) -> Any: ...
-    def subscribe_ack(self, said: dict[str, Any]) -> Any: ...
-    def message_ack(self, said: dict[str, Any]) -> Any: ...
-    def federation_connect(self, said: dict[str, Any]) -> Any: ...
-    def federation_disconnect(self, said: dict[str, Any]) -> Any: ...
+    def connect(self, params: dict[str, Any]) -> Any: ...
+    def authenticate(self, params: dict[str, Any]) -> Any: ...
+    def refresh(self, params: dict[str, Any]) -> Any: ...
+    def disconnect(self, params: dict[str, Any]) -> Any: ...
+    def subscribe(self, params: dict[str, Any]) -> Any: ...
+    def unsubscribe(self, params: dict[str, Any]) -> Any: ...
+    def subscribe_ack(self, params: dict[str, Any]) -> Any: ...
+    def message_ack(self, params: dict[str, Any]) -> Any: ...
+    def federation_connect(self, params: dict[str, Any]) -> Any: ...
+    def federation_disconnect(self, params: dict[str, Any]) -> Any: ...
 
 
 class Answer(Struct, frozen=True):
@@ -125,7 +125,7 @@ class Step(protocol.Step, frozen=True):
         return {} if self.call.is_notification else refusal(self.call, error)
 
 
-class Later(protocol.Asked, frozen=True):
+class Later(protocol.Request, frozen=True):
     """A value that came while it was not settled who speaks: heard when that is, and overtaken by nothing."""
 
     value: Any = None
@@ -201,25 +201,25 @@ class Session:
             return None
         allowed = BEFORE.get(self.state)
         if allowed is not None and method.name not in allowed:
-            told = f"Authentication required{f': {self.refused}' if self.refused else ''}"
-            raise NotAllowed(told, field="auth", hint="map/connect, with auth, comes first")
+            text = f"Authentication required{f': {self.refused}' if self.refused else ''}"
+            raise NotAllowed(text, field="auth", hint="map/connect, with auth, comes first")
         if method.name == CONNECT and self.is_in:
             raise IllegalMove("this connection is connected already", field="session")
-        return Step(call, method, self._said(method, taken(method, call.said)))
+        return Step(call, method, self._said(method, taken(method, call.params)))
 
-    def _said(self, method: Method, said: dict[str, Any]) -> dict[str, Any]:
+    def _said(self, method: Method, params: dict[str, Any]) -> dict[str, Any]:
         """With the agent of this connection, where none is named."""
         name = method.whose
         is_new = method.name in {REGISTER, SPAWN}  # whose id is yet to be found
-        if name is None or name in said or not self.agents or is_new or method.name.startswith(PREFIX):
-            return said
-        return {**said, name: self.agents[0]}
+        if name is None or name in params or not self.agents or is_new or method.name.startswith(PREFIX):
+            return params
+        return {**params, name: self.agents[0]}
 
     def speaker(self, step: Step) -> str | None:
         """For which agent a step is said: the one it names if it is this connection's, else the first. None: for
         whoever opened the connection.
         """
-        named = step.said.get(step.method.whose) if step.method.whose is not None else None
+        named = step.params.get(step.method.whose) if step.method.whose is not None else None
         if named is not None:
             return named if named in self.agents else None
         return self.agents[0] if self.agents else None

@@ -63,19 +63,19 @@ class Telling:
         self._states: dict[str, str] = {}  # of agents, as they were told or seen last
         self._fresh: set[str] = set()  # agents that were told of since the last look began
 
-    def of_call(self, method: str, said: dict[str, Any], result: dict[str, Any]) -> None:
+    def of_call(self, method: str, params: dict[str, Any], result: dict[str, Any]) -> None:
         """What a call that was carried out means for others."""
         if not self._broker.is_heard:
             return
         if method == UPDATE:
-            self._of_agent(AGENT_CHANGED if "state" in said else AGENT_UPDATED, result)
+            self._of_agent(AGENT_CHANGED if "state" in params else AGENT_UPDATED, result)
         elif method in _OF_AGENTS:
             self._of_agent(_OF_AGENTS[method], result)
         elif method in _OF_SCOPES:
             scope = result["scope"]
             agent = result.get("agent", {}).get("id")
             data = present(scopeId=scope["id"], name=scope["name"], scope=scope, agentId=agent)
-            self._tell(_OF_SCOPES[method], data, agent or said.get("agent_id", ""), scope=scope["id"])
+            self._tell(_OF_SCOPES[method], data, agent or params.get("agent_id", ""), scope=scope["id"])
 
     def gone(self, result: dict[str, Any]) -> None:
         """The connection of an agent has ended."""

@@ -58,8 +58,8 @@ def _looks(name: str, about: str, run: Any, *params: Param, result: str) -> Meth
 
 
 def _session(name: str, about: str, verb: str, *params: Param, result: str) -> Method:
-    def run(session: Any, said: dict[str, Any]) -> Any:
-        return getattr(session, verb)(said)
+    def run(session: Any, args: dict[str, Any]) -> Any:
+        return getattr(session, verb)(args)
 
     return _row(name, about, run, *params, result=result, action="agents", of_session=True)
 

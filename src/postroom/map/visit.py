@@ -93,24 +93,24 @@ class Welcome(Struct, frozen=True, kw_only=True):
 
 async def greet(line: Line, wants: Wants, name: str, resume: str) -> Welcome:
     """MapRefusal: we are not let in."""
-    said: dict[str, Any] = {
+    params: dict[str, Any] = {
         "protocolVersion": VERSION,
         "participantType": "agent",
         "name": name,
         "capabilities": {"delivery": {"acks": True}},  # a word of ours; others pass it over
     }
-    told, method = await _let_in(line, wants, said | ({"resumeToken": resume} if resume else {}))
-    info, token, session = _object(told.get("systemInfo")), told.get("resumeToken"), told.get("sessionId")
+    result, method = await _let_in(line, wants, params | ({"resumeToken": resume} if resume else {}))
+    info, token, session = _object(result.get("systemInfo")), result.get("resumeToken"), result.get("sessionId")
     system = info.get("name")
     return Welcome(
         name=system if isinstance(system, str) else "",
         session=session if isinstance(session, str) else "",
         is_postroom=info.get("software") == SOFTWARE,
         resume=token if isinstance(token, str) else "",
-        back=tuple(row["id"] for row in _rows(told.get("reclaimedAgents"))),
+        back=tuple(row["id"] for row in _rows(result.get("reclaimedAgents"))),
         method=method,
-        keeps_meta=told.get("protocolVersion") == VERSION,
-        takes_acks=_object(_object(told.get("capabilities")).get("delivery")).get("acks") is True,
+        keeps_meta=result.get("protocolVersion") == VERSION,
+        takes_acks=_object(_object(result.get("capabilities")).get("delivery")).get("acks") is True,
     )
 
 
@@ -118,35 +118,35 @@ def credentials(wants: Wants, method: str) -> dict[str, str]:
     return {"method": method, "credential": wants.token}
 
 
-async def _let_in(line: Line, wants: Wants, said: dict[str, Any]) -> tuple[dict[str, Any], str]:
+async def _let_in(line: Line, wants: Wants, params: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """With the token, shown as we were told to; and once more as the server says it wants to see it."""
     auth = {"auth": credentials(wants, wants.method)} if wants.token else {}
-    told = await _first_answer(line, **said, **auth)
-    if not _is_shut(told):
-        return told, wants.method
-    methods = _object(told["authRequired"]).get("methods")
+    result = await _first_answer(line, **params, **auth)
+    if not _is_shut(result):
+        return result, wants.method
+    methods = _object(result["authRequired"]).get("methods")
     if not wants.token:
         raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
     other = next((word for word in METHODS if isinstance(methods, list) and word in methods), wants.method)
     if other != wants.method:
-        told = await line.ask(CONNECT, **said, auth=credentials(wants, other))
-    if _is_shut(told):
-        raise MapRefusal(told.get("error") or {"code": 1006, "message": f"the token is not taken; {methods} is"})
-    return told, other
+        result = await line.ask(CONNECT, **params, auth=credentials(wants, other))
+    if _is_shut(result):
+        raise MapRefusal(result.get("error") or {"code": 1006, "message": f"the token is not taken; {methods} is"})
+    return result, other
 
 
-async def _first_answer(line: Line, **said: Any) -> dict[str, Any]:
+async def _first_answer(line: Line, **params: Any) -> dict[str, Any]:
     """What takes connections and says nothing is something else, or not wired up."""
     try:
         async with asyncio.timeout(FIRST_ANSWER):
-            return await line.ask(CONNECT, **said)
+            return await line.ask(CONNECT, **params)
     except TimeoutError:
-        told = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
-        raise LineLost(told) from None
+        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        raise LineLost(text) from None
 
 
-def _is_shut(told: dict[str, Any]) -> bool:
-    return "authRequired" in told and not told.get("sessionId")
+def _is_shut(result: dict[str, Any]) -> bool:
+    return "authRequired" in result and not result.get("sessionId")
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:
@@ -299,21 +299,21 @@ class Visit:
     async def _send(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> None:
         await self._ours.be_answerable(line, letter.sender)
         try:
-            told = await self._hand_over(line, welcome, letter, to)
+            result = await self._hand_over(line, welcome, letter, to)
         except MapRefusal as refused:
             if refused.code != DENIED or not await self._ours.has_lost(line, letter.sender):
                 raise
-            told = await self._hand_over(line, welcome, letter, to)  # the link says it
+            result = await self._hand_over(line, welcome, letter, to)  # the link says it
         self._sent += 1
-        self._memory.sent(told.get("messageId"), letter.id)
+        self._memory.sent(result.get("messageId"), letter.id)
         word = correlation_of(letter.metadata)
         if word is not None:
-            self._memory.asked(letter.sender, to.mailbox, word, letter.id)
+            self._memory.remember_question(letter.sender, to.mailbox, word, letter.id)
 
     async def _hand_over(self, line: Line, welcome: Welcome, letter: Message, to: Neighbour) -> dict[str, Any]:
-        said = await self._executor.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
+        params = await self._executor.run_slow(lambda: self._said(letter, to, beside=not welcome.keeps_meta))
         keeps = welcome.is_postroom  # mail for who is away
-        return await (line.ask(SEND, **said) if keeps else directory.hand_over(line, said, to.id))
+        return await (line.ask(SEND, **params) if keeps else directory.hand_over(line, params, to.id))
 
     async def _tell_scope(self, line: Line) -> None:
         while self._emitted:
@@ -327,7 +327,7 @@ class Visit:
             left = (letter.expires_at - core.now().wall).total_seconds()
         if letter.in_reply_to is not None:
             answers = core.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
-        said = outgoing(
+        params = outgoing(
             letter,
             system=self._own,
             to=to,
@@ -336,7 +336,7 @@ class Visit:
             beside=beside,
         )
         ids = self._ours.ids
-        return said | ({"from": ids[letter.sender]} if letter.sender in ids else {})  # else the link says it
+        return params | ({"from": ids[letter.sender]} if letter.sender in ids else {})  # else the link says it
 
     # -- in
 
@@ -349,7 +349,7 @@ class Visit:
 
     async def _stranded(self, line: Line, welcome: Welcome) -> Stranded:
         """Only the SDK's own server has such messages."""
-        stranded = Stranded(line, self._memory.heard)
+        stranded = Stranded(line, self._memory.last_event)
         if not welcome.keeps_meta:
             self._memory.is_called(welcome.session, self._own)
             await stranded.begin()
@@ -360,7 +360,7 @@ class Visit:
             found = incoming(message)
             if found is not None:
                 await self._take(line, await self._meant(line, found, self._memory.addresses[id]))
-        self._memory.heard = stranded.since
+        self._memory.last_event = stranded.since
 
     async def _meant(self, line: Line, message: Incoming, name: str) -> Incoming:
         """The same, for the one of ours that has another id by now; or for whom it answers, as far as that is
@@ -420,8 +420,8 @@ class Visit:
         to = map_carrier.recipients(self._room, message, self._ours.names, self._ours.members, self._own)
         to = [directory.spelt(self._room, name) for name in to]
         sender = directory.sender_of(self._room, sender)
-        asked = self._asked(message, sender, to)
-        map_carrier.take(self._room, message if asked is None else replace(message, answers=asked), sender, to)
+        request = self._asked(message, sender, to)
+        map_carrier.take(self._room, message if request is None else replace(message, answers=request), sender, to)
 
     def _asked(self, message: Incoming, sender: str, to: Sequence[str]) -> str | None:
         """Which letter of ours it answers, by the word that this one said."""

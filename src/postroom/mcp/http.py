@@ -114,7 +114,7 @@ LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}
 class Calls(Protocol):
     """What carries out verbs: a desk, or callers' `Door`, which asks each time whether a token is still good."""
 
-    async def call(self, principal: Principal, name: str, said: Mapping[str, Any], /) -> Any: ...
+    async def call(self, principal: Principal, name: str, params: Mapping[str, Any], /) -> Any: ...
 
 
 def asgi(
@@ -164,9 +164,9 @@ class App:
         caller = f"{room.principal.name} {room.principal.token}"
         gone = asyncio.Event()
         user = AuthenticatedUser(AccessToken(token="", client_id=caller, scopes=[]))
-        told = {**scope, "user": user, GONE: gone}
+        result = {**scope, "user": user, GONE: gone}
         try:
-            await self._serve(caller, told, _watched(receive, gone), send)
+            await self._serve(caller, result, _watched(receive, gone), send)
         finally:
             gone.set()
 
@@ -221,8 +221,8 @@ def _noting(send: Send, note: Callable[[Message], None]) -> Send:
     return noted
 
 
-def _header(said: Scope | Message, name: bytes) -> str | None:
-    return next((value.decode("latin-1") for key, value in said["headers"] if key == name), None)
+def _header(params: Scope | Message, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in params["headers"] if key == name), None)
 
 
 def _may_open(scope: Scope) -> bool:

@@ -207,12 +207,12 @@ def _text(value: Any) -> types.TextContent:
     return types.TextContent(type="text", text=harmless_json(encoded).decode())
 
 
-def _tool_error(tool: Tool, error: PostroomError, said: Mapping[str, Any]) -> types.CallToolResult:
+def _tool_error(tool: Tool, error: PostroomError, params: Mapping[str, Any]) -> types.CallToolResult:
     """For the model to read and do better: it never becomes an error of the protocol."""
-    told = {"error": error.message, **details(error)}
+    result = {"error": error.message, **details(error)}
     if error.field:
-        told["field"] = error.field if error.field in said else argument_of(tool, error.field)
-    return types.CallToolResult(content=[_text(told)], is_error=True)
+        result["field"] = error.field if error.field in params else argument_of(tool, error.field)
+    return types.CallToolResult(content=[_text(result)], is_error=True)
 
 
 def _protocol_error(error: PostroomError, more: dict[str, Any] | None = None) -> MCPError:

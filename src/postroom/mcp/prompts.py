@@ -33,15 +33,15 @@ class Prompt(NamedTuple):
     make: Callable[[Caller, Mapping[str, str]], Awaitable[str]]
 
 
-async def letter_prompt(caller: Caller, row: Prompt, said: Mapping[str, str]) -> str:
+async def letter_prompt(caller: Caller, row: Prompt, params: Mapping[str, str]) -> str:
     for arg in row.args:
-        if arg.required and not said.get(arg.name):
+        if arg.required and not params.get(arg.name):
             raise Invalid("is missing", field=arg.name, hint=arg.about)
-    return await row.make(caller, said)
+    return await row.make(caller, params)
 
 
-async def _triage(caller: Caller, said: Mapping[str, str]) -> str:
-    me = caller.who(said.get("agent"), "agent")
+async def _triage(caller: Caller, params: Mapping[str, str]) -> str:
+    me = caller.who(params.get("agent"), "agent")
     found = await caller.call("digest", {"agent_id": me, "budget": BUDGET, "most": 20})
     return (
         f"Sort the unread mail of {me}. For each letter say in one line who wants what, how urgent it is, and what"
@@ -50,9 +50,9 @@ async def _triage(caller: Caller, said: Mapping[str, str]) -> str:
     )
 
 
-async def _reply(caller: Caller, said: Mapping[str, str]) -> str:
-    me = caller.who(said.get("agent"), "agent")
-    life = await caller.call("trace", {"agent_id": me, "message_id": said["message"]})
+async def _reply(caller: Caller, params: Mapping[str, str]) -> str:
+    me = caller.who(params.get("agent"), "agent")
+    life = await caller.call("trace", {"agent_id": me, "message_id": params["message"]})
     letter = life["letter"]
     return (
         f"Write an answer from {me} to {letter['sender']} and send it with send_message, inReplyTo {letter['id']}."
@@ -61,15 +61,15 @@ async def _reply(caller: Caller, said: Mapping[str, str]) -> str:
     )
 
 
-async def _handoff(caller: Caller, said: Mapping[str, str]) -> str:
-    me = caller.who(said.get("agent"), "agent")
+async def _handoff(caller: Caller, params: Mapping[str, str]) -> str:
+    me = caller.who(params.get("agent"), "agent")
     text = (
-        f"Hand your work over from {me} to {said['to']} with the tool handoff. Say what is done, where it stands,"
+        f"Hand your work over from {me} to {params['to']} with the tool handoff. Say what is done, where it stands,"
         " the next steps, what is in the way and which files changed, so that one who knows nothing can go on."
     )
-    if not said.get("thread"):
+    if not params.get("thread"):
         return text
-    found = await caller.call("thread", {"agent_id": me, "thread": said["thread"]})
+    found = await caller.call("thread", {"agent_id": me, "thread": params["thread"]})
     shown = [_fenced(letter, LONGEST // 4) for letter in found["letters"][-10:]]
     return "\n\n".join([text, "What was written about it:", *shown])
 

@@ -63,8 +63,8 @@ def target(uri: str) -> Place | None:
 async def look(caller: Caller, place: Place) -> dict[str, Any]:
     """Read it; nothing is marked."""
     if place.kind == "inbox":
-        said = {"agent_id": place.id, "peek": True, "limit": MOST}
-        return messages((await caller.call("check", said))["letters"], agentId=place.id)
+        params = {"agent_id": place.id, "peek": True, "limit": MOST}
+        return messages((await caller.call("check", params))["letters"], agentId=place.id)
     me = caller.who(None)
     if place.kind == "thread":
         found = await caller.call("thread", {"agent_id": me, "thread": place.id})
@@ -76,22 +76,22 @@ async def look(caller: Caller, place: Place) -> dict[str, Any]:
 
 async def follow(caller: Caller, place: Place) -> Watch:
     """What tells of new mail there, from this moment on."""
-    said = await _wanted(caller, place)
-    since = await _now(caller, said["agent_id"])
-    await caller.call("wait", {**said, "since": since, "timeout": 0})  # may it be watched at all?
+    params = await _wanted(caller, place)
+    since = await _now(caller, params["agent_id"])
+    await caller.call("wait", {**params, "since": since, "timeout": 0})  # may it be watched at all?
 
     async def run(changed: Changed) -> None:
         at = since
         while True:
-            at = await _next(caller, said, at, changed)
+            at = await _next(caller, params, at, changed)
 
     return run
 
 
-async def _next(caller: Caller, said: dict[str, Any], at: str, changed: Changed) -> str:
+async def _next(caller: Caller, params: dict[str, Any], at: str, changed: Changed) -> str:
     """One bounded wait. A cursor taken before telling covers all that came until then: a burst is told once."""
     try:
-        found = await caller.call("wait", {**said, "since": at, "timeout": PAUSE})
+        found = await caller.call("wait", {**params, "since": at, "timeout": PAUSE})
     except Resync:  # the room was restored meanwhile
         found = {"letter": True}
     except Busy:  # a daemon that is away comes back
@@ -99,7 +99,7 @@ async def _next(caller: Caller, said: dict[str, Any], at: str, changed: Changed)
         return at
     if not found["letter"]:
         return str(found["cursor"])
-    now = await _now(caller, said["agent_id"])
+    now = await _now(caller, params["agent_id"])
     await changed()
     return now
 

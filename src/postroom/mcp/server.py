@@ -174,8 +174,8 @@ class Offers:
         for shelf in self._shelves:
             values += await shelf.complete(ctx, params) or ()
         shown = values[:MOST_COMPLETIONS]
-        told = types.Completion(values=shown, total=len(values), has_more=len(values) > len(shown))
-        return types.CompleteResult(completion=told)
+        result = types.Completion(values=shown, total=len(values), has_more=len(values) > len(shown))
+        return types.CompleteResult(completion=result)
 
 
 MOST_COMPLETIONS = 100  # the protocol allows no more

@@ -27,7 +27,7 @@ _TASK = ("id", "state", "giver", "receiver", "thread", "deadline", "reason", "su
 
 def message(letter: Mapping[str, Any]) -> dict[str, Any]:
     """A letter as a model gets it. What is empty is left out."""
-    told = {
+    result = {
         "id": letter["id"],
         "from": letter["sender"],
         "verified": letter["proven"] or None,  # said where it is true
@@ -43,12 +43,12 @@ def message(letter: Mapping[str, Any]) -> dict[str, Any]:
         "token": letter.get("token"),
         "leaseSeconds": letter.get("lease_seconds"),
     }
-    return {name: value for name, value in told.items() if value not in (None, "")}
+    return {name: value for name, value in result.items() if value not in (None, "")}
 
 
 def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
-    told = [message(letter) for letter in letters]
-    return {**more, "count": len(told), "messages": told}
+    results = [message(letter) for letter in letters]
+    return {**more, "count": len(results), "messages": results}
 
 
 def time(text: str) -> str:
@@ -63,7 +63,7 @@ def content(letter: Mapping[str, Any]) -> dict[str, Any]:
 
 def agent(row: Mapping[str, Any]) -> dict[str, Any]:
     card, presence = row["card"], convert(row["presence"], Presence)
-    told = {
+    result = {
         "agentId": card["id"],
         "name": card.get("display_name"),
         "scope": next(iter(card.get("scopes") or ()), None) or "default",
@@ -74,7 +74,7 @@ def agent(row: Mapping[str, Any]) -> dict[str, Any]:
         "lastActive": stamp(presence.last_active_at) if presence.last_active_at else None,
         "location": "local",
     }
-    return {name: value for name, value in told.items() if value not in (None, "", [], ())}
+    return {name: value for name, value in result.items() if value not in (None, "", [], ())}
 
 
 def task_record(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,14 +168,14 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):  # dict: for what is m
         return tuple((snake(arg.name), arg) for arg in self.args if arg.choices)
 
 
-def understood(tool: Tool, said: Mapping[str, Any]) -> dict[str, Any]:
+def understood(tool: Tool, params: Mapping[str, Any]) -> dict[str, Any]:
     """What was said, by names in snake_case, every value checked. Invalid says what is wrong, and with what."""
-    given = taken(tool.method, said, [arg.name for arg in tool.args])
+    values = taken(tool.method, params, [arg.name for arg in tool.args])
     for name, arg in tool.choosy:
-        value = given.get(name)
+        value = values.get(name)
         if value is not None and value not in arg.choices:
             raise Invalid(f"{value!a} is none of them", field=arg.name, hint=", ".join(arg.choices))
-    return given
+    return values
 
 
 def argument_of(tool: Tool, field: str) -> str:
@@ -218,11 +218,11 @@ class Caller(NamedTuple):
         """Who writes: the token's agent, whatever the letter says."""
         return self.agent or self.who(named, "from")
 
-    async def unless_gone(self, verb: str, said: dict[str, Any]) -> Any:
+    async def unless_gone(self, verb: str, params: dict[str, Any]) -> Any:
         """A call that may wait for mail: it ends with its caller, for a letter is not handed to nobody."""
         if self.gone is None:
-            return await self.call(verb, said)
-        asking = asyncio.ensure_future(self.call(verb, said))
+            return await self.call(verb, params)
+        asking = asyncio.ensure_future(self.call(verb, params))
         leaving = asyncio.ensure_future(self.gone.wait())
         try:
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -240,36 +240,36 @@ LONGEST_WAIT = 50.0  # seconds; the hosts give up on a tool after a minute
 USUAL_WAIT = 30.0
 
 
-async def send_message(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+async def send_message(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
     """A message with `inReplyTo` is a reply: it stays in the scope of what it answers, unless it names another,
     and without `to` goes to whoever wrote that (by the rule of `send`).
     """
-    fields = some(said, "subject", "thread_tag", "in_reply_to", "key", importance="priority")
-    answers = said.get("in_reply_to")
-    scope = said.get("to_scope") or (caller.scope if answers is None else None)
-    told = {"agent_id": caller.sender(said.get("from")), "body": _body(said), **fields}
-    told |= {"scope": scope} if scope else {}
-    if "to" not in said and "to_scope" in said:
-        return sent(await caller.call("broadcast", told))
-    if "to" not in said and answers is None:
+    fields = some(params, "subject", "thread_tag", "in_reply_to", "key", importance="priority")
+    answers = params.get("in_reply_to")
+    scope = params.get("to_scope") or (caller.scope if answers is None else None)
+    result = {"agent_id": caller.sender(params.get("from")), "body": _body(params), **fields}
+    result |= {"scope": scope} if scope else {}
+    if "to" not in params and "to_scope" in params:
+        return sent(await caller.call("broadcast", result))
+    if "to" not in params and answers is None:
         hint = "an agent's id, to_scope for everyone in a team, or inReplyTo for whoever wrote that message"
         raise Invalid("is missing", field="to", hint=hint)
-    return sent(await caller.call("send", some(said, "to") | told))
+    return sent(await caller.call("send", some(params, "to") | result))
 
 
-async def check_inbox(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    name = caller.who(said.get("agent_id"))
+async def check_inbox(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    name = caller.who(params.get("agent_id"))
     await _announce(caller, name)
-    found = await caller.call("check", {"agent_id": name, **some(said, "unread_only", "limit")})
+    found = await caller.call("check", {"agent_id": name, **some(params, "unread_only", "limit")})
     return messages(found["letters"])
 
 
-async def read_thread(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
+async def read_thread(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
     """By its tag; what is no tag may be the id of a thread. An agent that is in it sees all of it, as does an
     operator that is nobody; the holder of an agent's token sees what that agent sent or got, and no more (I8).
     """
-    tag, me = said["thread_tag"], said.get("agent_id") or caller.me
-    scope = said.get("scope") or caller.scope or (None if me else DEFAULT_SCOPE)
+    tag, me = params["thread_tag"], params.get("agent_id") or caller.me
+    scope = params.get("scope") or caller.scope or (None if me else DEFAULT_SCOPE)
     found: list[dict[str, Any]] = []
     for verb, key in (("tagged", "tag"), ("thread", "thread")):
         which = {key: tag} | ({"scope": scope} if scope and verb == "tagged" else {})
@@ -284,43 +284,43 @@ async def read_thread(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
     return messages(found, threadTag=tag)
 
 
-async def list_agents(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    wants_all = said.get("include_federated", False) and "scope" not in said  # of others nobody knows the team
-    found = await caller.call("agents", some(said, "scope") | ({"elsewhere": True} if wants_all else {}))
-    told = [agent(row) for row in found["agents"]] + found.get("elsewhere", [])
-    return {"count": len(told), "agents": told}
+async def list_agents(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    wants_all = params.get("include_federated", False) and "scope" not in params  # of others nobody knows the team
+    found = await caller.call("agents", some(params, "scope") | ({"elsewhere": True} if wants_all else {}))
+    result = [agent(row) for row in found["agents"]] + found.get("elsewhere", [])
+    return {"count": len(result), "agents": result}
 
 
-async def wait_for_mail(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    me = caller.who(said.get("agent_id"))
-    told = {"agent_id": me, "timeout": patience(said, USUAL_WAIT), **some(said, "since", "thread")}
-    found = await caller.unless_gone("wait", told)
+async def wait_for_mail(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    me = caller.who(params.get("agent_id"))
+    result = {"agent_id": me, "timeout": patience(params, USUAL_WAIT), **some(params, "since", "thread")}
+    found = await caller.unless_gone("wait", result)
     letter = found["letter"]
     return {"message": None if letter is None else message(letter), "cursor": found["cursor"]}
 
 
-async def search_mail(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    me = caller.who(said.get("agent_id"))
+async def search_mail(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    me = caller.who(params.get("agent_id"))
     return messages(
-        (await caller.call("search", {"agent_id": me, **some(said, "query", "limit", "ranked")}))["letters"]
+        (await caller.call("search", {"agent_id": me, **some(params, "query", "limit", "ranked")}))["letters"]
     )
 
 
-def some(said: dict[str, Any], *names: str, **renamed: str) -> dict[str, Any]:
+def some(params: dict[str, Any], *names: str, **renamed: str) -> dict[str, Any]:
     """Those of these that were said, under the verb's names."""
     wanted = {name: name for name in names} | renamed
-    return {theirs: said[ours] for ours, theirs in wanted.items() if ours in said}
+    return {theirs: params[ours] for ours, theirs in wanted.items() if ours in params}
 
 
 def sent(receipt: dict[str, Any]) -> dict[str, Any]:
     """`unknown` are recipients nobody has heard from: new ones, or a typing error."""
-    told = {"ok": True, "messageId": receipt["id"], "thread": receipt["thread"]}
-    return told | ({"unknown": receipt["unknown"]} if receipt["unknown"] else {})
+    result = {"ok": True, "messageId": receipt["id"], "thread": receipt["thread"]}
+    return result | ({"unknown": receipt["unknown"]} if receipt["unknown"] else {})
 
 
-def patience(said: dict[str, Any], usual: float) -> float:
+def patience(params: dict[str, Any], usual: float) -> float:
     """How long to wait: never longer than a host waits for a tool."""
-    seconds: float = said.get("timeout", usual)
+    seconds: float = params.get("timeout", usual)
     return max(0.0, min(seconds, LONGEST_WAIT))
 
 
@@ -334,10 +334,10 @@ async def _announce(caller: Caller, name: str) -> None:
             await caller.call("register", {"agent_id": name, **team})
 
 
-def _body(said: dict[str, Any]) -> Any:
-    if "content" not in said:
-        return said.get("body", "")
-    content = said["content"]
+def _body(params: dict[str, Any]) -> Any:
+    if "content" not in params:
+        return params.get("body", "")
+    content = params["content"]
     if not isinstance(content.get("type"), str):
         raise Invalid("must be an object with a string `type`", field="content")
     return payload_to_parts(content)
@@ -350,55 +350,58 @@ OUTCOMES = {"done": "ack", "failed": "fail", "rejected": "reject", "released": "
 _HANDOFF = ("work_completed", "current_state", "next_steps", "blockers", "files_modified", "notes")
 
 
-async def claim(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    me = caller.who(said.get("agent_id"))
-    told = {"agent_id": me, "timeout": patience(said, 0), **some(said, "count", "lease")}
-    return messages((await caller.unless_gone("claim", told))["letters"])
+async def claim(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    me = caller.who(params.get("agent_id"))
+    result = {"agent_id": me, "timeout": patience(params, 0), **some(params, "count", "lease")}
+    return messages((await caller.unless_gone("claim", result))["letters"])
 
 
-async def ack(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    outcome = said.get("outcome", "done")
+async def ack(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    outcome = params.get("outcome", "done")
     takes = {"done": ("reply",), "failed": ("reason",), "rejected": ("reason",)}.get(outcome, ())
     for name in ("reply", "reason"):
-        if name in said and name not in takes:
+        if name in params and name not in takes:
             raise Invalid(f"does not go with {outcome}", field=name)
-    told = {"agent_id": caller.who(said.get("agent_id")), **some(said, "message_ids", "token", "reply", "reason")}
-    found = await caller.call(OUTCOMES[outcome], told)
+    result = {
+        "agent_id": caller.who(params.get("agent_id")),
+        **some(params, "message_ids", "token", "reply", "reason"),
+    }
+    found = await caller.call(OUTCOMES[outcome], result)
     replies = [receipt["id"] for receipt in found["receipts"]]
     settled = [{"id": one["id"], "state": one["state"]} for one in found["letters"]]
     return {"messages": settled} | ({"replyId": replies[0]} if replies else {})
 
 
-async def task(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    me, action = {"agent_id": caller.who(said.get("agent_id"))}, said["action"]
+async def task(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    me, action = {"agent_id": caller.who(params.get("agent_id"))}, params["action"]
     if action == "give":
-        return await _give(caller, me, said)
+        return await _give(caller, me, params)
     if action == "list":
         return {"tasks": [task_record(row) for row in (await caller.call("tasks", me))["tasks"]]}
-    if "message_id" not in said:
+    if "message_id" not in params:
         raise Invalid("is missing", field="messageId", hint="the message that opened the task")
-    told = {**me, "message_id": said["message_id"]}
+    result = {**me, "message_id": params["message_id"]}
     if action == "status":
-        return {"task": task_record((await caller.call("task", told))["task"])}
-    told |= {"step": action, **some(said, "token", "body", "reason")}
-    moved = await caller.call("task_step", told)
+        return {"task": task_record((await caller.call("task", result))["task"])}
+    result |= {"step": action, **some(params, "token", "body", "reason")}
+    moved = await caller.call("task_step", result)
     return {"task": task_record(moved["task"]), "messageId": moved["receipt"]["id"]}
 
 
-async def _give(caller: Caller, me: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    if "to" not in said:
+async def _give(caller: Caller, me: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    if "to" not in params:
         raise Invalid("is missing", field="to", hint="who does it")
-    told = {**me, **some(said, "to", "body", "subject")}
-    if "deadline" in said:  # checked already; the verb reads it again from text
-        when = said["deadline"]
-        told["deadline"] = when if isinstance(when, (int, float)) else when.isoformat()
-    receipt = await caller.call("give_task", told)
+    result = {**me, **some(params, "to", "body", "subject")}
+    if "deadline" in params:  # checked already; the verb reads it again from text
+        when = params["deadline"]
+        result["deadline"] = when if isinstance(when, (int, float)) else when.isoformat()
+    receipt = await caller.call("give_task", result)
     return {"messageId": receipt["id"]}
 
 
-async def handoff(caller: Caller, said: dict[str, Any]) -> dict[str, Any]:
-    told = {"agent_id": caller.sender(said.get("from")), "to": said["to"], **some(said, "subject")}
-    return sent(await caller.call("handoff", {**told, "handoff": some(said, *_HANDOFF)}))
+async def handoff(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
+    result = {"agent_id": caller.sender(params.get("from")), "to": params["to"], **some(params, "subject")}
+    return sent(await caller.call("handoff", {**result, "handoff": some(params, *_HANDOFF)}))
 
 
 # The tools, as rows. All their schemas together are what every model pays for on every turn: each word counts.

@@ -36,8 +36,8 @@ class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def map_says(card: Card) -> dict[str, Any]:
     """What MAP's words say of it. Anybody may write anything into `extra`."""
-    said = card.extra.get(MAP)
-    return said if isinstance(said, dict) else {}
+    value = card.extra.get(MAP)
+    return value if isinstance(value, dict) else {}
 
 
 def parent_of(card: Card) -> str | None:

@@ -147,7 +147,7 @@ class LostRing(Struct, frozen=True, kw_only=True):
 # Tellings: the moments in which a recipient was told of mail, by whatever bells it has. Facts, like rings.
 
 
-class Telling(Struct, frozen=True, kw_only=True):
+class RecipientAlert(Struct, frozen=True, kw_only=True):
     """The first bell began it; others joined, for what had come by then."""
 
     number: int  # no other telling of this recipient has it
@@ -156,15 +156,15 @@ class Telling(Struct, frozen=True, kw_only=True):
     rung: int  # letters rung for, counted at each bell, less those of which that failed
 
 
-class Told(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecipientAlerts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the bells of one recipient must remember together."""
 
     boot: str = ""  # of the machine; times of an earlier one mean nothing
     number: int = 0  # of the last telling that began, whatever came of it
-    tellings: tuple[Telling, ...] = ()  # of the last hour; not those of which no bell got through
+    tellings: tuple[RecipientAlert, ...] = ()  # of the last hour; not those of which no bell got through
 
     @property
-    def last(self) -> Telling | None:
+    def last(self) -> RecipientAlert | None:
         return self.tellings[-1] if self.tellings else None
 
     @property

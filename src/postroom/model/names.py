@@ -203,11 +203,11 @@ def _pieces(value: dict[Any, Any], field: str) -> Address:
     unknown = [name for name in value if name not in _FIELDS]
     if unknown:
         raise Invalid(f"has no {unknown[0]!a}", field=field, hint=", ".join(_FIELDS))
-    said = {name: value.get(name) or "" for name in _FIELDS}
-    for name, piece in said.items():
+    fields = {name: value.get(name) or "" for name in _FIELDS}
+    for name, piece in fields.items():
         if not isinstance(piece, str):
             raise Invalid("must be text", field=f"{field}.{name}")
-    return Address(**said)
+    return Address(**fields)
 
 
 def _checked(address: Address, field: str) -> Address:

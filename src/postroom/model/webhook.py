@@ -59,8 +59,8 @@ def read_target(url: Any, field: str = "url") -> Target:
     text = check_line(url, field, LONGEST)
     found = _URL.fullmatch(text)
     if found is None:
-        told, hint = _complaint(text)
-        raise Invalid(told, field=field, hint=hint)
+        result, hint = _complaint(text)
+        raise Invalid(result, field=field, hint=hint)
     scheme: Literal["https", "http"] = "https" if found["scheme"].lower() == "https" else "http"
     host = (found["six"] or found["name"]).lower()
     port = int(found["port"]) if found["port"] else _PORTS[scheme]

@@ -130,8 +130,8 @@ def post_message(core: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
 
 
 def _filled(core: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[str, Any]:
-    said = check_object(msg, "msg", core.limits.max_depth)
-    filled = {name: value for name, value in said.items() if value is not None and name != _FILENAME}
+    fields = check_object(msg, "msg", core.limits.max_depth)
+    filled = {name: value for name, value in fields.items() if value is not None and name != _FILENAME}
     for name, meant in (("from", sender), ("to", to)):
         if check_party(filled.get(name, meant), name) != meant:
             raise Invalid(f"is {filled[name]!a}, not {meant!a}", field=name)
@@ -149,10 +149,10 @@ def _filled(core: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[s
     return filled
 
 
-def _letter(core: Core, sender: str, to: str, said: dict[str, Any], now: datetime) -> Message:
+def _letter(core: Core, sender: str, to: str, values: dict[str, Any], now: datetime) -> Message:
     """What a reader of the file would make of it. What a letter has no place for is refused, not dropped."""
-    metadata = {name: value for name, value in said.get("metadata", {}).items() if name != OWN}
-    fields = said | {"metadata": metadata}
+    metadata = {name: value for name, value in values.get("metadata", {}).items() if name != OWN}
+    fields = values | {"metadata": metadata}
     where = Where(to, LAYOUT.places[0], "", now)
     raw = json.dumps(fields, ensure_ascii=False).encode()  # which says what JSON is: a caller hands in anything
     try:
@@ -161,7 +161,7 @@ def _letter(core: Core, sender: str, to: str, said: dict[str, Any], now: datetim
         raise Invalid(str(wrong), field="msg", hint=_HINT) from None
     written = LAYOUT.write(message, to)
     for name in ("task", "content", "trace"):
-        if name in said and not _says(written.get(name), said[name]):
+        if name in values and not _says(written.get(name), values[name]):
             raise Invalid("would not arrive as it is", field=name, hint=_LOST[name])
     message = replace(message, kind=intern(message.kind), sender=sender, recipients=(Recipient(to),))
     if message.is_automatic:
@@ -187,14 +187,14 @@ def _about_its_task(core: Core, message: Message) -> Message:
     return replace(message, in_reply_to=called[0].letter, thread_id=called[0].thread)
 
 
-def _says(written: Any, said: Any) -> bool:
+def _says(written: Any, fields: Any) -> bool:
     """Is all of this in what is written?"""
-    if isinstance(said, dict) and isinstance(written, dict):
-        return all(name in written and _says(written[name], value) for name, value in said.items())
-    if isinstance(said, list) and isinstance(written, (list, tuple)):
-        return len(said) == len(written) and all(map(_says, written, said))
-    told = time_or_none(said)
-    return bool(written == said) or (told is not None and told == time_or_none(written))
+    if isinstance(fields, dict) and isinstance(written, dict):
+        return all(name in written and _says(written[name], value) for name, value in fields.items())
+    if isinstance(fields, list) and isinstance(written, (list, tuple)):
+        return len(fields) == len(written) and all(map(_says, written, fields))
+    result = time_or_none(fields)
+    return bool(written == fields) or (result is not None and result == time_or_none(written))
 
 
 def _is_content(value: Any) -> bool:
@@ -231,11 +231,11 @@ _SAID = ("description", "capabilities", "allow_from", "max_concurrent_tasks")
 
 def register(core: Core, name: str, card: Any) -> None:
     """Write a card over whatever is there, and a first sign of life."""
-    said = check_object(card, "card", core.limits.max_depth)
-    if said.get("agent_id") not in {None, ""} and check_agent(said["agent_id"], "card.agent_id") != name:
-        raise Invalid(f"is {said['agent_id']!a}, not {name!a}", field="card.agent_id")
+    value = check_object(card, "card", core.limits.max_depth)
+    if value.get("agent_id") not in {None, ""} and check_agent(value["agent_id"], "card.agent_id") != name:
+        raise Invalid(f"is {value['agent_id']!a}, not {name!a}", field="card.agent_id")
     moment = core.now()
-    written, beat = _card(core, name, said, moment), _beat(said, moment)
+    written, beat = _card(core, name, value, moment), _beat(value, moment)
 
     def plan() -> Sequence[Write]:
         names.check_not_moved(core, name, "agent_id")
@@ -299,24 +299,24 @@ def _entry(agent: Agent, beat: Beat | None) -> dict[str, Any]:
     return entries.entry_of(agent.card, str(status), now.current_tasks, now.last_heartbeat)
 
 
-def _card(core: Core, name: str, said: dict[str, Any], moment: Moment) -> Card:
-    fields = {field: said[field] for field in _SAID if said.get(field) is not None}
-    own = said.get(OWN)
+def _card(core: Core, name: str, values: dict[str, Any], moment: Moment) -> Card:
+    fields = {field: values[field] for field in _SAID if values.get(field) is not None}
+    own = values.get(OWN)
     if isinstance(own, dict):
         fields |= {field: own[field] for field in entries.OURS if field in own and field != "principal"}
-    unknown = {field: value for field, value in said.items() if field not in entries.FIELDS and field != OWN}
+    unknown = {field: value for field, value in values.items() if field not in entries.FIELDS and field != OWN}
     card = agents.check_card(core, name, moment, fields | {"extra": unknown})
-    if said.get("registered_at") is None:
+    if values.get("registered_at") is None:
         return card
-    registered = time_or_none(said["registered_at"])
+    registered = time_or_none(values["registered_at"])
     if registered is None:
-        raise Invalid(f"{said['registered_at']!a} is no time", field="card.registered_at", hint="in ISO form")
+        raise Invalid(f"{values['registered_at']!a} is no time", field="card.registered_at", hint="in ISO form")
     return replace(card, registered_at=registered)
 
 
-def _beat(said: dict[str, Any], moment: Moment) -> Beat:
-    tasks = agents.check_tasks(said.get("current_tasks") or ())
-    status = said.get("status")
+def _beat(fields: dict[str, Any], moment: Moment) -> Beat:
+    tasks = agents.check_tasks(fields.get("current_tasks") or ())
+    status = fields.get("status")
     word = Status.IDLE if status in {None, ""} else check_label(status, "card.status")
     return _saying(agents.first_beat(moment), word, tasks)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.alert import DeadRing, Note, Telling, Told
+from ..model.alert import DeadRing, Note, RecipientAlert, RecipientAlerts
 from ..model.message import Priority
 from .retry import backoff
 
@@ -50,35 +50,37 @@ def last_hour(times: Sequence[float], now: Moment) -> tuple[float, ...]:
 # -- what becomes of them
 
 
-def recipient_notified(told: Told, letters: int, up_to: int, now: Moment, limits: Limits, *, joins: bool) -> Told:
+def recipient_notified(
+    result: RecipientAlerts, letters: int, up_to: int, now: Moment, limits: Limits, *, joins: bool
+) -> RecipientAlerts:
     """A bell rings for so many letters: for the last telling (`joins`), or for another one, of what came up to
     this number.
     """
     if joins:
-        *before, last = told.tellings
-        return replace(told, tellings=(*before, replace(last, rung=last.rung + letters)))
-    told = recipient_of_this_boot(told, now)
-    fresh = Telling(number=told.number + 1, at=now.steady, up_to=up_to, rung=letters)
-    lately = (*(one for one in told.tellings if one.at + HOUR > now.steady), fresh)
-    return replace(told, number=fresh.number, tellings=lately[-(limits.ring_hourly or FEW) :])
+        *before, last = result.tellings
+        return replace(result, tellings=(*before, replace(last, rung=last.rung + letters)))
+    result = recipient_of_this_boot(result, now)
+    fresh = RecipientAlert(number=result.number + 1, at=now.steady, up_to=up_to, rung=letters)
+    lately = (*(one for one in result.tellings if one.at + HOUR > now.steady), fresh)
+    return replace(result, number=fresh.number, tellings=lately[-(limits.ring_hourly or FEW) :])
 
 
-def recipient_failed(told: Told, numbers: Sequence[int]) -> Told:
+def recipient_failed(result: RecipientAlerts, numbers: Sequence[int]) -> RecipientAlerts:
     """The ring for a letter did not get through, once for each of these tellings."""
-    left = [replace(one, rung=one.rung - numbers.count(one.number)) for one in told.tellings]
-    return replace(told, tellings=tuple(one for one in left if one.rung > 0))
+    left = [replace(one, rung=one.rung - numbers.count(one.number)) for one in result.tellings]
+    return replace(result, tellings=tuple(one for one in left if one.rung > 0))
 
 
-def recipient_of_this_boot(told: Told, now: Moment) -> Told:
+def recipient_of_this_boot(result: RecipientAlerts, now: Moment) -> RecipientAlerts:
     """Uptimes of an earlier boot are as if the machine had just been switched on."""
-    return told if told.boot == now.boot else Told(boot=now.boot, number=told.number)
+    return result if result.boot == now.boot else RecipientAlerts(boot=now.boot, number=result.number)
 
 
-def of_books(books: Iterable[Book], now: Moment) -> Told:
+def of_books(books: Iterable[Book], now: Moment) -> RecipientAlerts:
     """Where nobody counted tellings yet: as many as the bell had that rang most often. Nothing joins them."""
     times = max((book.recent for book in books if book.boot == now.boot), key=len, default=())
-    tellings = tuple(Telling(number=n, at=at, up_to=0, rung=1) for n, at in enumerate(times, 1))
-    return Told(boot=now.boot, number=len(tellings), tellings=tellings)
+    tellings = tuple(RecipientAlert(number=n, at=at, up_to=0, rung=1) for n, at in enumerate(times, 1))
+    return RecipientAlerts(boot=now.boot, number=len(tellings), tellings=tellings)
 
 
 # When somebody is told of mail, and for which letters: once, of several together, not too often, and of urgent
@@ -118,13 +120,15 @@ class Verdict(Struct, frozen=True):
     look_again: float | None = None
 
 
-def decide(waiting: Sequence[Waiting], book: Book, told: Told, now: Moment, limits: Limits) -> Verdict:
+def decide(
+    waiting: Sequence[Waiting], book: Book, result: RecipientAlerts, now: Moment, limits: Limits
+) -> Verdict:
     """Whom these letters wait for: is it told now by this bell, and of which?"""
-    book, told = of_this_boot(book, now), recipient_of_this_boot(told, now)
+    book, result = of_this_boot(book, now), recipient_of_this_boot(result, now)
     gathering = _gathering(waiting, now.wall, limits)
     own = {w.id: _own_time(w, book, now, gathering, limits) for w in waiting}
-    joining = {w.id for w in waiting if _joins(w, book, told)}
-    here, there = _hold(book.recent, now, limits), _hold(told.times, now, limits)
+    joining = {w.id for w in waiting if _joins(w, book, result)}
+    here, there = _hold(book.recent, now, limits), _hold(result.times, now, limits)
     times = {
         w.id: max(seconds, here.seconds(w), 0.0 if w.id in joining else there.seconds(w))
         for w in waiting
@@ -185,7 +189,7 @@ def failed(
     now: Moment,
     limits: Limits,
     *,
-    asked: float = 0.0,
+    delay: float = 0.0,
     chance: float = 1.0,
     was_tried: bool = True,
 ) -> Book:
@@ -200,7 +204,7 @@ def failed(
         notes = {name: held for name, held in book.notes.items() if name != id}
         dead = book.dead | {id: DeadRing(at=now.wall, tries=tries, why=why)}
         return replace(book, notes=notes, dead=_newest(dead))
-    due = now.steady + max(backoff(max(tries, 1), limits).total_seconds() * (0.5 + chance / 2), asked)
+    due = now.steady + max(backoff(max(tries, 1), limits).total_seconds() * (0.5 + chance / 2), delay)
     again = replace(note, rung=note.rung - 1, tries=tries, due=due)
     return replace(book, notes=_newest(book.notes | {id: again}))
 
@@ -208,9 +212,9 @@ def failed(
 def tried_again(book: Book, ids: Iterable[str], now: Moment) -> Book:
     """The book after somebody asked for dead rings to be tried again: at once, with all tries ahead of them."""
     book = of_this_boot(book, now)
-    asked = [id for id in ids if id in book.dead]
-    notes = book.notes | {id: Note(last=now.steady, due=now.steady) for id in asked}
-    return replace(book, notes=_newest(notes), dead={id: d for id, d in book.dead.items() if id not in asked})
+    delay = [id for id in ids if id in book.dead]
+    notes = book.notes | {id: Note(last=now.steady, due=now.steady) for id in delay}
+    return replace(book, notes=_newest(notes), dead={id: d for id, d in book.dead.items() if id not in delay})
 
 
 def without(book: Book, ids: Iterable[str]) -> Book:
@@ -281,14 +285,14 @@ def _hold(times: Sequence[float], now: Moment, limits: Limits) -> _Hold:
     return _Hold(pause(times, now, limits), cap(times, now, limits))
 
 
-def _joins(letter: Waiting, book: Book, told: Told) -> bool:
+def _joins(letter: Waiting, book: Book, result: RecipientAlerts) -> bool:
     """May this bell ring for it as part of the last telling? It had come by then, and the bell did not ring yet,
     or that failed.
     """
-    if told.last is None or letter.number > told.last.up_to:
+    if result.last is None or letter.number > result.last.up_to:
         return False
     note = book.notes.get(letter.id)
-    return book.telling != told.last.number or (note is not None and note.due is not None)
+    return book.telling != result.last.number or (note is not None and note.due is not None)
 
 
 # -- notes

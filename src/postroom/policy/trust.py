@@ -113,9 +113,9 @@ def check_outgoing(peer: Peer, message: Message, target: Destination) -> None:
     system = target.system or peer.system
     _check_trusted(peer, "to")
     if not permits(peer, message.scope, system, target.scope or message.scope):
-        told = f"scope {message.scope!r} exchanges no mail with {_place(system, target.scope or message.scope)}"
+        text = f"scope {message.scope!r} exchanges no mail with {_place(system, target.scope or message.scope)}"
         hint = f"postroom peers add {peer.system} --scope {message.scope}={system}"
-        raise NotAllowed(told, field="scope", hint=hint)
+        raise NotAllowed(text, field="scope", hint=hint)
 
 
 def check_incoming(peer: Peer, source: str, scope: str, target: Destination) -> None:
@@ -126,25 +126,25 @@ def check_incoming(peer: Peer, source: str, scope: str, target: Destination) -> 
         raise NotAllowed(f"{peer.system!r} does not speak for {source!r}", field="from", hint=hint)
     ours = target.scope or scope or DEFAULT_SCOPE
     if not permits(peer, ours, source, scope or DEFAULT_SCOPE):
-        told = f"scope {ours!r} exchanges no mail with {_place(source, scope)}"
-        raise NotAllowed(told, field="scope", hint=f"postroom peers add {peer.system} --scope {ours}={source}")
+        text = f"scope {ours!r} exchanges no mail with {_place(source, scope)}"
+        raise NotAllowed(text, field="scope", hint=f"postroom peers add {peer.system} --scope {ours}={source}")
 
 
 def check_relaying(coming_from: Peer, going_to: Peer | None) -> None:
     """May the one reach the other through us? None: who that is is still to be found."""
     _check_trusted(coming_from, "from")
     if not coming_from.relays_to:
-        told = f"{coming_from.system!r} does not reach other systems through this one"
+        text = f"{coming_from.system!r} does not reach other systems through this one"
         raise NotAllowed(
-            told, field="to", hint=f"its operator: postroom peers add {coming_from.system} --relays-to yes"
+            text, field="to", hint=f"its operator: postroom peers add {coming_from.system} --relays-to yes"
         )
     if going_to is None:
         return
     _check_trusted(going_to, "to")
     if same_name(coming_from.system, going_to.system):
         hint = "it has a nearer way, or none"
-        told = f"the letter came from {going_to.system!r}, the way that it would go"
-        raise LoopDetected(told, field="to", hint=hint)
+        text = f"the letter came from {going_to.system!r}, the way that it would go"
+        raise LoopDetected(text, field="to", hint=hint)
 
 
 def permits(peer: Peer, ours: str, system: str, theirs: str) -> bool:
@@ -279,8 +279,8 @@ def why_not(host: str, address: str, *, allow_private: bool) -> str | None:
     kind = kind_of(address)
     if may_be_called(kind, allow_private=allow_private):
         return None
-    told = f"{host} is {kind}" if host == address else f"{host} is at {address}, which is {kind}"
-    return f"{told} ({ALLOW} lets it be called)" if may_be_called(kind, allow_private=True) else told
+    result = f"{host} is {kind}" if host == address else f"{host} is at {address}, which is {kind}"
+    return f"{result} ({ALLOW} lets it be called)" if may_be_called(kind, allow_private=True) else result
 
 
 def check_target(target: Target, *, allow_private: bool) -> None:
@@ -290,8 +290,8 @@ def check_target(target: Target, *, allow_private: bool) -> None:
         hint = f"https://; http:// is for this machine alone, with {ALLOW}"
         raise Invalid(f"{target.host} would be called without TLS", field="url", hint=hint)
     if target.port != HTTPS and target.port < OWN and not (target.scheme == "http" and target.port == 80):
-        told = f"port {target.port} is for another service"
-        raise Invalid(told, field="url", hint=f"{HTTPS}, or {OWN} and above")
+        text = f"port {target.port} is for another service"
+        raise Invalid(text, field="url", hint=f"{HTTPS}, or {OWN} and above")
     if is_here and not allow_private:
         raise Invalid(f"{target.host} is this machine", field="url", hint=f"{ALLOW} lets it be called")
     if target.is_address and (why := why_not(target.host, target.host, allow_private=allow_private)):

@@ -58,11 +58,11 @@ class ChangeBatch:
         """What this caller may hear of it; None: a fault of ours, and it hears of it later."""
         who = room.principal
         if who not in self._heard:
-            self._heard[who] = heard(room, self.past)
+            self._heard[who] = find_events(room, self.past)
         return self._heard[who]
 
 
-def heard(room: Room, past: events.Past) -> list[Event] | None:
+def find_events(room: Room, past: events.Past) -> list[Event] | None:
     """The same, found anew."""
     try:
         return events.events(room, past)
@@ -91,7 +91,7 @@ class Subscription:
         push: Callable[[dict[str, Any]], bool],
         filter: EventFilter,
         since: Cursor,
-        heard: set[str],
+        received: set[str],
         mailbox: str | None = None,
     ) -> None:
         self.id = id
@@ -106,15 +106,15 @@ class Subscription:
         self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
         self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
         self._mailbox = mailbox  # whose letters it is told of as delivered: nobody hands them over
-        self._half = heard  # what it was told of a change of which it has not heard all
+        self._half = received  # what it was told of a change of which it has not heard all
 
     def tell(self, found: Sequence[Event], after: Cursor) -> bool:
         """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
         if after.number <= self.cursor.number:  # heard while it caught up
             return True
         known: Iterable[Event] = self._with_arrivals(found) if self._mailbox is not None else found
-        heard = [event for event in known if event.number > self.cursor.number and wanted(event, self.filter)]
-        for event, following in itertools.zip_longest(heard, heard[1:]):
+        received = [event for event in known if event.number > self.cursor.number and wanted(event, self.filter)]
+        for event, following in itertools.zip_longest(received, received[1:]):
             is_last = following is None or following.number != event.number  # of those it wants to hear
             if event.id not in self._half:
                 seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
@@ -149,21 +149,21 @@ class Subscription:
     def tell_resync(self, cursor: Cursor) -> bool:
         """Was it taken? Else it is to be told again: what it missed is missed."""
         now, known = milliseconds(self.room._core.now().wall), self.room.cursor()
-        told = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        if not self._say(told, known):
+        result = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
+        if not self._say(result, known):
             return False
         self.cursor = cursor
         return True
 
-    def _say(self, told: dict[str, Any], cursor: Cursor) -> bool:
+    def _say(self, result: dict[str, Any], cursor: Cursor) -> bool:
         """Was it taken? What was not has no number: whoever counts would miss it."""
         params = {
             "subscriptionId": self.id,
             "sequenceNumber": self.sequence + 1,
-            "eventId": told["id"],
-            "timestamp": told["timestamp"],
+            "eventId": result["id"],
+            "timestamp": result["timestamp"],
             "cursor": str(cursor),
-            "event": told,
+            "event": result,
         }
         is_taken = self.push(protocol.notification("map/event", params))
         self.sequence += is_taken
@@ -213,29 +213,29 @@ class Broker:
     # -- subscribers
 
     def subscribe(
-        self, caller: Any, push: Callable[[dict[str, Any]], bool], said: dict[str, Any]
+        self, caller: Any, push: Callable[[dict[str, Any]], bool], params: dict[str, Any]
     ) -> dict[str, Any]:
         own = self._of.setdefault(caller, {})
         if len(own) >= MOST:
             raise Invalid(f"{MOST} subscriptions are enough", field="filter", hint="map/unsubscribe from some")
-        filter = check_filter(said.get("filter"))
+        filter = check_filter(params.get("filter"))
         self._listen()
-        given = said["since"] if said.get("since") is not None else said.get("replay_from")
-        since, heard = self._place(given)
+        value = params["since"] if params.get("since") is not None else params.get("replay_from")
+        since, received = self._place(value)
         id = f"sub-{next(self._numbers)}"
-        one = Subscription(id, caller.room, push, filter, since, heard, said.get(MAILBOX))
+        one = Subscription(id, caller.room, push, filter, since, received, params.get(MAILBOX))
         own[one.id] = one
-        known = since if given is not None else caller.room.cursor()
+        known = since if value is not None else caller.room.cursor()
         return {"subscriptionId": one.id, "cursor": str(known)}
 
-    def _place(self, given: Any) -> tuple[Cursor, set[str]]:
+    def _place(self, value: Any) -> tuple[Cursor, set[str]]:
         """From where on: now, behind a cursor, or behind an event; and what of the change there was heard."""
-        if given is None:
+        if value is None:
             return self._cursor, set()
-        number = events.number_of(given)
+        number = events.number_of(value)
         if number is None:
-            return check_cursor(given), set()
-        return replace(self._store.cursor(), number=max(0, number - 1)), {given}
+            return check_cursor(value), set()
+        return replace(self._store.cursor(), number=max(0, number - 1)), {value}
 
     def count(self, caller: Any) -> int:
         return len(self._of.get(caller, {}))
@@ -289,9 +289,9 @@ class Broker:
         self._guests.clear()
         self._rest()
 
-    def publish(self, said: dict[str, Any], source: str) -> None:
+    def publish(self, params: dict[str, Any], source: str) -> None:
         """Something that is told to those who listen now, and kept nowhere. From any thread."""
-        self._loop.call_soon_threadsafe(self._publish, said, source)
+        self._loop.call_soon_threadsafe(self._publish, params, source)
 
     @property
     def is_heard(self) -> bool:
@@ -313,10 +313,10 @@ class Broker:
             if (not event.parties or who.operator or who.agent in event.parties) and stands(who):
                 one.tell_once(event)
 
-    def _publish(self, said: dict[str, Any], source: str) -> None:
+    def _publish(self, params: dict[str, Any], source: str) -> None:
         """An agent hears of the scopes it is in."""
         core = self._executor.room._core
-        event = events.emitted(said, core.ids.token(), self._cursor.number, core.now().wall, source)
+        event = events.emitted(params, core.ids.token(), self._cursor.number, core.now().wall, source)
         is_inside = cache(lambda agent: is_member(core, agent, event.scope))
         for one in self._everyone():
             who = standing_or_nobody(one.room._core, one.room.principal)
@@ -417,7 +417,7 @@ class Broker:
             return
         if stretch.past.takes_long(one.room):  # beside the loop: it serves the others
             one.catching_up = asyncio.ensure_future(
-                self._executor.run_slow(partial(heard, one.room, stretch.past))
+                self._executor.run_slow(partial(find_events, one.room, stretch.past))
             )
             one.catching_up.add_done_callback(partial(self._caught_up, one, stretch.after))
         else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..room import Room
     from .broker import Broker
     from .executor import Executor
-    from .protocol import Asked
+    from .protocol import Request
     from .table import Method, Run
 
 
@@ -68,23 +68,23 @@ class Caller:
 
     # -- calls
 
-    def carry_out(self, asked: Asked) -> JobFuture:
+    def carry_out(self, request: Request) -> JobFuture:
         """The reply, when it is there; None when nobody waits for one."""
-        if asked.is_batch:
-            return JobFuture.of(asyncio.ensure_future(self._all(asked)))
-        step = asked.steps[0]
+        if request.is_batch:
+            return JobFuture.of(asyncio.ensure_future(self._all(request)))
+        step = request.steps[0]
         if isinstance(step, Step):
             return self._begin(step).told_as(partial(_reply, step))
         owed = JobFuture()
         owed.set_result(step or None)
         return owed
 
-    async def _all(self, asked: Asked) -> Any:
+    async def _all(self, request: Request) -> Any:
         """The replies of a batch; its calls are carried out one after the other, as long as there is room for
         what they tell.
         """
         replies, size = list[Any](), 0
-        for step in asked.steps:
+        for step in request.steps:
             if not isinstance(step, Step):
                 replies.append(step)
                 continue
@@ -95,68 +95,68 @@ class Caller:
         return [reply for reply in replies if reply] or None
 
     def _begin(self, step: Step) -> JobFuture:
-        method, said = step.method, step.said
+        method, params = step.method, step.params
         if method.of_session:  # at once, on this thread: nothing of this caller is under way
-            return _done(partial(method.run, self, said))
-        is_wait = method.empty is not None and method.patience(said) > 0
+            return _done(partial(method.run, self, params))
+        is_wait = method.empty is not None and method.patience(params) > 0
         if is_wait and self._is_gone:  # a letter is not handed to nobody
             return _never()
         run = partial(self._checked, method)
-        if (method.is_slow(said) or method.is_heavy(said)) and not is_wait:
+        if (method.is_slow(params) or method.is_heavy(params)) and not is_wait:
             run = partial(_told_there, step, run)
-        done = self._executor.carry_out(self.room, method, said, run, self)
+        done = self._executor.carry_out(self.room, method, params, run, self)
         if method.name == "emit":
-            done.add_done_callback(partial(self._publish, method, said))
+            done.add_done_callback(partial(self._publish, method, params))
         if is_wait:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
         return done
 
-    def _checked(self, method: Method, room: Room, said: dict[str, Any]) -> Any:
+    def _checked(self, method: Method, room: Room, params: dict[str, Any]) -> Any:
         """Carried out, if the caller still is who it was; one without a token speaks for nobody who has one."""
         token = room._principal.token
         if token is not None and not tokens.is_live(room._core, token):
             raise NotAllowed("this token is not valid any more", field="token")
-        room = self._standing(room, method, said)
-        let_in(room, method, said)
-        answer = method.run(room, said)
+        room = self._standing(room, method, params)
+        let_in(room, method, params)
+        answer = method.run(room, params)
         if method.action in {"register", "heartbeat"}:  # it says itself how it is
             self._executor.came_or_went()
         elif method.whose is not None:
-            self._executor.alive(said.get(method.whose) or room._principal.agent)
+            self._executor.alive(params.get(method.whose) or room._principal.agent)
         return answer
 
-    def _publish(self, method: Method, said: dict[str, Any], done: JobFuture) -> None:
+    def _publish(self, method: Method, params: dict[str, Any], done: JobFuture) -> None:
         """What was emitted is heard once it is told as done, and only then: a call may be tried twice."""
         if not done.cancelled() and done.exception() is None:
-            who = self._standing(self.room, method, said).principal
-            event = {"scope": self.room._default_scope} | said
-            self._broker.publish(event, who.agent or said.get("agent_id") or tokens.OPERATOR)
+            who = self._standing(self.room, method, params).principal
+            event = {"scope": self.room._default_scope} | params
+            self._broker.publish(event, who.agent or params.get("agent_id") or tokens.OPERATOR)
 
-    def _standing(self, room: Room, method: Method, said: dict[str, Any]) -> Room:
+    def _standing(self, room: Room, method: Method, params: dict[str, Any]) -> Room:
         """The room as this caller may use it today."""
         principal = room._principal
         if not principal.heeds_seals or not tokens.sealed(room._core):
             return room
-        today = tokens.standing(room._core, principal, speaker_in(method, said))
+        today = tokens.standing(room._core, principal, speaker_in(method, params))
         return room if today is principal else room.acting_as(today)
 
-    async def call(self, name: str, said: Mapping[str, Any]) -> Any:
+    async def call(self, name: str, params: Mapping[str, Any]) -> Any:
         """A verb by its name, for who speaks no dialect."""
         method = named(name)
-        return await self.call_row(method, taken(method, said))
+        return await self.call_row(method, taken(method, params))
 
-    async def call_row(self, method: Method, said: dict[str, Any]) -> Any:
+    async def call_row(self, method: Method, params: dict[str, Any]) -> Any:
         """A row of any table, its parameters checked."""
         run = partial(self._checked, method)
-        return await self._executor.carry_out(self.room, method, said, run, self)
+        return await self._executor.carry_out(self.room, method, params, run, self)
 
     # -- the session
 
     def authenticate(self, token: str) -> dict[str, Any]:
         if self._push is None:
-            told = "a token is shown in the header of the request, and nowhere else"
-            raise Invalid(told, field="method", hint="Authorization: Bearer pr_...")
+            text = "a token is shown in the header of the request, and nowhere else"
+            raise Invalid(text, field="method", hint="Authorization: Bearer pr_...")
         principal = tokens.holder(self.room._core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
@@ -168,17 +168,17 @@ class Caller:
         self._broker.know(self)
         self._stay()
 
-    def subscribe(self, said: dict[str, Any]) -> dict[str, Any]:
+    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
         principal = tokens.standing(self.room._core, self.room.principal)
         authorize(principal, "wait", principal.agent)  # what of it, is decided for each event
         self._is_fresh = True
-        return self._broker.subscribe(self, self._push, said)
+        return self._broker.subscribe(self, self._push, params)
 
     def links(self) -> dict[str, Any]:
         authorize(tokens.standing(self.room._core, self.room.principal), "peers")
-        return {"links": [] if self._executor.links is None else self._executor.links.told()}
+        return {"links": [] if self._executor.links is None else self._executor.links.describe()}
 
     def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
         authorize(tokens.standing(self.room._core, self.room.principal), "peers")
@@ -202,7 +202,7 @@ class Caller:
         """There is room for more."""
         self._broker.resume(self)
 
-    def told(self) -> None:
+    def replies_sent(self) -> None:
         """The replies so far were sent: what it subscribed to may follow them."""
         if self._is_fresh:
             self._is_fresh = False
@@ -231,8 +231,8 @@ class Door:
         self._executor = executor
         self._broker = broker
 
-    async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
-        return await Caller(self._executor, self._broker, principal=principal).call(name, said)
+    async def call(self, principal: Principal, name: str, params: Mapping[str, Any]) -> Any:
+        return await Caller(self._executor, self._broker, principal=principal).call(name, params)
 
 
 def _done(run: Callable[[], Any]) -> JobFuture:
@@ -255,9 +255,9 @@ def _refused(error: PostroomError) -> JobFuture:
     return done
 
 
-def _told_there(step: Step, run: Run, room: Room, said: dict[str, Any]) -> Raw:
+def _told_there(step: Step, run: Run, room: Room, params: dict[str, Any]) -> Raw:
     """What may tell of many things is put into words on the thread that found them: the loop's serves others."""
-    return Raw(encode(step.answer(run(room, said))))
+    return Raw(encode(step.answer(run(room, params))))
 
 
 def _never() -> JobFuture:

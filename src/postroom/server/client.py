@@ -32,13 +32,13 @@ class SocketClient:
         self._token = token
         self._patience = patience
 
-    async def call(self, name: str, said: Mapping[str, Any]) -> Any:
+    async def call(self, name: str, params: Mapping[str, Any]) -> Any:
         """Carry out a verb; what is refused there is raised here."""
         reader, writer = await self._connect()
         try:
-            writer.write(self._lines(name, said))
+            writer.write(self._lines(name, params))
             await writer.drain()
-            async with asyncio.timeout(_seconds(said)):
+            async with asyncio.timeout(_seconds(params)):
                 if self._token:
                     _result(await reader.readline())
                 return _result(await reader.readline())
@@ -47,12 +47,12 @@ class SocketClient:
         finally:
             writer.close()
 
-    def ask(self, name: str, said: Mapping[str, Any]) -> Any:
+    def ask(self, name: str, params: Mapping[str, Any]) -> Any:
         """The same, for who is in no event loop."""
         with self._connect_now() as line:
-            line.settimeout(_seconds(said))
+            line.settimeout(_seconds(params))
             try:
-                line.sendall(self._lines(name, said))
+                line.sendall(self._lines(name, params))
                 with line.makefile("rb") as replies:
                     if self._token:
                         _result(replies.readline())
@@ -60,13 +60,13 @@ class SocketClient:
             except OSError as broken:
                 raise _gone(self.path, broken) from broken
 
-    def _lines(self, name: str, said: Mapping[str, Any]) -> bytes:
+    def _lines(self, name: str, params: Mapping[str, Any]) -> bytes:
         shown = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
         if name in VERBS:  # the socket's own `send` says less
-            asked: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": PREFIX + name, "params": dict(said)}
+            request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": PREFIX + name, "params": dict(params)}
         else:
-            asked = {"action": name, **said}
-        return shown + encode(asked) + b"\n"
+            request = {"action": name, **params}
+        return shown + encode(request) + b"\n"
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         end = time.monotonic() + self._patience
@@ -96,8 +96,8 @@ class SocketClient:
                 return line
 
 
-def _seconds(said: Mapping[str, Any]) -> float:
-    waits = said.get("timeout", 30)
+def _seconds(params: Mapping[str, Any]) -> float:
+    waits = params.get("timeout", 30)
     return SLACK + (waits if isinstance(waits, int | float) else 0)
 
 
@@ -115,13 +115,13 @@ def _result(line: bytes) -> Any:
     raise _refused(reply.get("error", ""), reply)
 
 
-def _refused(told: str, data: Mapping[str, Any]) -> PostroomError:
+def _refused(text: str, data: Mapping[str, Any]) -> PostroomError:
     """The same error as there, as far as this version knows it."""
     kind = getattr(errors, str(data.get("name")), None)
     if not (isinstance(kind, type) and issubclass(kind, PostroomError)):
         kind = Busy if data.get("retryable") else errors.Refused
     field, hint = data.get("field"), data.get("hint")
-    plain = told.removeprefix(f"{field}: ") if field else told
+    plain = text.removeprefix(f"{field}: ") if field else text
     error = kind(plain.removesuffix(f" ({hint})") if hint else plain, field=field, hint=hint)
     error.keys = tuple(data.get("keys", ()))
     error.retry_after = data.get("retry_after")
@@ -129,5 +129,5 @@ def _refused(told: str, data: Mapping[str, Any]) -> PostroomError:
 
 
 def _gone(path: str, why: Exception) -> Busy:
-    told = f"no post room answers at {path}: {str(why) or type(why).__name__}"
-    return Busy(told, field="socket", hint="postroom serve starts one")
+    text = f"no post room answers at {path}: {str(why) or type(why).__name__}"
+    return Busy(text, field="socket", hint="postroom serve starts one")

@@ -134,12 +134,12 @@ def events(room: Room, past: Past) -> list[Event]:
         return []  # somebody was sealed since it came
     if not past.concerns(room):
         return []
-    told: list[Event] = []
+    results: list[Event] = []
     for change in past.changes:
         found = list(_of_letter(room, change, past) if change.message_id else _of_notice(room, change))
         found[:-1] = [replace(event, last=False) for event in found[:-1]]
-        told += found
-    return told
+        results += found
+    return results
 
 
 def number_of(id: Any) -> int | None:
@@ -166,8 +166,8 @@ def is_for(event: Event, mailbox: str | None) -> bool:
 
 def arrived(event: Event, mailbox: str, type: str) -> Event:
     """A letter came to who listens, and is handed nothing."""
-    told = {"agentId": mailbox, "deliveredTo": [mailbox]} | event.in_map
-    return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=told, in_map={})
+    result = {"agentId": mailbox, "deliveredTo": [mailbox]} | event.in_map
+    return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=result, in_map={})
 
 
 def stream_data(type: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -183,13 +183,13 @@ def stream_data(type: str, data: dict[str, Any]) -> dict[str, Any]:
     return fields | ({OURS: more} if more else {})
 
 
-def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:
+def emitted(params: dict[str, Any], id: str, number: int, now: datetime, source: str) -> Event:
     """What somebody told those who listen; it is kept nowhere. `source` says who. Every type arrives under its own
     name, but for those that the service publishes itself: they become `emit.` and that name, so that nobody takes
     them for something that happened.
     """
-    told = said["event"]
-    kind = told.get("type") if isinstance(told, dict) else None
+    result = params["event"]
+    kind = result.get("type") if isinstance(result, dict) else None
     word = " ".join(kind.split()) if isinstance(kind, str) else ""  # as streams write it, on one line
     word = word or EMITTED
     return Event(
@@ -197,8 +197,8 @@ def emitted(said: dict[str, Any], id: str, number: int, now: datetime, source: s
         type=f"{EMITTED}.{word}" if fold(word).replace("_", ".") in _PUBLISHED else word,
         number=number,
         timestamp=now,
-        data={"event": told, "meta": said.get("meta") or {}},
-        scope=said.get("scope", DEFAULT_SCOPE),
+        data={"event": result, "meta": params.get("meta") or {}},
+        scope=params.get("scope", DEFAULT_SCOPE),
         conversation="",
         sender=source,
     )
@@ -274,7 +274,7 @@ def _letter_events(room: Room, number: int, message: Message, deliveries: Sequen
     shown = seen_by(room._core, message, reader)
     record = message_record(shown, deliveries, reader)
     operator_knows = () if reader is not None else tuple(d.mailbox for d in deliveries)
-    heard = (message.sender, *(row.agent_id for row in record.recipients), *operator_knows)
+    received = (message.sender, *(row.agent_id for row in record.recipients), *operator_knows)
     event = Event(
         id=f"{number}-{MESSAGE}",
         type=MESSAGE,
@@ -285,7 +285,7 @@ def _letter_events(room: Room, number: int, message: Message, deliveries: Sequen
         conversation=conversation_of(message),
         sender=message.sender,
         participant=message.sender,
-        parties=tuple(dict.fromkeys(heard)),
+        parties=tuple(dict.fromkeys(received)),
         thread=thread_of(message),
         content_type=type_of(message),
         importance=message.priority.name.lower(),
@@ -395,9 +395,9 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     content_type: str | None = None
 
 
-def check_filter(said: Any) -> EventFilter:
+def check_filter(params: Any) -> EventFilter:
     """As it was said, in MAP's words; `agent` or `mailbox` besides."""
-    words = _words(said, "filter")
+    words = _words(params, "filter")
     mail = _words(words.pop("mail", {}), "filter.mail")
     match = words.pop("metadata_match", None)
     if match is not None and not isinstance(match, dict):
@@ -409,9 +409,11 @@ def check_filter(said: Any) -> EventFilter:
         hint = ", ".join((*_LISTS, "metadata_match", "mail", "agent"))
         raise Invalid("there is no such filter", field=f"filter.{unknown}"[:100], hint=hint)
     if "event_types" in fields:
-        asked = fields["event_types"]
-        fields["spelt"] = {_type(said): said for said in asked if "_" in said and _dotted(said) not in asked}
-        fields["event_types"] = tuple(map(_type, asked))
+        request = fields["event_types"]
+        fields["spelt"] = {
+            _type(params): params for params in request if "_" in params and _dotted(params) not in request
+        }
+        fields["event_types"] = tuple(map(_type, request))
     whose = None if agent is None else check_agent(agent, "filter.agent")
     return EventFilter(agent=whose, metadata_match=match, **fields)
 
@@ -435,9 +437,9 @@ def wanted(event: Event, filter: EventFilter) -> bool:
     )
 
 
-def _type(said: str) -> str:
+def _type(text: str) -> str:
     """`message_sent`, `message.sent` and `message.created` are one; `mail.*` is all that begins so."""
-    dotted = _dotted(said)
+    dotted = _dotted(text)
     return _OURS.get(dotted, dotted)
 
 
@@ -451,13 +453,13 @@ def _is_of(type: str, kind: str) -> bool:
     return _dotted(type) == kind
 
 
-def _words(said: Any, field: str) -> dict[str, Any]:
-    if said is None:
+def _words(params: Any, field: str) -> dict[str, Any]:
+    if params is None:
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(params, dict):
         raise Invalid("must be an object", field=field)
-    given: Mapping[str, Any] = said
-    return {snake(name): value for name, value in given.items() if value is not None}
+    values: Mapping[str, Any] = params
+    return {snake(name): value for name, value in values.items() if value is not None}
 
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from ..core.inbox import seconds_to_sleep
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..store.protocol import Undone
 from .counters import Counters
-from .protocol import Asked, let_in, named
+from .protocol import Request, let_in, named
 from .table import box_of, taken
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ ROOM = 1024 * 1024  # bytes of replies that may be owed, and of what is being an
 class ReplyQueue:
     """One caller's. `carry_out` begins something; `settled` is called when the next reply may be there."""
 
-    def __init__(self, carry_out: Callable[[Asked], JobFuture], settled: Callable[[], object]) -> None:
+    def __init__(self, carry_out: Callable[[Request], JobFuture], settled: Callable[[], object]) -> None:
         self._carry_out = carry_out
         self._settled = settled
         self._replies: deque[tuple[JobFuture, int]] = deque()  # and the size of what is answered
@@ -283,25 +283,25 @@ class ReplyQueue:
     def __bool__(self) -> bool:
         return bool(self._replies)
 
-    def has_room(self, asked: Asked | dict[str, Any]) -> bool:
+    def has_room(self, request: Request | dict[str, Any]) -> bool:
         """May this be begun? What takes long overtakes nothing, and nothing overtakes it."""
         if not self._replies:
             return True
-        is_alone = isinstance(asked, Asked) and asked.is_alone
+        is_alone = isinstance(request, Request) and request.is_alone
         return not is_alone and not self._is_alone and len(self._replies) < self._most
 
     def may_hear(self, size: int) -> bool:
         """May something of so many bytes be looked at? In memory it may be many times as large."""
         return not self._replies or self._asked + size <= ROOM
 
-    def begin(self, asked: Asked | dict[str, Any], size: int = 0) -> None:
+    def begin(self, request: Request | dict[str, Any], size: int = 0) -> None:
         """Carry it out; or owe the reply that is known already. `size`: of what was said, in bytes."""
-        if isinstance(asked, Asked):
-            self._is_alone = asked.is_alone
-            owed = self._carry_out(asked)
+        if isinstance(request, Request):
+            self._is_alone = request.is_alone
+            owed = self._carry_out(request)
         else:
             owed = JobFuture()
-            owed.set_result(asked)
+            owed.set_result(request)
         self._replies.append((owed, size))
         self._asked += size
         owed.add_done_callback(lambda _: self._settled())
@@ -316,7 +316,7 @@ class ReplyQueue:
                 yield reply
         self._is_alone = self._is_alone and bool(self._replies)
 
-    def told(self, size: int) -> None:
+    def note_size(self, size: int) -> None:
         """A reply was this large, in bytes; the next may be, too."""
         self._most = max(1, min(MOST_ASKED, 2 * self._most, ROOM // max(size, 1)))
 
@@ -345,7 +345,7 @@ _LATER: Any = object()  # in place of an answer
 class Links(Protocol):
     """The links to other systems, as callers may ask for them."""
 
-    def told(self) -> list[dict[str, Any]]: ...
+    def describe(self) -> list[dict[str, Any]]: ...
     async def ping(self, system: str) -> dict[str, Any]: ...
 
 
@@ -373,32 +373,32 @@ class Executor:
         # One thread: between two large commits the room's lock is free, and the small ones get their turn.
         self._large = ThreadPoolExecutor(1, thread_name_prefix="postroom-large")
 
-    async def call(self, principal: Principal, name: str, said: Mapping[str, Any]) -> Any:
+    async def call(self, principal: Principal, name: str, params: Mapping[str, Any]) -> Any:
         """Carry out a verb of ours for a caller."""
         method, room = named(name), self.room.acting_as(principal)
-        given = taken(method, said)
-        let_in(room, method, given)
-        return await self.carry_out(room, method, given)
+        value = taken(method, params)
+        let_in(room, method, value)
+        return await self.carry_out(room, method, value)
 
     def carry_out(
-        self, room: Room, method: Method, said: dict[str, Any], run: Run | None = None, caller: object = None
+        self, room: Room, method: Method, params: dict[str, Any], run: Run | None = None, caller: object = None
     ) -> JobFuture:
         """Carry out a method whose parameters were checked. What is quick is done in the order of these calls, as
         far as they are of one caller. `run` stands in for the method's own, to look at the caller first.
         """
-        done = self._begin(room, method, said, partial(run or method.run, room, said), caller)
+        done = self._begin(room, method, params, partial(run or method.run, room, params), caller)
         done.add_done_callback(partial(self.counters.called, method.name, perf_counter()))
         return done
 
     def _begin(
-        self, room: Room, method: Method, said: dict[str, Any], call: Callable[[], Any], caller: object
+        self, room: Room, method: Method, params: dict[str, Any], call: Callable[[], Any], caller: object
     ) -> JobFuture:
-        if method.empty is not None and (seconds := method.patience(said)):
+        if method.empty is not None and (seconds := method.patience(params)):
             look = partial(self.submit, call, caller, is_wait=True)
-            return JobFuture.of(asyncio.ensure_future(self._wait(room, method, said, look, seconds)))
-        if method.is_slow(said):
+            return JobFuture.of(asyncio.ensure_future(self._wait(room, method, params, look, seconds)))
+        if method.is_slow(params):
             return JobFuture.of(self._slowly(self._slow if method.slow else self._reading, call))
-        if method.is_heavy(said):
+        if method.is_heavy(params):
             return JobFuture.of(self._slowly(self._large, call))
         return self.submit(call, caller, looks=not method.writes)
 
@@ -638,7 +638,7 @@ class Executor:
         self,
         room: Room,
         method: Method,
-        said: dict[str, Any],
+        params: dict[str, Any],
         look: Callable[[], JobFuture],
         seconds: float,
     ) -> Any:
@@ -647,7 +647,7 @@ class Executor:
         end = self._loop.time() + seconds
         if not is_empty(answer):
             return answer
-        mailboxes = [box_of(room, said).name]
+        mailboxes = [box_of(room, params).name]
         with self._ears.listen(mailboxes) as bell:
             while True:
                 bell.clear()
@@ -666,12 +666,12 @@ def _unsafe(answer: Any, error: Exception) -> Any:
     if isinstance(answer, Exception):
         return answer
     if isinstance(error, PostroomError):
-        told = StoreFailing(error.message, field=error.field, hint=error.hint)
+        result = StoreFailing(error.message, field=error.field, hint=error.hint)
     else:
-        told = StoreFailing("a fault of the house; its log says more")
+        result = StoreFailing("a fault of the house; its log says more")
     if isinstance(answer, dict) and isinstance(id := answer.get("id") or answer.get("messageId"), str):
-        told.keys = (id,)
-    return told
+        result.keys = (id,)
+    return result
 
 
 def _refuse(ticket: Job) -> None:

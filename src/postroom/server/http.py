@@ -17,7 +17,7 @@ from ..model.codec import encode
 from ..model.values import read_json
 from . import protocol
 from .callers import Caller
-from .protocol import DEEPER, ROOM_FOR_MORE, Asked, failure, read_value
+from .protocol import DEEPER, ROOM_FOR_MORE, Request, failure, read_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,18 +58,18 @@ class Reply(Struct, frozen=True):
     type: bytes = JSON
 
 
-def told(status: int, value: Any, *headers: tuple[bytes, bytes]) -> Reply:
+def json_reply(status: int, value: Any, *headers: tuple[bytes, bytes]) -> Reply:
     return Reply(status, encode(value), headers)
 
 
 def refused(status: int, why: str, *headers: tuple[bytes, bytes], code: int = INVALID_REQUEST) -> Reply:
-    return told(status, failure(code, why), *headers)
+    return json_reply(status, failure(code, why), *headers)
 
 
 def sorry(error: PostroomError) -> Reply:
     """What went wrong, outside of any call."""
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    return told(status, {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)})
+    return json_reply(status, {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)})
 
 
 async def answer(scope: Scope, send: Send, reply: Reply) -> None:
@@ -156,10 +156,10 @@ def _head_bytes(scope: Scope) -> int:
 
 
 def _token(headers: Headers) -> str | None:
-    given = every(headers, b"authorization")
-    if len(given) != 1:
+    value = every(headers, b"authorization")
+    if len(value) != 1:
         return None
-    scheme, _, token = given[0].partition(" ")
+    scheme, _, token = value[0].partition(" ")
     return token.strip() if scheme.lower().encode() == _BEARER else None
 
 
@@ -179,7 +179,7 @@ def largest(limits: Limits) -> int:
     return limits.max_message_bytes + ROOM_FOR_MORE
 
 
-def read_rpc(raw: bytes | str, limits: Limits) -> Asked | dict[str, Any]:
+def read_rpc(raw: bytes | str, limits: Limits) -> Request | dict[str, Any]:
     """What it asks for in JSON-RPC, or the refusal of what is no JSON. No other dialect is spoken here."""
     try:
         value = read_json(raw, "body", depth=limits.max_depth + DEEPER, largest=largest(limits))
@@ -189,7 +189,7 @@ def read_rpc(raw: bytes | str, limits: Limits) -> Asked | dict[str, Any]:
         return read_value(value)
     wrong = protocol.read_call(value)
     assert isinstance(wrong, dict)  # noqa: S101 - it does not say `jsonrpc`
-    return Asked([wrong])
+    return Request([wrong])
 
 
 def too_large(most: int) -> Reply:
@@ -211,21 +211,21 @@ async def serve_call(house: HttpApp, principal: Principal, scope: Scope, receive
         return refused(408, f"the body did not come within {BODY_SECONDS:g} seconds")
     if body is None:
         return too_large(most)
-    asked = read_rpc(body, limits)
-    if not isinstance(asked, Asked):
-        return told(400, asked)
-    return await _carry_out(house, principal, asked, receive)
+    request = read_rpc(body, limits)
+    if not isinstance(request, Request):
+        return json_reply(400, request)
+    return await _carry_out(house, principal, request, receive)
 
 
-async def _carry_out(house: HttpApp, principal: Principal, asked: Asked, receive: Receive) -> Reply:
+async def _carry_out(house: HttpApp, principal: Principal, request: Request, receive: Receive) -> Reply:
     caller = Caller(house.executor, house.broker, principal=principal)
-    owed = caller.carry_out(asked)
-    if asked.is_long and not owed.done():
+    owed = caller.carry_out(request)
+    if request.is_long and not owed.done():
         await _unless_gone(house, owed, receive)
         if owed.cancelled():
             return CLOSING
     reply = await owed
-    return Reply(204) if reply is None else told(200, reply)
+    return Reply(204) if reply is None else json_reply(200, reply)
 
 
 async def _unless_gone(house: HttpApp, owed: JobFuture, receive: Receive) -> None:
@@ -259,10 +259,10 @@ async def _read(receive: Receive, most: int) -> bytes | None:
 
 def _is_json(headers: Headers) -> bool:
     """Exactly: a page of another site may send text and forms without asking, but not this."""
-    given = every(headers, b"content-type")
-    return len(given) == 1 and given[0].partition(";")[0].strip().lower() == "application/json"
+    value = every(headers, b"content-type")
+    return len(value) == 1 and value[0].partition(";")[0].strip().lower() == "application/json"
 
 
 def declared(headers: Headers) -> int:
-    given = every(headers, b"content-length")
-    return int(given[0]) if given and given[0].isdecimal() else 0
+    value = every(headers, b"content-length")
+    return int(value[0]) if value and value[0].isdecimal() else 0

@@ -20,11 +20,11 @@ from .http import (
     answer,
     declared,
     every,
+    json_reply,
     largest,
     refused,
     serve_call,
     sorry,
-    told,
     too_large,
 )
 from .metrics import metrics
@@ -64,7 +64,7 @@ class Pulse:
             self._at = perf_counter()
             self._looking = asyncio.ensure_future(self._look())
         found = await asyncio.shield(self._looking)
-        return told(200 if found["ok"] else 503, found if knows_us else {"ok": found["ok"]})
+        return json_reply(200 if found["ok"] else 503, found if knows_us else {"ok": found["ok"]})
 
     async def _look(self) -> dict[str, Any]:
         began, problem = perf_counter(), None
@@ -147,18 +147,18 @@ class Mounted:
             self._life = asyncio.ensure_future(self._live(self._app))
         return await asyncio.shield(self._app)
 
-    async def _live(self, told: asyncio.Future[App | None]) -> None:
+    async def _live(self, result: asyncio.Future[App | None]) -> None:
         """Its whole life in one task: what it enters there it must leave there."""
         try:
             app = await self._load()
             async with app.running():
-                told.set_result(app)
+                result.set_result(app)
                 await self._stop.wait()
         except BaseException as failed:
-            if told.done() or not isinstance(failed, Exception):
+            if result.done() or not isinstance(failed, Exception):
                 raise
-            told.set_exception(failed)
-            told.exception()  # whoever asked hears it; by now nobody may wait
+            result.set_exception(failed)
+            result.exception()  # whoever asked hears it; by now nobody may wait
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

@@ -176,10 +176,10 @@ def _bind(place: Place) -> socket.socket:
         with suppress(OSError):
             listening.close()
         if error.errno == errno.EADDRINUSE:
-            told = f"port {place.port} of {place.host} is taken"
+            text = f"port {place.port} of {place.host} is taken"
             other = f"{_shown(place.host)}:{_next(place.port)}"
             hint = f"choose another, such as --http {other} or POSTROOM_HTTP={other}; off is none"
-            raise NameTaken(told, field="http", hint=hint) from None
+            raise NameTaken(text, field="http", hint=hint) from None
         raise Invalid(f"cannot listen at {place.host}:{place.port}: {error.strerror}", field="http") from None
     return listening
 

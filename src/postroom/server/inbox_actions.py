@@ -43,48 +43,48 @@ _THEIRS = {"priority": "importance", "metadata": "meta", "mailbox": "from", "sen
 # -- mail
 
 
-def _send(room: Room, said: dict[str, Any]) -> Any:
+def _send(room: Room, params: dict[str, Any]) -> Any:
     """What is said in the words of our own `send` is understood, too. One name and plain text go on as they are:
     to look at lists and parts takes an eighth of the steps of the whole call.
     """
-    fields = {} if _FIELDS.keys().isdisjoint(said) else _fields_of(said)
-    named = said.get("to")
+    fields = {} if _FIELDS.keys().isdisjoint(params) else _fields_of(params)
+    named = params.get("to")
     to: dict[str, Any] = {"to": named} if named is None or isinstance(named, str) else _recipients(named)
     for kind in ("cc", "bcc"):
-        if kind in said:
-            to[kind] = [*to.get(kind, ()), *_recipients(said[kind])["to"]]
-    body = said.get("payload")
-    if "payload" not in said:
-        if "body" not in said and "data" not in said:
+        if kind in params:
+            to[kind] = [*to.get(kind, ()), *_recipients(params[kind])["to"]]
+    body = params.get("payload")
+    if "payload" not in params:
+        if "body" not in params and "data" not in params:
             raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
-        body = said.get("body")
+        body = params.get("body")
     elif not isinstance(body, str):
         body = payload_to_parts(body)
     if "in_reply_to" not in fields:
         fields.setdefault("scope", room._default_scope)
     try:
-        return {"messageId": room.mailbox(_writer(room, said)).send(body=body, **to, **fields).id}
+        return {"messageId": room.mailbox(_writer(room, params)).send(body=body, **to, **fields).id}
     except PostroomError as refused:
         refused.field = _THEIRS.get(refused.field or "", refused.field)
         raise
 
 
-def _fields_of(said: dict[str, Any]) -> dict[str, Any]:
-    fields = {_FIELDS[theirs]: value for theirs, value in said.items() if theirs in _FIELDS}
-    if "priority" in said:
-        fields["priority"] = said["priority"]  # before `importance`, whichever was said first
+def _fields_of(params: dict[str, Any]) -> dict[str, Any]:
+    fields = {_FIELDS[theirs]: value for theirs, value in params.items() if theirs in _FIELDS}
+    if "priority" in params:
+        fields["priority"] = params["priority"]  # before `importance`, whichever was said first
     return fields
 
 
-def _sender(said: dict[str, Any]) -> str | None:
+def _sender(params: dict[str, Any]) -> str | None:
     """In whichever words it is said."""
-    named: str | None = said.get("agent_id") or said.get("from")
+    named: str | None = params.get("agent_id") or params.get("from")
     return named
 
 
-def _writer(room: Room, said: dict[str, Any]) -> str:
+def _writer(room: Room, params: dict[str, Any]) -> str:
     """Who writes it: without a name, the caller's agent, else the service itself, by the name of its system."""
-    return _sender(said) or room.principal.agent or system_id(room._core, OWNER, room.settings.system)
+    return _sender(params) or room.principal.agent or system_id(room._core, OWNER, room.settings.system)
 
 
 def _recipients(to: Any) -> dict[str, Any]:
@@ -97,36 +97,36 @@ def _recipients(to: Any) -> dict[str, Any]:
 
 
 def _recipient(one: Any) -> tuple[str, Any]:
-    said = dict(one) if isinstance(one, dict) else {}
-    kind = said.pop("kind", "to")
-    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or not said:
+    params = dict(one) if isinstance(one, dict) else {}
+    kind = params.pop("kind", "to")
+    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or not params:
         hint = (
             'a name, {"agent", "system"}, or a list of these or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
         )
         raise Invalid("names nobody", field="to", hint=hint)
-    return kind, said.get("agent_id", said)
+    return kind, params.get("agent_id", params)
 
 
-def _check_inbox(room: Room, said: dict[str, Any]) -> Any:
+def _check_inbox(room: Room, params: dict[str, Any]) -> Any:
     """In the order they came. Only what is returned is marked as read."""
-    name = said.get("agent_id") or room.principal.agent or _reader(said)
-    if "agent_id" not in said and is_scope_only(name):
+    name = params.get("agent_id") or room.principal.agent or _reader(params)
+    if "agent_id" not in params and is_scope_only(name):
         return {"messages": []}  # nobody is called like that
     found = inbox.check(
         room._core,
         room.principal,
         room.mailbox(name).name,
-        filter=inbox.as_filter({"since": said["since"]} if "since" in said else {}),
-        limit=said.get("limit"),
-        unread_only=said.get("unread_only", False),
-        peek=not said.get("clear", False),
+        filter=inbox.as_filter({"since": params["since"]} if "since" in params else {}),
+        limit=params.get("limit"),
+        unread_only=params.get("unread_only", False),
+        peek=not params.get("clear", False),
         order="age",
     )
     return {"messages": _records(room, found, name)}
 
 
-def _reader(said: dict[str, Any]) -> str:
-    named: str = said.get("agent_id") or said.get("scope") or DEFAULT
+def _reader(params: dict[str, Any]) -> str:
+    named: str = params.get("agent_id") or params.get("scope") or DEFAULT
     return named
 
 
@@ -145,11 +145,11 @@ def _went_to_others(found: Found) -> bool:
     return len(recipients) > 1 or recipients[0].address != found.delivery.mailbox
 
 
-def _read_thread(room: Room, said: dict[str, Any]) -> Any:
-    tag, scope = said["thread_tag"], said.get("scope", room._default_scope)
+def _read_thread(room: Room, params: dict[str, Any]) -> Any:
+    tag, scope = params["thread_tag"], params.get("scope", room._default_scope)
     me = room.principal.agent
-    if me is None and "agent_id" in said:
-        me = room.mailbox(said["agent_id"]).name
+    if me is None and "agent_id" in params:
+        me = room.mailbox(params["agent_id"]).name
     letters = room.tagged(tag, scope) if me is None else room.mailbox(me).tagged(tag, scope)
     ids = tuple(letter.id for letter in letters)
     deliveries: dict[str, list[Delivery]] = {}
@@ -164,60 +164,60 @@ def _read_thread(room: Room, said: dict[str, Any]) -> Any:
 # -- agents
 
 
-def _list_agents(room: Room, said: dict[str, Any]) -> Any:
-    rows = [agent_record(agent) for agent in room.agents(scope=said.get("scope"))]
-    if said.get("include_federated") and "scope" not in said:  # of others nobody knows the team
+def _list_agents(room: Room, params: dict[str, Any]) -> Any:
+    rows = [agent_record(agent) for agent in room.agents(scope=params.get("scope"))]
+    if params.get("include_federated") and "scope" not in params:  # of others nobody knows the team
         rows += [far_agent_record(*one) for one in outbox.told_of(room._core, room.principal)]
     return {"count": len(rows), "agents": rows}
 
 
-def _register_agent(room: Room, said: dict[str, Any]) -> Any:
-    scopes = said.get("scopes") or ([said["scope"]] if "scope" in said else None)
-    told = {"display_name": said.get("name"), "program": said.get("program"), "model": said.get("model"),
-            "scopes": scopes, "metadata": said.get("metadata")}  # fmt: skip
-    upsert(room, box_of(room, said).name, told)
+def _register_agent(room: Room, params: dict[str, Any]) -> Any:
+    scopes = params.get("scopes") or ([params["scope"]] if "scope" in params else None)
+    result = {"display_name": params.get("name"), "program": params.get("program"), "model": params.get("model"),
+            "scopes": scopes, "metadata": params.get("metadata")}  # fmt: skip
+    upsert(room, box_of(room, params).name, result)
     return {}
 
 
-def _notify(room: Room, said: dict[str, Any]) -> Any:
+def _notify(room: Room, params: dict[str, Any]) -> Any:
     """Agents come and go; whatever else happens is nothing to us."""
-    event, name = said["event"], _whom(said)
+    event, name = params["event"], _whom(params)
     agent = event.get("agent") if isinstance(event.get("agent"), dict) else {}
     if event.get("type") == "agent.spawn":
         if not name:
             raise Invalid("is missing", field="event.agent.agentId")
-        told = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [room._default_scope],
+        result = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [room._default_scope],
                 "metadata": _metadata(agent)}  # fmt: skip
-        upsert(room, name, told)
+        upsert(room, name, result)
     elif event.get("type") == "agent.done" and name:
         with suppress(UnknownAgent):  # who was never here has left
             room.mailbox(name).leave()
     return {}
 
 
-def _whom(said: dict[str, Any]) -> str | None:
+def _whom(params: dict[str, Any]) -> str | None:
     """Who came or went."""
-    event = said["event"]
+    event = params["event"]
     agent = event.get("agent")
     name: str | None = event.get("agentId") or (agent.get("agentId") if isinstance(agent, dict) else None)
     return name
 
 
 def _metadata(agent: dict[str, Any]) -> dict[str, Any] | None:
-    told = agent.get("metadata") or {}
-    if not isinstance(told, dict):
+    result = agent.get("metadata") or {}
+    if not isinstance(result, dict):
         raise Invalid("must be an object", field="event.agent.metadata")
-    return told | ({"role": agent["role"]} if agent.get("role") else {}) or None
+    return result | ({"role": agent["role"]} if agent.get("role") else {}) or None
 
 
-def upsert(room: Room, name: str, told: dict[str, Any]) -> None:
+def upsert(room: Room, name: str, result: dict[str, Any]) -> None:
     """An agent's card with these fields; what is not said stays as it was."""
     try:
         before = asdict(room.agent(name).card)
     except UnknownAgent:
         before = {}
     kept = {field: before[field] for field in _CARD if field in before}
-    room.mailbox(name).register(**kept | {field: value for field, value in told.items() if value is not None})
+    room.mailbox(name).register(**kept | {field: value for field, value in result.items() if value is not None})
 
 
 _CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
@@ -231,12 +231,12 @@ def _ping(_room: Room, _said: dict[str, Any]) -> Any:
     return {"pid": os.getpid()}
 
 
-def _emit(_room: Room, said: dict[str, Any]) -> Any:
+def _emit(_room: Room, params: dict[str, Any]) -> Any:
     """Whoever carries out calls publishes it to those who listen."""
-    told = said["event"]
-    if "agent_id" in said:
-        check_agent(said["agent_id"], "agent_id")
-    kind = told.get("type") if isinstance(told, dict) else None
+    result = params["event"]
+    if "agent_id" in params:
+        check_agent(params["agent_id"], "agent_id")
+    kind = result.get("type") if isinstance(result, dict) else None
     if isinstance(kind, str) and kind:
         _check_word(kind)
     return {}

@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 MOST = 10_000  # rows in one answer
 
 
-def conversation(said: Mapping[str, Any]) -> str:
+def conversation(params: Mapping[str, Any]) -> str:
     """Which conversation: `conversationId`, or `id` in agent-inbox's words."""
-    id = said.get("conversation_id") or said.get("id")
+    id = params.get("conversation_id") or params.get("id")
     if not id:
         raise Invalid("is missing", field="conversation_id")
     return str(id)
 
 
-def speaker(room: Room, said: Mapping[str, Any]) -> str:
+def speaker(room: Room, params: Mapping[str, Any]) -> str:
     """Who it is about: as it is said, or the agent that is calling. Whether it may is asked by the verb."""
-    who = named_speaker(said) or room.principal.agent
+    who = named_speaker(params) or room.principal.agent
     if not who:
         raise Invalid("is missing", field="participant_id", hint="who are you?")
     return str(who)
 
 
-def named_speaker(said: Mapping[str, Any]) -> str | None:
+def named_speaker(params: Mapping[str, Any]) -> str | None:
     """The same, of a caller that nothing but its words tells of."""
-    return said.get("participant_id") or said.get("agent_id")
+    return params.get("participant_id") or params.get("agent_id")
 
 
 def limit_of(value: Any) -> int:
@@ -70,9 +70,9 @@ def paged(name: str, rows: Sequence[dict[str, Any]], limit: int | None) -> dict[
     return answer | {"nextCursor": shown[-1]["id"]} if more else answer
 
 
-def turns_wanted(said: Mapping[str, Any]) -> Wanted:
+def turns_wanted(params: Mapping[str, Any]) -> Wanted:
     """Which turns: the words of `filter`, and those of `mail/replay`."""
-    words = {snake(name): value for name, value in said.items() if value is not None}
+    words = {snake(name): value for name, value in params.items() if value is not None}
     after = words.get("after_turn_id") or words.get("from_turn_id") or words.get("cursor")
     return Wanted(
         thread=_text(words, "thread_id"),
@@ -85,9 +85,9 @@ def turns_wanted(said: Mapping[str, Any]) -> Wanted:
     )
 
 
-def around(view: View, said: Mapping[str, Any]) -> Wanted:
+def around(view: View, params: Mapping[str, Any]) -> Wanted:
     """From one turn to another, both of them with it; or one thread."""
-    words = {snake(name): value for name, value in said.items() if value is not None}
+    words = {snake(name): value for name, value in params.items() if value is not None}
     letters = view.letters
     first, last = _turn(words.get("from_turn_id"), "scope"), _turn(words.get("to_turn_id"), "scope")
     start = 0 if first is None else letters.index(turn_in(view, first))
@@ -99,8 +99,8 @@ def around(view: View, said: Mapping[str, Any]) -> Wanted:
     )
 
 
-def list_filter(said: Mapping[str, Any]) -> dict[str, Any]:
-    words = {snake(name): value for name, value in said.items() if value is not None}
+def list_filter(params: Mapping[str, Any]) -> dict[str, Any]:
+    words = {snake(name): value for name, value in params.items() if value is not None}
     for name in ("status", "type"):
         if name in words:
             words[name] = listed(words[name], name)
@@ -177,20 +177,20 @@ def _turn(value: Any, field: str) -> str | None:
 PAGE = 50
 
 
-def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    creator = opener(said) or room.principal.agent
+def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    creator = opener(params) or room.principal.agent
     opening = Opening(
-        id=said.get("id") or said.get("conversation_id"),
-        scope=said.get("scope", room._default_scope),
-        subject=said.get("subject"),
-        type=said.get("type"),
-        metadata=said.get("metadata"),
+        id=params.get("id") or params.get("conversation_id"),
+        scope=params.get("scope", room._default_scope),
+        subject=params.get("subject"),
+        type=params.get("type"),
+        metadata=params.get("metadata"),
         creator=creator,
-        parent=said.get("parent_conversation_id"),
-        parent_turn=said.get("parent_turn_id"),
-        guests=tuple(_guest(one) for one in said.get("initial_participants", [])),
+        parent=params.get("parent_conversation_id"),
+        parent_turn=params.get("parent_turn_id"),
+        guests=tuple(_guest(one) for one in params.get("initial_participants", [])),
     )
-    first = said.get("initial_turn")
+    first = params.get("initial_turn")
     saying = None if first is None else _saying({snake(name): value for name, value in first.items()})
     view = conversations.create(room._core, room.principal, opening, saying)
     record, seat = (
@@ -204,12 +204,12 @@ def create(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def opener(said: dict[str, Any]) -> str | None:
-    return said.get("agent_id") or said.get("participant_id")
+def opener(params: dict[str, Any]) -> str | None:
+    return params.get("agent_id") or params.get("participant_id")
 
 
-def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view, include = _look(room, said), said.get("include", {})
+def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    view, include = _look(room, params), params.get("include", {})
     newest = include.get("recentTurns")
     turns = [turn_record(letter) for letter in view.letters]
     summary = core_threads.summary(room._core, view, Wanted()) if include.get("stats") else None
@@ -220,11 +220,11 @@ def get(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor", "filter"} else None
-    wanted = list_filter(said.get("filter", {}))
+def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter"} else None
+    wanted = list_filter(params.get("filter", {}))
     rows: list[dict[str, Any]] = []
-    for view in conversations.conversations(room._core, room.principal, said.get("scope"), said.get("cursor")):
+    for view in conversations.conversations(room._core, room.principal, params.get("scope"), params.get("cursor")):
         if suits(view, wanted):
             rows.append(conversation_record(view))
         if limit is not None and len(rows) > limit:
@@ -232,14 +232,14 @@ def list_all(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return paged("conversations", rows, limit)
 
 
-def close(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    status = said.get("status", "completed")
-    view = conversations.close(room._core, room.principal, conversation(said), status)
+def close(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    status = params.get("status", "completed")
+    view = conversations.close(room._core, room.principal, conversation(params), status)
     return {"ok": True, "conversation": conversation_record(view)}
 
 
-def reopen(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view = conversations.reopen(room._core, room.principal, conversation(said))
+def reopen(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    view = conversations.reopen(room._core, room.principal, conversation(params))
     return {
         "conversationId": view.talk.id,
         "status": view.talk.status,
@@ -248,9 +248,9 @@ def reopen(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    agent, catch_up = speaker(room, said), said.get("catch_up")
-    view = conversations.join(room._core, room.principal, conversation(said), agent, said.get("role"))
+def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    agent, catch_up = speaker(room, params), params.get("catch_up")
+    view = conversations.join(room._core, room.principal, conversation(params), agent, params.get("role"))
     joined = {"ok": True, "conversation": conversation_record(view), **_seated(room, view, agent)}
     if catch_up is None:
         return joined
@@ -261,54 +261,54 @@ def join(room: Room, said: dict[str, Any]) -> dict[str, Any]:
     return joined | present(history=history["turns"], historyCursor=history.get("nextCursor"))
 
 
-def leave(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    left = conversations.leave(room._core, room.principal, conversation(said), speaker(room, said))
+def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    left = conversations.leave(room._core, room.principal, conversation(params), speaker(room, params))
     return {"ok": True, "success": True, "leftAt": milliseconds(left)}
 
 
-def invite(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    named = said.get("participant") or {"id": said.get("agent_id") or said.get("participant_id")}
-    guest = _guest({"role": said.get("role"), **named})
-    view = conversations.invite(room._core, room.principal, conversation(said), guest)
+def invite(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    named = params.get("participant") or {"id": params.get("agent_id") or params.get("participant_id")}
+    guest = _guest({"role": params.get("role"), **named})
+    view = conversations.invite(room._core, room.principal, conversation(params), guest)
     return {"ok": True, "invited": True, **_seated(room, view, guest.agent)}
 
 
-def turn(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    who = speaker(room, said)
-    message = conversations.turn(room._core, room.principal, conversation(said), who, _saying(said))
+def turn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    who = speaker(room, params)
+    message = conversations.turn(room._core, room.principal, conversation(params), who, _saying(params))
     record = turn_record(message)
     return record | {"turn": record}
 
 
-def turns(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, said)
-    order, cursor = said.get("order", "asc"), said.get("cursor")
+def turns(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, params)
+    order, cursor = params.get("order", "asc"), params.get("cursor")
     if order not in {"asc", "desc"}:
         raise Invalid("must be asc or desc", field="order")
-    limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor", "filter", "order"} else None
+    limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter", "order"} else None
     place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
-    found = core_threads.wanted_turns(room._core, view, turns_wanted({**said.get("filter", {}), **place}))
+    found = core_threads.wanted_turns(room._core, view, turns_wanted({**params.get("filter", {}), **place}))
     found = found if order == "asc" else found[::-1]
     return paged("turns", _told(found, limit), limit)
 
 
-def create_thread(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    id = conversation(said)
+def create_thread(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    id = conversation(params)
     strand = conversations.start_thread(
         room._core,
         room.principal,
         id,
-        letter_of_turn(said["root_turn_id"]),
-        parent=said.get("parent_thread_id"),
-        subject=said.get("subject"),
+        letter_of_turn(params["root_turn_id"]),
+        parent=params.get("parent_thread_id"),
+        subject=params.get("subject"),
     )
     record = thread_record(strand, id, [])
     return record | {"thread": record}
 
 
-def threads(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    rows = thread_records(_look(room, said))
-    parent, cursor = said.get("parent_thread_id"), said.get("cursor")
+def threads(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    rows = thread_records(_look(room, params))
+    parent, cursor = params.get("parent_thread_id"), params.get("cursor")
     if parent is not None:
         rows = [row for row in rows if row.get("parent_thread_id") == parent]
     if cursor is not None:
@@ -316,31 +316,31 @@ def threads(room: Room, said: dict[str, Any]) -> dict[str, Any]:
         if cursor not in ids:
             raise Missing(f"no thread {cursor!r} in this conversation", field="thread")
         rows = rows[ids.index(cursor) + 1 :]
-    limit = limit_of(said.get("limit", PAGE)) if said.keys() & {"limit", "cursor"} else None
+    limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor"} else None
     return paged("threads", rows, limit)
 
 
-def summary(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, said)
-    told = core_threads.summary(room._core, view, around(view, said.get("scope", {})))
-    ends = {"firstTurn": told.first, "lastTurn": told.last}
+def summary(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, params)
+    result = core_threads.summary(room._core, view, around(view, params.get("scope", {})))
+    ends = {"firstTurn": result.first, "lastTurn": result.last}
     return {
         "conversationId": view.talk.id,
-        "summary": told.text,
+        "summary": result.text,
         "generated": False,  # no model wrote it: these are counts
         "status": view.talk.status,
-        "stats": stats_record(told),
-        "participants": [seat_record(seat) for seat in told.seats],
+        "stats": stats_record(result),
+        "participants": [seat_record(seat) for seat in result.seats],
         "threads": thread_records(view),
     } | present({name: None if letter is None else turn_record(letter) for name, letter in ends.items()})
 
 
-def replay(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, said)
-    found = core_threads.wanted_turns(room._core, view, turns_wanted(said))
-    count = said.get("count")
+def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, params)
+    found = core_threads.wanted_turns(room._core, view, turns_wanted(params))
+    count = params.get("count")
     found = found if count is None else found[-limit_of(count) :]
-    limit = limit_of(said["limit"]) if "limit" in said else None
+    limit = limit_of(params["limit"]) if "limit" in params else None
     rows = _told(found, limit)
     return _whole(view, rows) | paged("turns", rows, limit) | {"missedCount": len(found)}
 
@@ -350,24 +350,24 @@ def _told(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
     return [turn_record(letter) for letter in (letters if limit is None else letters[: limit + 1])]
 
 
-def presence(room: Room, said: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, said)
+def presence(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+    view = _look(room, params)
     present_ones = core_threads.presence(room._core, view)
     return {"conversationId": view.talk.id, "participants": [presence_record(one) for one in present_ones]}
 
 
-def recent(room: Room, said: dict[str, Any]) -> dict[str, Any]:
+def recent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Whoever was away takes them in one after another, so the oldest comes first."""
-    limit = limit_of(said.get("limit", PAGE))
-    letters = conversations.recent(room._core, room.principal, said.get("scope"), limit)[::-1]
+    limit = limit_of(params.get("limit", PAGE))
+    letters = conversations.recent(room._core, room.principal, params.get("scope"), limit)[::-1]
     return {
         "messages": [map_message(letter) for letter in letters],
         "turns": [turn_record(letter) for letter in letters],
     }
 
 
-def _look(room: Room, said: dict[str, Any]) -> View:
-    return conversations.look(room._core, room.principal, conversation(said))
+def _look(room: Room, params: dict[str, Any]) -> View:
+    return conversations.look(room._core, room.principal, conversation(params))
 
 
 def _whole(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -380,33 +380,33 @@ def _seated(room: Room, view: View, agent: str) -> dict[str, Any]:
     return {} if seat is None else {"participant": seat_record(seat)}
 
 
-def _guest(said: Any) -> Guest:
-    if not isinstance(said, dict):
+def _guest(params: Any) -> Guest:
+    if not isinstance(params, dict):
         raise Invalid("must be an object", field="participant", hint="id, role, permissions")
-    return Guest(agent=said.get("id"), role=said.get("role"), permissions=said.get("permissions") or {})
+    return Guest(agent=params.get("id"), role=params.get("role"), permissions=params.get("permissions") or {})
 
 
-def _saying(said: dict[str, Any]) -> Saying:
-    if "content" not in said:
+def _saying(params: dict[str, Any]) -> Saying:
+    if "content" not in params:
         raise Invalid("is missing", field="content")
-    content, kind = said["content"], said.get("content_type")
+    content, kind = params["content"], params.get("content_type")
     shape: Shape = "content" if is_typed(content) else "bare"
     if kind in {None, "text"} and isinstance(content, dict) and _is_text(content):
         shape, content = "text", content["text"]  # MAP's clients say text so; a reader of the inbox wants the text
     said_kind = content["type"] if kind is None and is_typed(content) else kind
-    reply = said.get("in_reply_to")
+    reply = params.get("in_reply_to")
     return Saying(
         body=payload_to_parts(content),
         content_type="text" if said_kind is None else said_kind,
         shape=shape,
-        thread=said.get("thread_id"),
+        thread=params.get("thread_id"),
         reply_to=letter_of_turn(reply) if isinstance(reply, str) else reply,
-        source=said.get("source_message_id"),
-        visibility=said.get("visibility"),
-        metadata=said.get("metadata") or {},
-        priority=said.get("importance"),
-        subject=said.get("subject"),
-        key=said.get("key"),
+        source=params.get("source_message_id"),
+        visibility=params.get("visibility"),
+        metadata=params.get("metadata") or {},
+        priority=params.get("importance"),
+        subject=params.get("subject"),
+        key=params.get("key"),
     )
 
 

@@ -29,7 +29,7 @@ async def metrics(executor: Executor, caller: Principal) -> Reply:
     if not caller.operator:
         return refused(403, "/metrics needs an operator's token: postroom token create, without --agent")
     stats = await executor.run_slow(executor.room.stats)
-    links = [] if executor.links is None else executor.links.told()
+    links = [] if executor.links is None else executor.links.describe()
     lines = [*_of_room(stats), *_of_house(executor.counters), *_of_links(links), *_of_process()]
     return Reply(200, ("\n".join(lines) + "\n").encode(), type=TYPE)
 
@@ -69,8 +69,8 @@ def _of_links(links: Sequence[dict[str, Any]]) -> Iterator[str]:
     up = [({"system": link["system"], "state": link["state"]}, 1) for link in links]
     yield from _family("links", "gauge", "links to other systems, and how each is", up)
     for way, about in (("sent", "letters that another system keeps"), ("taken", "letters from another system")):
-        told = [({"system": link["system"]}, link[way]) for link in links]
-        yield from _family(f"federation_{way}_total", "counter", about, told)
+        results = [({"system": link["system"]}, link[way]) for link in links]
+        yield from _family(f"federation_{way}_total", "counter", about, results)
 
 
 def _of_process() -> Iterator[str]:

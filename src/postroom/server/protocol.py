@@ -75,7 +75,7 @@ class Call(Struct, frozen=True):
     """One call. Without an id it is a notification, and nobody waits for an answer."""
 
     method: str
-    said: dict[str, Any]
+    params: dict[str, Any]
     id: str | int | float | None = None
     is_notification: bool = False
 
@@ -109,12 +109,12 @@ def read_call(value: Any) -> Call | dict[str, Any]:
         return failure(INVALID_REQUEST, "id must be text, a number or null")
     if value.get("jsonrpc") != "2.0":
         return failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id)
-    method, said = value.get("method"), value.get("params")
+    method, params = value.get("method"), value.get("params")
     if not isinstance(method, str):
         return failure(INVALID_REQUEST, "method must be text", id)
-    if not isinstance(said, dict | None):  # null says nothing, as in its fields
+    if not isinstance(params, dict | None):  # null says nothing, as in its fields
         return failure(INVALID_PARAMS, "params are given by name, in an object", id)
-    return Call(method, said or {}, id, is_notification="id" not in value)
+    return Call(method, params or {}, id, is_notification="id" not in value)
 
 
 def unreadable(why: str) -> dict[str, Any]:
@@ -191,27 +191,27 @@ def _meant(name: str, known: tuple[str, ...]) -> str | None:
     return f"did you mean {verbs[found[0]]}?" if found else None
 
 
-def call(room: Room, name: str, said: Mapping[str, Any]) -> Any:
+def call(room: Room, name: str, params: Mapping[str, Any]) -> Any:
     """Carry out a method. One that waits only looks."""
     method = named(name)
-    given = taken(method, said)
-    let_in(room, method, given)
-    return method.run(room, given)
+    value = taken(method, params)
+    let_in(room, method, value)
+    return method.run(room, value)
 
 
-def speaker_in(method: Method, said: Mapping[str, Any]) -> str | None:
+def speaker_in(method: Method, params: Mapping[str, Any]) -> str | None:
     """For whom a caller speaks that nothing but its words tells of; None: for nobody. Never more than one: the
     call is carried out as this agent, and so what else it would touch is refused.
     """
     if method.speaker is not None:
-        return method.speaker(said)
-    return None if method.whose is None else said.get(method.whose)
+        return method.speaker(params)
+    return None if method.whose is None else params.get(method.whose)
 
 
-def let_in(room: Room, method: Method, said: Mapping[str, Any]) -> None:
+def let_in(room: Room, method: Method, params: Mapping[str, Any]) -> None:
     """May this caller do this, whatever else is wrong with it? The verbs ask again, for what they touch."""
     principal, whose = room._principal, method.whose
-    named = said.get(whose) if whose is not None else None
+    named = params.get(whose) if whose is not None else None
     authorize(principal, method.action, named or principal.agent)
 
 
@@ -227,7 +227,7 @@ class Action(Struct, frozen=True):
     """A line in agent-inbox's dialect."""
 
     method: str
-    said: dict[str, Any]
+    params: dict[str, Any]
     id: Any = None
     is_notification: bool = False
 
@@ -244,7 +244,7 @@ class Step(Struct, frozen=True):
 
     call: Action | Call
     method: Method
-    said: dict[str, Any]
+    params: dict[str, Any]
 
     def answer(self, result: Any) -> dict[str, Any]:
         return self.call.answer(result)
@@ -253,7 +253,7 @@ class Step(Struct, frozen=True):
         return refusal(self.call, self.method, error)
 
 
-class Asked(Struct, frozen=True):
+class Request(Struct, frozen=True):
     """What one line asks for: steps, and replies that are known already in place of some."""
 
     steps: list[Step | dict[str, Any]]
@@ -263,7 +263,7 @@ class Asked(Struct, frozen=True):
     def is_long(self) -> bool:
         """May it take long, or change who is calling? Then nothing of the same caller overtakes it."""
         for step in self.steps:  # noqa: SIM110 - written out, here and below: every line is asked
-            if isinstance(step, Step) and step.method.is_long(step.said):
+            if isinstance(step, Step) and step.method.is_long(step.params):
                 return True
         return False
 
@@ -276,14 +276,14 @@ class Asked(Struct, frozen=True):
     def is_large(self) -> bool:
         """May it be told of many things, as soon as they are found?"""
         for step in self.steps:
-            if isinstance(step, Step) and step.method.is_slow(step.said):
+            if isinstance(step, Step) and step.method.is_slow(step.params):
                 break
         else:
             return False
-        return not any(isinstance(step, Step) and step.method.patience(step.said) > 0 for step in self.steps)
+        return not any(isinstance(step, Step) and step.method.patience(step.params) > 0 for step in self.steps)
 
 
-def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
+def read_line(line: bytes | None, limits: Limits) -> Request | dict[str, Any]:
     """What a line asks for, or the reply that says why it asks for nothing."""
     if line is None:
         most = limits.max_message_bytes + ROOM_FOR_MORE
@@ -297,14 +297,14 @@ def read_line(line: bytes | None, limits: Limits) -> Asked | dict[str, Any]:
     return read_value(value)
 
 
-def read_value(value: Any) -> Asked:
+def read_value(value: Any) -> Request:
     """What a value asks for."""
     if isinstance(value, list):
         calls = read_batch(value)
-        return Asked([understood(call) for call in calls], is_batch=0 < len(value) <= MOST)
+        return Request([understood(call) for call in calls], is_batch=0 < len(value) <= MOST)
     if is_rpc(value):
-        return Asked([understood(read_call(value))])
-    return Asked([understood(_read_action(value))])
+        return Request([understood(read_call(value))])
+    return Request([understood(_read_action(value))])
 
 
 def refusal(call: Action | Call, method: Method | None, error: PostroomError) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def understood(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
     method = None
     try:
         method = for_action(call.method) if isinstance(call, Action) else for_rpc(call.method)
-        return Step(call, method, taken(method, call.said))
+        return Step(call, method, taken(method, call.params))
     except PostroomError as wrong:
         return {} if call.is_notification else refusal(call, method, wrong)
 
@@ -328,9 +328,9 @@ def understood(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
 def _read_action(value: Any) -> Action | dict[str, Any]:
     if not isinstance(value, dict):
         return socket_error(NoSuchMethod("Unknown action: undefined", hint="a line is an object with an `action`"))
-    said = value.copy()  # without what says how a line is answered, and is no parameter
-    name, id = said.pop("action", None), said.pop("id", None)
+    params = value.copy()  # without what says how a line is answered, and is no parameter
+    name, id = params.pop("action", None), params.pop("id", None)
     if not isinstance(name, str):
-        told = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
-        return Action("", {}, id).refuse(told)
-    return Action(name, said, id)
+        result = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
+        return Action("", {}, id).refuse(result)
+    return Action(name, params, id)

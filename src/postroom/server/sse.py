@@ -53,7 +53,7 @@ async def serve_stream(house: HttpApp, principal: Principal, scope: Scope, recei
     try:
         outbox.add(COMMENT)  # so that the head goes out at once
         caller.subscribe(wishes(scope["query_string"], scope["headers"]))
-        caller.told()
+        caller.replies_sent()
         with house.ended_by(outbox.close), house.kept_alive(outbox, COMMENT):
             gone = asyncio.ensure_future(_until_gone(receive, outbox))
             try:

@@ -104,25 +104,25 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
         """What must be said."""
         return tuple(param for param in self.params if param.required)
 
-    def patience(self, said: Mapping[str, Any]) -> float:
+    def patience(self, params: Mapping[str, Any]) -> float:
         """How long this call waits when there is nothing."""
         if self.empty is None:
             return 0.0
-        seconds: float = said.get("timeout", self.waits)
+        seconds: float = params.get("timeout", self.waits)
         return max(0.0, min(seconds, LONGEST_WAIT))
 
-    def is_slow(self, said: Mapping[str, Any]) -> bool:
+    def is_slow(self, params: Mapping[str, Any]) -> bool:
         """May this call keep the others waiting?"""
-        return self.slow or (self.many and said.get("limit", FEW + 1) > FEW)
+        return self.slow or (self.many and params.get("limit", FEW + 1) > FEW)
 
-    def is_long(self, said: Mapping[str, Any]) -> bool:
+    def is_long(self, params: Mapping[str, Any]) -> bool:
         """May this call take long, or change who is calling?"""
-        is_wait = self.empty is not None and self.patience(said) > 0
-        return self.of_session or is_wait or self.is_slow(said) or self.is_heavy(said)
+        is_wait = self.empty is not None and self.patience(params) > 0
+        return self.of_session or is_wait or self.is_slow(params) or self.is_heavy(params)
 
-    def is_heavy(self, said: Mapping[str, Any]) -> bool:
+    def is_heavy(self, params: Mapping[str, Any]) -> bool:
         """May carrying it out take more than a moment, because it names many, or a group of any size?"""
-        return self.wide or said.get("to_all") is True or _names_many(said) or _has_group(said.get("to"))
+        return self.wide or params.get("to_all") is True or _names_many(params) or _has_group(params.get("to"))
 
 
 def _has_group(to: Any) -> bool:
@@ -134,28 +134,28 @@ def _has_group(to: Any) -> bool:
     return type(to) is dict and _ONE.isdisjoint(to)
 
 
-def _names_many(said: Mapping[str, Any]) -> bool:
-    for value in said.values():
+def _names_many(params: Mapping[str, Any]) -> bool:
+    for value in params.values():
         if type(value) is list:
             break
     else:  # most say none
         return False
-    lists = _lists_in(said)
+    lists = _lists_in(params)
     inner = [inner for one in lists for each in one if type(each) is dict for inner in _lists_in(each)]
     return sum(map(len, lists + inner)) > FEW
 
 
-def _lists_in(said: Mapping[str, Any]) -> list[list[Any]]:
-    return [value for value in said.values() if type(value) is list]
+def _lists_in(params: Mapping[str, Any]) -> list[list[Any]]:
+    return [value for value in params.values() if type(value) is list]
 
 
-def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
+def taken(method: Method, params: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
     """What was said, by the names of the table, every value of the right kind. Null says nothing. `names`: how
     its parameters are called where callers know them by others.
     """
     known = method.known
-    given: dict[str, Any] = {}
-    for name, value in said.items():
+    values: dict[str, Any] = {}
+    for name, value in params.items():
         param = known.get(name) or known.get(snake(name))
         if param is None:
             if method.strict:
@@ -165,11 +165,11 @@ def taken(method: Method, said: Mapping[str, Any], names: Iterable[str] = ()) ->
         if value is None and param.kind != "json":
             continue
         is_right = param.kind in _ANYTHING or (param.kind == "text" and type(value) is str)  # most are
-        given[param.name] = value if is_right else _checked(param, value, name)
+        values[param.name] = value if is_right else _checked(param, value, name)
     for param in method.required:
-        if param.name not in given:
+        if param.name not in values:
             raise Invalid("is missing", field=param.name, hint=param.about)
-    return given
+    return values
 
 
 def snake(name: str) -> str:
@@ -256,27 +256,27 @@ RECEIPT = "id, thread, repeated, unknown, routed, letter"
 LETTERS = "letters, each with its delivery"
 
 
-def box_of(room: Room, said: dict[str, Any], param: str = "agent_id") -> Mailbox:
+def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:
     """The mailbox that is meant: the one that was named, else the caller's own."""
-    name = said.get(param) or room.principal.agent
+    name = params.get(param) or room.principal.agent
     if name is None:
         raise Invalid("who are you?", field=param, hint="the name of an agent")
     return room.mailbox(name)
 
 
-def fields_of(said: dict[str, Any]) -> dict[str, Any]:
+def fields_of(params: dict[str, Any]) -> dict[str, Any]:
     """What was said of a letter, under the library's names."""
-    fields = {name: said[name] for name in _FIELD_NAMES if name in said}
+    fields = {name: params[name] for name in _FIELD_NAMES if name in params}
     if "letter_id" in fields:
         fields["id"] = fields.pop("letter_id")
     return fields
 
 
-def wanted_of(said: dict[str, Any]) -> dict[str, Any]:
+def wanted_of(params: dict[str, Any]) -> dict[str, Any]:
     """Which letters are wanted."""
-    return {name: said[name] for name in _WANTED_NAMES if name in said}
+    return {name: params[name] for name in _WANTED_NAMES if name in params}
 
 
-def some(said: dict[str, Any], *names: str) -> dict[str, Any]:
+def some(params: dict[str, Any], *names: str) -> dict[str, Any]:
     """Those of these that were said."""
-    return {name: said[name] for name in names if name in said}
+    return {name: params[name] for name in names if name in params}

@@ -34,8 +34,8 @@ def fingerprint_of_pem(pem: str, field: str = "certificate") -> str:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=only)
         return fingerprint(ssl.PEM_cert_to_DER_cert(only))
     except (ValueError, ssl.SSLError):
-        told = "holds no certificate"
-        raise Invalid(told, field=field, hint="PEM, which begins with -----BEGIN CERTIFICATE-----") from None
+        text = "holds no certificate"
+        raise Invalid(text, field=field, hint="PEM, which begins with -----BEGIN CERTIFICATE-----") from None
 
 
 def first_certificate(pem: str) -> str:
@@ -56,8 +56,8 @@ def certificate_at(url: str, patience: float = PATIENCE) -> str:
         ):
             shown = secure.getpeercert(binary_form=True)
     except OSError as broken:  # so is what SSL says
-        told = f"{host}:{port} cannot be reached by TLS: {broken}"
-        raise Busy(told, field="url", hint="is it there? then try again; or --pin, or --certificate") from None
+        text = f"{host}:{port} cannot be reached by TLS: {broken}"
+        raise Busy(text, field="url", hint="is it there? then try again; or --pin, or --certificate") from None
     return ssl.DER_cert_to_PEM_cert(shown or b"")
 
 

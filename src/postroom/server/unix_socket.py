@@ -21,7 +21,7 @@ from ..formats.errors import socket_error
 from ..model.codec import encode
 from .callers import Caller
 from .executor import ReplyQueue
-from .protocol import ROOM_FOR_MORE, Asked, Lines, read_line
+from .protocol import ROOM_FOR_MORE, Lines, Request, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,8 +188,8 @@ class Place:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         if len(os.fsencode(self.path)) > LONGEST:
-            told = f"{self.path} is longer than a socket's path may be"
-            raise BadStore(told, field="socket", hint="name a shorter one: --socket PATH")
+            text = f"{self.path} is longer than a socket's path may be"
+            raise BadStore(text, field="socket", hint="name a shorter one: --socket PATH")
         self._lock = -1
 
     def take(self) -> socket.socket:
@@ -230,8 +230,8 @@ class Place:
         except BlockingIOError:
             holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(lock)
-            told = f"process {holder} serves {self.path} already"
-            raise NameTaken(told, field="socket", hint="stop it first, or choose another --socket") from None
+            text = f"process {holder} serves {self.path} already"
+            raise NameTaken(text, field="socket", hint="stop it first, or choose another --socket") from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
@@ -247,9 +247,9 @@ class Place:
                 f"{self.path} is there and is no socket", field="socket", hint="choose another --socket"
             )
         if _answers(self.path):
-            told = f"somebody serves {self.path} already, and not by our rules"
+            text = f"somebody serves {self.path} already, and not by our rules"
             raise NameTaken(
-                told, field="socket", hint="an agent-inbox daemon? stop it, or choose another --socket"
+                text, field="socket", hint="an agent-inbox daemon? stop it, or choose another --socket"
             )
         os.unlink(self.path)
 
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._lines = Lines(server.limits.max_message_bytes + ROOM_FOR_MORE)
         self._waiting: deque[bytes | None] = deque()  # lines that came, and were not looked at
-        self._next: Asked | dict[str, Any] | None = None  # what was looked at, and not begun
+        self._next: Request | dict[str, Any] | None = None  # what was looked at, and not begun
         self._size = 0  # of the line that was looked at last
         self._owing = ReplyQueue(self._carry_out, self._settle)
         self._unsent: list[bytes] = []  # replies that were not written yet
@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
         self._hangup: Hangup | None = None
         self._lingering: Lingering | None = None
         self.caller: Caller | MapLines | None = None
-        self._read: Callable[[bytes | None], Asked | dict[str, Any] | None] = self._first
+        self._read: Callable[[bytes | None], Request | dict[str, Any] | None] = self._first
 
     # -- what the loop tells
 
@@ -395,18 +395,18 @@ class Connection(asyncio.Protocol):
             if perf_counter() > end:
                 self._end_turn()
                 break
-            asked = self._next
-            if asked is None:
+            request = self._next
+            if request is None:
                 if not self._may_look():
                     break
-                asked = self._look()
-            if asked is None:  # it answers us
+                request = self._look()
+            if request is None:  # it answers us
                 continue
-            if not self._owing.has_room(asked) or self._must_wait(asked):
-                self._next = asked
+            if not self._owing.has_room(request) or self._must_wait(request):
+                self._next = request
                 break
             self._next = None
-            self._owing.begin(asked, self._size)
+            self._owing.begin(request, self._size)
         self._breathe()
 
     def _end_turn(self) -> None:
@@ -427,12 +427,12 @@ class Connection(asyncio.Protocol):
             return True
         return self._owing.may_hear(len(line)) and not self._must_wait_for(self._server.unread.may_look)
 
-    def _look(self) -> Asked | dict[str, Any] | None:
+    def _look(self) -> Request | dict[str, Any] | None:
         line = self._waiting.popleft()
         self._size = 0 if line is None else len(line)
         return self._read(line)
 
-    def _first(self, line: bytes | None) -> Asked | dict[str, Any] | None:
+    def _first(self, line: bytes | None) -> Request | dict[str, Any] | None:
         """In which dialect it speaks from now on."""
         map_server = self._server.map_server
         map_lines = None if map_server is None else map_server.speak_lines(self, line)
@@ -443,12 +443,14 @@ class Connection(asyncio.Protocol):
             self.caller, self._read = map_lines, map_lines.read
         return self._read(line)
 
-    def _later(self, line: bytes | None) -> Asked | dict[str, Any]:
+    def _later(self, line: bytes | None) -> Request | dict[str, Any]:
         return read_line(line, self._server.limits)
 
-    def _must_wait(self, asked: Asked | dict[str, Any]) -> bool:
+    def _must_wait(self, request: Request | dict[str, Any]) -> bool:
         """Is so much owed to those who do not read that nothing large may be begun for anybody who is here?"""
-        return isinstance(asked, Asked) and asked.is_large and self._must_wait_for(self._server.unread.has_room)
+        return (
+            isinstance(request, Request) and request.is_large and self._must_wait_for(self._server.unread.has_room)
+        )
 
     def _must_wait_for(self, room: bool) -> bool:
         if room or self._transport is None:
@@ -470,10 +472,10 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _carry_out(self, asked: Asked) -> JobFuture:
+    def _carry_out(self, request: Request) -> JobFuture:
         assert self.caller is not None  # noqa: S101 - who is nobody is not read from
-        owed = self.caller.carry_out(asked)
-        if asked.is_large and not owed.done():
+        owed = self.caller.carry_out(request)
+        if request.is_large and not owed.done():
             self._server.unread.begin(owed)
         if self._size > LARGE and not owed.done():
             self._server.unread.looked(owed)
@@ -488,7 +490,7 @@ class Connection(asyncio.Protocol):
         else:
             self._flush()
         if self.caller is not None:
-            self.caller.told()
+            self.caller.replies_sent()
         if self._waiting or self._next is not None:
             self._server.loop.call_soon(self.go_on)
         else:
@@ -500,7 +502,7 @@ class Connection(asyncio.Protocol):
     def _write(self, reply: Any) -> None:
         """With the next flush: what is told together takes one call of the system."""
         line = encode(reply) + b"\n"
-        self._owing.told(len(line))
+        self._owing.note_size(len(line))
         self._unsent.append(line)
 
     def _flush(self) -> None:

@@ -67,125 +67,131 @@ TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at mo
 # -- sending
 
 
-def _send(room: Room, said: dict[str, Any]) -> Any:
-    return plain_receipt(box_of(room, said).send(said.get("to"), said.get("body"), **fields_of(said)))
+def _send(room: Room, params: dict[str, Any]) -> Any:
+    return plain_receipt(box_of(room, params).send(params.get("to"), params.get("body"), **fields_of(params)))
 
 
-def _send_many(room: Room, said: dict[str, Any]) -> Any:
+def _send_many(room: Room, params: dict[str, Any]) -> Any:
     drafts = []
-    for place, one in enumerate(said["drafts"]):
+    for place, one in enumerate(params["drafts"]):
         if not isinstance(one, dict) or one.keys().isdisjoint({"to", "in_reply_to"}):
             raise Invalid("must be an object with at least `to` or `in_reply_to`", field=f"drafts[{place}]")
         fields = {name: value for name, value in one.items() if name not in {"to", "body"}}
         drafts.append(draft(one.get("to"), one.get("body"), **fields))
-    return {"receipts": [plain_receipt(receipt) for receipt in box_of(room, said).send_many(drafts)]}
+    return {"receipts": [plain_receipt(receipt) for receipt in box_of(room, params).send_many(drafts)]}
 
 
-def _reply(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
-    sent = box.reply(said["message_id"], said.get("body"), **some(said, "to_all"), **fields_of(said))
+def _reply(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
+    sent = box.reply(params["message_id"], params.get("body"), **some(params, "to_all"), **fields_of(params))
     return plain_receipt(sent)
 
 
-def _forward(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
-    return plain_receipt(box.forward(said["message_id"], said["to"], said.get("body"), **fields_of(said)))
+def _forward(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
+    return plain_receipt(box.forward(params["message_id"], params["to"], params.get("body"), **fields_of(params)))
 
 
-def _broadcast(room: Room, said: dict[str, Any]) -> Any:
-    fields = fields_of(said)
+def _broadcast(room: Room, params: dict[str, Any]) -> Any:
+    fields = fields_of(params)
     scope = fields.pop("scope")
-    return plain_receipt(box_of(room, said).broadcast(scope, said.get("body"), **some(said, "exclude"), **fields))
+    return plain_receipt(
+        box_of(room, params).broadcast(scope, params.get("body"), **some(params, "exclude"), **fields)
+    )
 
 
-def _handoff(room: Room, said: dict[str, Any]) -> Any:
-    told = said["handoff"]
-    unknown = told.keys() - set(Handoff.__struct_fields__)
+def _handoff(room: Room, params: dict[str, Any]) -> Any:
+    result = params["handoff"]
+    unknown = result.keys() - set(Handoff.__struct_fields__)
     if unknown:
         hint = ", ".join(Handoff.__struct_fields__)
         raise Invalid("a handoff has no such field", field=f"handoff.{min(unknown)}", hint=hint)
     try:
-        handoff = msgspec.convert(told, Handoff)
+        handoff = msgspec.convert(result, Handoff)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="handoff", hint="say at least work_completed") from None
-    return plain_receipt(box_of(room, said).handoff(said["to"], handoff, **fields_of(said)))
+    return plain_receipt(box_of(room, params).handoff(params["to"], handoff, **fields_of(params)))
 
 
-def _send_template(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
-    return plain_receipt(box.send_template(said["to"], said["name"], said.get("values"), **fields_of(said)))
+def _send_template(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
+    return plain_receipt(
+        box.send_template(params["to"], params["name"], params.get("values"), **fields_of(params))
+    )
 
 
-def _unsend(room: Room, said: dict[str, Any]) -> Any:
-    return {"letter": plain_message(box_of(room, said).unsend(said["message_id"]))}
+def _unsend(room: Room, params: dict[str, Any]) -> Any:
+    return {"letter": plain_message(box_of(room, params).unsend(params["message_id"]))}
 
 
-def _sent(room: Room, said: dict[str, Any]) -> Any:
-    return _letters(box_of(room, said).sent(**some(said, "limit")))
+def _sent(room: Room, params: dict[str, Any]) -> Any:
+    return _letters(box_of(room, params).sent(**some(params, "limit")))
 
 
 # -- reading
 
 
-def _check(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
-    found = box.check(said.get("limit", 20), **some(said, "unread_only", "peek"), **wanted_of(said))
+def _check(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
+    found = box.check(params.get("limit", 20), **some(params, "unread_only", "peek"), **wanted_of(params))
     return {"mailbox": box.name, "letters": [plain_letter(letter) for letter in found]}
 
 
-def _read(room: Room, said: dict[str, Any]) -> Any:
-    return {"letter": plain_letter(box_of(room, said).read(said["message_id"]))}
+def _read(room: Room, params: dict[str, Any]) -> Any:
+    return {"letter": plain_letter(box_of(room, params).read(params["message_id"]))}
 
 
-def _shown(room: Room, said: dict[str, Any]) -> Any:
-    return {"shown": box_of(room, said).mark_shown(said["message_ids"], said["host"], said.get("where", ""))}
+def _shown(room: Room, params: dict[str, Any]) -> Any:
+    return {
+        "shown": box_of(room, params).mark_shown(params["message_ids"], params["host"], params.get("where", ""))
+    }
 
 
-def _counts(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
+def _counts(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
     return {"mailbox": box.name, **box.counts()}
 
 
-def _wait(room: Room, said: dict[str, Any]) -> Any:
+def _wait(room: Room, params: dict[str, Any]) -> Any:
     """One look; whoever calls waits until there is something."""
-    now = said.get("since") or str(room.cursor())  # before the look: what comes in between is seen by the next
-    found = box_of(room, said).wait(0, **some(said, "since", "peek"), **wanted_of(said))
+    now = params.get("since") or str(room.cursor())  # before the look: what comes in between is seen by the next
+    found = box_of(room, params).wait(0, **some(params, "since", "peek"), **wanted_of(params))
     if found is None:
         return {"letter": None, "cursor": now}
     return {"letter": plain_letter(found), "cursor": str(found.cursor)}
 
 
-def _search(room: Room, said: dict[str, Any]) -> Any:
-    return _letters(box_of(room, said).search(said["query"], **some(said, "limit", "ranked")))
+def _search(room: Room, params: dict[str, Any]) -> Any:
+    return _letters(box_of(room, params).search(params["query"], **some(params, "limit", "ranked")))
 
 
-def _digest(room: Room, said: dict[str, Any]) -> Any:
-    return {"text": box_of(room, said).digest(**some(said, "budget", "most", "longest"))}
+def _digest(room: Room, params: dict[str, Any]) -> Any:
+    return {"text": box_of(room, params).digest(**some(params, "budget", "most", "longest"))}
 
 
-def _thread(room: Room, said: dict[str, Any]) -> Any:
-    return _letters(_view(room, said).thread(said["thread"]))
+def _thread(room: Room, params: dict[str, Any]) -> Any:
+    return _letters(_view(room, params).thread(params["thread"]))
 
 
-def _tagged(room: Room, said: dict[str, Any]) -> Any:
-    return _letters(_view(room, said).tagged(said["tag"], said.get("scope")))
+def _tagged(room: Room, params: dict[str, Any]) -> Any:
+    return _letters(_view(room, params).tagged(params["tag"], params.get("scope")))
 
 
-def _view(room: Room, said: dict[str, Any]) -> Room | Mailbox:
+def _view(room: Room, params: dict[str, Any]) -> Room | Mailbox:
     """A mailbox and what it sent or got; or everything, where an operator names none."""
-    return room if "agent_id" not in said and room.principal.operator else box_of(room, said)
+    return room if "agent_id" not in params and room.principal.operator else box_of(room, params)
 
 
-def _threads(room: Room, said: dict[str, Any]) -> Any:
-    return {"threads": to_plain(box_of(room, said).threads(**some(said, "limit")))}
+def _threads(room: Room, params: dict[str, Any]) -> Any:
+    return {"threads": to_plain(box_of(room, params).threads(**some(params, "limit")))}
 
 
-def _stats(room: Room, said: dict[str, Any]) -> Any:
-    return plain_tally(box_of(room, said).stats())
+def _stats(room: Room, params: dict[str, Any]) -> Any:
+    return plain_tally(box_of(room, params).stats())
 
 
-def _trace(room: Room, said: dict[str, Any]) -> Any:
-    return plain_trace(box_of(room, said).trace(said["message_id"]))
+def _trace(room: Room, params: dict[str, Any]) -> Any:
+    return plain_trace(box_of(room, params).trace(params["message_id"]))
 
 
 def _letters(found: Sequence[Message]) -> dict[str, Any]:
@@ -198,8 +204,8 @@ def nothing_came(answer: Any) -> bool:
 
 
 def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
-    said = {"action": "send", "whose": "agent_id"} | more
-    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **said)
+    args = {"action": "send", "whose": "agent_id"} | more
+    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
 _LOOKS: dict[str, Any] = {"action": "check", "writes": False}
@@ -318,50 +324,50 @@ STEPS = {
 # -- leases
 
 
-def _claim(room: Room, said: dict[str, Any]) -> Any:
+def _claim(room: Room, params: dict[str, Any]) -> Any:
     """One try; whoever calls waits until there is something."""
-    lease = said.get("lease", room.settings.lease)
-    claimed = box_of(room, said).claim(
-        said.get("count", 1), lease=lease, **some(said, "holder"), **wanted_of(said)
+    lease = params.get("lease", room.settings.lease)
+    claimed = box_of(room, params).claim(
+        params.get("count", 1), lease=lease, **some(params, "holder"), **wanted_of(params)
     )
     return {"letters": [plain_work(work, lease) for work in claimed]}
 
 
-def _ack(room: Room, said: dict[str, Any]) -> Any:
-    box, ids = box_of(room, said), said["message_ids"]
-    if "reply" not in said:
-        return _settle(room, said, lambda box, letters: box.ack(letters, **_archive(said)))
+def _ack(room: Room, params: dict[str, Any]) -> Any:
+    box, ids = box_of(room, params), params["message_ids"]
+    if "reply" not in params:
+        return _settle(room, params, lambda box, letters: box.ack(letters, **_archive(params)))
     if len(ids) != 1:
         raise Invalid("is sent with the ack of one letter", field="reply")
-    held = _found(box, ids, said.get("token"))[0]
-    receipt = held.ack_and_reply(said["reply"], **some(said, "to_all"), **_archive(said))
+    held = _found(box, ids, params.get("token"))[0]
+    receipt = held.ack_and_reply(params["reply"], **some(params, "to_all"), **_archive(params))
     return {"letters": [plain_move(held)], "receipts": [plain_receipt(receipt)]}
 
 
-def _archive(said: dict[str, Any]) -> dict[str, Any]:
-    return {"archive": not said.get("keep", False)}
+def _archive(params: dict[str, Any]) -> dict[str, Any]:
+    return {"archive": not params.get("keep", False)}
 
 
-def _fail(room: Room, said: dict[str, Any]) -> Any:
-    return _settle(room, said, lambda box, letters: box.fail(letters, said["reason"], **some(said, "retry")))
+def _fail(room: Room, params: dict[str, Any]) -> Any:
+    return _settle(room, params, lambda box, letters: box.fail(letters, params["reason"], **some(params, "retry")))
 
 
-def _reject(room: Room, said: dict[str, Any]) -> Any:
-    return _settle(room, said, lambda box, letters: box.reject(letters, said["reason"]))
+def _reject(room: Room, params: dict[str, Any]) -> Any:
+    return _settle(room, params, lambda box, letters: box.reject(letters, params["reason"]))
 
 
-def _release(room: Room, said: dict[str, Any]) -> Any:
-    return _settle(room, said, lambda box, letters: box.release(letters))
+def _release(room: Room, params: dict[str, Any]) -> Any:
+    return _settle(room, params, lambda box, letters: box.release(letters))
 
 
-def _renew(room: Room, said: dict[str, Any]) -> Any:
-    return _settle(room, said, lambda box, letters: box.renew(letters, said.get("lease")))
+def _renew(room: Room, params: dict[str, Any]) -> Any:
+    return _settle(room, params, lambda box, letters: box.renew(letters, params.get("lease")))
 
 
-def _settle(room: Room, said: dict[str, Any], step: Callable[[Mailbox, Sequence[Letter]], None]) -> Any:
+def _settle(room: Room, params: dict[str, Any], step: Callable[[Mailbox, Sequence[Letter]], None]) -> Any:
     """All letters that are named, in one commit: all or none."""
-    box = box_of(room, said)
-    letters = _found(box, said["message_ids"], said.get("token"))
+    box = box_of(room, params)
+    letters = _found(box, params["message_ids"], params.get("token"))
     step(box, letters)
     return {"letters": [plain_move(letter) for letter in letters], "receipts": []}
 
@@ -373,74 +379,78 @@ def _found(box: Mailbox, ids: Sequence[str], token: str | None) -> list[Letter]:
 # -- dead letters
 
 
-def _dead(room: Room, said: dict[str, Any]) -> Any:
-    return {"letters": [plain_letter(letter) for letter in box_of(room, said).dead(said.get("limit"))]}
+def _dead(room: Room, params: dict[str, Any]) -> Any:
+    return {"letters": [plain_letter(letter) for letter in box_of(room, params).dead(params.get("limit"))]}
 
 
-def _revive(room: Room, said: dict[str, Any]) -> Any:
-    return {"letters": [plain_move(letter) for letter in box_of(room, said).revive(*said["message_ids"])]}
+def _revive(room: Room, params: dict[str, Any]) -> Any:
+    return {"letters": [plain_move(letter) for letter in box_of(room, params).revive(*params["message_ids"])]}
 
 
-def _purge_dead(room: Room, said: dict[str, Any]) -> Any:
-    return {"purged": box_of(room, said).purge(*said["message_ids"])}
+def _purge_dead(room: Room, params: dict[str, Any]) -> Any:
+    return {"purged": box_of(room, params).purge(*params["message_ids"])}
 
 
 # -- tasks
 
 
-def _give_task(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
-    given = box.give_task(said["to"], said.get("body"), **some(said, "deadline", "session"), **fields_of(said))
-    return plain_receipt(given)
+def _give_task(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
+    value = box.give_task(
+        params["to"], params.get("body"), **some(params, "deadline", "session"), **fields_of(params)
+    )
+    return plain_receipt(value)
 
 
-def _task(room: Room, said: dict[str, Any]) -> Any:
-    task = box_of(room, said).task(said["message_id"])
+def _task(room: Room, params: dict[str, Any]) -> Any:
+    task = box_of(room, params).task(params["message_id"])
     return {"task": plain_task(task), "letters": [plain_message(letter) for letter in task.letters()]}
 
 
-def _tasks(room: Room, said: dict[str, Any]) -> Any:
-    found = box_of(room, said).tasks(said.get("role", "any"), **some(said, "states", "limit"))
+def _tasks(room: Room, params: dict[str, Any]) -> Any:
+    found = box_of(room, params).tasks(params.get("role", "any"), **some(params, "states", "limit"))
     return {"tasks": [plain_task(task) for task in found]}
 
 
-def _task_step(room: Room, said: dict[str, Any]) -> Any:
-    step, box = said["step"], box_of(room, said)
+def _task_step(room: Room, params: dict[str, Any]) -> Any:
+    step, box = params["step"], box_of(room, params)
     if step not in STEPS:
         raise Invalid(f"{step!a} is no step of a task", field="step", hint=", ".join(STEPS))
     other = "reason" if STEPS[step] == "body" else "body"
-    if other in said:
+    if other in params:
         raise Invalid(f"{step} takes a {STEPS[step]}", field=other)
-    token = said.get("token")
-    task = box.task(box.held(said["message_id"], token) if token else said["message_id"])
-    words = [said[STEPS[step]]] if STEPS[step] in said else []
+    token = params.get("token")
+    task = box.task(box.held(params["message_id"], token) if token else params["message_id"])
+    words = [params[STEPS[step]]] if STEPS[step] in params else []
     if not words and step in {"ask", "answer", "reject", "fail"}:
         raise Invalid("is missing", field=STEPS[step])
-    receipt = getattr(task, step)(*words, **fields_of(said))
+    receipt = getattr(task, step)(*words, **fields_of(params))
     return {"task": plain_task(task), "receipt": plain_receipt(receipt)}
 
 
 # -- questions
 
 
-def _escalate(room: Room, said: dict[str, Any]) -> Any:
-    box = box_of(room, said)
-    asked = box.escalate(said.get("body"), reason=said["reason"], **some(said, "ladder"), **fields_of(said))
-    return plain_receipt(asked)
+def _escalate(room: Room, params: dict[str, Any]) -> Any:
+    box = box_of(room, params)
+    request = box.escalate(
+        params.get("body"), reason=params["reason"], **some(params, "ladder"), **fields_of(params)
+    )
+    return plain_receipt(request)
 
 
-def _escalations(room: Room, said: dict[str, Any]) -> Any:
-    found = box_of(room, said).escalations(**some(said, "open_only"))
+def _escalations(room: Room, params: dict[str, Any]) -> Any:
+    found = box_of(room, params).escalations(**some(params, "open_only"))
     return {"escalations": [plain_escalation(one) for one in found]}
 
 
-def _resolve(room: Room, said: dict[str, Any]) -> Any:
-    return {"escalation": plain_escalation(box_of(room, said).resolve(said["escalation_id"]))}
+def _resolve(room: Room, params: dict[str, Any]) -> Any:
+    return {"escalation": plain_escalation(box_of(room, params).resolve(params["escalation_id"]))}
 
 
 def _work_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
-    said = {"action": "settle", "whose": "agent_id"} | more
-    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **said)
+    args = {"action": "settle", "whose": "agent_id"} | more
+    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
 _MOVED = "letters (id, state, attempts, reason, due_at), receipts"
@@ -511,45 +521,45 @@ CARD = (
 # -- agents
 
 
-def _register(room: Room, said: dict[str, Any]) -> Any:
-    card = {param.name: said[param.name] for param in CARD if param.name in said}
-    return {"agent": plain_agent(box_of(room, said).register(**card))}
+def _register(room: Room, params: dict[str, Any]) -> Any:
+    card = {param.name: params[param.name] for param in CARD if param.name in params}
+    return {"agent": plain_agent(box_of(room, params).register(**card))}
 
 
-def _heartbeat(room: Room, said: dict[str, Any]) -> Any:
+def _heartbeat(room: Room, params: dict[str, Any]) -> Any:
     return {
         "agent": plain_agent(
-            box_of(room, said).heartbeat(**some(said, "current_tasks", "poll_interval", "active"))
+            box_of(room, params).heartbeat(**some(params, "current_tasks", "poll_interval", "active"))
         )
     }
 
 
-def _goodbye(room: Room, said: dict[str, Any]) -> Any:
-    return {"agent": plain_agent(box_of(room, said).leave(**some(said, "dormant")))}
+def _goodbye(room: Room, params: dict[str, Any]) -> Any:
+    return {"agent": plain_agent(box_of(room, params).leave(**some(params, "dormant")))}
 
 
-def _agents(room: Room, said: dict[str, Any]) -> Any:
-    here = [plain_agent(agent) for agent in room.agents(**some(said, "scope", "capability", "gone"))]
-    if not said.get("elsewhere"):
+def _agents(room: Room, params: dict[str, Any]) -> Any:
+    here = [plain_agent(agent) for agent in room.agents(**some(params, "scope", "capability", "gone"))]
+    if not params.get("elsewhere"):
         return {"agents": here}
-    told = outbox.told_of(room._core, room.principal)
-    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in told]}
+    result = outbox.told_of(room._core, room.principal)
+    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in result]}
 
 
-def _agent(room: Room, said: dict[str, Any]) -> Any:
-    return {"agent": plain_agent(room.agent(said["name"]))}
+def _agent(room: Room, params: dict[str, Any]) -> Any:
+    return {"agent": plain_agent(room.agent(params["name"]))}
 
 
-def _block(room: Room, said: dict[str, Any]) -> Any:
-    return {"blocked": box_of(room, said).block(said["name"])}
+def _block(room: Room, params: dict[str, Any]) -> Any:
+    return {"blocked": box_of(room, params).block(params["name"])}
 
 
-def _unblock(room: Room, said: dict[str, Any]) -> Any:
-    return {"blocked": box_of(room, said).unblock(said["name"])}
+def _unblock(room: Room, params: dict[str, Any]) -> Any:
+    return {"blocked": box_of(room, params).unblock(params["name"])}
 
 
-def _blocked(room: Room, said: dict[str, Any]) -> Any:
-    return {"blocked": box_of(room, said).blocked()}
+def _blocked(room: Room, params: dict[str, Any]) -> Any:
+    return {"blocked": box_of(room, params).blocked()}
 
 
 # -- templates
@@ -559,34 +569,34 @@ def _templates(room: Room, _said: dict[str, Any]) -> Any:
     return {"templates": [plain_template(template) for template in room.templates()]}
 
 
-def _template(room: Room, said: dict[str, Any]) -> Any:
-    return {"template": plain_template(room.template(said["name"]))}
+def _template(room: Room, params: dict[str, Any]) -> Any:
+    return {"template": plain_template(room.template(params["name"]))}
 
 
-def _save_template(room: Room, said: dict[str, Any]) -> Any:
-    told = some(said, "body", "subject", "kind", "priority", "tags")
-    return {"template": plain_template(room.save_template(said["name"], **told))}
+def _save_template(room: Room, params: dict[str, Any]) -> Any:
+    result = some(params, "body", "subject", "kind", "priority", "tags")
+    return {"template": plain_template(room.save_template(params["name"], **result))}
 
 
-def _delete_template(room: Room, said: dict[str, Any]) -> Any:
-    room.delete_template(said["name"])
-    return {"deleted": said["name"]}
+def _delete_template(room: Room, params: dict[str, Any]) -> Any:
+    room.delete_template(params["name"])
+    return {"deleted": params["name"]}
 
 
 # -- the room
 
 
-def _rename(room: Room, said: dict[str, Any]) -> Any:
-    room.rename(said["old"], said["new"])
-    return {"old": said["old"], "new": said["new"]}
+def _rename(room: Room, params: dict[str, Any]) -> Any:
+    room.rename(params["old"], params["new"])
+    return {"old": params["old"], "new": params["new"]}
 
 
 def _room_stats(room: Room, _said: dict[str, Any]) -> Any:
     return plain_stats(room.stats())
 
 
-def _doctor(room: Room, said: dict[str, Any]) -> Any:
-    return plain_diagnosis(room.doctor(**some(said, "full")))
+def _doctor(room: Room, params: dict[str, Any]) -> Any:
+    return plain_diagnosis(room.doctor(**some(params, "full")))
 
 
 def _sweep(room: Room, _said: dict[str, Any]) -> Any:
@@ -597,8 +607,8 @@ def _cursor(room: Room, _said: dict[str, Any]) -> Any:
     return {"cursor": str(room.cursor())}
 
 
-def _changes(room: Room, said: dict[str, Any]) -> Any:
-    changes, cursor = room.changes(said["since"], **some(said, "limit"))
+def _changes(room: Room, params: dict[str, Any]) -> Any:
+    changes, cursor = room.changes(params["since"], **some(params, "limit"))
     return {"changes": [to_plain(change) for change in changes], "cursor": str(cursor)}
 
 
@@ -611,8 +621,8 @@ def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
 
 
 def _own(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
-    said = {"action": name, "whose": "agent_id"} | more
-    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **said)
+    args = {"action": name, "whose": "agent_id"} | more
+    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
 def _of_the_room(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
@@ -671,23 +681,23 @@ SOON = 1.0  # seconds; who waits for letters that come together is told to wait 
 _WAY = Param("way", "text", "by what bell, such as claude; each has a book of its own", required=True)
 
 
-def _ring(room: Room, said: dict[str, Any]) -> Any:
+def _ring(room: Room, params: dict[str, Any]) -> Any:
     """One look; whoever calls waits until there is something."""
-    box, is_time = box_of(room, said), False
+    box, is_time = box_of(room, params), False
 
     def may_ring() -> bool:
         nonlocal is_time
         is_time = True
-        return not said.get("peek") and said.get("unread") in {None, box.counts()["total"]}
+        return not params.get("peek") and params.get("unread") in {None, box.counts()["total"]}
 
-    found = box.try_ring(said["way"], may_ring=may_ring)
+    found = box.try_ring(params["way"], may_ring=may_ring)
     if isinstance(found, Rung):
         return {"rung": plain_rung(found), "look_again": None}
     return {"rung": None, "look_again": 0.0 if is_time else found.seconds}
 
 
-def _ring_failed(room: Room, said: dict[str, Any]) -> Any:
-    return {"given_up": box_of(room, said).ring_failed(said["way"], said["message_ids"], said["why"])}
+def _ring_failed(room: Room, params: dict[str, Any]) -> Any:
+    return {"given_up": box_of(room, params).ring_failed(params["way"], params["message_ids"], params["why"])}
 
 
 def _is_not_soon(answer: Any) -> bool:
@@ -741,30 +751,30 @@ class Session(Protocol):
     """What these verbs are said to."""
 
     def authenticate(self, token: str) -> dict[str, Any]: ...
-    def subscribe(self, said: dict[str, Any]) -> dict[str, Any]: ...
+    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]: ...
     def unsubscribe(self, id: str) -> dict[str, Any]: ...
     def links(self) -> dict[str, Any]: ...
     def ping_peer(self, system: str) -> Any: ...
 
 
-def _authenticate(session: Session, said: dict[str, Any]) -> Any:
-    return session.authenticate(said["token"])
+def _authenticate(session: Session, params: dict[str, Any]) -> Any:
+    return session.authenticate(params["token"])
 
 
-def _subscribe(session: Session, said: dict[str, Any]) -> Any:
-    return session.subscribe(said)
+def _subscribe(session: Session, params: dict[str, Any]) -> Any:
+    return session.subscribe(params)
 
 
-def _unsubscribe(session: Session, said: dict[str, Any]) -> Any:
-    return session.unsubscribe(said["subscription_id"])
+def _unsubscribe(session: Session, params: dict[str, Any]) -> Any:
+    return session.unsubscribe(params["subscription_id"])
 
 
 def _links(session: Session, _said: dict[str, Any]) -> Any:
     return session.links()
 
 
-def _ping_peer(session: Session, said: dict[str, Any]) -> Any:
-    return session.ping_peer(said["system"])
+def _ping_peer(session: Session, params: dict[str, Any]) -> Any:
+    return session.ping_peer(params["system"])
 
 
 def _session_row(name: str, about: str, run: Any, *params: Param, result: str, action: str = "agents") -> Method:

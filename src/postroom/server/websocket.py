@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .executor import JobFuture
     from .http import Receive, Scope, Send
     from .http_app import HttpApp
-    from .protocol import Asked
+    from .protocol import Request
 
 
 GRACE = 0.5  # seconds for the last of it to be written, before the connection is cut
@@ -97,8 +97,8 @@ class Outbox:
 class Speaker(Protocol):
     """Who carries out what is said in frames."""
 
-    def carry_out(self, asked: Asked) -> JobFuture: ...
-    def told(self) -> None: ...
+    def carry_out(self, request: Request) -> JobFuture: ...
+    def replies_sent(self) -> None: ...
     def resume(self) -> None: ...
     def close(self) -> None: ...
 
@@ -123,7 +123,7 @@ class Talk:
         house = self._house
         return Caller(house.executor, house.broker, push=self.push, expel=self._expel, principal=principal)
 
-    def _understood(self, text: str) -> Asked | dict[str, Any] | None:
+    def _understood(self, text: str) -> Request | dict[str, Any] | None:
         return read_rpc(text, self._house.limits)
 
     async def run(self, receive: Receive) -> None:
@@ -151,12 +151,12 @@ class Talk:
                 return
             while not self._owing.may_hear(len(text)):
                 await self._until_room()
-            asked = self._understood(text)
-            if asked is None:
+            request = self._understood(text)
+            if request is None:
                 continue
-            while self._outbox.is_full or not self._owing.has_room(asked):
+            while self._outbox.is_full or not self._owing.has_room(request):
                 await self._until_room()
-            self._owing.begin(asked, len(text))
+            self._owing.begin(request, len(text))
 
     async def _until_room(self) -> None:
         self._room.clear()
@@ -169,9 +169,9 @@ class Talk:
         """What is answered, as far as it is in order."""
         for reply in self._owing.take():
             piece = encode(reply)
-            self._owing.told(len(piece))
+            self._owing.note_size(len(piece))
             self._outbox.add(piece)
-        self._caller.told()
+        self._caller.replies_sent()
         self._room.set()
 
     # -- what it hears
@@ -185,10 +185,10 @@ class Talk:
 
     async def _write(self) -> None:
         while pieces := await self._outbox.take():
-            said = self._said_so_far()
+            params = self._said_so_far()
             for piece in pieces:
                 await self._send({"type": "websocket.send", "text": piece.decode()})
-            self._wrote(said)
+            self._wrote(params)
             self._room.set()
             if self._outbox.has_refused and not self._outbox.is_closed:
                 self._outbox.has_refused = False
@@ -203,7 +203,7 @@ class Talk:
         """A number for what was taken to be written."""
         return 0
 
-    def _wrote(self, said: int) -> None:
+    def _wrote(self, params: int) -> None:
         """What had this number was written."""
 
 

@@ -151,14 +151,14 @@ def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
 def _says(message: Message, query: SearchQuery) -> bool:
     if not query.terms and not query.without:
         return True
-    said = wording(message)
-    return all(_holds(said, term) for term in query.terms) and not any(
-        _holds(said, term) for term in query.without
+    value = wording(message)
+    return all(_holds(value, term) for term in query.terms) and not any(
+        _holds(value, term) for term in query.without
     )
 
 
-def _holds(said: str, term: Term) -> bool:
-    return f" {' '.join(term.words)}{'' if term.begins else ' '}" in said
+def _holds(text: str, term: Term) -> bool:
+    return f" {' '.join(term.words)}{'' if term.begins else ' '}" in text
 
 
 def _meet(some: Iterable[str], others: Iterable[str]) -> bool:

@@ -119,7 +119,7 @@ class Tables:
         earlier = self._earlier(message)
         if earlier is not None:
             return earlier
-        given, post = post, post if post.admit is None else post.admit(post)
+        value, post = post, post if post.admit is None else post.admit(post)
         deliveries = [*post.deliveries, *(replace(post.deliveries[0], mailbox=copy) for copy in post.copies)]
         self._name(message.sender, "sender", journal, known=True)
         unknown = [d.mailbox for d in deliveries if not self._name(d.mailbox, "to", journal)]
@@ -136,7 +136,7 @@ class Tables:
             journal.set(self._keys, (self.now(message.sender), message.key), number)
         for delivery in deliveries:
             self._set((number, delivery.mailbox), replace(delivery, number=number), journal)
-        written = None if post is given else post
+        written = None if post is value else post
         return Posted(message_id=message.id, number=number, unknown=tuple(unknown), written=written)
 
     def _earlier(self, message: Message) -> Posted | None:
@@ -507,8 +507,8 @@ class MemoryStore(Tables):
             foreign = (since.store, since.epoch) != (self._room, str(self._epoch))
             if foreign or not self._trimmed <= since.number <= self._last:
                 raise Resync
-            told = [change for change in self._changes if self._still_told(change, since.number)][:limit]
-            found = [c if c.mailbox is None else replace(c, mailbox=self.now(c.mailbox)) for c in told]
+            result = [change for change in self._changes if self._still_told(change, since.number)][:limit]
+            found = [c if c.mailbox is None else replace(c, mailbox=self.now(c.mailbox)) for c in result]
             return found, replace(since, number=found[-1].number if found else self._last)
 
     def _still_told(self, change: Change, since: int) -> bool:

@@ -173,9 +173,9 @@ class LocalWatch:
 
     def hear(self, mailboxes: set[str]) -> None:
         """Called by the bells, under their lock."""
-        heard = mailboxes & self._mailboxes
-        if heard:
-            self._rung |= heard
+        mailboxes_of = mailboxes & self._mailboxes
+        if mailboxes_of:
+            self._rung |= mailboxes_of
             with contextlib.suppress(BlockingIOError):  # the pipe is full: it rings already
                 os.write(self._writer, b"!")
 
@@ -242,11 +242,11 @@ class InotifyWatch:
         for watch, mask, name in read_events(events):
             if mask & _IN_IGNORED:  # of a watch that was taken away
                 continue
-            heard = self.heard(watch, name)
-            rung |= set().union(*self._mailboxes.values()) if EVERYONE in heard else heard
+            mailboxes_of = self.mailboxes_of(watch, name)
+            rung |= set().union(*self._mailboxes.values()) if EVERYONE in mailboxes_of else mailboxes_of
         return rung - {EVERYONE}
 
-    def heard(self, watch: int, name: str) -> set[str]:  # noqa: ARG002 - a bell is a file, not a folder with names
+    def mailboxes_of(self, watch: int, name: str) -> set[str]:  # noqa: ARG002 - a bell is a file, not a folder with names
         """Whose bell that was."""
         return self._mailboxes.get(watch, {EVERYONE})  # an overflow (-1) may be about anyone
 

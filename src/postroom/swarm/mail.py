@@ -172,9 +172,9 @@ def waiting(
     """The mail of an agent by priority, then age: what is unread, or everything but old completed letters."""
     authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
     core, moment = room._core, room._core.now()
-    asked, *others = places_of(agent_name)
+    request, *others = places_of(agent_name)
     known = [place._replace(mailbox=as_known(room, place.mailbox)) for place in others]
-    places = [asked, *(place for place in known if _may(room, "check", place.mailbox))]
+    places = [request, *(place for place in known if _may(room, "check", place.mailbox))]
     core_deliveries.let_time_pass(core, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
@@ -187,7 +187,7 @@ def waiting(
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
         found += core.store.find(query)
-        if place is asked and not found:
+        if place is request and not found:
             inbox.check_spelling(core, place.mailbox)
     completed_before = archive_cutoff(moment.wall, core.limits)
     shown = [
@@ -255,7 +255,7 @@ def _place_among_recipients(found: Found) -> int:
 BROADCAST_TAG = "broadcast"
 
 
-class Said(NamedTuple):
+class SendArguments(NamedTuple):
     """What a caller of `send` said, by the design's names."""
 
     from_agent: str
@@ -274,29 +274,29 @@ class Said(NamedTuple):
     tags: list[str] | None = None
 
 
-def send(room: Room, said: Said) -> Message:
+def send(room: Room, value: SendArguments) -> Message:
     """One letter, or, to `broadcast:<swarm>`, one to each member."""
-    if not said.to_agent.startswith(BROADCAST):
-        return _post(room, [said])[0]
-    swarm = said.to_agent.removeprefix(BROADCAST)
-    copies = broadcast(room, said._replace(swarm_name=swarm), ())
+    if not value.to_agent.startswith(BROADCAST):
+        return _post(room, [value])[0]
+    swarm = value.to_agent.removeprefix(BROADCAST)
+    copies = broadcast(room, value._replace(swarm_name=swarm), ())
     if not copies:  # it must not look as if it had been sent
         hint = f"put files into swarms/{swarm}/agents, or register agents with this scope"
         raise UnknownAgent(f"nobody else is in {swarm!r}", field="to_agent", hint=hint)
     first = copies[0]
-    first.to_agent = said.to_agent
+    first.to_agent = value.to_agent
     return first
 
 
-def broadcast(room: Room, said: Said, exclude: Sequence[str]) -> list[Message]:
+def broadcast(room: Room, value: SendArguments, exclude: Sequence[str]) -> list[Message]:
     """One letter to each member, with an id of its own; never to the sender. All of them or none."""
-    swarm = said.swarm_name or ""
+    swarm = value.swarm_name or ""
     everyone = members(room, swarm)
-    left_out = {fold(full_name(name, swarm)) for name in (said.from_agent, *exclude)}
+    left_out = {fold(full_name(name, swarm)) for name in (value.from_agent, *exclude)}
     marks = [BROADCAST_TAG, f"swarm:{swarm}"]
-    tags = [*marks, *(tag for tag in said.tags or () if tag not in marks)]
+    tags = [*marks, *(tag for tag in value.tags or () if tag not in marks)]
     others = [name for name in everyone if fold(full_name(name, swarm)) not in left_out]
-    copies = [said._replace(to_agent=name, tags=tags) for name in others]
+    copies = [value._replace(to_agent=name, tags=tags) for name in others]
     if not copies:
         _log.warning("nobody else is in swarm %r: nothing was sent", swarm)
         return []
@@ -316,7 +316,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             room._core, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
         )
     except Missing:  # neither sent nor received it: in this design anybody may answer
-        said = Said(
+        value = SendArguments(
             from_agent=from_agent,
             to_agent=letter.sender,
             subject=messages.marked("Re:", letter.subject),
@@ -327,12 +327,12 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             swarm_name=swarm,
             reply_to=letter.id,
         )
-        return _post(room, [said])[0]
+        return _post(room, [value])[0]
     return _commit(room, messages.prepare_all(room._core, room._principal, [draft], _now(room)))[0]
 
 
-def _post(room: Room, wanted: Sequence[Said]) -> list[Message]:
-    return _commit(room, [_prepared(room, said) for said in wanted])
+def _post(room: Room, wanted: Sequence[SendArguments]) -> list[Message]:
+    return _commit(room, [_prepared(room, value) for value in wanted])
 
 
 def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
@@ -341,29 +341,29 @@ def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
     return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
 
 
-def _prepared(room: Room, said: Said) -> Post:
+def _prepared(room: Room, value: SendArguments) -> Post:
     core, now = room._core, _now(room)
-    sender = check_agent(mailbox(room, said.from_agent, said.swarm_name), "from_agent")
-    expires = aware(said.expires_at)
+    sender = check_agent(mailbox(room, value.from_agent, value.swarm_name), "from_agent")
+    expires = aware(value.expires_at)
     is_over = expires is not None and expires <= now
-    reply_to = None if said.reply_to is None else check_id(id_in(said.reply_to), "reply_to")
+    reply_to = None if value.reply_to is None else check_id(id_in(value.reply_to), "reply_to")
     draft = Draft(
         sender=sender,
-        to=mailbox(room, said.to_agent, said.swarm_name),
-        body=said.body,
-        data=said.payload or None,
-        subject=said.subject,
-        kind=MessageType(said.message_type).value,
-        priority=MessagePriority(said.priority).value,
-        scope=said.swarm_name or None,
-        context=said.context or None,
-        attachments=said.attachments or (),
-        tags=said.tags or (),
+        to=mailbox(room, value.to_agent, value.swarm_name),
+        body=value.body,
+        data=value.payload or None,
+        subject=value.subject,
+        kind=MessageType(value.message_type).value,
+        priority=MessagePriority(value.priority).value,
+        scope=value.swarm_name or None,
+        context=value.context or None,
+        attachments=value.attachments or (),
+        tags=value.tags or (),
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
     )
     post = messages.prepare(core, room._principal, draft, now)
-    post = _in_thread(room, post, reply_to, said.thread_id)
+    post = _in_thread(room, post, reply_to, value.thread_id)
     return _expired(room, post, expires) if is_over else post
 
 

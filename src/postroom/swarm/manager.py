@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..room import open as open_room
 from . import mail
-from .mail import LEASE, Progress, Said
+from .mail import LEASE, Progress, SendArguments
 from .message import HandoffContext, MessagePriority, MessageType, handoff_body, message_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class MailboxManager:
         tags: list[str] | None = None,
     ) -> Message:
         """One letter, or with `broadcast:<swarm>` one to each member. When this returns, it is on the disk."""
-        said = Said(
+        value = SendArguments(
             from_agent,
             to_agent,
             subject,
@@ -78,7 +78,7 @@ class MailboxManager:
             attachments,
             tags,
         )
-        return mail.send(self.room, said)
+        return mail.send(self.room, value)
 
     def handoff(
         self,
@@ -116,8 +116,10 @@ class MailboxManager:
         **kwargs: Any,
     ) -> list[Message]:
         """A letter to each member but the sender, all in one commit. `kwargs`: what else `send` takes."""
-        said = Said(from_agent, "", subject, body, message_type, priority, swarm_name=swarm_name, **kwargs)
-        return mail.broadcast(self.room, said, exclude or ())
+        value = SendArguments(
+            from_agent, "", subject, body, message_type, priority, swarm_name=swarm_name, **kwargs
+        )
+        return mail.broadcast(self.room, value, exclude or ())
 
     def reply(
         self, original_message_id: str, from_agent: str, body: str, payload: dict[str, Any] | None = None

@@ -85,13 +85,13 @@ class Message:
         for name in _REQUIRED:
             data[name]
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
-        said = {"swarm_name": None, "payload": {}, "expires_at": None} | known
+        value = {"swarm_name": None, "payload": {}, "expires_at": None} | known
         for name in _TIMES:
-            said[name] = read_time(said.get(name))
+            value[name] = read_time(value.get(name))
         for name, words in _ENUMS.items():
-            if name in said:
-                said[name] = words(said[name])
-        return cls(**said)
+            if name in value:
+                value[name] = words(value[name])
+        return cls(**value)
 
     def to_markdown(self) -> str:
         """For a reader, in the plain layout of the design. `with_pending_mail` is for prompts. What stands in a

@@ -64,11 +64,11 @@ def notify_escalation(escalation: Any, *, manager: MailboxManager | None = None)
     created_by, to_level. None for a level that gets no mail.
     """
     level = str(_word(escalation.to_level)).lower()
-    said = (escalation.id, escalation.title, escalation.description, escalation.reason)
+    value = (escalation.id, escalation.title, escalation.description, escalation.reason)
     if level == COO:
-        return notify_coo(escalation.created_by, *said, escalation.priority, manager=manager)
+        return notify_coo(escalation.created_by, *value, escalation.priority, manager=manager)
     if level in {"ceo", "human", HUMAN}:
-        return notify_human(*said, manager=manager)
+        return notify_human(*value, manager=manager)
     return None
 
 

@@ -54,9 +54,9 @@ class Keyboard:
         """Is there half a key? If nothing follows soon, it was Esc: `flush`."""
         return bool(self._left) and self._pasted is None
 
-    def feed(self, said: bytes) -> list[Key]:
+    def feed(self, args: bytes) -> list[Key]:
         """The keys that are whole with these bytes."""
-        self._left += self._letters.decode(said)
+        self._left += self._letters.decode(args)
         keys: list[Key] = []
         while self._left and (key := self._next()) is not None:
             keys += key
@@ -95,13 +95,13 @@ class Keyboard:
         return [Key("paste", _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))]
 
     def _take(self, length: int) -> Key:
-        said, self._left = self._left[:length], self._left[length:]
-        name = _NAMED.get(said, "")
+        args, self._left = self._left[:length], self._left[length:]
+        name = _NAMED.get(args, "")
         if name == "enter" and self._left[:1].isprintable() and self._left:
             return Key("newline", "\n")  # nobody types that fast: it was pasted by a terminal that does not say so
         if name:
             return Key(name)
-        return Key(said, said) if length == 1 and said.isprintable() else Key("unknown")
+        return Key(args, args) if length == 1 and args.isprintable() else Key("unknown")
 
 
 # The desk as lines on a screen, never more or longer than fit. Pure.
@@ -190,9 +190,9 @@ def _row(desk: Desk, screen: Screen, entry: Entry) -> tuple[str, ...]:
     """A long name leaves room for what it is about."""
     draft = ["draft"] if any(letter == entry["letter"] for letter, _ in desk.drafts) else []
     marks = "".join(f"[{word}] " for word in (*draft, *presses(entry, screen.now)))
-    said = marks + (about(entry) or entry["text"][:_LONGEST])
+    args = marks + (about(entry) or entry["text"][:_LONGEST])
     sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))
-    return ago(entry["since"], screen.now), entry["what"], sender, said
+    return ago(entry["since"], screen.now), entry["what"], sender, args
 
 
 def _mark(desk: Desk, entry: Entry) -> str:
@@ -220,11 +220,11 @@ def _shown(screen: Screen, line: str) -> str:
 
 def _keys(screen: Screen, columns: int) -> list[str]:
     """Every key, each once."""
-    told: list[str] = []
+    results: list[str] = []
     for heading, rows in (("WHAT TO DO", tuple(KEYS.items())), ("AROUND", _MOVES), ("WHILE YOU WRITE", _WRITING)):
-        told.append(painted(screen, heading, "bold"))
-        told += [cut(f"  {keys.ljust(13)}  {about}", columns) for keys, about in rows]
-    return told
+        results.append(painted(screen, heading, "bold"))
+        results += [cut(f"  {keys.ljust(13)}  {about}", columns) for keys, about in rows]
+    return results
 
 
 # -- the foot: a word from the house, and either what can be done or what is written
@@ -236,8 +236,8 @@ def _foot(desk: Desk, screen: Screen, size: terminal_size) -> tuple[list[str], t
         *notice, keys = lines
         return [*(painted(screen, line, "yellow") for line in notice), painted(screen, keys, "dim")], None
     text, cursor = _text(desk.writing, size)
-    *notice, asked = lines[: -len(text) - 1]
-    head = [*(painted(screen, line, "yellow") for line in notice), painted(screen, asked, "bold")]
+    *notice, request = lines[: -len(text) - 1]
+    head = [*(painted(screen, line, "yellow") for line in notice), painted(screen, request, "bold")]
     return [*head, *text, painted(screen, lines[-1], "dim")], (len(head) + cursor[0], cursor[1])
 
 
@@ -246,8 +246,8 @@ def _foot_lines(desk: Desk, size: terminal_size) -> list[str]:
     notice = wrapped(one_line(desk.notice), size.columns)[: max(size.lines // 4, 1)] if desk.notice else []
     if desk.writing is None:
         return [*notice, cut(_hints(desk), size.columns)]
-    asked, text = cut(_asked(desk, desk.writing), size.columns), _text(desk.writing, size)[0]
-    return [*notice, asked, *text, cut(_AT_THE_LINE, size.columns)]
+    request, text = cut(_asked(desk, desk.writing), size.columns), _text(desk.writing, size)[0]
+    return [*notice, request, *text, cut(_AT_THE_LINE, size.columns)]
 
 
 def _hints(desk: Desk) -> str:

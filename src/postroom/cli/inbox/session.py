@@ -163,13 +163,13 @@ if TYPE_CHECKING:
 def do(box: Mailbox, wish: Do) -> str:
     """Do it, and say what was done; or a refusal, and nothing was."""
     _check_waiting(box, wish.entry)
-    deed, told = _DEEDS[wish.verb.name]
+    deed, result = _DEEDS[wish.verb.name]
     try:
         deed(box, wish.entry, wish.words, {"key": wish.retry} if wish.retry else {})
     except IllegalMove:  # somebody was quicker, between the look and this
         _check_waiting(box, wish.entry)
         raise
-    return told.format(wish.entry["from"])
+    return result.format(wish.entry["from"])
 
 
 def _check_waiting(box: Mailbox, entry: Entry) -> None:
@@ -292,13 +292,13 @@ class Sitting:
             if time.monotonic() >= self._look_at:
                 self._look()
             self._screen.draw(self._picture)
-            heard = self._screen.listen(self._pause(), self._ear.fileno())
-            if heard.gone:
+            received = self._screen.listen(self._pause(), self._ear.fileno())
+            if received.gone:
                 return
             if self._ear.rung():
                 self._look_at = min(self._look_at, self._looked + self._pace)
-            keys = self._keyboard.feed(heard.keys) if heard.keys else []
-            if not heard.keys and not heard.rung and self._keyboard.waits:
+            keys = self._keyboard.feed(received.keys) if received.keys else []
+            if not received.keys and not received.rung and self._keyboard.waits:
                 keys = self._keyboard.flush()
             if not all(self._press(key) for key in keys):
                 return
@@ -380,11 +380,11 @@ class Sitting:
         self._desk = replace(self._desk, notice="…")
         self._screen.draw(self._picture)
         try:
-            told = do(self._box, wish)
+            result = do(self._box, wish)
         except PostroomError as refused:
             self._desk = state.refused(self._desk, _words(refused), refused.key or "")
         else:
-            self._desk = state.done(self._desk, wish, told)
+            self._desk = state.done(self._desk, wish, result)
             self._keep()
         self._look()
 

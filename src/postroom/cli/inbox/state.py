@@ -248,7 +248,7 @@ def refused(desk: Desk, why: str, retry: str = "") -> Desk:
     return replace(desk, notice=why, writing=writing)
 
 
-def done(desk: Desk, deed: Do, told: str) -> Desk:
+def done(desk: Desk, deed: Do, message: str) -> Desk:
     """It was done: what was written for it is sent, and one is back at the list. Of a letter that one is done with
     without an answer, all drafts go.
     """
@@ -258,7 +258,7 @@ def done(desk: Desk, deed: Do, told: str) -> Desk:
         if letter == deed.entry["letter"] and (verb == deed.verb.name or deed.verb is DONE)
     ]
     drafts = {draft: text for draft, text in desk.drafts.items() if draft not in gone}
-    return replace(desk, writing=None, opened=None, scroll=0, sure_of="", drafts=drafts, notice=told)
+    return replace(desk, writing=None, opened=None, scroll=0, sure_of="", drafts=drafts, notice=message)
 
 
 def begin(desk: Desk, entry: Entry, verb: Verb) -> Writing:

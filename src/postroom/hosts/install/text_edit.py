@@ -58,8 +58,8 @@ class Marks(NamedTuple):
 
 
 def marks_of(host: str) -> Marks:
-    told = f"Written by `postroom install {host}`, taken out by `postroom uninstall {host}`."
-    return Marks(f"<!-- postroom {host}: begin. {told} -->", f"<!-- postroom {host}: end -->")
+    text = f"Written by `postroom install {host}`, taken out by `postroom uninstall {host}`."
+    return Marks(f"<!-- postroom {host}: begin. {text} -->", f"<!-- postroom {host}: end -->")
 
 
 def put_block(text: str, content: str, marks: Marks) -> list[Edit]:

@@ -187,13 +187,13 @@ _BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, which has
 
 def beside(order: Order, layout: Layout, folder: str) -> list[str]:
     """A sentence for each place. `folder`: where receipts are kept."""
-    told = [f"{path} runs hooks of Postroom, too: take them out of it." for path in _by_hand(order, layout)]
+    results = [f"{path} runs hooks of Postroom, too: take them out of it." for path in _by_hand(order, layout)]
     if order.project is None:
         undo = f"postroom uninstall {order.host} --project"
-        told += [
+        results += [
             f"{one} has Postroom, too: in that folder type {undo}." for one in _projects(order, layout, folder)
         ]
-    return told
+    return results
 
 
 def _projects(order: Order, layout: Layout, folder: str) -> Iterator[str]:

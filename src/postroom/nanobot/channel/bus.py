@@ -46,7 +46,7 @@ class Log(Protocol):
 
 def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
     """The letter of a turn."""
-    message, errand = turn.work.message, turn.errand
+    message, errand = turn.work.message, turn.intent
     nonce = os.urandom(8).hex()
     if errand.what == "work":
         answered = errand.answers is not None
@@ -54,7 +54,7 @@ def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
     else:
         content = channel_text.result(message, unpacked.text, nonce, task=errand.task)
     ours = {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread}
-    where = errand.asked if errand.what == "tell" else None
+    where = errand.origin if errand.what == "tell" else None
     return Inbound(
         channel="system" if where else OWN_CHANNEL,
         sender=f"{OWN_CHANNEL}:{message.sender}" if where else message.sender,
@@ -88,7 +88,7 @@ def stop(turn: Turn) -> Inbound:
         channel=OWN_CHANNEL,
         sender=turn.peer,
         chat=turn.peer,
-        session=turn.errand.session,
+        session=turn.intent.session,
         content="/stop",
         metadata={OWN_CHANNEL: {"id": turn.id, "stopped": True}},
     )

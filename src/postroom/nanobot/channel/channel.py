@@ -184,12 +184,12 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         """As far as a nanobot that does not say so lets us know: by what it has just kept in the session."""
         if self._says_how:
             return False
-        kept = await asyncio.to_thread(self._kept_in, turn.errand.session)
+        kept = await asyncio.to_thread(self._kept_in, turn.intent.session)
         return outbound.is_failure(msg, outbound.last_answer(kept))
 
     async def _lacks_result(self, post: Post, turn: Turn, msg: OutboundMessage) -> bool:
         """Has a task come to its end without a word of the model? Not if others go on with it."""
-        if turn.task is None or turn.said or not outbound.is_no_answer(msg):
+        if turn.task is None or turn.parts or not outbound.is_no_answer(msg):
             return False
         return not await post.room.run(intent.is_waiting, post.core, post.name, turn.task.id, turn.id)
 
@@ -250,7 +250,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             outbound.note(msg, context, turns, collects=self.says_what_is_over)
         elif turns is not None and context is None and outbound.is_last_word(msg):
             for turn in turns.told_at(*outbound.place_of(msg)):
-                turn.heard = msg
+                turn.last_message = msg
         await self._publish_outbound(msg)
 
     async def _note_inbound(self, msg: InboundMessage) -> None:
@@ -267,13 +267,13 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
 
     async def _told(self, turn: Turn, at: float) -> None:
         """A person was told something: what waited for it there was part of that, unless it is queued again."""
-        heard = turn.heard
+        received = turn.last_message
         await asyncio.sleep(BEFORE_TOLD)
         if turn.queued_at <= at:
-            await self._over(turn, heard)
+            await self._over(turn, received)
 
-    async def _over(self, turn: Turn, heard: OutboundMessage | None) -> None:
-        turn.failed = turn.failed or await self._has_failed(turn, heard)
+    async def _over(self, turn: Turn, received: OutboundMessage | None) -> None:
+        turn.failed = turn.failed or await self._has_failed(turn, received)
         if self.reception is not None:
             await self.reception.over(turn.id)
 
@@ -301,7 +301,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             turn.is_over = True
             self._note_outcome(turn, event)
             if not turn.is_answering:
-                _soon(self._over(turn, turn.heard), self._under_way)
+                _soon(self._over(turn, turn.last_message), self._under_way)
         for waiting in reception.post.turns.told_in(event.context.session_key):
             if waiting is not turn:  # it may have been part of this one
                 self._note_outcome(waiting, event)

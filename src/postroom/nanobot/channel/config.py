@@ -64,11 +64,11 @@ def parse(section: Any) -> Config:
     """The section as nanobot hands it over, or a refusal that names the key."""
     if not isinstance(section, dict):
         raise Invalid(f"must be an object, not {type(section).__name__}", field=SECTION)
-    said = {key: value for key, value in _camel(section).items() if key not in NANOBOTS_OWN}
-    for key in said:
+    fields = {key: value for key, value in _camel(section).items() if key not in NANOBOTS_OWN}
+    for key in fields:
         _check_known(key)
     try:
-        config = msgspec.convert(said, Config)
+        config = msgspec.convert(fields, Config)
     except msgspec.ValidationError as wrong:
         raise Invalid(str(wrong).replace("`$.", f"`{SECTION}."), field=SECTION) from None
     _check_names(config)
@@ -79,13 +79,13 @@ def parse(section: Any) -> Config:
 
 def _camel(section: dict[Any, Any]) -> dict[str, Any]:
     """The section with each key in camelCase. Saying one in both ways is refused if they differ."""
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for written, value in section.items():
         key = _SPELLINGS.get(str(written), str(written))
-        if key in said and said[key] != value:
+        if key in fields and fields[key] != value:
             raise Invalid("is there in both spellings, with two values", field=f"{SECTION}.{key}")
-        said[key] = value
-    return said
+        fields[key] = value
+    return fields
 
 
 def _check_known(key: str) -> None:
@@ -113,13 +113,13 @@ def _check_words(config: Config) -> None:
         check_label(capability, f"{SECTION}.capabilities")
 
 
-def _check_not_taken(said: str, name: str) -> None:
+def _check_not_taken(text: str, name: str) -> None:
     """An agent under such a name would answer the mail of somebody else."""
     field, hint = f"{SECTION}.agentId", "choose another name"
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint=hint)
     if fold(name) in ONE_MAILBOX.values():
-        raise Invalid(f"{said!r} is a name of the human, whose mail no agent answers", field=field, hint=hint)
+        raise Invalid(f"{text!r} is a name of the human, whose mail no agent answers", field=field, hint=hint)
 
 
 def _check_place(config: Config) -> None:

@@ -143,18 +143,18 @@ def _of_tools() -> Finding:
 
 def _of_discovery() -> Finding:
     """What nanobot itself says, which decides."""
-    asked = [sys.executable, "-c", _ASK]
+    request = [sys.executable, "-c", _ASK]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
+        process = subprocess.run(request, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
     except subprocess.TimeoutExpired:
         return error("discovery", "nanobot did not answer within a minute")
-    return _of_answer(said.stdout)
+    return _of_answer(process.stdout)
 
 
-def _of_answer(said: str) -> Finding:
+def _of_answer(text: str) -> Finding:
     """Its last line is ours. What nanobot logs is not looked at: it speaks of every channel there is."""
     try:
-        answer = json.loads(said.splitlines()[-1])
+        answer = json.loads(text.splitlines()[-1])
     except (ValueError, IndexError):
         return error("discovery", "nanobot could not be asked: it ended early", f"install {PACKAGE} anew")
     found, why = answer["found"], answer["why"]
@@ -179,31 +179,31 @@ def _of_config(path: Path) -> list[Finding]:
             warning("config", f"{path} has no section {channel_config.SECTION}", "see docs/nanobot-channel.md")
         ]
     try:
-        said = channel_config.parse(section)
+        value = channel_config.parse(section)
     except PostroomError as wrong:
         return [error("config", f"{path}: {wrong}")]
-    if not said.enabled:
+    if not value.enabled:
         return [warning("config", f"{channel_config.SECTION}.enabled is false in {path}", "set it to true")]
-    of_room = _of_room(said)
+    of_room = _of_room(value)
     is_second = path != Path(DEFAULT_CONFIG).expanduser()
-    running = [gateways.of_gateway(said, path, is_second=is_second)] if of_room.level is Level.OK else []
-    return [of_room, *_strangers(said), *running, MODEL]
+    running = [gateways.of_gateway(value, path, is_second=is_second)] if of_room.level is Level.OK else []
+    return [of_room, *_strangers(value), *running, MODEL]
 
 
-def _of_room(said: channel_config.Config) -> Finding:
+def _of_room(value: channel_config.Config) -> Finding:
     """Nothing is made here: a room that is not there yet is made by the gateway."""
     try:
-        check_usable(said.address)
+        check_usable(value.address)
     except PostroomError as wrong:
-        key = "store" if said.store else "mailboxesRoot"
-        what = f"{channel_config.SECTION}.{key}: no room can be opened at {said.address}: {wrong.message}"
+        key = "store" if value.store else "mailboxesRoot"
+        what = f"{channel_config.SECTION}.{key}: no room can be opened at {value.address}: {wrong.message}"
         return error("config", what, wrong.hint or "name another place")
-    later = ", which is made when it starts" if is_there(said.address) is False else ""
-    return ok("config", f"{said.agent_id} takes mail at {said.address}{later}")
+    later = ", which is made when it starts" if is_there(value.address) is False else ""
+    return ok("config", f"{value.agent_id} takes mail at {value.address}{later}")
 
 
-def _strangers(said: channel_config.Config) -> list[Finding]:
-    if said.allow_from != (EVERYONE,):
+def _strangers(value: channel_config.Config) -> list[Finding]:
+    if value.allow_from != (EVERYONE,):
         return []
     return [
         note("config", "every agent that can write to these mailboxes may mail this one", "allowFrom names them")

@@ -131,17 +131,17 @@ FIRST_PORT = 18790  # of a gateway, where nothing else is said
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 
 
-def of_gateway(said: Config, config: Path, *, is_second: bool = False) -> Finding:
+def of_gateway(value: Config, config: Path, *, is_second: bool = False) -> Finding:
     """Nothing is made by looking: where no room is yet, no gateway ever was. A second gateway of this machine has
     another config and needs another port.
     """
     start = f"nanobot gateway -c {shlex.quote(str(config))}"
     start += f" -p {_free_port()}" if is_second else ""
-    name = check_agent(said.agent_id, "agentId")
-    if not _was_opened(said.address):
+    name = check_agent(value.agent_id, "agentId")
+    if not _was_opened(value.address):
         return _not_started(name, start)
     try:
-        with room.open(said.address) as opened:
+        with room.open(value.address) as opened:
             return _of_agent(opened, name, start)
     except UnknownAgent:
         return _not_started(name, start)
@@ -187,8 +187,8 @@ def _last_sign(opened: room.Room, agent: Agent) -> str:
     if at is None:
         return "no sign of life yet"
     seconds = max(0, int((opened._core.now().wall - at).total_seconds()))
-    said = "it said goodbye" if agent.presence.left else "last sign of life"
-    return f"{said} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
+    value = "it said goodbye" if agent.presence.left else "last sign of life"
+    return f"{value} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
 
 
 def _ago(seconds: int) -> str:
@@ -385,7 +385,7 @@ class Gateways:
                 del self._left[letter]
 
     async def _is_elsewhere(self, letter: str, errand: Intent) -> bool:
-        post, where = self._post, errand.asked
+        post, where = self._post, errand.origin
         if errand.home in {"", post.home} or (where is not None and where.channel in NEVER):
             return False
         if _is_new(letter, errand):  # it can be done without what was before

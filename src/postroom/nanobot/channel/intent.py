@@ -63,7 +63,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     what: Literal["work", "go_on", "tell", "stop", "refuse", "done"]
     session: str = ""
-    asked: Asked | None = None  # for `tell` and `go_on`
+    origin: Origin | None = None  # for `tell` and `go_on`
     task: Standing | None = None
     answers: str | None = None  # the letter of a peer that the model's last word answers
     wants_answer: bool = False
@@ -182,7 +182,7 @@ def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
     return gateways.home_of(mailbox._core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
 
 
-def _asked_for(mailbox: Mailbox, letter: Message) -> Asked | None:
+def _asked_for(mailbox: Mailbox, letter: Message) -> Origin | None:
     """Where we asked for what this letter answers, if it comes from whom we wrote to, or from the house. Each is
     let in once; of a task that is over, its own updates have told.
     """
@@ -214,15 +214,15 @@ def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
     return any(same_name(sender, core_names.resident(core, one.address)) for one in asked_for)
 
 
-def _back_to(where: Asked, task: Standing | None) -> Intent:
+def _back_to(where: Origin, task: Standing | None) -> Intent:
     """Into the session that asked. One of mail goes on with the letter it worked on."""
     if where.channel != OWN_CHANNEL:
         rounds = where.rounds + 1
-        return Intent(what="tell", session=where.session, asked=where, task=task, rounds=rounds, home=where.home)
+        return Intent(what="tell", session=where.session, origin=where, task=task, rounds=rounds, home=where.home)
     return Intent(
         what="go_on",
         session=where.session,
-        asked=where,
+        origin=where,
         task=task,
         answers=where.letter,
         wants_answer=where.letter is not None,
@@ -251,7 +251,7 @@ OPEN = (State.UNREAD, State.CLAIMED)
 KEPT = timedelta(days=30)  # how long an answer to a letter that opens no task may take
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where we were asked."""
 
     channel: str
@@ -269,23 +269,23 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return plain
 
 
-def remember(core: Core, agent: str, letter: str, asked: Asked) -> None:
+def remember(core: Core, agent: str, letter: str, origin: Origin) -> None:
     """Before the letter is sent: its answer may come at once."""
     now = core.now().wall
-    said = replace(asked, at=now).to_record()
-    core.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=said))])
+    value = replace(origin, at=now).to_record()
+    core.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=value))])
 
 
-def recall(core: Core, agent: str, letter: str | None) -> Asked | None:
+def recall(core: Core, agent: str, letter: str | None) -> Origin | None:
     """Where we were asked for what this letter of ours says."""
     held = None if letter is None else find_record(core, SESSION, session_key(agent, letter))
     return None if held is None else read(held.value)
 
 
-def read(value: Any) -> Asked | None:
+def read(value: Any) -> Origin | None:
     """A record of a session, if it is one of ours: other programs may keep theirs in the same way."""
     try:
-        return convert(value, Asked)
+        return convert(value, Origin)
     except msgspec.ValidationError:
         return None
 
@@ -300,7 +300,7 @@ def is_let_in(core: Core, agent: str, letter: str, question: str) -> bool:
     answer, and each again, if we die before it is told.
     """
 
-    def add(where: Asked) -> Asked:
+    def add(where: Origin) -> Origin:
         return replace(where, questions=(*dict.fromkeys((*where.questions, question)),)[:MOST_ROUNDS])
 
     where = _change(core, agent, letter, add)
@@ -316,9 +316,9 @@ def use_up(core: Core, agent: str, answer: Message) -> None:
         _change(core, agent, answer.in_reply_to, lambda where: replace(where, answers=used | where.answers))
 
 
-def _change(core: Core, agent: str, letter: str, change: Callable[[Asked], Asked]) -> Asked | None:
+def _change(core: Core, agent: str, letter: str, change: Callable[[Origin], Origin]) -> Origin | None:
     """What is remembered then; None if nothing was."""
-    changed: Asked | None = None
+    changed: Origin | None = None
 
     def plan() -> Sequence[Write]:
         nonlocal changed
@@ -333,7 +333,7 @@ def _change(core: Core, agent: str, letter: str, change: Callable[[Asked], Asked
     return changed
 
 
-def is_used_up(core: Core, where: Asked, answer: Message) -> bool:
+def is_used_up(core: Core, where: Origin, answer: Message) -> bool:
     """Did another letter of its sender come first, whatever that one was called then?"""
     names = core_names.names_of(core, core_names.resident(core, answer.sender))
     used = {where.answers[fold(name)] for name in names if fold(name) in where.answers}
@@ -344,9 +344,9 @@ def is_waiting(core: Core, agent: str, letter: str, but: str) -> bool:
     """Is something open that was given to others while this letter was worked on? What they answered counts until
     it is dealt with; `but` is an answer that just was.
     """
-    given = (task for task in tasks_of(core, agent) if task.giver == agent and not task.is_final)
+    value = (task for task in tasks_of(core, agent) if task.giver == agent and not task.is_final)
     updates = core.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
-    asked_by: list[str | None] = [task.letter for task in given]
+    asked_by: list[str | None] = [task.letter for task in value]
     asked_by += [found.message.in_reply_to for found in updates if found.message.id != but]
     found = (recall(core, agent, one) for one in asked_by)
     return any(where is not None and where.letter == letter for where in found)
@@ -370,11 +370,11 @@ def forget_old(core: Core, agent: str) -> int:
 def _is_old(core: Core, agent: str, record: Record, before: datetime) -> bool:
     """Those of tasks go with their tasks."""
     own, _, letter = record.key.partition(" ")
-    asked = read(record.value)
+    origin = read(record.value)
     return (
         own == agent
-        and asked is not None
-        and asked.at is not None
-        and asked.at < before
+        and origin is not None
+        and origin.at is not None
+        and origin.at < before
         and task_of(core, agent, letter) is None
     )

@@ -110,7 +110,7 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
     if turn is None:
         return
     if context is not None and collects:
-        turn.said.append((message.content, tuple(message.media)))
+        turn.parts.append((message.content, tuple(message.media)))
         message.metadata[COLLECTED] = True
     else:
         turn.is_answering = True
@@ -160,8 +160,8 @@ def is_no_answer(message: Message) -> bool:
 
 def last_answer(messages: list[Any]) -> str | None:
     """The last thing the model said in a session, as nanobot keeps it."""
-    said = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
-    content = said[-1].get("content") if said else None
+    value = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
+    content = value[-1].get("content") if value else None
     return content if isinstance(content, str) else None
 
 

@@ -33,7 +33,7 @@ from ..manager import post_message as post_of
 from . import auto_reply, intent
 from . import text as channel_text
 from .config import OWN_CHANNEL
-from .intent import Asked
+from .intent import Origin
 from .turns import Turns
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def unpack(letter: Message, folder: Path) -> Unpacked:
         if part.type == "file":
             files_left = MOST_FILES - len(media)
             file = _file(part, folder / _folder_of(letter.id), number, room if files_left else 0)
-            pieces.append(file.said)
+            pieces.append(file.text)
             media += [file.path] if file.path else []
             room -= file.size
         else:
@@ -96,7 +96,7 @@ def _text(part: Part) -> str:
 class _File(msgspec.Struct, frozen=True):
     """What is said of a file, where it lies now, and what it takes there."""
 
-    said: str
+    text: str
     path: str | None = None
     size: int = 0
 
@@ -236,7 +236,7 @@ class Post:
         where = self._where(outgoing.callback or caller, turn)
         return await self.room.run(self._send, outgoing, to, where, _passed_on(caller, turn))
 
-    def _send(self, outgoing: Outgoing, to: str, where: Asked | None, via: str | None) -> Receipt:
+    def _send(self, outgoing: Outgoing, to: str, where: Origin | None, via: str | None) -> Receipt:
         id = outgoing.id or self.new_id()
         fields: dict[str, Any] = {"id": id}
         if outgoing.subject:
@@ -247,10 +247,10 @@ class Post:
         content = body(outgoing.text, outgoing.media)
         mailbox = self.mailbox if outgoing.ttl is None else self._mailbox_with(hops=outgoing.ttl)
         if outgoing.is_task:
-            said = None if where is None else where.to_record()
+            value = None if where is None else where.to_record()
             if outgoing.task_id is not None:
                 fields["key"] = outgoing.task_id  # which names the task
-            return mailbox.give_task(to, content, deadline=outgoing.deadline, session=said, **fields)
+            return mailbox.give_task(to, content, deadline=outgoing.deadline, session=value, **fields)
         if where is not None:
             intent.remember(self.core, self.name, id, where)
         return mailbox.send(to, content, **fields)
@@ -282,7 +282,7 @@ class Post:
         await self._check_limits(to, caller)
         return await self.room.run(self._reply, letter, text, self._where(caller, turn))
 
-    def _reply(self, letter: str, text: str, where: Asked | None) -> Receipt:
+    def _reply(self, letter: str, text: str, where: Origin | None) -> Receipt:
         id = self.new_id()
         if where is not None:
             intent.remember(self.core, self.name, id, where)
@@ -292,7 +292,7 @@ class Post:
         """The answer to a question about a task that we gave: a round, like any errand."""
         turn = self.turn_of(caller)
         await self._check_limits(task.receiver, caller)
-        rounds = 0 if turn is None else turn.errand.rounds
+        rounds = 0 if turn is None else turn.intent.rounds
         await self.room.run(intent.set_rounds, self.core, self.name, task.id, rounds)
         await task.answer(text)
 
@@ -309,12 +309,12 @@ class Post:
             await task.start()
         await task.ask(question)
 
-    def _where(self, caller: Caller | None, turn: Turn | None) -> Asked | None:
+    def _where(self, caller: Caller | None, turn: Turn | None) -> Origin | None:
         if caller is None or not caller.channel:
             return None
-        rounds = 0 if turn is None else turn.errand.rounds
-        letter = None if turn is None else turn.errand.answers
-        return Asked(
+        rounds = 0 if turn is None else turn.intent.rounds
+        letter = None if turn is None else turn.intent.answers
+        return Origin(
             channel=caller.channel,
             chat=caller.chat,
             session=caller.session,
@@ -327,7 +327,7 @@ class Post:
         """Refuse a mail that is one too many: within a minute, or of those that no person asked for (G11)."""
         if caller is not None and (caller.letter is not None or caller.place in self.unattended):
             turn = self.turn_of(caller)
-            rounds = 0 if turn is None else turn.errand.rounds
+            rounds = 0 if turn is None else turn.intent.rounds
             stop = self.automatic.stop(caller.place, to, rounds, time.monotonic())
             if stop is not None:
                 if stop.is_first:
@@ -371,20 +371,20 @@ class Post:
 
 
 def _metadata(outgoing: Outgoing) -> dict[str, Any]:
-    said: dict[str, Any] = dict(auto_reply.AUTOMATIC) if outgoing.is_automatic else {}
-    return said | ({REQUIRED: list(outgoing.needs)} if outgoing.needs else {})
+    fields: dict[str, Any] = dict(auto_reply.AUTOMATIC) if outgoing.is_automatic else {}
+    return fields | ({REQUIRED: list(outgoing.needs)} if outgoing.needs else {})
 
 
 def _passed_on(caller: Caller | None, turn: Turn | None) -> str | None:
     """The letter that is passed on by what is sent in a session of mail, also when its turn is settled already."""
     if turn is None:
         return caller.letter if caller is not None and caller.channel == OWN_CHANNEL else None
-    return (turn.errand.answers or turn.id) if turn.is_of_mail else None
+    return (turn.intent.answers or turn.id) if turn.is_of_mail else None
 
 
 def _check_turn(to: str, turn: Turn) -> None:
     if turn.is_of_mail and same_name(to, turn.peer):
-        says = "your last words in this turn are mailed to it" if turn.errand.answers else "it expects no answer"
+        says = "your last words in this turn are mailed to it" if turn.intent.answers else "it expects no answer"
         raise LoopDetected(f"this turn was begun by a mail of {turn.peer}: {says}", field="to")
 
 

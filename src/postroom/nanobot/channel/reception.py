@@ -49,7 +49,7 @@ async def attempt(doing: Coroutine[Any, Any, T]) -> T | Exception:
     return ended
 
 
-def told(broken: Exception) -> str:
+def error_text(broken: Exception) -> str:
     """Our own errors speak for themselves; of others the name says more than the words."""
     return str(broken) if isinstance(broken, (PostroomError, OSError)) else repr(broken)
 
@@ -243,7 +243,7 @@ class Reception:
                 continue
             batch = await attempt(self._claim(min(room, 8)))
             if isinstance(batch, Exception):
-                self._log.warning("mailbox: no mail could be claimed: {}", told(batch))
+                self._log.warning("mailbox: no mail could be claimed: {}", error_text(batch))
                 await asyncio.sleep(poll)
                 continue
             self._put_back.clear()
@@ -297,7 +297,7 @@ class Reception:
         if turn.put_off_until is not None and time.monotonic() >= turn.put_off_until:
             await self._end(turn)  # first: it is claimed again as soon as it is given back
             await turn.work.release()
-        elif turn.errand.what == "tell" and age > LONGEST_TELLING and not self._bus.says_what_is_over:
+        elif turn.intent.what == "tell" and age > LONGEST_TELLING and not self._bus.says_what_is_over:
             await self._done(turn)
         elif age > LONGEST_TURN and not turn.is_answering:
             await self._break_off(turn)
@@ -324,7 +324,7 @@ class Reception:
 
     async def _break_off(self, turn: Turn) -> None:
         """Nobody is to wait for it any longer: neither its sender, nor the letters behind it."""
-        if turn.errand.what == "tell":
+        if turn.intent.what == "tell":
             await self._tell_later(turn)
             return
         why = f"its turn took longer than {LONGEST_TURN / 3600:g} hours"
@@ -344,7 +344,7 @@ class Reception:
             await self._fail(work, broken)
 
     async def _fail(self, work: AsyncWork, broken: Exception) -> None:
-        why = f"it could not be taken in: {told(broken)}"
+        why = f"it could not be taken in: {error_text(broken)}"
         self._log.warning("mailbox: {}: {}", work.id, why)
         if not work.is_settled:
             await self._try("give back", work.fail(why))
@@ -359,7 +359,7 @@ class Reception:
         if await self._lodging.is_left(work, errand):
             self._log.info("mailbox: {} is left to the gateway that has its session", work.id)
             return
-        if errand.asked is not None and errand.task is None:
+        if errand.origin is not None and errand.task is None:
             await post.room.run(intent.use_up, post.core, post.name, work.message)
         if errand.what == "done":
             await work.ack()
@@ -380,13 +380,13 @@ class Reception:
     async def _is_one_question_too_many(self, work: AsyncWork, errand: Intent) -> bool:
         """A table lets whoever works on a task ask again and again, and each time a person would be told."""
         post, task = self.post, errand.task
-        if errand.asked is None or task is None or task.state is not TaskState.INPUT_REQUIRED:
+        if errand.origin is None or task is None or task.state is not TaskState.INPUT_REQUIRED:
             return False
         return not await post.room.run(intent.is_let_in, post.core, post.name, task.letter, work.id)
 
     async def _reaches(self, errand: Intent) -> bool:
         """A turn that tells somebody who is not there would be lost, and the answer with it."""
-        return errand.what != "tell" or errand.asked is None or await self._bus.reaches(errand.asked.channel)
+        return errand.what != "tell" or errand.origin is None or await self._bus.reaches(errand.origin.channel)
 
     async def _has_to_wait(self, work: AsyncWork, errand: Intent) -> bool:
         """Is this letter over a pace? Then it goes back without a try, and so does what its sender wrote after it:
@@ -417,8 +417,8 @@ class Reception:
 
     async def _admit(self, turn: Turn) -> bool:
         """Take a task on, or say no. One that was taken on before a crash goes on."""
-        is_opening = turn.errand.answers == turn.id
-        task = await self.post.box.task(turn.work if is_opening else turn.errand.answers or turn.id)
+        is_opening = turn.intent.answers == turn.id
+        task = await self.post.box.task(turn.work if is_opening else turn.intent.answers or turn.id)
         if task.is_final:
             await turn.work.ack()
             return False
@@ -435,7 +435,7 @@ class Reception:
             return True
         await self._fail(turn.work, broken)
         if turn.work.delivery.state is State.DEAD:
-            await self._try("settle", settlement.give_up(turn, f"it could not be worked on: {told(broken)}"))
+            await self._try("settle", settlement.give_up(turn, f"it could not be worked on: {error_text(broken)}"))
         return False
 
     async def _hand_over(self, turn: Turn) -> None:
@@ -461,8 +461,8 @@ class Reception:
         if turn is None:
             return  # settled before, or no longer ours
         turn.is_answering = True
-        words = [*(said for said, _ in turn.said), text]
-        files = [*(path for _, paths in turn.said for path in paths), *media]
+        words = [*(value for value, _ in turn.parts), text]
+        files = [*(path for _, paths in turn.parts for path in paths), *media]
         broken = await attempt(self._settle(turn, "\n\n".join(filter(None, words)), tuple(files)))
         if broken is not None:
             await self._not_mailed(turn, broken)
@@ -470,13 +470,13 @@ class Reception:
 
     async def _not_mailed(self, turn: Turn, broken: Exception) -> None:
         """Whoever waits for the answer hears that there is none, unless somebody else may still give one."""
-        why = f"its answer cannot be mailed: {told(broken)}"
+        why = f"its answer cannot be mailed: {error_text(broken)}"
         if isinstance(broken, LeaseLost):
             self._log.warning("mailbox: {} went to another gateway meanwhile; nothing is mailed", turn.id)
         elif isinstance(broken, (Busy, OSError)):
             await self._try("give back", turn.work.fail(why))
         else:
-            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, told(broken))
+            self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, error_text(broken))
             await self._try("settle", settlement.give_up(turn, why))
 
     async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:
@@ -496,9 +496,9 @@ class Reception:
         turn = self.post.turns.get(letter)
         if turn is None or turn.is_answering or turn.is_waiting:
             return
-        if turn.errand.what == "tell" and turn.failed:
+        if turn.intent.what == "tell" and turn.failed:
             await self._tell_later(turn)
-        elif turn.said:
+        elif turn.parts:
             await self._try("answer", self.say(letter, "", ()))
         else:
             await self._done(turn)
@@ -508,7 +508,7 @@ class Reception:
         turn = self.post.turns.get(letter)
         if turn is None or turn.is_answering or turn.is_waiting:
             return
-        if turn.errand.what == "tell":
+        if turn.intent.what == "tell":
             await self._tell_later(turn)
         else:
             await self._try("give back", turn.work.fail("the turn was stopped"))
@@ -534,4 +534,4 @@ class Reception:
     async def _try(self, what: str, doing: Any) -> None:
         """One letter's trouble is not that of the others."""
         if isinstance(broken := await attempt(doing), Exception):
-            self._log.warning("mailbox: could not {}: {}", what, told(broken))
+            self._log.warning("mailbox: could not {}: {}", what, error_text(broken))

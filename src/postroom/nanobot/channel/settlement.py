@@ -60,7 +60,7 @@ async def say_working(turn: Turn) -> None:
 
 async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
     """The turn is over, with these last words."""
-    if turn.errand.what == "tell" or turn.is_answered or turn.errand.answers is None:
+    if turn.intent.what == "tell" or turn.is_answered or turn.intent.answers is None:
         await turn.work.ack()
     elif turn.task is not None:
         async with turn.moving:
@@ -73,7 +73,7 @@ async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> N
 
 async def give_up(turn: Turn, why: str) -> None:
     """Nothing can be mailed as its answer: a task fails with the reason, any other letter is dead with it."""
-    if turn.task is not None and not turn.task.is_final and turn.errand.what != "tell":
+    if turn.task is not None and not turn.task.is_final and turn.intent.what != "tell":
         async with turn.moving:
             await turn.task.refresh()
             if not turn.task.is_final:
@@ -86,8 +86,8 @@ async def give_up(turn: Turn, why: str) -> None:
 async def unanswered(post: Post) -> list[AsyncTask]:
     """Tasks of ours whose giver was asked something and has said nothing in time."""
     now = post.core.now().wall
-    asked = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
-    return [task for task in asked if answer_due(task.standing) <= now]
+    request = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
+    return [task for task in request if answer_due(task.standing) <= now]
 
 
 def answer_due(task: Standing) -> datetime:
@@ -118,13 +118,13 @@ async def fail_unanswered(task: AsyncTask) -> None:
 def mailable(text: str) -> str:
     """What a letter can hold of it: without what no store can keep, and cut where it is too long; it says so."""
     sound = text.replace("\0", "").encode("utf-8", "replace").decode()
-    said = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
+    value = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
     most = LONGEST_ANSWER
     while len(encode(sound[:most])) > LONGEST_ANSWER:  # as JSON, a character may be six bytes
         most = most * 2 // 3
     if most < len(sound):
-        said += f"\n\n(Cut: only the first {most} of {len(sound)} characters could be mailed.)"
-    return sound[:most] + said
+        value += f"\n\n(Cut: only the first {most} of {len(sound)} characters could be mailed.)"
+    return sound[:most] + value
 
 
 async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
@@ -135,13 +135,13 @@ async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> 
     except (Invalid, NotAllowed) as wrong:
         if not media:
             raise
-        said = f"{text}\n\n(Its files could not be sent: {wrong})"
-        await post.room.run(_ack_and_reply, post.mailbox, turn, _body(said, ()))
+        words = f"{text}\n\n(Its files could not be sent: {wrong})"
+        await post.room.run(_ack_and_reply, post.mailbox, turn, _body(words, ()))
 
 
 def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
     work: Work = turn.work._work
-    answered = turn.errand.answers or work.id
+    answered = turn.intent.answers or work.id
     draft = mailbox._reply_draft(answered, parts, key=key_of(turn), metadata=dict(AUTOMATIC))
     mailbox.ack_and_send([work], [draft])
     turn.work.delivery = work.delivery
@@ -173,8 +173,8 @@ async def _complete(turn: Turn, task: AsyncTask, text: str, media: tuple[str, ..
     except (Invalid, NotAllowed) as wrong:
         if not media:
             raise
-        said = f"{text}\n\n(Its files could not be sent: {wrong})"
-        await task.complete(_body(said, ()), key=key_of(turn), metadata=dict(AUTOMATIC))
+        words = f"{text}\n\n(Its files could not be sent: {wrong})"
+        await task.complete(_body(words, ()), key=key_of(turn), metadata=dict(AUTOMATIC))
 
 
 async def _ack_if_held(turn: Turn) -> None:

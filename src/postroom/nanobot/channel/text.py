@@ -112,9 +112,9 @@ def _how_it_stands(letter: Message, task: Standing) -> str:
         return f"The {which} is overdue: it was due at {due} and is still {in_words(task.state)}."
     if task.state is TaskState.INPUT_REQUIRED:
         return f"{task.receiver} asks back: the question below is about the {which}."
-    said = "has failed" if task.state is TaskState.FAILED else f"is {in_words(task.state)}"
+    value = "has failed" if task.state is TaskState.FAILED else f"is {in_words(task.state)}"
     why = WHY_IN_WORDS.get(task.reason or "", "").format(task.receiver)
-    return f"The {which} {said}{': ' if why else ''}{why}."
+    return f"The {which} {value}{': ' if why else ''}{why}."
 
 
 def in_words(state: TaskState) -> str:
@@ -125,7 +125,7 @@ def _fenced(
     letter: Message, content: str, nonce: str, task: Standing | None = None, *, notice: str = NOTICE
 ) -> str:
     """All that the peer chose, its subject and its reasons too."""
-    said = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
+    value = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
     if task is not None and task.reason and task.reason not in content:
-        said.append(f"Reason: {one_line(task.reason)}")
-    return fence("\n\n".join([*said, content]), nonce, LONGEST, notice=notice)
+        value.append(f"Reason: {one_line(task.reason)}")
+    return fence("\n\n".join([*value, content]), nonce, LONGEST, notice=notice)

@@ -108,11 +108,11 @@ def _due(post: Post, task: Standing) -> str:
 
 
 def _excerpt(post: Post, task: Standing, letters: dict[str, Message]) -> str:
-    said = _word(post, task, letters)
-    if said is None or not said.text:
+    value = _word(post, task, letters)
+    if value is None or not value.text:
         return ""
     what = "it asks" if task.state is TaskState.INPUT_REQUIRED else "the result begins"
-    return f"; {what} {_beginning(said.text, LONGEST_EXCERPT)!r}"
+    return f"; {what} {_beginning(value.text, LONGEST_EXCERPT)!r}"
 
 
 def _word(post: Post, task: Standing, letters: dict[str, Message]) -> Message | None:
@@ -248,7 +248,7 @@ async def _if_offline(post: Post, to: str) -> str:
 
 async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
     turn = post.turn_of(caller)
-    if turn is not None and turn.is_of_mail and id in {turn.id, turn.errand.answers}:
+    if turn is not None and turn.is_of_mail and id in {turn.id, turn.intent.answers}:
         return _in_turn(turn)
     task = await _task_or_none(post, id)
     if task is not None and task.giver == post.name and task.state is TaskState.INPUT_REQUIRED:
@@ -262,7 +262,7 @@ async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
 
 
 def _in_turn(turn: Turn) -> str:
-    if turn.errand.answers is None:
+    if turn.intent.answers is None:
         raise NotAllowed("it expects no answer", field="id", hint="the exchange ends here")
     return f"No tool is needed: what you say last in this turn is mailed to {turn.peer} as your answer."
 

@@ -24,7 +24,7 @@ class Turn:
     """A letter in the hands of the model."""
 
     work: AsyncWork
-    errand: Intent
+    intent: Intent
     task: AsyncTask | None = None  # the task that its last word finishes
     moving: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who looks at the task and then moves it
     began: float | None = None  # seconds of a steady clock; None until it is handed over
@@ -35,8 +35,8 @@ class Turn:
     put_off_until: float | None = None  # seconds of a steady clock
     is_over: bool = False  # as nanobot says
     failed: bool = False  # likewise
-    heard: Message | None = None  # the last thing said where it is told
-    said: list[tuple[str, tuple[str, ...]]] = field(
+    last_message: Message | None = None  # the last thing said where it is told
+    parts: list[tuple[str, tuple[str, ...]]] = field(
         default_factory=list
     )  # by tools, as part of the answer: text, files
 
@@ -51,17 +51,17 @@ class Turn:
     @property
     def peer(self) -> str:
         """Who is answered in this turn."""
-        return self.errand.asked.chat if self.errand.what == "go_on" and self.errand.asked else self.work.sender
+        return self.intent.origin.chat if self.intent.what == "go_on" and self.intent.origin else self.work.sender
 
     @property
     def is_of_mail(self) -> bool:
         """Does it run in a session of mail, not in that of a person?"""
-        return self.errand.what != "tell"
+        return self.intent.what != "tell"
 
     @property
     def is_telling(self) -> bool:
         """Is a person being told of it?"""
-        return self.errand.what == "tell" and not self.is_waiting
+        return self.intent.what == "tell" and not self.is_waiting
 
 
 class Turns:
@@ -94,7 +94,7 @@ class Turns:
     def begin(self, turn: Turn) -> bool:
         """Take a letter in hand. May it be handed over now?"""
         self._by_letter[turn.id] = turn
-        session = turn.errand.session
+        session = turn.intent.session
         if not turn.is_of_mail:
             return True
         if session in self._running:
@@ -108,7 +108,7 @@ class Turns:
         """Let go of it. Gives the next one for its session."""
         if self._by_letter.get(turn.id) is turn:
             del self._by_letter[turn.id]
-        session = turn.errand.session
+        session = turn.intent.session
         waiting = self._waiting.get(session)
         if waiting and turn in waiting:
             waiting.remove(turn)
@@ -129,13 +129,13 @@ class Turns:
             turn
             for turn in self._by_letter.values()
             if turn.is_telling
-            and turn.errand.asked is not None
-            and (turn.errand.asked.channel, turn.errand.asked.chat) == (channel, chat)
+            and turn.intent.origin is not None
+            and (turn.intent.origin.channel, turn.intent.origin.chat) == (channel, chat)
         ]
 
     def told_in(self, session: str) -> list[Turn]:
         """What is about to be told in this session."""
-        return [turn for turn in self._by_letter.values() if turn.is_telling and turn.errand.session == session]
+        return [turn for turn in self._by_letter.values() if turn.is_telling and turn.intent.session == session]
 
     def of_task(self, letter: str) -> Turn | None:
         """The turn that works on the task that this letter opened."""

@@ -121,14 +121,14 @@ def normal(name: str, entry: Plain) -> Plain:
 def card_in(name: str, entry: Plain, written: datetime) -> Card:
     """The card in an entry. What is not as the design has it counts as not said, and is kept as it stands."""
     extra = {field: value for field, value in entry.items() if field not in FIELDS and field != OWN}
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for field, read in _READ.items():
         if field in entry:
-            told[field], is_sound = read(entry[field])
+            result[field], is_sound = read(entry[field])
             if not is_sound:
                 extra[field] = entry[field]
     registered = time_or_none(entry.get("registered_at")) or written
-    return Card(id=name, registered_at=registered, extra=extra, **(told | _own(name, entry.get(OWN))))
+    return Card(id=name, registered_at=registered, extra=extra, **(result | _own(name, entry.get(OWN))))
 
 
 def beat_in(entry: Plain, base: Plain, held: Beat | None, active: Sequence[str], moment: Moment) -> Beat:
@@ -140,8 +140,8 @@ def beat_in(entry: Plain, base: Plain, held: Beat | None, active: Sequence[str],
             fresh = _beat_at(min(at, moment.wall), moment)
             beat = replace(beat, at=fresh.at, steady=fresh.steady, boot=fresh.boot)
     if entry.get("current_tasks") != base.get("current_tasks"):
-        told = [task for task in _texts(entry.get("current_tasks")) if task not in active]
-        beat = replace(beat, current_tasks=tuple(dict.fromkeys(told)))
+        results = [task for task in _texts(entry.get("current_tasks")) if task not in active]
+        beat = replace(beat, current_tasks=tuple(dict.fromkeys(results)))
     status = entry.get("status")
     if status != base.get("status") and isinstance(status, str) and status:
         says = own_word(status[:_LONGEST_WORD], tasks_of(beat, active))
@@ -158,12 +158,12 @@ def _own(name: str, value: Any) -> Plain:
     """What stands under our key, if it can be true."""
     if not isinstance(value, dict):
         return {}
-    told = {field: value[field] for field in OURS if field in value}
+    result = {field: value[field] for field in OURS if field in value}
     try:
-        card = convert({"id": name, "registered_at": text_of(_BEGINNING)} | told, Card)
+        card = convert({"id": name, "registered_at": text_of(_BEGINNING)} | result, Card)
     except (msgspec.ValidationError, TypeError, ValueError):
         return {}
-    return {field: getattr(card, field) for field in told}
+    return {field: getattr(card, field) for field in result}
 
 
 def _description(value: Any) -> tuple[str, bool]:

@@ -117,9 +117,11 @@ def _set_aside(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # n
     if not lying:
         yield ok("quarantine", "no file is set aside")
         return
-    told = [f"{name} ({reasons.get(name, 'before the index was made anew')})" for name in lying]
+    results = [f"{name} ({reasons.get(name, 'before the index was made anew')})" for name in lying]
     hint = "mend a file and move it back under its own name (without the last ending), or delete it"
-    yield warning("quarantine", f"{len(lying)} file(s) set aside, since they are no letters: {_few(told)}", hint)
+    yield warning(
+        "quarantine", f"{len(lying)} file(s) set aside, since they are no letters: {_few(results)}", hint
+    )
 
 
 def _strange(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
@@ -130,9 +132,9 @@ def _strange(here: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noq
         if count and (why := _why_nobodys(here, here.places.of(folder)[0])):
             strange[here.places.below_root(folder)] = f"{count}: {why}"
     if strange:
-        told = [f"{folder} ({why})" for folder, why in strange.items()]
+        results = [f"{folder} ({why})" for folder, why in strange.items()]
         hint = "they are no mail and are left alone; put them into the mailbox of an agent if they are"
-        yield warning("mailboxes", f"files lie in folders that are no mailboxes: {_few(told)}", hint)
+        yield warning("mailboxes", f"files lie in folders that are no mailboxes: {_few(results)}", hint)
     else:
         yield ok("mailboxes", "no letters lie outside of mailboxes")
 
@@ -246,11 +248,11 @@ def _state_told(here: FileConnection, folder: str, name: str, held: Held) -> str
     try:
         raw, stamp = files_durable.read(f"{here.places.path(folder)}/{name}", LARGEST)
         where = Where(owner, here.places.of(folder)[1], name, stamp.time)
-        told = letter_files.parse_file(here.places.layout, raw, where, LARGEST).told.state
+        result = letter_files.parse_file(here.places.layout, raw, where, LARGEST).state.state
     except Unreadable:
         return ""
     shown = here.places.layout.shown(delivery)
-    return "" if told is shown else f"says {told}, the index {delivery.state}"
+    return "" if result is shown else f"says {result}, the index {delivery.state}"
 
 
 def _listed(folder: str) -> list[str]:
@@ -299,8 +301,8 @@ def _journal(here: FileConnection, *, repair: bool) -> Iterator[Finding]:
             here.mend()
             journal.compact(here)
     if damaged:
-        told = ", ".join(map(str, damaged[:MOST]))
-        what = f"{len(damaged)} lines cannot be read: {told}; the index has what they said"
+        text = ", ".join(map(str, damaged[:MOST]))
+        what = f"{len(damaged)} lines cannot be read: {text}; the index has what they said"
         yield error(
             "journal", what, "" if repair else "repair=True writes it anew from the index", repaired=repair
         )
@@ -321,11 +323,11 @@ def _files(store: FileStore, here: FileConnection, *, repair: bool) -> Iterator[
     if not count:
         yield ok("files", f"{len(known)} files say what was accepted")
         return
-    told = ", ".join(f"{folder}/{name}" for folder, names in wrong.items() for name in sorted(names or ()))
+    text = ", ".join(f"{folder}/{name}" for folder, names in wrong.items() for name in sorted(names or ()))
     if repair:
         store.set_right(wrong)
     hint = "" if repair else "repair=True sets them aside and writes the letters again"
-    yield error("files", f"{count} files do not say what was accepted: {told}", hint, repaired=repair)
+    yield error("files", f"{count} files do not say what was accepted: {text}", hint, repaired=repair)
 
 
 def _is_sound(here: FileConnection, number: int, owner: str, folder: str, name: str) -> bool:

@@ -21,7 +21,7 @@ from ...model.values import read_json
 from ..sqlite.rows import micros
 from .folders import Places
 from .layouts import NAMES, layout_named
-from .layouts.base import Told, Where
+from .layouts.base import FileState, Where
 
 if TYPE_CHECKING:
     from ...model.delivery import Delivery
@@ -41,7 +41,7 @@ class ParsedFile(NamedTuple):
 
     message: Message
     mailbox: str  # whose it is
-    told: Told
+    state: FileState
     order: int  # microseconds: where it stands among the letters of the room
     seats: tuple[int, ...]  # which of all recipients these are, where some are hidden from this mailbox
     fields: Plain
@@ -123,7 +123,7 @@ def _sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile
     return ParsedFile(
         message=message,
         mailbox=where.mailbox,
-        told=told_at(layout, fields, where.place, where.mailbox),
+        state=told_at(layout, fields, where.place, where.mailbox),
         order=_order(own.get("order"), message),
         fields=fields,
         seats=_seats(own.get("seats")),
@@ -140,12 +140,12 @@ def _order(value: Any, message: Message) -> int:
     return created
 
 
-def told_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> Told:
+def told_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> FileState:
     """The state that a file tells. In the folder of somebody at another system, new mail is on its way there."""
-    told = layout.told(fields, place)
-    if AT in mailbox and told.state in {State.UNREAD, State.CLAIMED}:
-        return Told(State.QUEUED)
-    return told
+    result = layout.state_in(fields, place)
+    if AT in mailbox and result.state in {State.UNREAD, State.CLAIMED}:
+        return FileState(State.QUEUED)
+    return result
 
 
 def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
@@ -190,15 +190,15 @@ def _plain(raw: bytes) -> Plain:
 
 def _message(plain: Plain) -> Message:
     """What is as usual is left to the letter's defaults: only then is it left out again when it is encoded."""
-    told = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
+    result = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
     for name in _IDS:
-        if name in told and not _is_id(told[name]):
-            del told[name]
-    if "parts" in told:
-        told["parts"] = [{**part} for part in told["parts"]]  # parts are made of what is handed in
-    if "trace" in told:
-        told["trace"] = [agent for agent in told["trace"] if _is_agent(agent)]
-    message = convert(told, Message)
+        if name in result and not _is_id(result[name]):
+            del result[name]
+    if "parts" in result:
+        result["parts"] = [{**part} for part in result["parts"]]  # parts are made of what is handed in
+    if "trace" in result:
+        result["trace"] = [agent for agent in result["trace"] if _is_agent(agent)]
+    message = convert(result, Message)
     return message if message.task is None else with_defaults(message)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ...model.message import Message, Recipient
     from ...model.query import Moment
     from .connection import FileConnection
-    from .layouts.base import Layout, Plain, Told
+    from .layouts.base import FileState, Layout, Plain
     from .ledger import Held
     from .letter_files import ParsedFile
     from .watch import News
@@ -137,12 +137,12 @@ class Entering:
         if not self._came:
             return ()
         self._pages = Pages(self._here.records)
-        told = [(replace(m, sender=self._resident(m.sender)), delivery) for m, delivery in self._came]
-        for message, delivery in told:
+        results = [(replace(m, sender=self._resident(m.sender)), delivery) for m, delivery in self._came]
+        for message, delivery in results:
             if delivery.kind == "to":
                 self._open(message, delivery.mailbox)
-        places = {message.id: place for place, (message, _) in enumerate(told)}
-        for message, _ in told:  # whatever the clocks of strangers say, an answer comes after its task
+        places = {message.id: place for place, (message, _) in enumerate(results)}
+        for message, _ in results:  # whatever the clocks of strangers say, an answer comes after its task
             if message.kind == TASK_UPDATE:
                 self._update(message, places)
         puts = [Put(record=record) for record in self._pages.changed()]
@@ -584,40 +584,42 @@ class Reconciling:
         delivery = self._delivery(number, mailbox)
         if delivery is None:
             return
-        if sheet.told.state is not self._layout.shown(delivery):
-            told = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
-        elif self._layout.rereads(delivery, sheet.told):
-            told = replace(delivery, revision=delivery.revision + 1, read_at=sheet.told.read_at)
+        if sheet.state.state is not self._layout.shown(delivery):
+            result = self._as_told(replace(delivery, revision=delivery.revision + 1), sheet)
+        elif self._layout.rereads(delivery, sheet.state):
+            result = replace(delivery, revision=delivery.revision + 1, read_at=sheet.state.read_at)
         else:
             return
-        self._writing.set_delivery(told, number, mailbox)
-        if told.state is State.UNREAD:
+        self._writing.set_delivery(result, number, mailbox)
+        if result.state is State.UNREAD:
             self._rung.add(delivery.mailbox)
 
     def _as_told(self, delivery: Delivery, sheet: ParsedFile) -> Delivery:
-        told, now = sheet.told, self._now.wall
+        result, now = sheet.state, self._now.wall
         changed = replace(
             delivery,
-            state=told.state,
-            lease=self._lease_of(delivery, told.state),
-            read_at=told.read_at or delivery.read_at,
-            due_at=told.due_at,
-            archived_at=told.archived_at or (now if told.is_put_away else None),
-            reason=told.reason,
-            delivered_at=None if told.state is State.QUEUED else delivery.delivered_at or now,
+            state=result.state,
+            lease=self._lease_of(delivery, result.state),
+            read_at=result.read_at or delivery.read_at,
+            due_at=result.due_at,
+            archived_at=result.archived_at or (now if result.is_put_away else None),
+            reason=result.reason,
+            delivered_at=None if result.state is State.QUEUED else delivery.delivered_at or now,
         )
-        if told.state is State.DONE:
-            at = told.acked_at or now
+        if result.state is State.DONE:
+            at = result.acked_at or now
             return replace(changed, acked_at=at, read_at=changed.read_at or at)
-        if told.state is State.DEAD:
-            return replace(changed, dead_at=told.dead_at or now, history=self._history_of(delivery, told))
+        if result.state is State.DEAD:
+            return replace(changed, dead_at=result.dead_at or now, history=self._history_of(delivery, result))
         return replace(changed, acked_at=None, dead_at=None)
 
-    def _history_of(self, delivery: Delivery, told: Told) -> tuple[Attempt, ...]:
+    def _history_of(self, delivery: Delivery, result: FileState) -> tuple[Attempt, ...]:
         """With the last word of a holder that was cut off after it was written: it may be repeated, too."""
         if not self._after_crash or delivery.state is not State.CLAIMED or delivery.lease is None:
             return delivery.history
-        last = Attempt(at=told.dead_at or self._now.wall, holder=delivery.lease.holder, reason=told.reason or "")
+        last = Attempt(
+            at=result.dead_at or self._now.wall, holder=delivery.lease.holder, reason=result.reason or ""
+        )
         return (*delivery.history, last)
 
     def _lease_of(self, delivery: Delivery, state: State) -> Lease | None:
@@ -640,8 +642,8 @@ class Reconciling:
         if delivery is None:
             return
         if delivery.state in OPEN:
-            told = {"state": State.DEAD, "dead_at": self._now.wall, "reason": DELETED, "lease": None}
-            dead = replace(delivery, revision=delivery.revision + 1, **told)
+            result = {"state": State.DEAD, "dead_at": self._now.wall, "reason": DELETED, "lease": None}
+            dead = replace(delivery, revision=delivery.revision + 1, **result)
             self._writing.set_delivery(dead, held.number, held.mailbox)
         else:
             self._writing.delete_delivery(held.number, held.mailbox)

@@ -205,11 +205,11 @@ class FolderWatch(InotifyWatch):
             self._mailboxes.setdefault(watch, set()).add(mailbox)
             self._folders[watch] = folder
 
-    def heard(self, watch: int, name: str) -> set[str]:
+    def mailboxes_of(self, watch: int, name: str) -> set[str]:
         folder = self._folders.get(watch)
         if folder is not None and not (self._places.layout.may_hold(name) and self._is_news(folder, name)):
             return set()
-        return super().heard(watch, name)
+        return super().mailboxes_of(watch, name)
 
 
 class OutgoingWatch(FolderWatch):
@@ -232,10 +232,10 @@ class OutgoingWatch(FolderWatch):
             for folder in dict.fromkeys((home, inbox)):
                 self._listen_at(folder, _CREATED | _DROPPED, ROOM)
 
-    def heard(self, watch: int, name: str) -> set[str]:
+    def mailboxes_of(self, watch: int, name: str) -> set[str]:
         folder = self._folders.get(watch)
         if folder is None or self._places.layout.may_hold(name):
-            return super().heard(watch, name)
+            return super().mailboxes_of(watch, name)
         home = folder.partition("/")[0] or name
         if AT not in home or name.startswith("."):
             return set()

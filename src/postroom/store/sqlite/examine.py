@@ -46,8 +46,8 @@ _BIG = b"\x37\x7f\x06\x83"  # the log of a machine that puts the high byte first
 
 def page_size(room: bytes, log: bytes) -> int:
     """As the room's file says, or its log; the usual one if neither makes sense."""
-    said = (int.from_bytes(room[16:18], "big"), int.from_bytes(log[8:12], "big"))
-    return next((size for size in said if size >= 512 and size & (size - 1) == 0), _USUAL)
+    value = (int.from_bytes(room[16:18], "big"), int.from_bytes(log[8:12], "big"))
+    return next((size for size in value if size >= 512 and size & (size - 1) == 0), _USUAL)
 
 
 def newest_pages(room: bytes, log: bytes, *, damaged: bool) -> dict[int, bytes]:
@@ -79,11 +79,11 @@ def commits_behind(log: bytes, size: int, end: int) -> int:
 
 def _salts(log: bytes, size: int) -> bytes:
     """What marks the pages of the present round; the log's head may be damaged, or its first pages."""
-    said, first = log[16:24], LOG_HEAD + 8
+    value, first = log[16:24], LOG_HEAD + 8
     marks = [
         log[at : at + 8] for at in range(first, min(len(log), first + 3 * (FRAME_HEAD + size)), FRAME_HEAD + size)
     ]
-    return said if said in marks or not marks else max(marks, key=marks.count)
+    return value if value in marks or not marks else max(marks, key=marks.count)
 
 
 def frames(log: bytes, size: int) -> Iterator[tuple[int, bytes, bool]]:
@@ -315,9 +315,9 @@ def _log_end(visit: Visit) -> Iterator[Finding]:
         behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
     if behind:
         visit.sound = False  # whatever is written now is written over them
-        told = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
+        text = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
         hint = "after a power cut these were never confirmed; else the disk is failing: repair=True saves them"
-        yield warning("end of the log", told, hint)
+        yield warning("end of the log", text, hint)
     else:
         yield ok("end of the log", "nothing lies behind it")
 
@@ -329,27 +329,27 @@ def _integrity(visit: Visit) -> Iterator[Finding]:
         yield ok("integrity", f"sound: {looked}")
         return
     was_sound, visit.sound = visit.sound, False
-    told = "; ".join(complaints[:MOST])
+    text = "; ".join(complaints[:MOST])
     only_indexes = all(_OF_AN_INDEX.match(complaint) for complaint in complaints)
     if visit.repair and only_indexes and was_sound:
         with _mending(visit):
             visit.database.execute("REINDEX")
         visit.sound = not _complaints(visit)
-        yield error("integrity", f"indexes were wrong and are rebuilt: {told}", repaired=visit.sound)
+        yield error("integrity", f"indexes were wrong and are rebuilt: {text}", repaired=visit.sound)
     elif only_indexes:
-        yield error("integrity", f"indexes are wrong, letters are not: {told}", "repair=True rebuilds them")
+        yield error("integrity", f"indexes are wrong, letters are not: {text}", "repair=True rebuilds them")
     else:
-        yield error("integrity", f"damaged: {told}", COPY)
+        yield error("integrity", f"damaged: {text}", COPY)
 
 
 def _complaints(visit: Visit) -> list[str]:
     """What SQLite finds wrong, in its words."""
     pragma = "integrity_check" if visit.full else "quick_check"
     try:
-        said = [str(text) for (text,) in visit.database.execute(f"PRAGMA {pragma}({MOST})")]
+        value = [str(text) for (text,) in visit.database.execute(f"PRAGMA {pragma}({MOST})")]
     except apsw.CorruptError as broken:
         return [str(broken)]
-    return [] if said == ["ok"] else [line for text in said for line in text.splitlines()]
+    return [] if value == ["ok"] else [line for text in value for line in text.splitlines()]
 
 
 def _letters(visit: Visit) -> Iterator[Finding]:
@@ -498,13 +498,13 @@ def _log(visit: Visit) -> Iterator[Finding]:
 
 def _grown(visit: Visit, size: int) -> Finding:
     """Some reader once held the log back. It does no harm but for its size."""
-    told = f"the log has grown to {size:,} bytes: something once read for long, a backup maybe"
+    text = f"the log has grown to {size:,} bytes: something once read for long, a backup maybe"
     if not (visit.repair and visit.sound):
-        return note("log", told, "repair=True makes it small again")
+        return note("log", text, "repair=True makes it small again")
     with visit.here.lock:
         visit.here.mend()
         visit.here.log.make_whole(visit.here.lock)
-    return note("log", told, repaired=True)
+    return note("log", text, repaired=True)
 
 
 def _checkpoint(visit: Visit) -> tuple[int, int]:

@@ -100,8 +100,10 @@ SEARCH = ".search"  # so begin the ends of the index's files, which may be delet
 
 def belongs_to(room: Path, path: Path) -> bool:
     """Is this one of the files that a room is made of? Nothing else may be written there."""
-    own, asked = os.path.realpath(room), os.path.realpath(path)
-    return asked in {own + end for end in FILES} or asked.startswith((f"{own}{SEARCH}", f"{own}.bells{os.sep}"))
+    own, request = os.path.realpath(room), os.path.realpath(path)
+    return request in {own + end for end in FILES} or request.startswith(
+        (f"{own}{SEARCH}", f"{own}.bells{os.sep}")
+    )
 
 
 def is_room_file(path: Path) -> bool:

@@ -84,9 +84,9 @@ def find_fresh(query: Query) -> Statement | None:
     return sql.replace(_LETTERS_AT, _FRESH_AT, 1), values
 
 
-def bare(asked: Statement) -> Statement:
+def bare(request: Statement) -> Statement:
     """The same question, without the letters themselves."""
-    sql, values = asked
+    sql, values = request
     return sql.replace(", l.sum, l.body", "", 1), values
 
 

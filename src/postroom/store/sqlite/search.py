@@ -43,12 +43,12 @@ _SIGN = dict(zip(Marks.__struct_fields__, "\ue003\ue004\ue005\ue006\ue007", stri
 
 def said_by(message: Message, party: Iterable[int]) -> str:
     """All words of a letter, and its marks as words."""
-    said = [
+    fields = [
         text if text.isascii() and not has_controls(text) else " ".join(words(text)) for text in texts(message)
     ]
     marks = [_mark(name, value) for name, value in _pairs(marks_of(message))]
     mailboxes = [f"{_PARTY}{mailbox}" for mailbox in party]
-    return f" {BREAK} ".join([*said, " ".join([_EVERY, *mailboxes, *marks])])
+    return f" {BREAK} ".join([*fields, " ".join([_EVERY, *mailboxes, *marks])])
 
 
 def expression(query: SearchQuery, party: int | None) -> str:
@@ -315,7 +315,7 @@ class Index:
         if not found:
             return 0
         with database:
-            database.executemany(_ADD, [(number, said) for number, _, said in found])
+            database.executemany(_ADD, [(number, value) for number, _, value in found])
             number, id, _ = found[-1]
             about = "UPDATE about SET upto = ?, last = ?, letters = letters + ?"
             database.execute(about, (number, id, len(found)))

@@ -277,17 +277,17 @@ class SqliteStore(Access):
             with suppress(rows.NotFresh):
                 found = self._sound(partial(rows.found_fresh, query.mailbox or ""), fresh)
                 return sorted(found, key=attrgetter("delivery.number")) if query.order == "age" else found
-        asked = [queries.find(query)]
+        request = [queries.find(query)]
         if query.after is not None:
-            asked.append(queries.find_late(query))
-        found = self._sound(rows.found, *asked) if query.mailbox is not None else self._find_everywhere(asked)
+            request.append(queries.find_late(query))
+        found = self._sound(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
         if query.after is None:
             return found
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
-    def _find_everywhere(self, asked: list[Statement]) -> list[Found]:
+    def _find_everywhere(self, request: list[Statement]) -> list[Found]:
         """A letter may lie in thousands of mailboxes: it is read once, not with each of them."""
-        bare = [queries.bare(one) for one in asked]
+        bare = [queries.bare(one) for one in request]
         numbers = {row[0] for one in bare for row in self._ask(*one)}
         sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
         several = self._sound(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
@@ -298,10 +298,10 @@ class SqliteStore(Access):
     def offered(self, query: Query, moment: Moment) -> list[Found] | None:
         at = query.mailbox or ""
         held = self._here().names.committed.get(at)
-        asked = None if held is None else queries.find_offered(query, moment, held[0])
-        if asked is None:
+        request = None if held is None else queries.find_offered(query, moment, held[0])
+        if request is None:
             return None if self.overdue(moment, (at,), 1) else self.find(query)
-        first = self._sound(rows.found_apart, asked)
+        first = self._sound(rows.found_apart, request)
         is_late = first[0][2] if first else self.overdue(moment, (at,), 1)
         return None if is_late else self._with_seen(first, query)
 
@@ -402,8 +402,8 @@ class SqliteStore(Access):
         return dict(self._ask(*queries.outgoing(due, most)))
 
     def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
-        asked = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
-        total, own = self._ask(WAITING, asked)[0]
+        request = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
+        total, own = self._ask(WAITING, request)[0]
         return total, own
 
     def tally(self, mailbox: str | None) -> list[Tally]:

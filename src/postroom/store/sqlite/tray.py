@@ -240,12 +240,12 @@ def unpack(parcel: bytes) -> Parcel:
 def unpack_answer(answer: bytes, ticket: bytes) -> tuple[Posted, ...] | None:
     """What became of what bears this ticket; None if the answer is to something else."""
     try:
-        said = _answer(answer)
+        value = _answer(answer)
     except msgspec.DecodeError:
         return None
-    if said.ticket != ticket:
+    if value.ticket != ticket:
         return None
-    return tuple([Posted(message_id=id, number=n, repeated=r, unknown=u) for id, n, r, u in said.posted])
+    return tuple([Posted(message_id=id, number=n, repeated=r, unknown=u) for id, n, r, u in value.posted])
 
 
 # The tray at the door: whoever is in the room takes along the letters of those who wait.

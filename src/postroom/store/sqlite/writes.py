@@ -310,7 +310,7 @@ class Writing:
             return earlier
 
     def _insert(self, post: Post) -> Posted:
-        given, message = post, post.message
+        value, message = post, post.message
         leads = self._is_led and not all(self._names.is_placed(one.mailbox) for one in post.deliveries)
         if post.admit is not None and (post.routes or self._guarded or leads):
             post = post.admit(post)
@@ -344,7 +344,7 @@ class Writing:
             count_deliveries(self._execute, number, 0, 1)
         elif deliveries and deliveries[0].waits:
             self._execute(COUNT_ONE, (place_of(names[0], places[0]), number, 1))
-        written = None if post is given else post
+        written = None if post is value else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:

@@ -75,7 +75,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 Plain = dict[str, Any]
 
 
-class Told(NamedTuple):
+class FileState(NamedTuple):
     """What a file says about its delivery."""
 
     state: State
@@ -191,7 +191,7 @@ class Layout(LayoutPaths, ABC):
         """Does a file say something else after this move? Where it lies aside."""
         return self._note(before) != self._note(after)
 
-    def rereads(self, delivery: Delivery, told: Told) -> bool:  # noqa: ARG002 - most designs have no word for it
+    def rereads(self, delivery: Delivery, result: FileState) -> bool:  # noqa: ARG002 - most designs have no word for it
         """Does a file tell that somebody read a letter, or made it unread again, which we do not know of?"""
         return False
 
@@ -202,16 +202,16 @@ class Layout(LayoutPaths, ABC):
             own = {name: value for name, value in own.items() if name != "delivery"}
             self.set_own(fields, own | ({"delivery": note} if note else {}))
 
-    def told(self, fields: Plain, place: str) -> Told:
+    def state_in(self, fields: Plain, place: str) -> FileState:
         """The state that a file tells."""
         note = self.own(fields).get("delivery")
         note = note if isinstance(note, dict) else {}
         reason = note.get("reason")
         if place == QUEUED and (due := time_or_none(note.get("due_at"))) is not None:
-            return Told(State.QUEUED, due_at=due)
+            return FileState(State.QUEUED, due_at=due)
         if isinstance(reason, str) and note.get("state") == State.DEAD:
-            return Told(State.DEAD, dead_at=time_or_none(note.get("dead_at")), reason=reason)
-        return Told(State.UNREAD)
+            return FileState(State.DEAD, dead_at=time_or_none(note.get("dead_at")), reason=reason)
+        return FileState(State.UNREAD)
 
     def where_it_went(self, fields: Plain) -> str | None:
         """Of a letter that goes on in another room."""

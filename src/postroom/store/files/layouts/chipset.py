@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ....model.delivery import State
 from ....model.message import Priority
 from . import base, paths
-from .base import Layout, Told, dumps
+from .base import FileState, Layout, dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -103,11 +103,11 @@ class Chipset(paths.Chipset, Layout):
         super().show(fields, delivery)
         fields["read"] = delivery.state is State.DONE
 
-    def told(self, fields: Plain, place: str) -> Told:
-        told = super().told(fields, place)
-        if told.state is State.UNREAD and fields.get("read") is True:
-            return Told(State.DONE, is_put_away=place == "archive", reason=self.where_it_went(fields))
-        return told
+    def state_in(self, fields: Plain, place: str) -> FileState:
+        result = super().state_in(fields, place)
+        if result.state is State.UNREAD and fields.get("read") is True:
+            return FileState(State.DONE, is_put_away=place == "archive", reason=self.where_it_went(fields))
+        return result
 
 
 def time_in_name(where: Where) -> datetime:
@@ -116,8 +116,8 @@ def time_in_name(where: Where) -> datetime:
     if found is None:
         return where.written
     day, hour, minute, second, fraction, _zone = found.groups()
-    told = base.time_or_none(f"{day}{hour}:{minute}:{second}{(fraction or '')[:7]}Z")
-    return where.written if told is None else told
+    result = base.time_or_none(f"{day}{hour}:{minute}:{second}{(fraction or '')[:7]}Z")
+    return where.written if result is None else result
 
 
 def _id(where: Where) -> str:

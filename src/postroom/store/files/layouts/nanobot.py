@@ -12,7 +12,7 @@ from ....model.delivery import SETTLED, State
 from ....model.message import FIRST_HOPS, Priority
 from ....model.names import check_id
 from . import base, paths
-from .base import OWN, Layout, Told, dumps
+from .base import OWN, FileState, Layout, dumps
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -134,11 +134,11 @@ class Nanobot(paths.Nanobot, Layout):
     def place(self, delivery: Delivery) -> str:
         return "processed" if delivery.state in SETTLED else super().place(delivery)
 
-    def told(self, fields: Plain, place: str) -> Told:
-        told = super().told(fields, place)
-        if place == "processed" and told.state is State.UNREAD:
-            return Told(State.DONE, reason=self.where_it_went(fields))
-        return told
+    def state_in(self, fields: Plain, place: str) -> FileState:
+        result = super().state_in(fields, place)
+        if place == "processed" and result.state is State.UNREAD:
+            return FileState(State.DONE, reason=self.where_it_went(fields))
+        return result
 
 
 def base_name(id: str) -> str:
@@ -222,9 +222,9 @@ def _trace(value: Any) -> list[str]:
 
 
 def _task(task: Plain) -> Plain:
-    told = {name: task[name] for name in ("id", "state", "reason") if isinstance(task.get(name), str)}
+    result = {name: task[name] for name in ("id", "state", "reason") if isinstance(task.get(name), str)}
     deadline = base.time_or_none(task.get("deadline"))
-    return told if deadline is None else told | {"deadline": base.text_of(deadline)}
+    return result if deadline is None else result | {"deadline": base.text_of(deadline)}
 
 
 LAYOUT = Nanobot()

@@ -14,7 +14,7 @@ from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE
 from ....model.names import check_id, check_party, check_scope
 from . import base, paths
-from .base import Layout, Told, dumps
+from .base import FileState, Layout, dumps
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -157,9 +157,9 @@ class Swarm(paths.Swarm, Layout):
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
         return _status(before) != _status(after) or super().changes_content(before, after)
 
-    def rereads(self, delivery: Delivery, told: Told) -> bool:
-        is_open = told.state is delivery.state is State.UNREAD
-        return is_open and (told.read_at is None) != (_status(delivery) == "unread")
+    def rereads(self, delivery: Delivery, result: FileState) -> bool:
+        is_open = result.state is delivery.state is State.UNREAD
+        return is_open and (result.read_at is None) != (_status(delivery) == "unread")
 
     def show(self, fields: Plain, delivery: Delivery) -> None:
         super().show(fields, delivery)
@@ -167,22 +167,22 @@ class Swarm(paths.Swarm, Layout):
         fields["read_at"] = local(delivery.read_at)
         fields["completed_at"] = local(delivery.acked_at)
 
-    def told(self, fields: Plain, place: str) -> Told:
-        told = super().told(fields, place)
+    def state_in(self, fields: Plain, place: str) -> FileState:
+        result = super().state_in(fields, place)
         status = fields.get("status")
         state = _STATES.get(status, State.UNREAD) if isinstance(status, str) else State.UNREAD
         read_at = base.time_or_none(fields.get("read_at"), naive_is_local=True)
         if status == "unread":  # its word counts: somebody looked, and it is to be looked at again
             read_at = None
         done_at = base.time_or_none(fields.get("completed_at"), naive_is_local=True)
-        if told.state is not State.UNREAD:
-            return told._replace(read_at=read_at)
+        if result.state is not State.UNREAD:
+            return result._replace(read_at=read_at)
         if state is State.DEAD:
-            return Told(state, read_at=read_at, reason="failed")
+            return FileState(state, read_at=read_at, reason="failed")
         put_away = place == "archive" and state is State.DONE
         reason = self.where_it_went(fields) if state is State.DONE else None
         archived_at = done_at if put_away else None
-        return Told(state, read_at=read_at, acked_at=done_at, archived_at=archived_at, reason=reason)
+        return FileState(state, read_at=read_at, acked_at=done_at, archived_at=archived_at, reason=reason)
 
 
 def local(time: datetime | None) -> str | None:
