@@ -44,7 +44,7 @@ conformance: $(READY)  ## the public MCP conformance suite, both revisions; fetc
 interop: $(READY)  ## programs that are not ours: clients from npm, and every version of nanobot that is known
 	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q tests/interop
 	@$(BIN)/python tools/nanobot.py
-	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q -n 2 --dist=loadgroup -m nanobot tests/nanobot_channel
+	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q -n 2 --dist=loadgroup -m nanobot tests/nanobot/channel
 
 docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/draw.py

@@ -141,7 +141,8 @@ def letter(message: Hostile) -> Message:
         attachments=(message.file,),
         parts=(
             postroom.text(message.body), postroom.Part("file", path=message.file, size=3),
-            postroom.reference("https://x.test", message.tag), postroom.data({message.tag: message.body}, message.kind),
+            postroom.reference("https://x.test", message.tag),
+            postroom.data({message.tag: message.body}, message.kind),
         ),
     )  # fmt: skip
 
@@ -271,10 +272,10 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "MCP prompt triage": prompt("triage"),
     "MCP prompt reply": prompt("reply", message="m-1"),
     "MCP prompt handoff": prompt("handoff", to="eve", thread="m-0"),
-    "nanobot, mail": lambda message: channel_text.work(channel_letter(message), message.body, NONCE, answered=True, task=None),
+    "nanobot, mail": lambda m: channel_text.work(channel_letter(m), m.body, NONCE, answered=True, task=None),
     "nanobot, task": lambda message: channel_text.work(
         channel_letter(message), message.body, NONCE, answered=True, task=task(message)),
-    "nanobot, result": lambda message: channel_text.result(channel_letter(message), message.body, NONCE, task=task(message)),
+    "nanobot, result": lambda m: channel_text.result(channel_letter(m), m.body, NONCE, task=task(m)),
     "swarm prompt": lambda message: format_mailbox_context([swarm(message)]),
     "command line, inbox": lambda message: views.letters(SCREEN, {"letters": [1], "accepted": [letter(message)]}),
 }  # fmt: skip
@@ -287,7 +288,7 @@ POINTERS: dict[str, Callable[[Hostile], str]] = {
     "nanobot, not sent": lambda message: channel_text.not_sent(message.name, message.body),
     "nanobot, list": lambda message: toolbox.labelled(
         [f"- {toolbox.quoted(message.subject)} ({toolbox.quoted(message.tag)})"]),
-    "command line, ring": lambda message: alerts.ring(SCREEN, {**plain_ring(rung(message)), "failed": message.tag}),
+    "command line, ring": lambda m: alerts.ring(SCREEN, {**plain_ring(rung(m)), "failed": m.tag}),
     "command line, table": lambda message: views.threads(SCREEN, {"threads": [{
         "id": "m-0", "last_at": NOW.isoformat(), "count": 2, "participants": [message.name],
         "subject": message.subject}]}),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BIN = Path(sys.executable).parent
 WHOLE = 90  # per cent of branches, over everything
 HEART = 95  # in the rooms where a mistake loses mail
-HEART_ROOMS = "src/postroom/store/*,src/postroom/policy/*,src/postroom/service/*"
+HEART_ROOMS = "src/postroom/store/*,src/postroom/policy/*,src/postroom/core/*"
 KILLED = (
     "test_bad_networks.py",
     "test_credulous.py",
@@ -65,7 +65,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", MANY, "--dist=worksteal"),
             *("--durations=8", "--ignore=tests/faults", "--ignore=tests/test_faults_ran.py"),
-            "--ignore=tests/nanobot_channel",
+            "--ignore=tests/nanobot/channel",
             *("-m", "not files and not daemon and not federation and not nanobot"),
         ),
     ),
@@ -107,7 +107,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "tests of the nanobot channel",
         (
             *(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-n", "2", "--dist=worksteal"),
-            *("--durations=8", "-m", "not files and not daemon and not nanobot", "tests/nanobot_channel"),
+            *("--durations=8", "-m", "not files and not daemon and not nanobot", "tests/nanobot/channel"),
         ),
     ),
     # Without coverage: what runs is installed in another environment.
@@ -119,13 +119,13 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "tests with nanobot",
         (
             *(sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=loadgroup", "--durations=8"),
-            *("-m", "nanobot", "tests/nanobot_channel"),
+            *("-m", "nanobot", "tests/nanobot/channel"),
         ),
     ),
     ("coverage data", (sys.executable, "-m", "coverage", "combine", "--quiet")),
     ("coverage", (sys.executable, "-m", "coverage", "report", f"--fail-under={WHOLE}")),
     (
-        "coverage of store, policy, service",
+        "coverage of store, policy, core",
         (sys.executable, "-m", "coverage", "report", f"--include={HEART_ROOMS}", f"--fail-under={HEART}"),
     ),
     ("tests of the fault suite", (sys.executable, "-m", "pytest", "-q", "-n", "2", "tests/test_faults_ran.py")),

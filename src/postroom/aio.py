@@ -1,4 +1,11 @@
-"""Listening inside an event loop: one watch for all tasks that wait in a room. Above it stands `aio`."""
+"""The Python API for asyncio: the same room and the same core, run in a few threads.
+
+    async with postroom.aio.open() as room:
+        letter = await room.mailbox("researcher").wait(timeout=30)
+        await letter.reply("merge sort")
+
+Any number of tasks may wait at once: they share one watcher on the event loop and hold no thread while they sleep.
+"""
 
 from __future__ import annotations
 
@@ -521,14 +528,6 @@ class AsyncErrands:
     async def blocked(self) -> list[str]:
         return await self.room.run(self.mailbox.blocked)
 
-
-# The async face, for people in asyncio: the same room, the same core, run in a few threads.
-#
-#     async with postroom.aio.open() as room:
-#         letter = await room.mailbox("researcher").wait(timeout=30)
-#         await letter.reply("merge sort")
-#
-# Any number of tasks may wait at once: they share one ear on the event loop and hold no thread while they sleep.
 
 __all__ = ["AsyncBatch", "AsyncLetter", "AsyncMailbox", "AsyncRoom", "AsyncTask", "AsyncWork", "open"]
 

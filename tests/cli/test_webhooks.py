@@ -11,7 +11,7 @@ from postroom.core.authorize import OWNER
 from postroom.model.webhook import sign
 from tests.cli.shell import Desk
 from tests.cli.terminal import Terminal
-from tests.push.receiver import Answer, Receiver
+from tests.hosts.receiver import Answer, Receiver
 
 URL = "https://hooks.example.com/postroom"
 

@@ -18,8 +18,8 @@ from postroom import Room
 from postroom.core.authorize import OWNER
 from postroom.core.conversations import Guest, Opening, Saying, create, turn
 from tests.daemons import PATIENCE, Daemon
-from tests.map_server.people import Refused, agent
-from tests.web.running import make_token
+from tests.map.people import Refused, agent
+from tests.server.http.running import make_token
 
 RATE = 3
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}

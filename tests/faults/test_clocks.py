@@ -23,9 +23,9 @@ from postroom.policy import retry
 from postroom.settings import Settings
 from postroom.store.protocol import Store
 from tests.contract.stores import STORES
+from tests.core.peering import know_peer
 from tests.faults.kinds import KINDS, Kind
 from tests.rooms import FakeClock
-from tests.service.peering import know_peer
 
 HOUR = 3600.0
 CENTURIES = 2_400_000 * HOUR  # some 270 years

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tests.federation.systems import System
-from tests.map_server.people import Person, visitor
+from tests.map.people import Person, visitor
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tests.daemons import until
 from tests.federation.audit import Mail
 from tests.federation.badwire import BadWire
 from tests.federation.systems import System, join, systems
-from tests.map_server.people import Person, visitor
+from tests.map.people import Person, visitor
 
 A_LOT = (50, 50) if LONG else (10, 13)  # cuts, and letters of each of eight pairs before each
 PATIENCE = 900.0 if LONG else 120.0  # seconds

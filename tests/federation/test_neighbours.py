@@ -20,7 +20,7 @@ from postroom.model.query import Query
 from tests.daemons import until
 from tests.federation.systems import System, systems
 from tests.federation.test_certificates import Secure
-from tests.map_server.people import Person, Refused, refused, visitor
+from tests.map.people import Person, Refused, refused, visitor
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from postroom.policy.trust import Strategy
 from tests.daemons import until
 from tests.federation.answering import answer, refuse, routed
 from tests.federation.systems import System, systems
-from tests.map_server.people import Person, visitor
+from tests.map.people import Person, visitor
 
 QUICK = {
     "federation_strategy": "broadcast", "federation_broadcast_timeout": "0.2",

@@ -23,7 +23,7 @@ from postroom.model.query import Query
 from postroom.model.record import ROUTE
 from postroom.server.executor import Executor
 from tests.federation.systems import System, systems
-from tests.map_server.people import Person, Refused, closed, refused, visitor
+from tests.map.people import Person, Refused, closed, refused, visitor
 
 NOW = 1_900_000_000_000
 

@@ -14,7 +14,7 @@ from postroom.model.delivery import State
 from tests.daemons import until
 from tests.federation.answering import answer, far, refuse, routed
 from tests.federation.systems import System, systems
-from tests.map_server.people import Person, refused
+from tests.map.people import Person, refused
 
 QUICK = {"outbox_retry_base": "0.05", "outbox_retry_cap": "0.1"}
 NOW = 1_900_000_000_000

@@ -14,10 +14,10 @@ from postroom.model.names import check_id, parse_address
 from postroom.model.peer import Peer
 from postroom.model.query import Query
 from postroom.store.files.layouts.base import Layout
+from tests.core.peering import know_peer
 from tests.files.folders import home, rob, room
 from tests.files.test_strangers import drop
 from tests.letters import NOW
-from tests.service.peering import know_peer
 
 FAR = Peer(system="far")
 

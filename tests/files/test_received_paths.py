@@ -21,12 +21,12 @@ from postroom.core import compose
 from postroom.core.authorize import OWNER
 from postroom.model.message import Handoff
 from postroom.store.files.layouts import layout_named
-from tests.daemon import gullible
-from tests.daemon.test_who_may import METHODS, carried_out
 from tests.daemons import until
 from tests.federation.mounted import mount
 from tests.federation.systems import System, systems
 from tests.files.test_strangers import drop
+from tests.server import gullible
+from tests.server.test_who_may import METHODS, carried_out
 
 NANOBOT = layout_named("nanobot")
 SECRET = b"what lies in the working folder"

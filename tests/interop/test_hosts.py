@@ -120,7 +120,9 @@ def until(condition: Callable[[], object], look: Callable[..., str] = str) -> No
 def run_of(desk: Desk, shell: str, command: str) -> list[Step]:
     """A turn: a tool, while mail comes; then four ends of the turn, before each of which urgent mail comes."""
     tool = Step(
-        tool=shell, given={command: "postroom send ann --body from-the-shell"}, before=lambda: desk.post("Mid.")
+        tool=shell,
+        arguments={command: "postroom send ann --body from-the-shell"},
+        before=lambda: desk.post("Mid."),
     )
     return [tool, *(Step(f"End {n}.", before=lambda: desk.post("Now!", priority="urgent")) for n in range(4))]
 

@@ -17,7 +17,7 @@ from tests.daemons import until
 from tests.docs.pages import HOME, blocks
 from tests.interop.map_programs import Program, free_port, require_sdk
 from tests.interop.packages import PATIENCE
-from tests.web.running import daemon
+from tests.server.http.running import daemon
 
 PAGE = HOME / "docs" / "map.md"
 LINK_PAGE = HOME / "docs" / "map-client.md"

@@ -15,7 +15,7 @@ from postroom.core.authorize import OWNER
 from postroom.map.frames import MUTE_AFTER
 from tests.daemons import until
 from tests.interop.map_connections import Failed, Program
-from tests.web.running import Daemon, daemon
+from tests.server.http.running import Daemon, daemon
 
 META = {"priority": "urgent", "correlationId": "c-1", "ttlMs": 60_000, "_meta": {"any": ["thing"]}}
 

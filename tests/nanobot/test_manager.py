@@ -12,8 +12,8 @@ import pytest
 from postroom.errors import HopsSpent, Invalid, LeaseLost, LoopDetected, Missing, NotAllowed, TooLarge
 from postroom.model.peer import Peer
 from postroom.nanobot import MailboxManager
+from tests.core.peering import know_peer
 from tests.nanobot.folder import registry
-from tests.service.peering import know_peer
 
 TEXT = {"content": {"parts": [{"type": "text", "text": "hello"}]}}
 FIELDS = "agent_id description capabilities status allow_from max_concurrent_tasks current_tasks".split()

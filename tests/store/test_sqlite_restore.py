@@ -14,8 +14,8 @@ from postroom import BadStore, Conflict, Damaged, Invalid, Resync, SchemaTooNew,
 from postroom.store.sqlite import backup as sqlite_backup
 from postroom.store.sqlite import ground, place, search
 from tests.contract.stores import STORES
+from tests.core.test_lossless import everything, fill
 from tests.rooms import FakeClock, House, spoken, texts
-from tests.service.test_lossless import everything, fill
 from tests.store.helpers import database, mode
 
 HOLD = """

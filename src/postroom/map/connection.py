@@ -740,19 +740,8 @@ def _shown(peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
 
 # One connection: what is said on it is carried out, as the agent that says it; its agents' mail is handed to it.
 #
-# A rim drives it:
-#
-#     talk = Talk(reception, rim, principal)      # principal: who it is known to be already, or None
-#     asked = talk.read(text)                     # what one frame or line asks for; None: nothing
-#     talk.carry_out(asked)                       # its reply, when it is there (`owing.Owing` keeps them in
-# order)
-#     talk.sent_count                                   # the number of the last message that was handed to the rim
-#     talk.signed, talk.sign(number)              # up to where it was asked; what else to ask, once there is room
-#     talk.received_up_to(number)                 # the rim knows it in another way, where `talk.answers` is not
-# so
-#     talk.resume(), talk.replies_sent(), talk.close()    # as of `callers.Caller`
-#
-# What the rim does for it, see `Rim`.
+# A transport drives it: `read`, `carry_out`, `resume`, `replies_sent`, `close`. What the transport does for it,
+# see `Rim`.
 
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
 MOST_JUNK = 100  # frames that say nothing

@@ -64,7 +64,8 @@ async def _reply(caller: Caller, params: Mapping[str, str]) -> str:
 async def _handoff(caller: Caller, params: Mapping[str, str]) -> str:
     me = caller.who(params.get("agent"), "agent")
     text = (
-        f"Hand your work over from {me} to {params['to']} with the tool handoff. Say what is done, where it stands,"
+        f"Hand your work over from {me} to {params['to']} with the tool handoff. Say what is done, where it"
+        " stands,"
         " the next steps, what is in the way and which files changed, so that one who knows nothing can go on."
     )
     if not params.get("thread"):

@@ -1,0 +1,253 @@
+"""How often a recipient is told (B2): one pause and one limit for all its bells, however many ring."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from postroom import Mailbox, Room
+from postroom.core import alerts
+from postroom.core.authorize import OWNER
+from postroom.core.core import find_record, put_record
+from postroom.model.alert import Book, Later, Rung
+from postroom.model.codec import to_plain
+from postroom.model.message import Priority
+from postroom.model.record import BELL, TOLD, bell_key
+from tests.alerts.histories import plant
+from tests.rooms import FakeClock, House
+
+HOUR = 3600.0
+WAYS = ("claude", "exec", "webhook:1")
+PATIENCE = 60.0  # seconds; a thread that takes longer hangs
+
+
+@pytest.fixture
+def bob(room: Room) -> Mailbox:
+    return with_bells(room)
+
+
+def with_bells(room: Room) -> Mailbox:
+    box = room.mailbox("bob")
+    for way in WAYS:
+        box.begin_rings(way)
+    return box
+
+
+def post(room: Room, **fields: Any) -> str:
+    return room.mailbox("ann").send("bob", "x", **fields).id
+
+
+def rung(box: Mailbox, way: str) -> tuple[str, ...]:
+    outcome = box.try_ring(way)
+    return outcome.ids if isinstance(outcome, Rung) else ()
+
+
+def seconds(box: Mailbox, way: str) -> float | None:
+    outcome = box.try_ring(way)
+    assert isinstance(outcome, Later)
+    return outcome.seconds
+
+
+def test_all_bells_ring_for_a_letter_at_once_and_it_is_told_once(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_hourly=2)
+    bob = with_bells(room)
+    for _ in range(2):
+        id = post(room)
+        clock.advance(21)
+        assert [(id,)] * 3 == [rung(bob, way) for way in WAYS]
+    post(room)
+    clock.advance(21)
+    assert [pytest.approx(HOUR - 42)] * 3 == [seconds(bob, way) for way in WAYS]
+
+
+def test_the_pause_holds_whichever_bell_rang_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+    first = post(room)
+    clock.advance(1)
+    assert (first,) == rung(bob, "claude")
+    second = post(room)
+    clock.advance(1)
+    assert (first,) == rung(bob, "exec"), "what was told already needs no pause"
+    assert seconds(bob, "claude") == pytest.approx(19)
+    assert seconds(bob, "exec") == pytest.approx(20), "and after its own ring each bell makes one"
+    clock.advance(20)
+    assert [(second,), (second,), (first, second)] == [rung(bob, way) for way in WAYS]
+
+
+def test_urgent_mail_waits_for_no_pause_but_for_the_limit(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_hourly=2)
+    bob = with_bells(room)
+    results = []
+    for way in WAYS[:2]:
+        results.append(post(room, priority="urgent"))
+        assert tuple(results) == rung(bob, way)
+    post(room, priority="urgent")
+    assert tuple(results) == rung(bob, "webhook:1"), "of what was told it still rings"
+    assert seconds(bob, "exec") == seconds(bob, "webhook:1") == pytest.approx(HOUR)
+
+
+def test_urgent_mail_that_all_bells_ring_for_again_is_told_once_more(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_hourly=2)
+    bob = with_bells(room)
+    id = post(room, priority="urgent")
+    for _ in range(2):
+        assert [(id,)] * 3 == [rung(bob, way) for way in WAYS]
+        clock.advance(300)
+    assert seconds(bob, "exec") == pytest.approx(HOUR - 600)
+
+
+def test_a_bell_that_is_broken_takes_nothing_from_the_others(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_hourly=3, ring_tries=100, backoff_first=1, backoff_most=1)
+    bob = with_bells(room)
+    id = post(room)
+    for _ in range(3):
+        clock.advance(20)
+        assert (id,) == rung(bob, "webhook:1")
+        bob.ring_failed("webhook:1", id, "it answered 500")
+    assert (id,) == rung(bob, "claude")
+    news = []
+    for _ in range(2):
+        news.append(post(room))
+        clock.advance(20)
+        assert (news[-1],) == rung(bob, "claude")
+    assert (id, *news) == rung(bob, "exec")
+
+
+def test_a_bell_that_fails_rings_again_for_what_others_told(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_hourly=2)
+    bob = with_bells(room)
+    results = []
+    for _ in range(2):
+        results.append(post(room))
+        clock.advance(21)
+        assert (results[-1],) == rung(bob, "claude")
+    assert tuple(results) == rung(bob, "exec")
+    bob.ring_failed("exec", results, "exit 1")
+    clock.advance(20)
+    assert tuple(results) == rung(bob, "exec")
+
+
+def test_of_a_ring_that_got_through_in_part_the_recipient_was_told(
+    room: Room, bob: Mailbox, clock: FakeClock
+) -> None:
+    ids = [post(room), post(room)]
+    clock.advance(1)
+    assert tuple(ids) == rung(bob, "claude")
+    bob.ring_failed("claude", ids[0], "exit 1")
+    post(room)
+    clock.advance(1)
+    assert tuple(ids) == rung(bob, "exec")
+    bob.ring_failed("exec", ids, "exit 1")
+    assert tuple(ids) == rung(bob, "webhook:1"), "without what came later"
+
+
+def test_a_bell_for_important_mail_alone_joins_the_others(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_hourly=1)
+    bob = with_bells(room)
+    plain, high = post(room), post(room, priority="high")
+    clock.advance(1)
+    found = alerts.try_ring(room._core, OWNER, "bob", "webhook:1", least=Priority.HIGH)
+    assert isinstance(found, Rung) and (high,) == found.ids
+    assert (high, plain) == rung(bob, "exec")
+
+
+# -- two at once
+
+
+def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
+    """One has looked and is about to ring for the first letter; the other looks after the second came, and is
+    about to ring for both. The first is quicker: the second letter is another telling, and has to wait.
+    """
+    room = house.room()
+    bob = with_bells(room)
+    first = post(room)
+    clock.advance(1)
+    store, sync = room._core.store, room._core.store.sync
+    looked, result = threading.Event(), threading.Event()
+    quick: list[str] = []
+
+    def slow_sync() -> None:
+        sync()
+        looked.set()
+        assert result.wait(PATIENCE)
+
+    def ring() -> None:
+        quick.extend(rung(house.room().mailbox("bob"), "claude"))
+
+    def let_the_other_go_first() -> None:
+        sync()
+        result.set()
+        other.join(PATIENCE)
+
+    store.sync = slow_sync  # type: ignore[method-assign]
+    other = threading.Thread(target=ring, daemon=True)
+    other.start()
+    assert looked.wait(PATIENCE)
+    store.sync = let_the_other_go_first  # type: ignore[method-assign]
+    post(room)
+    clock.advance(1)
+    assert (first,) == rung(bob, "exec"), "both tell"
+    assert [first] == quick
+
+
+def test_two_bells_at_once_do_not_both_tell(house: House, clock: FakeClock) -> None:
+    check_that_two_bells_count_as_one(house, clock)
+
+
+def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
+    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = "decide(seen.waiting, book, before, "
+    plant(monkeypatch, alerts, "_ring", right, right.replace("before", "type(before)()"))
+    with pytest.raises(AssertionError, match="both tell"):
+        check_that_two_bells_count_as_one(house, clock)
+
+
+# -- rooms of an older version, and other names
+
+
+def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]) -> None:
+    """Books of each way alone: nobody counted how often the recipient was told."""
+    core = room._core
+    result = find_record(core, TOLD, "bob")
+    writes = [] if result is None else [put_record(TOLD, "bob", None, result)]
+    for way, times in recent.items():
+        key = bell_key("bob", way)
+        held = find_record(core, BELL, key)
+        assert held is not None
+        book = Book(up_to=held.value["up_to"], boot=core.now().boot, recent=times)
+        writes.append(put_record(BELL, key, to_plain(book), held))
+    core.store.commit(lambda: writes)
+
+
+def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_forgotten(
+    house: House, clock: FakeClock
+) -> None:
+    room = house.room(ring_hourly=3)
+    bob = with_bells(room)
+    post(room)
+    clock.advance(1)
+    assert all(rung(bob, way) for way in WAYS)
+    now = clock.now().steady
+    as_an_older_version_left_it(room, {"claude": (now - 90, now - 60, now - 30), "exec": (now - 40,)})
+    clock.advance(1)
+    assert [Later()] * 3 == [bob.try_ring(way) for way in WAYS]
+    new = post(room)
+    clock.advance(1)
+    assert [pytest.approx(HOUR - 92)] * 3 == [seconds(bob, way) for way in WAYS]
+    clock.advance(HOUR - 92)
+    assert [(new,)] * 3 == [rung(bob, way) for way in WAYS]
+
+
+def test_a_renamed_agent_was_told_as_often_as_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+    first = post(room)
+    clock.advance(1)
+    assert (first,) == rung(bob, "claude")
+    room.rename("bob", "rob")
+    rob = room.mailbox("rob")
+    post(room)
+    clock.advance(1)
+    assert (first,) == rung(rob, "exec")
+    assert seconds(rob, "claude") == pytest.approx(19)
+    assert ["rob"] == room._core.store.keys(TOLD)

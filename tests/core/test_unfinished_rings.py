@@ -1,0 +1,161 @@
+"""Rings that are to be said to be done (B2): nobody is told twice, and none is lost with who should have rung."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from postroom import Mailbox, Room
+from postroom.core.alerts import CUT_OFF, audit_of, find_book
+from postroom.model.alert import Book, Later, Rung
+from postroom.model.query import Moment
+from postroom.policy import alerts
+from tests.alerts.histories import plant
+from tests.rooms import FakeClock, House
+
+WITHIN = 70.0
+
+
+@pytest.fixture
+def bob(room: Room) -> Mailbox:
+    return watched(room)
+
+
+def watched(room: Room) -> Mailbox:
+    box = room.mailbox("bob")
+    box.begin_rings("exec")
+    return box
+
+
+def post(room: Room, **fields: Any) -> str:
+    return room.mailbox("ann").send("bob", "x", **fields).id
+
+
+def rung(box: Mailbox) -> tuple[str, ...]:
+    outcome = box.try_ring("exec", within=WITHIN)
+    return outcome.ids if isinstance(outcome, Rung) else ()
+
+
+def opened(box: Mailbox) -> Book:
+    found = find_book(box._core, "bob", "exec")
+    assert found is not None
+    return found[0]
+
+
+def check_that_no_ring_is_lost(room: Room, clock: FakeClock) -> None:
+    """Whoever was to ring is killed between writing that down and ringing: nobody hears of it again."""
+    bob, id = watched(room), post(room)
+    clock.advance(1)
+    assert (id,) == rung(bob)
+    assert bob.try_ring("exec") == Later(WITHIN), "whoever else rings in this way leaves it alone until then"
+    clock.advance(WITHIN)
+    assert bob.try_ring("exec") == Later(10.0), "as after any that failed"
+    last = audit_of(bob._core, "bob", id).rings[-1]
+    assert ("failed", CUT_OFF) == (last.outcome, last.why)
+    clock.advance(10)
+    assert (id,) == rung(bob)
+    bob.ring_done("exec", id)
+    clock.advance(3600)
+    assert bob.try_ring("exec") == Later()
+
+
+def test_a_ring_that_nobody_hears_of_is_made_again(room: Room, clock: FakeClock) -> None:
+    check_that_no_ring_is_lost(room, clock)
+
+
+def test_who_forgets_what_it_began_is_found_out(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, alerts, "rang", "_newest(book.open | promised)", "book.open")
+    with pytest.raises(AssertionError, match="leaves it alone"):
+        check_that_no_ring_is_lost(room, clock)
+
+
+def check_that_it_is_told_once(room: Room, clock: FakeClock) -> None:
+    bob = watched(room)
+    for _ in range(3):
+        id = post(room)
+        clock.advance(21)
+        assert (id,) == rung(bob)
+        clock.advance(WITHIN / 2)
+        bob.ring_done("exec", id)
+        clock.advance(WITHIN)
+        assert bob.try_ring("exec") == Later(), "it is told again"
+    assert {} == opened(bob).open and {} == opened(bob).notes
+
+
+def test_what_is_said_to_be_done_is_told_once(room: Room, clock: FakeClock) -> None:
+    check_that_it_is_told_once(room, clock)
+
+
+def test_who_does_not_hear_that_it_is_done_is_found_out(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, alerts, "done", "if id not in over", "if id")
+    with pytest.raises(AssertionError, match="it is told again"):
+        check_that_it_is_told_once(room, clock)
+
+
+def test_who_promises_nothing_is_asked_for_nothing(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+    id = post(room)
+    clock.advance(1)
+    assert isinstance(bob.try_ring("exec"), Rung)
+    assert {} == opened(bob).open
+    bob.ring_done("exec", id)
+    clock.advance(3600)
+    assert bob.try_ring("exec") == Later()
+
+
+def test_a_ring_that_always_ends_with_who_makes_it_is_given_up(house: House, clock: FakeClock) -> None:
+    room = house.room(ring_tries=3)
+    bob, id = watched(room), post(room)
+    for _ in range(3):
+        clock.advance(3600)
+        assert (id,) == rung(bob)
+        clock.advance(WITHIN)
+        assert () == rung(bob)
+    clock.advance(3600)
+    assert bob.try_ring("exec") == Later()
+    assert [(id, 3, CUT_OFF)] == [(lost.letter.id, lost.tries, lost.why) for lost in bob.dead_rings()]
+
+
+def test_a_ring_of_which_nobody_hears_is_no_telling(room: Room, clock: FakeClock) -> None:
+    bob = watched(room)
+    bob.begin_rings("claude")
+    post(room)
+    clock.advance(1)
+    assert rung(bob)
+    clock.advance(WITHIN)
+    assert () == rung(bob)
+    new = post(room)
+    clock.advance(1)
+    outcome = bob.try_ring("claude")
+    assert isinstance(outcome, Rung) and new in outcome.ids
+
+
+def test_after_a_reboot_nobody_is_waited_for(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+    id = post(room)
+    clock.advance(1)
+    assert (id,) == rung(bob)
+    clock.reboot()
+    assert bob.try_ring("exec") == Later(10.0)
+    clock.advance(10)
+    assert (id,) == rung(bob)
+
+
+def test_what_was_read_meanwhile_is_not_rung_for_again(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+    id = post(room)
+    clock.advance(1)
+    assert (id,) == rung(bob)
+    bob.read(id).ack()
+    clock.advance(WITHIN)
+    assert bob.try_ring("exec") == Later()
+    assert {} == opened(bob).open
+
+
+def test_a_promise_about_a_letter_that_is_gone_holds_up_nobody() -> None:
+    now = Moment(wall=FakeClock().wall, steady=1000.0, boot="b")
+    book = Book(up_to=0, boot="b", open={"m-1": 900.0, "m-2": 1100.0})
+    assert (["m-1"], -100.0) == alerts.unheard_of(book, now)
+    assert {"m-2": 1100.0} == alerts.without(book, ["m-1"]).open

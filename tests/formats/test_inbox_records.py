@@ -1,0 +1,143 @@
+"""Letters and agents as agent-inbox writes them down (I1): content comes back as it was sent, bcc stays hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import given
+
+from postroom import Room, data, text
+from postroom.formats.inbox import agent_record, message_record, milliseconds, stamp
+from postroom.model.codec import encode
+from postroom.model.delivery import Delivery
+from postroom.model.message import Message, content_of, content_type, payload_to_parts
+from postroom.model.query import Query
+from postroom.settings import Settings
+from postroom.store.memory import MemoryStore
+from tests.formats.asking import PAYLOADS
+from tests.letters import NOW, letter
+from tests.rooms import FakeClock, House
+
+ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock())  # for many small letters
+
+
+def record(room: Room, id: str, reader: str | None) -> dict[str, Any]:
+    found = room._core.store.find(Query(message_ids=(id,)))
+    return record_of(found[0].message, [f.delivery for f in found], reader)
+
+
+def record_of(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> dict[str, Any]:
+    """As it is read on the wire."""
+    read: dict[str, Any] = msgspec.json.decode(encode(message_record(message, deliveries, reader)))
+    return read
+
+
+@given(PAYLOADS)
+def test_content_comes_out_as_it_went_in(payload: Any) -> None:
+    sent = ROOM.mailbox("ann").send("bob", payload_to_parts(payload))
+    found = content_of(ROOM._core.store.get((sent.id,))[sent.id].message.parts)
+    if isinstance(payload, str):
+        assert {"type": "text", "text": payload} == found
+    elif isinstance(payload, dict) and isinstance(payload.get("type"), str):
+        assert payload == found
+    else:
+        assert {"type": "data", "data": payload} == found
+
+
+def test_a_file_of_theirs_is_carried_and_never_opened(room: Room) -> None:
+    sent = room.mailbox("ann").send("bob", payload_to_parts({"type": "file", "path": "/etc/passwd"}))
+    (part,) = room.mailbox("bob").read(sent.id).message.parts
+    assert ("x-content", {"type": "file", "path": "/etc/passwd"}) == (part.type, part["content"])
+
+
+def test_a_letter_of_several_parts_comes_out_as_its_text_with_all_parts_beside_it() -> None:
+    one, two, odd = text("a"), text("b"), data([1])
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "data", "data": [1]}]
+    assert {"type": "text", "text": "a\n\nb", "parts": parts} == content_of((one, two, odd))
+    assert {"type": "parts", "parts": parts[2:] * 2} == content_of((odd, odd))
+    assert {"type": "text", "text": ""} == content_of(())
+    assert "data" == content_type(letter("1", parts=(odd,)))
+
+
+def test_a_letter_has_agent_inboxs_fields_and_no_empty_ones(room: Room, clock: FakeClock) -> None:
+    ann = room.mailbox("ann")
+    first = ann.send("bob", "hi").id
+    assert record(room, first, "bob") == {
+        "id": first,
+        "scope": "default",
+        "sender_id": "ann",
+        "recipients": [{"agent_id": "bob", "kind": "to", "delivered_at": "2030-01-01T12:00:00.000Z"}],
+        "content": {"type": "text", "text": "hi"},
+        "conversation_id": "conv-general:default",
+        "importance": "normal",
+        "metadata": {},
+        "created_at": "2030-01-01T12:00:00.000Z",
+    }
+    clock.advance(1.5)
+    room.mailbox("bob").read(first)
+    full = room.mailbox("bob").reply(
+        first, "yes", subject="Re", thread_tag="t", priority="high", metadata={"n": 1}, cc=["zoe"]
+    )
+    found = record(room, full.id, "ann")
+    assert {
+        "subject": "Re",
+        "thread_tag": "t",
+        "in_reply_to": first,
+        "importance": "high",
+    }.items() <= found.items()
+    assert [("ann", "to"), ("zoe", "cc")] == [(r["agent_id"], r["kind"]) for r in found["recipients"]]
+    assert "2030-01-01T12:00:01.500Z" == record(room, first, "bob")["recipients"][0]["read_at"]
+    room.mailbox("bob").read(first).ack()
+    assert "2030-01-01T12:00:01.500Z" == record(room, first, "bob")["recipients"][0]["ack_at"]
+
+
+def test_bcc_is_shown_to_its_sender_and_to_that_recipient(room: Room) -> None:
+    id = room.mailbox("ann").send("bob", "psst", bcc=["eve", "zoe"]).id
+    bare = room._core.store.get((id,))[id].message
+    shown: dict[str | None, list[str]] = {
+        "ann": ["bob", "eve", "zoe"], "bob": ["bob"], "eve": ["bob", "eve"], "zoe": ["bob", "zoe"],
+        "x": ["bob"], None: ["bob"],
+    }  # fmt: skip
+    for reader, seen in shown.items():
+        for found in (record(room, id, reader), record_of(bare, (), reader)):
+            assert seen == sorted(r["agent_id"] for r in found["recipients"])
+
+
+def test_a_letter_to_a_scope_shows_who_got_it(room: Room) -> None:
+    for name in ("ann", "bob", "carol"):
+        room.mailbox(name).register(scopes=["team"], capabilities=["sing"])
+    to_all = room.mailbox("ann").broadcast("team", "x").id
+    assert ["bob", "carol"] == sorted(r["agent_id"] for r in record(room, to_all, "bob")["recipients"])
+    room.mailbox("carol").leave()
+    to_any = room.mailbox("ann").send("any:sing", "x").id
+    assert 1 == len(record(room, to_any, "ann")["recipients"])
+
+
+def test_an_agent_is_a_row_of_list_agents(room: Room, clock: FakeClock) -> None:
+    room.mailbox("ann").register()
+    room.mailbox("bob").register(display_name="Bob", program="claude-code", scopes=["team", "other"])
+    ann, bob = map(agent_record, room.agents())
+    time = "2030-01-01T12:00:00.000Z"
+    assert ann == {
+        "agentId": "ann", "scope": "default", "status": "active", "lastActive": time, "location": "local",
+    }  # fmt: skip
+    assert bob == ann | {"agentId": "bob", "scope": "team", "name": "Bob", "program": "claude-code"}
+    clock.advance(100_000)
+    assert {"offline"} == {agent_record(agent)["status"] for agent in room.agents(gone=True)}
+
+
+def test_times_are_cut_to_the_millisecond_in_both_spellings() -> None:
+    time = NOW.replace(microsecond=999_999)
+    assert "2030-01-01T12:00:00.999Z" == stamp(time)
+    assert 1_893_499_200_999 == milliseconds(time)
+
+
+def test_stamps_survive_a_restart(house: House) -> None:
+    room = house.room()
+    id = room.mailbox("ann").send("bob", "x").id
+    room.mailbox("bob").read(id)
+    before = record(room, id, "bob")
+    house.reopen()
+    assert before == record(house.room(), id, "bob")

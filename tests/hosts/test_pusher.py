@@ -1,0 +1,236 @@
+"""The webhooks of a running post room, as they come and go; and a room that cannot be asked for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postroom
+from postroom import Room
+from postroom.core import webhooks
+from postroom.core.authorize import OWNER
+from postroom.errors import StoreBusy
+from postroom.hosts import webhooks as hosts_webhooks
+from postroom.hosts.webhooks import Pusher
+from postroom.model.report import Stop
+from postroom.model.webhook import Webhook
+from postroom.server.counters import Counters
+from postroom.server.executor import Executor
+from postroom.server.metrics import _of_house
+from tests.coverage import uncounted
+from tests.daemons import until
+from tests.hosts.receiver import Answer, Receiver
+
+pytestmark = pytest.mark.daemon
+QUICK: dict[str, Any] = {"ring_gather": 0, "ring_cooldown": 0, "backoff_first": 0.1, "durability": "process"}
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+    monkeypatch.setattr(hosts_webhooks, "PACE", 0.02)
+    monkeypatch.setattr(hosts_webhooks, "AGAIN", 0.05)
+    with postroom.open(tmp_path / "room.db", **QUICK) as room:
+        yield room
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def added(room: Room, receiver: Receiver, mailbox: str = "human") -> Webhook:
+    return webhooks.add(room._core, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
+
+
+def post(room: Room, to: str = "human", priority: str = "normal") -> None:
+    room.mailbox("ann").send(to, "x", priority=priority)
+
+
+def push(room: Room, act: Callable[[Executor], object]) -> None:
+    """While it runs, `act` is done on a thread of its own."""
+
+    async def both() -> None:
+        executor = Executor(room)
+        pushing = asyncio.ensure_future(Pusher(executor).run())
+        try:
+            await asyncio.to_thread(act, executor)
+        finally:
+            pushing.cancel()
+            await asyncio.wait([pushing])
+            await executor.close()
+        assert pushing.cancelled()
+
+    asyncio.run(both())
+
+
+def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
+    code = """if True:
+        import asyncio, sys, postroom
+        from postroom.server.executor import Desk
+        from postroom.hosts.webhooks import pusher
+        async def main():
+            desk = Desk(postroom.open("room.db"))
+            pushing = asyncio.ensure_future(pusher.Pusher(desk).run())
+            await asyncio.sleep(0)
+            while not desk.is_idle:  # until it has looked
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            pushing.cancel()
+            await asyncio.wait([pushing])
+            await desk.close()
+        asyncio.run(main())
+        print(*sorted({"postroom.hosts.webhooks", "postroom.hosts.webhooks"} & set(sys.modules)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=uncounted(dict(os.environ)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "" == done.stdout.strip()
+
+
+def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> None:
+    def act(executor: Executor) -> None:
+        webhook = added(room, receiver)
+        post(room)
+        until(lambda: {(webhook.id, "rung"): 1} == executor.counters.rings)
+        webhooks.remove(room._core, OWNER, webhook.id)
+        post(room)
+        added(room, receiver, "coder")
+        post(room, "coder")
+        receiver.wait_for(2)
+
+    push(room, act)
+    assert ["human", "coder"] == [call.json["mailbox"] for call in receiver.calls]
+
+
+def test_a_new_secret_and_a_new_name_count_at_once(room: Room, receiver: Receiver) -> None:
+    def act(_: Executor) -> None:
+        webhook = added(room, receiver, "coder")
+        room.mailbox("coder").register()
+        post(room, "coder")
+        receiver.wait_for(1)
+        webhooks.rotate(room._core, OWNER, webhook.id)
+        room.rename("coder", "builder")
+
+        def is_told() -> bool:
+            post(room, "builder", "urgent")
+            return bool("builder" == receiver.calls[-1].json["mailbox"])
+
+        until(is_told)
+
+    push(room, act)
+    assert 2 == len(receiver.calls[-1].headers["webhook-signature"].split())
+
+
+def test_who_asks_us_to_wait_is_not_called_before(room: Room, receiver: Receiver) -> None:
+    receiver.answers.append(Answer(503, {"Retry-After": "1"}))
+    times: list[float] = []
+
+    def act(_: Executor) -> None:
+        added(room, receiver)
+        post(room)
+        receiver.wait_for(1)
+        times.append(time.monotonic())
+        post(room, priority="urgent")
+        receiver.wait_for(2)
+        times.append(time.monotonic())
+        receiver.wait_for(3)
+
+    push(room, act)
+    assert times[1] - times[0] > 0.8
+    assert receiver.calls[0].id in {call.id for call in receiver.calls[1:]}
+
+
+def test_a_room_that_cannot_be_asked_for_a_moment_loses_no_call(
+    room: Room, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it was rung cannot be written down: it is called again, under the same id."""
+    honest, failures = webhooks.answered, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
+
+    def answered(*message: Any) -> None:
+        if failures:
+            raise failures.pop(0)
+        honest(*message)
+
+    monkeypatch.setattr(webhooks, "answered", answered)
+
+    def act(_: Executor) -> None:
+        added(room, receiver)
+        post(room)
+        receiver.wait_for(3)
+
+    push(room, act)
+    assert 1 == len({call.id for call in receiver.calls})
+
+
+def test_webhooks_that_cannot_be_looked_at_for_a_moment_are_called_then(
+    room: Room, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, failures = webhooks.all_webhooks, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
+
+    def all_webhooks(core: Any) -> list[Webhook]:
+        if failures:
+            raise failures.pop(0)
+        return honest(core)
+
+    monkeypatch.setattr(webhooks, "all_webhooks", all_webhooks)
+    added(room, receiver)
+    post(room)
+    push(room, lambda _: receiver.wait_for(1))
+    assert [] == failures
+
+
+def test_calls_are_counted_for_prometheus() -> None:
+    counters = Counters()
+    assert "webhook" not in "".join(_of_house(counters))
+    counters.rang("abcd", "rung")
+    counters.rang("abcd", "rung")
+    assert 'postroom_webhook_calls_total{webhook="abcd",outcome="rung"} 2' in list(_of_house(counters))
+
+
+def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Receiver) -> None:
+    """Two calls are due at once, and the first is asked to wait: the other is not made then, and loses no try."""
+    core, webhook, made = room._core, added(room, receiver), []
+    for _ in range(2):
+        post(room)
+        (call,) = [one for one in webhooks.due(core, OWNER, webhook).calls if one.id not in made]
+        webhooks.failed(core, OWNER, webhook, call, "it answered 500", delay=0.5, chance=0)
+        made.append(call.id)
+    time.sleep(0.5)  # now both are due, however quickly the first of them is found
+    receiver.answers.append(Answer(429, {"Retry-After": "1"}))
+    push(room, lambda _: receiver.wait_for(3))
+    assert set(made) == {call.id for call in receiver.calls[1:]} and receiver.calls[0].id in made
+    whys = [ring.why for stop in _stops(room) for ring in stop.rings]
+    assert 1 == sum(why.startswith("not called, for it answered 429") for why in whys)
+
+
+def _stops(room: Room) -> list[Stop]:
+    letters = room.mailbox("human").check(peek=True)
+    return [stop for letter in letters for stop in room.trace(letter.id).stops]
+
+
+def test_after_a_410_nothing_else_is_said(room: Room, receiver: Receiver) -> None:
+    receiver.answers.extend([Answer(500), Answer(500), Answer(410)])
+    webhook = added(room, receiver)
+
+    def act(_: Executor) -> None:
+        post(room)
+        receiver.wait_for(1)
+        post(room, priority="urgent")
+        until(lambda: not webhooks.webhook(room._core, OWNER, webhook.id).is_on)
+
+    push(room, act)
+    assert 3 == len(receiver.calls)

@@ -1,0 +1,164 @@
+"""Who sends very many small frames holds up nobody else, and is heard as it spoke."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from postroom.server import uvicorn_protocol
+from postroom.server.uvicorn_protocol import Frames
+from tests.server.http.running import (
+    Client,
+    Daemon,
+    aside,
+    daemon,
+    in_background,
+    make_token,
+    open_house,
+    port_of,
+)
+from tests.server.http.test_frames import Agent, frame, hear, rpc, talking
+from tests.server.http.test_gate import UPGRADE
+
+PING = frame("", first=0x89)
+TEXT = frame("{")
+NOTIFICATION = frame('{"jsonrpc": "2.0", "method": "mail/none"}')
+
+
+@contextmanager
+def upgraded(client: Client, path: str = "/ws", *, narrow: bool = False) -> Iterator[socket.socket]:
+    with client.raw(narrow=narrow) as stream:
+        stream.sendall(client.head(f"GET {path} HTTP/1.1", *UPGRADE))
+        assert b" 101 " in stream.recv(4096)
+        yield stream
+
+
+def flood(stream: socket.socket, piece: bytes, *, reads: bool) -> None:
+    """Until the other side ends it."""
+
+    def send() -> None:
+        with suppress(OSError):
+            while True:
+                stream.sendall(piece)
+
+    def read() -> None:
+        with suppress(OSError):
+            while stream.recv(1 << 20):
+                pass
+
+    stream.settimeout(None)
+    in_background(send)
+    if reads:
+        in_background(read)
+
+
+def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Pings that are heard before anybody else gets a turn, of many that are sent at once."""
+    turn, received, many = 0, Counter[int](), 20_000
+    answer = Frames.handle_ping
+
+    def note(self: Frames) -> None:
+        received[turn] += 1
+        answer(self)
+
+    monkeypatch.setattr(Frames, "handle_ping", note)
+
+    def send_them(client: Client) -> None:
+        with upgraded(client) as stream:
+            in_background(stream.sendall, PING * many)
+            got = 0
+            while got < 2 * many:  # a pong without a word has two bytes
+                got += len(stream.recv(65536))
+
+    async def scenario() -> None:
+        nonlocal turn
+        async with open_house(folder) as (server, room, _desk, _hub):
+            client = Client(port_of(server), make_token(room, "ann"))
+            sending = asyncio.ensure_future(aside(send_them, client))
+            while not sending.done():
+                turn += 1
+                await asyncio.sleep(0)
+            await sending
+
+    asyncio.run(scenario())
+    assert many == received.total()
+    return max(received.values())
+
+
+@pytest.mark.mechanism
+def test_few_frames_of_one_caller_are_heard_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert most_in_one_turn(tmp_path, monkeypatch) <= uvicorn_protocol.SIP // len(PING) + 1
+
+
+@pytest.mark.mechanism
+def test_twin_all_that_was_read_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn_protocol, "SIP", 1 << 30)
+    assert most_in_one_turn(tmp_path, monkeypatch) > 1024 // len(PING) + 1
+
+
+@pytest.mark.parametrize("path", ["/ws", "/map"])
+@pytest.mark.parametrize("piece", [PING, TEXT, NOTIFICATION], ids=["pings", "texts", "notifications"])
+def test_a_flood_of_frames_holds_up_nobody_else(agent: Agent, running: Daemon, path: str, piece: bytes) -> None:
+    other = agent("ora")
+    with upgraded(agent("flo"), path) as stream:
+        flood(stream, piece * 5000, reads=True)
+        for _ in range(20):
+            began = time.monotonic()
+            other.call("mail/counts")
+            assert time.monotonic() - began < 1
+    assert running.process.poll() is None
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_it_ends_soon_beside_a_flood_of_frames(tmp_path: Path, reads: bool) -> None:
+    with daemon(tmp_path) as running:
+        client = Client(running.port, running.token("ann"))
+        with upgraded(client) as stream:
+            flood(stream, PING * 5000, reads=reads)
+            client.call("mail/counts")
+            seconds, code, log = running.stop()
+        client.close()
+    assert (0, True) == (code, seconds < 2), (seconds, log)
+    assert {"info"} == {json.loads(line)["level"] for line in log.splitlines()}, log
+
+
+def test_it_ends_soon_and_in_silence_beside_one_who_does_not_read(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running:
+        client = Client(running.port, running.token("ann"))
+        for _ in range(6):
+            client.call("mail/send", to="ann", body="x" * 900_000)
+        with upgraded(client, narrow=True) as stream:
+            stream.sendall(frame(rpc("mail/check", peek=True)))
+            assert b'"jsonrpc"' in stream.recv(4096)  # so the reply was written, and fits nowhere
+            seconds, code, log = running.stop()
+        client.close()
+    assert (0, True) == (code, seconds < 2), (seconds, log)
+    assert {"info"} == {json.loads(line)["level"] for line in log.splitlines()}, log
+
+
+def test_all_that_is_sent_at_once_is_heard_in_order_to_the_close(agent: Agent) -> None:
+    """Small and large ones, in pieces too, and pings between them."""
+    client = agent("ben")
+    message = []
+    for number in range(120):
+        text = rpc("mail/send", id=number, to="ben", body="x" * (number * 331 % 9000))
+        message.append(
+            frame(text[:40], first=0x01) + PING + frame(text[40:], first=0x80) if number % 3 else frame(text)
+        )
+    large = rpc("mail/send", id=120, to="ben", body="y" * 900_000)
+    with talking(client, max_size=None) as talk:
+        in_background(talk.socket.sendall, b"".join(message))
+        assert [*range(120)] == [hear(talk)["id"] for _ in range(120)]
+        talk.send(large)
+        talk.socket.sendall(frame(rpc("mail/counts", id=121)))
+        assert 120 == hear(talk)["id"]
+        assert 121 == hear(talk)["result"]["total"]
+    assert 1000 == talk.protocol.close_code
