@@ -191,9 +191,9 @@ class Room:
 
     # -- templates
 
-    def save_template(self, name: str, **value: Any) -> Template:
+    def save_template(self, name: str, **fields: Any) -> Template:
         """Keep a recurring letter: body, subject, kind, priority, tags, with `{places}` in the text."""
-        return compose.save(self._core, self._principal, name, **value)
+        return compose.save(self._core, self._principal, name, **fields)
 
     def template(self, name: str) -> Template:
         return compose.get(self._core, self._principal, name)

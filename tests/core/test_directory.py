@@ -251,7 +251,7 @@ def at_once(*acts: Any) -> None:
         start.wait(30)
         try:
             act()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the test must know
+        except Exception as error:
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(act,)) for act in acts]

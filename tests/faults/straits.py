@@ -190,7 +190,7 @@ class Straits:
             if wall == "read-only" and (str(self.inside) not in str(error) or ".tmp" in str(error)):
                 self.complaints.append(f"{what}: does not say where: {error!r}")
             return False
-        except Exception as error:  # noqa: BLE001 - that is the question
+        except Exception as error:
             self.complaints.append(f"{what}: not ours: {error!r}")
             return False
         return True
@@ -199,7 +199,7 @@ class Straits:
         """It works."""
         try:
             do()
-        except Exception as error:  # noqa: BLE001 - see above
+        except Exception as error:
             self.complaints.append(f"{what}: refused: {error!r}")
 
 

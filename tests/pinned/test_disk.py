@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from postroom.nanobot import MailboxManager
 from postroom.swarm import MailboxManager as SwarmManager
 from postroom.swarm import MessageType
 from tests.cli.shell import Desk
-from tests.daemons import PATIENCE, Daemon
+from tests.daemons import Daemon, until
 from tests.pinned.pins import check_pin, steady
 
 RICH: dict[str, Any] = {
@@ -128,10 +127,7 @@ def test_the_lines_of_inbox_jsonl_are_as_they_were(tmp_path: Path) -> None:
             "meta": {"a": 1},
         }
         daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": "hello", **fields})
-        end = time.monotonic() + PATIENCE
-        while not (file.exists() and file.read_bytes().endswith(b"\n")):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: file.exists() and file.read_bytes().endswith(b"\n"))
     check_pin("disk-inbox-jsonl", [steady(json.loads(line)) for line in file.read_bytes().splitlines()])
 
 

@@ -102,7 +102,7 @@ def parse_file(layout: Layout, raw: bytes, where: Where, largest: int) -> Parsed
         raise Unreadable(f"it has no {missing}") from None
     except PostroomError as wrong:
         raise Unreadable(f"it is no letter: {str(wrong).removeprefix('file.')}") from None
-    except Exception as broken:  # noqa: BLE001 - as said above
+    except Exception as broken:
         raise Unreadable(f"it is no letter: {broken}") from None
 
 
