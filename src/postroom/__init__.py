@@ -10,157 +10,7 @@ This is the only door: what is not named here may change. Everything is loaded w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .core.compose import Draft
-    from .core.messages import Receipt
-    from .core.portable import Imported
-    from .core.retention import Sweep
-    from .core.transfer import Copied, Refusal
-    from .errors import (
-        BadStore,
-        Busy,
-        Conflict,
-        Damaged,
-        DeadlinePassed,
-        HopsSpent,
-        IdTaken,
-        IllegalMove,
-        Invalid,
-        LeaseLost,
-        LookAlike,
-        LoopDetected,
-        Missing,
-        NameTaken,
-        NotAllowed,
-        PostroomError,
-        QuotaFull,
-        Refused,
-        Resync,
-        SchemaTooNew,
-        StaleRevision,
-        StoreBusy,
-        StoreFailing,
-        TooFast,
-        TooLarge,
-        UnknownAgent,
-        UnknownMessage,
-        Unreadable,
-    )
-    from .letter import Batch, Letter, Work
-    from .mailbox import Mailbox, draft
-    from .model.agent import Agent, Card, Presence
-    from .model.delivery import Delivery, State
-    from .model.message import (
-        Handoff,
-        Message,
-        Part,
-        Priority,
-        Recipient,
-        Template,
-        data,
-        event,
-        file,
-        reference,
-        text,
-    )
-    from .model.record import Change, Cursor
-    from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Tally, Trace
-    from .model.task import Escalation, Standing, TaskState
-    from .model.thread import Conversation, Thread, Turn
-    from .room import Room, copy_room, doctor, follow_room, open, restore
-    from .task import Task
-
-
 __version__ = "0.1.0"
-
-__all__ = [
-    "Agent",
-    "AgentFlow",
-    "BackupReport",
-    "BadStore",
-    "Batch",
-    "Busy",
-    "Card",
-    "Change",
-    "Conflict",
-    "Conversation",
-    "Copied",
-    "Cursor",
-    "Damaged",
-    "DeadlinePassed",
-    "Delivery",
-    "Diagnosis",
-    "Draft",
-    "Escalation",
-    "Finding",
-    "Flow",
-    "Handoff",
-    "HopsSpent",
-    "IdTaken",
-    "IllegalMove",
-    "Imported",
-    "Invalid",
-    "LeaseLost",
-    "Letter",
-    "Level",
-    "LookAlike",
-    "LoopDetected",
-    "Mailbox",
-    "Message",
-    "Missing",
-    "NameTaken",
-    "NotAllowed",
-    "Part",
-    "PostroomError",
-    "Presence",
-    "Priority",
-    "QuotaFull",
-    "Receipt",
-    "Recipient",
-    "Refusal",
-    "Refused",
-    "Resync",
-    "Room",
-    "SchemaTooNew",
-    "StaleRevision",
-    "Standing",
-    "State",
-    "Stats",
-    "Stop",
-    "StoreBusy",
-    "StoreFailing",
-    "Sweep",
-    "Tally",
-    "Task",
-    "TaskState",
-    "Template",
-    "Thread",
-    "TooFast",
-    "TooLarge",
-    "Trace",
-    "Turn",
-    "UnknownAgent",
-    "UnknownMessage",
-    "Unreadable",
-    "Work",
-    "__version__",
-    "aio",
-    "copy_room",
-    "data",
-    "doctor",
-    "draft",
-    "event",
-    "file",
-    "follow_room",
-    "open",
-    "reference",
-    "restore",
-    "text",
-]
 
 _HOMES = {
     "core.compose": "Draft",
@@ -186,16 +36,17 @@ _HOMES = {
     "room": "Room copy_room doctor follow_room open restore",
     "task": "Task",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(["__version__", "aio", *_HOME_OF])  # noqa: PLE0605 - __init__.pyi spells it out
 
 
-def __getattr__(name: str) -> Any:
-    """Called once for each name. Without `importlib`: the door itself weighs nothing."""
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: `import postroom` itself costs nothing."""
     if name == "aio":
         return __import__("postroom.aio", fromlist=[name])
-    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
-    if home is None:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'postroom' has no attribute {name!r}")
-    value = getattr(__import__(f"postroom.{home}", fromlist=[name]), name)
+    value = getattr(__import__(f"postroom.{_HOME_OF[name]}", fromlist=[name]), name)
     globals()[name] = value
     return value
 

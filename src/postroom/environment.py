@@ -7,11 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 PREFIX = "POSTROOM_"
 AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
@@ -22,8 +17,9 @@ HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # how variables begin that are a ses
 _boot = ""
 
 
-def environment() -> Mapping[str, str]:
-    return os.environ
+def environment() -> dict[str, str]:
+    """Return all variables of the environment."""
+    return dict(os.environ)
 
 
 def variable(name: str) -> str:
@@ -36,36 +32,36 @@ def first_variable(*names: str) -> str:
     return next((value for name in names if (value := os.environ.get(name, ""))), "")
 
 
-def config_path(environment: Mapping[str, str]) -> str:
+def config_path(environment: dict[str, str]) -> str:
     return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")
 
 
 def units_folder() -> str:
     """Where the user's own systemd looks for units."""
-    return os.path.join(_xdg(os.environ, "XDG_CONFIG_HOME", ".config"), "systemd", "user")
+    return os.path.join(_xdg(environment(), "XDG_CONFIG_HOME", ".config"), "systemd", "user")
 
 
-def own_room(environment: Mapping[str, str]) -> str:
+def own_room(environment: dict[str, str]) -> str:
     """The user's own room, where no other is named."""
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
 
 
 def drafts_folder() -> str:
     """Where is kept what a person wrote and did not send."""
-    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "drafts")
+    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "drafts")
 
 
 def sessions_folder() -> str:
     """Where the sessions of agent hosts are noted down."""
-    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "sessions")
+    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "sessions")
 
 
 def receipts_folder() -> str:
     """Where it is noted down what `install` put into files of hosts."""
-    return os.path.join(_xdg(os.environ, "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
+    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
 
 
-def without_host(environment: Mapping[str, str]) -> dict[str, str]:
+def without_host(environment: dict[str, str]) -> dict[str, str]:
     """An environment for a child that is not part of the session around us: a host's own variables would let it
     speak for that session.
     """
@@ -127,7 +123,7 @@ def _fault(path: str) -> str | None:
     return "" if found.st_uid == os.geteuid() else "belongs to another user"
 
 
-def _xdg(environment: Mapping[str, str], name: str, fallback: str) -> str:
+def _xdg(environment: dict[str, str], name: str, fallback: str) -> str:
     """The XDG rule: a relative path in the variable is ignored."""
     named = environment.get(name, "")
     return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), fallback)

@@ -99,7 +99,7 @@ def load_settings(
     """The settings in force: arguments beat the environment, which beats the config file. `defaults`
     replace those of the library.
     """
-    environment = own_environment() if environment is None else environment
+    environment = own_environment() if environment is None else dict(environment)
     values: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))
     fields = _from_environment(environment)
     fields |= {name: value for name, value in (arguments or {}).items() if value is not None}
@@ -136,7 +136,7 @@ def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables that nobody reads, and the setting each of them was probably meant for."""
     from difflib import get_close_matches  # noqa: PLC0415 - only a doctor asks
 
-    environment = own_environment() if environment is None else environment
+    environment = own_environment() if environment is None else dict(environment)
     known = [PREFIX + name.upper() for name in Settings.__struct_fields__]
     likely = {
         name: get_close_matches(name.upper(), known, 1, 0.85)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.table import FILE_OF
-from postroom.store.files.layouts import NAMES
+from postroom.store.files.layouts.paths import NAMES
 from tests.cli.shell import Desk
 from tests.daemons import Daemon
 

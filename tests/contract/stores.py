@@ -7,7 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from postroom.store.files.layouts import NAMES, layout_named
+from postroom.store.files.layouts.base import layout_named
+from postroom.store.files.layouts.paths import NAMES
 from postroom.store.files.store import FileStore
 from postroom.store.memory import MemoryStore
 from postroom.store.protocol import Store

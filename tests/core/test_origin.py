@@ -11,7 +11,7 @@ import postroom
 from postroom import Invalid, Room
 from postroom.core import tokens
 from postroom.core.authorize import Principal, agent_principal
-from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import layout_named
 
 FOLDERS = ("nanobot", "chipset", "swarm")
 

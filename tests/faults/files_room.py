@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from postroom.store.files import journal
-from postroom.store.files.folders import INDEX, OWN_FOLDER
+from postroom.store.files.tree import INDEX, OWN_FOLDER
 from tests.faults import sqlite_room
 
 FOLDER = "mail"

@@ -18,7 +18,8 @@ import pytest
 from _pytest.mark import ParameterSet
 from msgspec import Struct
 
-from postroom.store.files.layouts import NAMES, layout_named
+from postroom.store.files.layouts.base import layout_named
+from postroom.store.files.layouts.paths import NAMES
 from postroom.store.files.store import FileStore
 from postroom.store.protocol import Store
 from postroom.store.sqlite.store import SqliteStore

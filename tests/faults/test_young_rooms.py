@@ -24,7 +24,8 @@ from postroom.cli.main import main as command
 from postroom.errors import Damaged, PostroomError, StoreFailing
 from postroom.model.report import Level
 from postroom.room import AROUND
-from postroom.store.sqlite import lock, peek
+from postroom.store import peek
+from postroom.store.sqlite import note
 from postroom.store.sqlite.lock import WriterLock
 from tests.conftest import LONG
 from tests.daemons import Daemon
@@ -371,10 +372,10 @@ def test_a_closed_room_whose_index_of_the_log_is_cut_short_opens(
 
 
 def test_a_note_is_read_as_it_was_written_and_promises_nothing_once_it_is_damaged() -> None:
-    written = lock.Note(7, 4128, b"saltsalt").pack()
-    read = lock.unpack(written)
+    written = note.Note(7, 4128, b"saltsalt").pack()
+    read = note.unpack(written)
     assert (7, 4128, b"saltsalt") == (read.number, read.place, read.salts)
     for at in range(len(written)):
-        assert lock.NOTHING is lock.unpack(written[:at] + bytes([written[at] ^ 4]) + written[at + 1 :])
-        assert lock.NOTHING is lock.unpack(written[:at])
-    assert lock.NOTHING is lock.unpack(bytes(lock.LENGTH))
+        assert note.NOTHING is note.unpack(written[:at] + bytes([written[at] ^ 4]) + written[at + 1 :])
+        assert note.NOTHING is note.unpack(written[:at])
+    assert note.NOTHING is note.unpack(bytes(note.LENGTH))

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import layout_named
 from tests.daemons import PATIENCE, until
 from tests.federation.killed import STEPS
 from tests.federation.mounted import Mounted

@@ -21,8 +21,8 @@ from postroom.federation.mounts import forget
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.nanobot import MailboxManager
-from postroom.store.files.layouts import NAMES, layout_named
-from postroom.store.files.layouts.base import OWN, Layout
+from postroom.store.files.layouts.base import OWN, Layout, layout_named
+from postroom.store.files.layouts.paths import NAMES
 from tests.conftest import LONG
 from tests.daemons import Daemon, until
 from tests.federation.mounted import Mounted, mount

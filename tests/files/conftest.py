@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.store.files.layouts import NAMES, layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
+from postroom.store.files.layouts.paths import NAMES
 
 
 @pytest.fixture(params=NAMES, scope="session")

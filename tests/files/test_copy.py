@@ -29,7 +29,7 @@ from postroom.model.message import Message
 from postroom.model.query import LetterQuery, Query
 from postroom.settings import Settings
 from postroom.store.address import open_store
-from postroom.store.files.layouts import NAMES
+from postroom.store.files.layouts.paths import NAMES
 from postroom.store.protocol import Move, Post, Store
 from tests.conftest import LONG
 from tests.contract.test_store_values import messages

@@ -8,8 +8,7 @@ from typing import Any
 
 from postroom.model.query import LetterQuery, Query
 from postroom.nanobot import MailboxManager
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
 from postroom.store.files.store import FileStore
 from postroom.store.protocol import Rename
 from tests.files.folders import inbox, opened

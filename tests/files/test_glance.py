@@ -20,13 +20,11 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom import Room
-from postroom.store.files import peek
-from postroom.store.files.layouts import NAMES, layout_named
-from postroom.store.files.layouts.base import Layout
-from postroom.store.files.layouts.paths import QUEUED, SHAPES
-from postroom.store.files.peek import is_surely_empty
-from postroom.store.sqlite import lock
-from postroom.store.sqlite.peek import has_nothing
+from postroom.constants import INDEX_APPLICATION
+from postroom.store import peek
+from postroom.store.files.layouts.base import Layout, layout_named
+from postroom.store.files.layouts.paths import NAMES, QUEUED, SHAPES
+from postroom.store.peek import is_surely_empty
 from tests.cli.shell import Desk
 from tests.conftest import LONG
 from tests.files.folders import home, inbox, letters_in
@@ -156,7 +154,6 @@ def folder(layout: Layout, tmp_path: Path) -> Folder:
 
 
 def test_it_knows_what_the_store_knows(layout: Layout) -> None:
-    assert lock._WARNING_AT == peek.WARNING_AT
     assert isinstance(layout, type(SHAPES[layout.name]))
 
 
@@ -343,9 +340,14 @@ def test_what_is_taken_in_while_it_looks_is_not_overlooked(
         assert folder.found() == 1  # somebody else takes it in
         return is_current(index, *what)
 
-    def asks_first(path: str, mailbox: str, others: Any, application: int, is_current: Any) -> bool:
-        is_empty = has_nothing(path, mailbox, others, application, lambda _: True)
-        return is_empty and bool(is_current(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)))
+    def asks_first(address: str, mailbox: str, others: Any) -> bool:
+        tree = peek._tree_at(address)
+        assert tree is not None
+        path = f"{tree.root}/.postroom/index.db"
+        index = peek._opened(path, INDEX_APPLICATION)
+        assert index is not None
+        is_empty = peek._has_nothing(index, peek._values(path, mailbox), others)
+        return is_empty and peek._is_current(index, tree, mailbox)
 
     monkeypatch.setattr(peek, "_is_current", meanwhile)
     folder.drop()
@@ -353,7 +355,7 @@ def test_what_is_taken_in_while_it_looks_is_not_overlooked(
     folder.settle()
     folder.found()
     folder.drop()
-    monkeypatch.setattr(peek, "has_nothing", asks_first)
+    monkeypatch.setattr(peek, "_folder_is_empty", asks_first)
     assert folder.is_sure()  # the twin is, and it is wrong
 
 

@@ -17,11 +17,10 @@ from msgspec.structs import replace
 from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Priority, TaskNote, data, text
 from postroom.model.query import Query
-from postroom.store.files.folders import OWN_FOLDER
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import OWN, Layout, Where, dumps
+from postroom.store.files.layouts.base import OWN, Layout, Where, dumps, layout_named
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.letter_files import fields_of, file_of, parse_file
+from postroom.store.files.tree import OWN_FOLDER
 from postroom.store.sqlite.rows import micros
 from tests.contract.test_store_values import messages
 from tests.files.folders import home, inbox, letters_in, opened, rob

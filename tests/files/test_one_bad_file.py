@@ -17,8 +17,7 @@ from postroom.errors import PostroomError
 from postroom.model.report import Level
 from postroom.settings import Settings
 from postroom.store.files import letter_files
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
 from postroom.store.files.reconcile import Reconciling
 from tests.conftest import LONG
 from tests.faults.quick import quick_folder

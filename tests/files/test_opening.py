@@ -9,8 +9,8 @@ import pytest
 import postroom
 from postroom.errors import BadStore
 from postroom.store.address import open_store
-from postroom.store.files.layouts import NAMES
 from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.paths import NAMES
 from postroom.store.files.store import FileStore
 from tests.files.folders import rob, room
 from tests.files.test_strangers import drop

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from postroom.model.query import Query
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
 from tests.conftest import LONG
 from tests.coverage import uncounted
 from tests.files.folders import inbox, opened

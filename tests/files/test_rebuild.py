@@ -20,8 +20,7 @@ from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Query
 from postroom.store.files import recovery
 from postroom.store.files.connection import FileConnection
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
 from postroom.store.files.reconcile import Reconciling
 from postroom.store.files.store import FileStore
 from postroom.store.files.watch import News

@@ -20,7 +20,7 @@ from postroom import Letter, Part, Room, aio, copy_room
 from postroom.core import compose
 from postroom.core.authorize import OWNER
 from postroom.model.message import Handoff
-from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import layout_named
 from tests.daemons import until
 from tests.federation.mounted import mount
 from tests.federation.systems import System, systems

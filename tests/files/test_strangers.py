@@ -16,8 +16,7 @@ from postroom.model.delivery import State
 from postroom.model.query import LetterQuery, Query
 from postroom.model.report import Finding, Level
 from postroom.store.files import durable
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.reconcile import DELETED
 from postroom.store.files.store import FileStore

@@ -10,8 +10,7 @@ import pytest
 
 from postroom.model.task import TaskState
 from postroom.nanobot import MailboxManager
-from postroom.store.files.layouts import layout_named
-from postroom.store.files.layouts.base import Layout
+from postroom.store.files.layouts.base import Layout, layout_named
 from tests.files.folders import inbox, letters_in, rob, room
 from tests.files.test_strangers import drop
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.cli import quick
-from postroom.hosts import sessions
+from postroom.hosts import quick, sessions
 from postroom.hosts.input import read_object
+from postroom.hosts.naming import plain, settle
 from postroom.hosts.recipes import MARGIN, RECIPES, WAIT, hooks, is_ours, mcp_server
 from postroom.hosts.sessions import (
     IDLE,
@@ -27,9 +27,7 @@ from postroom.hosts.sessions import (
     all_sessions,
     find,
     keep,
-    plain,
     session_around_us,
-    settle,
     sweep,
 )
 from postroom.hosts.text import again, mail, orders, tell

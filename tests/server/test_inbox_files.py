@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.app.inbox_files import DROPPED, MOMENT, SURE, TRIES, InboxFolder, Last, safe_form
+from postroom.app.inbox_files import DROPPED, MOMENT, SURE, TRIES, InboxFolder, Last
+from postroom.constants import safe_form
 from postroom.errors import BadStore
 from postroom.formats.inbox import notice_of
 from tests.letters import NOW

@@ -14,7 +14,7 @@ from postroom import Level
 from postroom.errors import QuotaFull
 from postroom.model import delivery
 from postroom.model.query import Query
-from postroom.store.files.layouts import layout_named
+from postroom.store.files.layouts.base import layout_named
 from postroom.store.files.store import FileStore
 from postroom.store.protocol import Move, Post, Posted, Store, Write
 from postroom.store.sqlite import writes as sqlite_writes

@@ -16,6 +16,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from ..constants import safe_form
 from ..errors import BadStore, Invalid, PostroomError
 from ..formats.inbox import line_of, notice_of
 from ..model.delivery import State
@@ -306,13 +307,7 @@ MOST_BYTES = 5 * 2**20
 DROPPED = b'{"dropped":'  # so begins the line that tells what was trimmed
 _LONGEST_NUMBER = 18  # digits
 _TAKEN = ".taken."
-_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _NAMES = ".names"
-
-
-def safe_form(name: str) -> str:
-    """A name as agent-inbox writes it in the name of a file."""
-    return "".join(letter if letter in _SAFE else "_" for letter in name)
 
 
 class InboxFolder:

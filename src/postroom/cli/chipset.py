@@ -14,12 +14,12 @@ from ..chipset import STATE, Chipset, Witness
 from ..chipset.folder import chosen
 from ..chipset.notes import HEALTH_CHECK, RESPONSE
 from ..errors import Invalid, PostroomError
+from ..hosts.quick import state_of
 from ..model.codec import to_plain
 from .context import text_of
 from .errors import NOTHING, NoInput
 from .output import Answer, one_line, sayable
 from .parse import seconds
-from .quick import state_of
 from .table.chipset import ANSWER_OF
 from .table.shape import EVERYWHERE
 

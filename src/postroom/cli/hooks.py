@@ -22,22 +22,23 @@ from ..formats.plain import plain_agent
 from ..hosts import claude, codex, gemini, sessions
 from ..hosts.events import END, PROMPT, START, STOP
 from ..hosts.input import text_of
-from ..hosts.recipes import MARGIN, WAIT
-from ..hosts.sessions import (
-    BEAT,
-    BUSY,
-    IDLE,
-    OVER,
-    Session,
-    Unkept,
-    all_sessions,
-    find,
-    is_plain,
-    plain,
-    settle,
-    sweep,
-    unkept,
+from ..hosts.naming import Unkept, plain, settle, unkept
+from ..hosts.quick import (
+    DIALECTS,
+    agent_of,
+    exchange,
+    folder_of,
+    host_of,
+    is_going_on,
+    is_typed,
+    may_have_nudge,
+    may_have_work,
+    name_said,
+    socket_of,
+    state_of,
 )
+from ..hosts.recipes import MARGIN, WAIT
+from ..hosts.sessions import BEAT, BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
 from ..hosts.text import (
     LONGEST,
     MOST_POINTERS,
@@ -63,20 +64,6 @@ from ..server.verbs import SOON
 from .context import note, whole_address, whole_path
 from .escalation import steps_for
 from .output import Answer
-from .quick import (
-    agent_of,
-    dialect_of,
-    exchange,
-    folder_of,
-    host_of,
-    is_going_on,
-    is_typed,
-    may_have_nudge,
-    may_have_work,
-    name_said,
-    socket_of,
-    state_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -616,7 +603,7 @@ WOKEN = 2  # Claude Code wakes a session when its waiter ends so, with what it s
 
 def wait(context: Context) -> Iterator[Answer]:
     """One answer, if the session is woken by the end of this process; silent otherwise."""
-    dialect = dialect_of(context.name)
+    dialect = DIALECTS[host_of(context.name)]
     if dialect.ENTRY and variable(dialect.ENTRY) != dialect.INTERACTIVE:
         return
     session = arrived(host_of(context.name), text_of(context.call.host_input, "session_id"))
@@ -702,7 +689,7 @@ class Visit:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._heard = context.call.host_input
-        self._host, self._dialect = host_of(context.name), dialect_of(context.name)
+        self._host, self._dialect = host_of(context.name), DIALECTS[host_of(context.name)]
         self._event = text_of(self._heard, "hook_event_name")
         self._moment = self._dialect.EVENTS[self._event]
         self._began_by = text_of(self._heard, "source") if self._moment == START else ""
@@ -718,7 +705,7 @@ class Visit:
         if self._moment == END:
             self._end(session)
             return
-        name = name_said(self._context.values, self._dialect)
+        name = name_said(self._context.values, self._dialect.AGENT)
         is_new = self._moment == START or session is None or not is_going_on(session, name)
         session = self._begin(session, name) if is_new or session is None else session
         source = source_of(self._context, session, is_new=is_new)
@@ -831,7 +818,7 @@ class Visit:
 
     def _mark(self, session: Session, result: HookText) -> None:
         holds = session.holds + 1 if result.holds else None
-        is_typed_now = self._moment == PROMPT and is_typed(self._dialect, self._heard)
+        is_typed_now = self._moment == PROMPT and is_typed(self._dialect.UNTYPED, self._heard)
         session.mark(IDLE if self._is_idle(result) else BUSY, 0 if is_typed_now else holds)
 
     def _is_idle(self, result: HookText) -> bool:

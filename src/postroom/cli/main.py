@@ -5,10 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # `signal` loads enum
 
 
 def entry() -> None:
@@ -36,7 +33,7 @@ def _open_what_is_closed() -> None:
         sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: list[str]) -> int:
     """Run one command and say how it ended."""
     try:
         return _run(words)
@@ -48,30 +45,21 @@ def main(words: Sequence[str]) -> int:
         return end(f"postroom: {broken.strerror or broken}\n", 74)
 
 
-def _run(words: Sequence[str]) -> int:
-    from ..errors import PostroomError  # noqa: PLC0415 - from here on Ctrl-C is caught
+def _run(words: list[str]) -> int:
+    from .quick import quick_look, understood  # noqa: PLC0415 - from here on Ctrl-C is caught
 
+    quick = understood(words)
+    if quick is not None and (look := quick_look(*quick)).text is not None:
+        sys.stdout.write(look.text)
+        sys.stdout.flush()
+        return 0
+    gc.set_threshold(100_000)  # imports make many objects and no garbage; a short command never collects
+    pthread_sigmask(SIG_BLOCK, {SIGINT})  # a library in C whose loading is interrupted may crash the program
     try:
-        from .parse import parse  # noqa: PLC0415
-        from .quick import quick_answer  # noqa: PLC0415
-
-        call = parse(words)
-        answer = quick_answer(call)
-        if answer is not None:
-            sys.stdout.write(answer)
-            sys.stdout.flush()
-            return 0
-        from .output import Uninterrupted  # noqa: PLC0415
-
-        with Uninterrupted():
-            gc.set_threshold(100_000)  # loading makes much and leaves no litter; a short command never collects
-            from .run import run  # noqa: PLC0415 - the rest of the program
-
-        return run(call)
-    except PostroomError as error:
-        from .errors import complain  # noqa: PLC0415 - only for mistakes
-
-        return complain(error, words)
+        from .run import run  # noqa: PLC0415 - the rest of the program
+    finally:
+        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
+    return run(words, None if quick is None else look)
 
 
 def end(text: str, code: int) -> int:

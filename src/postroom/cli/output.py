@@ -15,6 +15,7 @@ from unicodedata import category, east_asian_width
 from ..core import presentation
 from ..core.presentation import harmless, visible
 from ..environment import variable
+from ..model.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,32 +32,6 @@ class Uninterrupted:
 
     def __exit__(self, *how: object) -> None:
         pthread_sigmask(SIG_UNBLOCK, {SIGINT})
-
-
-def load_msgspec() -> None:
-    """Import msgspec without what it would load and we never use: typing_extensions, from which it takes type
-    hints where that is installed (since Python 3.11 typing has all it uses), and what describes types and writes
-    JSON schemas. For one moment there is no such thing. Who needs them later gets them, and a msgspec that cannot
-    do without is imported whole.
-    """
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
-        return
-    modules: dict[str, Any] = sys.modules
-    schemas: Any = type(sys)("msgspec._json_schema")
-    schemas.schema = schemas.schema_components = None
-    left_out = {
-        "typing_extensions": None,  # an import of it fails now, as if it were not installed
-        "msgspec.inspect": type(sys)("msgspec.inspect"),
-        "msgspec._json_schema": schemas,
-    }
-    modules |= left_out
-    try:
-        import msgspec  # noqa: F401, PLC0415 - the point of it
-    except ImportError:
-        pass  # whoever needs it next imports it whole
-    finally:
-        for name in left_out:
-            del modules[name]
 
 
 # How wide a terminal is, for what is written to it: answers, help, errors.
@@ -377,12 +352,8 @@ class Answer:
 
     def text(self, screen: Screen) -> str:
         if screen.json:
-            with Uninterrupted():
-                load_msgspec()
-                from ..model.codec import encode  # noqa: PLC0415 - people need no JSON
-
-            args = encode({"schema": SCHEMA, "command": self.command, **self.data})
-            return presentation.harmless_json(args).decode() + "\n"
+            answer = encode({"schema": SCHEMA, "command": self.command, **self.data})
+            return presentation.harmless_json(answer).decode() + "\n"
         return self.view(screen, {**self.data, "accepted": self.letters})
 
 

@@ -13,7 +13,7 @@ from .errors import Usage
 from .table import FILE_OF, below, everywhere, row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from .table.shape import Command, Option
 
@@ -160,7 +160,7 @@ class Call:
         self.command = command
         self.group = group  # the first word of several commands, when its help is asked for
         self.values: dict[str, Any] = {}
-        self.host_input: Mapping[str, Any] = {}  # what a host said on standard input, where one did
+        self.host_input: dict[str, object] = {}  # what a host said on standard input, where one did
 
     @property
     def name(self) -> str:
@@ -183,11 +183,6 @@ def parse(words: Sequence[str]) -> Call:
         return call
     _fill(places, args, call)
     if any(option.kind not in _PLAIN for option in options.values() if option.name in call.values):
-        from .output import Uninterrupted, load_msgspec  # noqa: PLC0415 - numbers, times and JSON are rare
-
-        with Uninterrupted():
-            load_msgspec()  # before anything else loads it
-
         convert_all(call.values, {option.name: option for option in options.values()})
     return call
 

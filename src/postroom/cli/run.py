@@ -1,35 +1,53 @@
-"""Running a command: find its function, give it a context, render what it answers."""
+"""Running a command: parse its words, import its module, render its answer."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import PostroomError
 from .context import Context, complete_ids
 from .main import end
-from .output import Answer, Uninterrupted, load_msgspec
+from .output import Answer, Uninterrupted
+from .parse import parse
+from .quick import quick_look
 from .table import FILE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from ..hosts.quick import Look
     from .output import Screen
     from .parse import Call
 
 
-def run(call: Call) -> int:
-    """The command's exit code; what it answered is on standard output."""
+def run(words: Sequence[str], look: Look | None) -> int:
+    """Run a command and return its exit code. `look`: what the first look found, where there was one."""
+    try:
+        call = parse(words)
+        if look is None and call.name.startswith("hook ") and "help" not in call.values:
+            look = quick_look(call.name, call.values)
+            if look.text is not None:
+                sys.stdout.write(look.text)
+                return 0
+        if look is not None:
+            call.host_input = look.host_input
+        return _run_call(call)
+    except PostroomError as error:
+        from .errors import complain  # noqa: PLC0415 - only for mistakes
+
+        return complain(error, words)
+
+
+def _run_call(call: Call) -> int:
     context = Context(call)
     if call.command is None or "help" in call.values:
         from .help import explain  # noqa: PLC0415 - rare
 
         return _print(explain(call, context.screen), context.screen)
-    file = FILE_OF[call.name]
     with Uninterrupted():
-        if file != "help":  # the commands about the program itself need no library
-            load_msgspec()
-        module = __import__(f"{__package__}.{file}", fromlist=["COMMANDS"])
+        module = import_module(f".{FILE_OF[call.name]}", __package__)
     function = getattr(module, f"run_{call.command.function}")
     try:
         complete_ids(context)

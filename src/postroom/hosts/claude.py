@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .events import BETWEEN, END, MARK, PROMPT, START, STOP
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 PROGRAM = "claude-code"
 EVENTS = {
@@ -31,12 +25,12 @@ ENTRY = "CLAUDE_CODE_ENTRYPOINT"
 INTERACTIVE = "cli"
 
 
-def add(event: str, text: str) -> dict[str, Any]:
+def add(event: str, text: str) -> dict[str, object]:
     """Say something to the model, beside what goes on."""
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
-def hold(event: str, text: str) -> dict[str, Any]:
+def hold(event: str, text: str) -> dict[str, object]:
     """Say something to the model, which has just ended its turn, so that it goes on. A turn that goes on for more
     context is no error; one that is blocked is shown as one.
     """

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .events import BETWEEN, END, MARK, PROMPT, START, STOP
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 PROGRAM = "codex"
 EVENTS = {
@@ -27,11 +21,11 @@ WAKES = True
 ENTRY = ""
 
 
-def add(event: str, text: str) -> dict[str, Any]:
+def add(event: str, text: str) -> dict[str, object]:
     """Say something to the model, beside what goes on."""
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
-def hold(event: str, text: str) -> dict[str, Any]:  # noqa: ARG001 - as the others
+def hold(event: str, text: str) -> dict[str, object]:  # noqa: ARG001 - as the others
     """Say something to the model, which has just ended its turn, so that it goes on."""
     return {"decision": "block", "reason": text}

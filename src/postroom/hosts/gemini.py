@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .events import BETWEEN, END, MARK, PROMPT, START, STOP
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 PROGRAM = "gemini-cli"
 EVENTS = {
@@ -27,11 +21,11 @@ WAKES = False  # nothing wakes it when it is idle
 ENTRY = ""
 
 
-def add(event: str, text: str) -> dict[str, Any]:
+def add(event: str, text: str) -> dict[str, object]:
     """Say something to the model, beside what goes on."""
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
-def hold(event: str, text: str) -> dict[str, Any]:  # noqa: ARG001 - as the others
+def hold(event: str, text: str) -> dict[str, object]:  # noqa: ARG001 - as the others
     """Reject the answer with which the model ended its turn; what is said here is its next prompt."""
     return {"decision": "deny", "reason": text}

@@ -1,26 +1,23 @@
-"""Who started us, and whether they still live. A process is known by its number and by when it began: numbers are
-used again.
+"""The sessions of agent hosts: a small file for each, by which hooks, waiter and tools find one another.
 
-It weighs little: a command that is typed in a host's shell looks here for who it is.
+    $XDG_STATE_HOME/postroom/sessions/claude-0b5c….json     mode 0600, in a folder of mode 0700
+    {"turn":"idle","holds":0,"host":"claude","id":"0b5c…","agent":"coder","room":"/…/room.db", …}
+
+The first two fields have a fixed width and are written over in place at every hook; the rest is written when a
+session starts. When a hook last ran is the time of the file. A file stays for a month when its session ends: a
+session that is resumed keeps its name.
+
+A host calls hooks between any two steps and waits for them, so this module imports little.
 """
 
 from __future__ import annotations
 
 import os
-import unicodedata
-from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
-from itertools import chain, count
-from typing import TYPE_CHECKING
 
 from ..environment import first_variable, sessions_folder
-from ..model.names import HUMAN, ONE_MAILBOX, POSTMASTER, fold
 from .input import read_object
-from .text import MOST_HELD_STOPS
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
+# Processes. One is known by its number and by when it began: numbers are used again.
 
 _SHELLS = frozenset({"sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "tcsh", "zsh"})
 _NO_MORE = ("Z", "X")  # it has ended, and whoever started it has not asked how
@@ -51,15 +48,14 @@ def is_alive(pid: int, began: str) -> bool:
     return found is not None and found.began == began
 
 
-def ancestors() -> Iterator[Process]:
-    """Who started us, who started them, and so on."""
-    pid = os.getppid()
-    for _ in range(_MOST):
-        found = look(pid)
-        if found is None:
-            return
-        yield found
-        pid = found.parent
+def ancestors() -> list[Process]:
+    """Return the process that started us, the one that started that, and so on."""
+    found: list[Process] = []
+    one = look(os.getppid())
+    while one is not None and len(found) < _MOST:
+        found.append(one)
+        one = look(one.parent)
+    return found
 
 
 def host() -> Process | None:
@@ -67,7 +63,7 @@ def host() -> Process | None:
     Who plays host is it with their shell alone: what is above that has other windows, too.
     """
     if is_played():
-        return next(ancestors(), None)
+        return next(iter(ancestors()), None)
     return next((one for one in ancestors() if one.name.lstrip("-") not in _SHELLS), None)
 
 
@@ -105,86 +101,7 @@ def _by_ps(pid: int) -> Process | None:
     return Process(pid, " ".join(words[:5]), int(words[6]), words[7].rpartition("/")[2])
 
 
-# What a session's agent is called: as somebody said, as it was before, or after the folder of its project.
-
-LONGEST = 60  # characters of a folder's name that are taken
-_NOT_OURS = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
-
-
-def settle(
-    session: Session,
-    project: str,
-    *,
-    alone: bool,
-    cleared: bool,
-    human: str = HUMAN,
-    others: Collection[str] = (),
-) -> None:
-    """Name a session's agent, unless somebody did, and note the session down. `alone`: a process of its host runs
-    one session at a time, so those before it there are over. `cleared`: it goes on where the last one before it
-    was. `human`: what the person's mailbox is called, which is nobody else's. `others`: names, folded, that are
-    somebody else's, too.
-    """
-    with _one_at_a_time():
-        beside = [one for one in all_sessions() if not one.is_same(session)]
-        before = [one for one in beside if (one.pid, one.began) == (session.pid, session.began)]
-        if not session.agent:
-            taken = {fold(one.agent) for one in beside if one.is_live and not (alone and one in before)}
-            taken.update(others)
-            session.agent = _free(_earlier(session, before if cleared else ()), plain(project, human), taken)
-        keep(session)
-        for one in before:
-            if alone and one.turn != OVER:
-                one.mark(OVER)
-
-
-def plain(folder: str, human: str = HUMAN) -> str:
-    """A folder's name as an agent may be called; `agent` where nothing of it can be said. Many a person's home is
-    called as they are.
-    """
-    letters = (
-        unicodedata.normalize("NFKD", os.path.basename(folder.rstrip("/"))).encode("ascii", "ignore").decode()
-    )
-    words = "".join(letter if letter.isalnum() else " " for letter in letters.lower()).split()
-    name = "-".join(words)[:LONGEST].rstrip("-")
-    return name if name and name not in {*_NOT_OURS, fold(human)} else f"{name}-agent".lstrip("-")
-
-
-def _earlier(session: Session, before: Sequence[Session]) -> list[str]:
-    """What it was called when it ran before, and what the one was called that it goes on for."""
-    own = find(session.host, session.id)
-    last = max(before, key=lambda one: one.heard_at, default=None)
-    return [one.agent for one in (own, last) if one is not None and one.agent]
-
-
-def _free(earlier: Sequence[str], name: str, taken: set[str]) -> str:
-    """The first name that no live session has."""
-    numbered = (f"{name}-{number}" for number in count(2))
-    return next(one for one in chain(earlier, [name], numbered) if fold(one) not in taken)
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Of two sessions that start at once, the second sees the first."""
-    os.makedirs(sessions_folder(), mode=0o700, exist_ok=True)
-    file = os.open(os.path.join(sessions_folder(), ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        flock(file, LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
-# The sessions of hosts: a small file for each, by which its hooks, its waiter and its tools find one another.
-#
-#     $XDG_STATE_HOME/postroom/sessions/claude-0b5c….json     mode 0600, in a folder of mode 0700
-#     {"turn":"idle","holds":0,"host":"claude","id":"0b5c…","agent":"coder","room":"/…/room.db", …}
-#
-# The first two fields have a fixed width and are written over in place at every hook; the rest is written when a
-# session starts. When a hook was last heard is the time of the file. A file stays when its session ends, for a
-# month: a session that is resumed keeps its name.
-#
-# Reading and marking weigh next to nothing. It refuses to know what a host says, and what is in the mail.
+# Sessions.
 
 BUSY, IDLE, OVER = "busy", "idle", "over"  # of one length
 MOST_HOLDS = 9  # there is room for one digit
@@ -312,16 +229,15 @@ def find(host: str, id: str) -> Session | None:
     return _read(path_of(host, id)) if is_plain(id) else None
 
 
-def all_sessions() -> Iterator[Session]:
-    """Every session that was noted, whether it is over or not."""
+def all_sessions() -> list[Session]:
+    """Return every session that was noted, whether it is over or not."""
     folder = sessions_folder()
     try:
-        names = os.listdir(folder)
+        names = sorted(os.listdir(folder))
     except OSError:
-        return
-    for name in sorted(names):
-        if name.endswith(".json") and (found := _read(os.path.join(folder, name))):
-            yield found
+        return []
+    found = [_read(os.path.join(folder, name)) for name in names if name.endswith(".json")]
+    return [session for session in found if session is not None]
 
 
 def keep(session: Session) -> None:
@@ -348,7 +264,7 @@ def sweep(now: float) -> None:
     for session in all_sessions():
         if now - session.heard_at > KEPT and not session.is_live:
             for path in (session.path, session.waiter_path, session.turn_path):
-                try:  # noqa: SIM105 - light
+                try:
                     os.unlink(path)
                 except OSError:
                     pass
@@ -363,48 +279,14 @@ def _read(path: str) -> Session | None:
             os.close(file)
     except OSError:
         return None
-    texts = {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    texts = {name: text for name in _TEXTS if isinstance(text := value.get(name), str)}
     turn, holds, pid = value.get("turn"), value.get("holds"), texts.pop("pid", "")
-    if len(texts) + 1 < len(_TEXTS) or turn not in {BUSY, IDLE, OVER} or not isinstance(holds, int):
+    if len(texts) + 1 < len(_TEXTS) or not isinstance(turn, str) or turn not in {BUSY, IDLE, OVER}:
+        return None
+    if not isinstance(holds, int):
         return None
     return Session(**texts, pid=int(pid) if pid.isdecimal() else 0, turn=turn, holds=holds, heard_at=heard_at)
 
-
-# A session that cannot be noted down: there is no folder for it, or the disk is full or read-only.
-#
-# Its mail is shown all the same, where it is known whose it is; two hooks at once may both show it. What only the
-# note could tell is done without: no turn is held up, since nobody would count how often, and nobody wakes it.
-
-
-class Unkept(Session):
-    """Known for one hook."""
-
-    __slots__ = ()
-
-    def mark(self, turn: str, holds: int | None = None) -> None:
-        """There is nowhere to mark it."""
-
-    def in_turn(self) -> InTurn:
-        return _Beside(self.path)
-
-
-class _Beside(InTurn):
-    """Nobody is waited for."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *how: object) -> None: ...
-
-
-def unkept(session: Session, agent: str) -> Unkept:
-    """The same, of this agent, as if its turns had been held up often enough."""
-    known = {name: getattr(session, name) for name in Session.__slots__}
-    return Unkept(**known | {"agent": agent, "holds": MOST_HELD_STOPS})
-
-
-# Whose session started us: for commands that are typed in a host's shell, and for the MCP server a host starts.
-#
-# It weighs little where no host has a session: then there is no folder of sessions.
 
 # Where hosts tell what they start in which session that is. Only among those of one process: it may be inherited.
 _TOLD = ("CODEX_THREAD_ID", "CLAUDE_CODE_SESSION_ID", "GEMINI_SESSION_ID")

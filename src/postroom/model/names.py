@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from .. import constants
 from ..errors import Invalid
 
 AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, optionally swarm/agent"
@@ -22,6 +23,8 @@ KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
 PARTY_RULE = "an agent's name, or agent@system for one at another system"
 BROADCAST = "broadcast:"
 AT = "@"  # between an agent and the other system where it is; in no name of ours
+HUMAN = constants.HUMAN
+ONE_MAILBOX = constants.ONE_MAILBOX
 POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
 ANY = "any:"  # and capabilities, with commas: whoever can do all of them
 
@@ -37,8 +40,6 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
 
 # The human has one mailbox, whatever a design calls them.
-HUMAN = "human"
-ONE_MAILBOX = {"user": HUMAN, "ceo": HUMAN}
 _sound: dict[str, str] = {}  # what was asked before, and its answer: every letter names two
 _MOST_SOUND = 1024
 

@@ -59,7 +59,7 @@ def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_time
 
 
 def _open_files(rest: str, address: str, **how: Any) -> Store:
-    from .files.layouts import layout_named  # noqa: PLC0415 - see above
+    from .files.layouts.base import layout_named  # noqa: PLC0415 - see above
     from .files.store import FileStore  # noqa: PLC0415
 
     folder, layout = _folder(rest, address)
@@ -116,7 +116,7 @@ def _check_letters(folder: str, layout: str) -> None:
 
 def _folder(rest: str, address: str) -> tuple[str, str]:
     """The root of a room of files, and its layout."""
-    from .files.layouts import NAMES  # noqa: PLC0415 - see above
+    from .files.layouts.paths import NAMES  # noqa: PLC0415 - see above
 
     root, _, choice = rest.partition("?")
     key, _, layout = choice.partition("=")
@@ -165,7 +165,7 @@ def is_there(address: str) -> bool | None:
 
 def is_blank(place: str) -> bool:
     """Is this an empty file, without a log or a note of one? Then nobody has made a room of it yet."""
-    from .sqlite.lock import number_in  # noqa: PLC0415 - see above
+    from .sqlite.note import number_in  # noqa: PLC0415 - see above
 
     found = os.stat(place)
     if found.st_size or not stat.S_ISREG(found.st_mode) or number_in(f"{place}.lock"):

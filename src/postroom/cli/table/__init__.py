@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,4 +85,4 @@ def everywhere() -> tuple[Option, ...]:
 
 
 def _load(file: str) -> ModuleType:
-    return __import__(f"{__name__}.{file}", fromlist=["COMMANDS"])  # importlib would weigh more than the row
+    return import_module(f".{file}", __name__)

@@ -35,7 +35,7 @@ from ...model.query import Query
 from ...model.record import GATEWAY
 from ...model.report import note, ok, warning
 from ...store.address import folder_of, is_there
-from ...store.files.folders import OWN_FOLDER
+from ...store.files.tree import OWN_FOLDER
 from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
 from . import recovery, registry
 from .durable import keep_spare_file
-from .folders import APPLICATION, OWN_FOLDER
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
 from .registry import NAMES as ROLL_NAMES
 from .registry import TABLES as ROLL
 from .transaction import FileTransaction
+from .tree import APPLICATION, OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import Unreadable
 from ..sqlite.ground import sync_file
-from .folders import marks_of
+from .tree import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,10 +19,10 @@ from ...model.report import Level, error, ok, warning
 from ..sqlite.examine import examine_room
 from . import durable as files_durable
 from . import journal, letter_files, reconcile
-from .folders import is_text
 from .layouts.base import Where
 from .quarantine import ASIDE
 from .reconcile import LARGEST
+from .tree import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

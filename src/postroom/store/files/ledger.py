@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import Damaged, NameTaken
 from ..sqlite.rows import SALVAGE
 from .durable import Stamp
-from .folders import is_text
+from .tree import is_text
 
 if TYPE_CHECKING:
     import apsw

@@ -20,8 +20,8 @@ from ...model.names import AT, POSTMASTER, check_id, check_party
 from ...model.values import read_json
 from ..sqlite.rows import micros
 from .folders import Places
-from .layouts import NAMES, layout_named
-from .layouts.base import FileState, Where
+from .layouts.base import FileState, Where, layout_named
+from .layouts.paths import NAMES
 
 if TYPE_CHECKING:
     from ...model.delivery import Delivery

@@ -10,7 +10,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from . import durable, folders, letter_files
+from . import durable, letter_files, tree
 from .durable import sync_path
 from .layouts.base import line_in
 
@@ -55,7 +55,7 @@ class Quarantine:
         """False: not yet, it is to be looked at again."""
         if self._may_be_unfinished(seen, why):
             return False
-        is_text = folders.is_text(seen.name)
+        is_text = tree.is_text(seen.name)
         home, _ = self._here.places.of(seen.folder)
         stem = seen.name.encode()[:_LONGEST_NAME].decode(errors="ignore") if is_text else "-"
         name = f"{stem}.{os.urandom(3).hex()}"

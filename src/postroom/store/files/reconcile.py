@@ -29,10 +29,10 @@ from ..sqlite.writes import Writing
 from . import durable as files_durable
 from . import entries, letter_files
 from .durable import Stamp
-from .folders import changed_at, is_text
 from .layouts.base import OWN, Where, time_or_none
 from .ledger import Seen
 from .quarantine import Quarantine, why_taken
+from .tree import changed_at, is_text
 from .watch import is_settled
 
 if TYPE_CHECKING:

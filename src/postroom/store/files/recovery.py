@@ -21,9 +21,9 @@ from ..sqlite.wal import REPLACED
 from ..sqlite.writes import Writing, rename
 from . import durable, transaction
 from .durable import sync_path
-from .folders import INDEX, OWN_FOLDER
 from .journal import number_of
 from .reconcile import reconcile
+from .tree import INDEX, OWN_FOLDER
 
 if TYPE_CHECKING:
     from .connection import FileConnection

@@ -20,8 +20,9 @@ from ..sqlite.wal import REPLACED
 from . import durable as files_durable
 from . import examine, reconcile, recovery, watch
 from .connection import FileConnection
-from .folders import INDEX, OWN_FOLDER, Places
+from .folders import Places
 from .reconcile import LARGEST
+from .tree import INDEX, OWN_FOLDER
 from .watch import DirWatcher
 
 if TYPE_CHECKING:

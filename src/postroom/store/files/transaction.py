@@ -24,9 +24,9 @@ from ..sqlite.wal import is_full
 from . import durable as files_durable
 from . import journal, letter_files
 from .durable import sync_path
-from .folders import OWN_FOLDER
 from .journal import DONE
 from .ledger import Seat
+from .tree import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...model.names import AT
 from ..notification import EVERYONE, ROOM, InotifyWatch, add_watch, open_inotify, read_events
 from . import durable
-from .folders import changed_at
+from .tree import changed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

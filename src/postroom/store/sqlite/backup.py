@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...model.report import Progress
-    from .lock import Note
+    from .note import Note
 
 
 PAGES = 2048  # copied between two words about the progress: 8 MB

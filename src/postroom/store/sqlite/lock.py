@@ -1,26 +1,23 @@
-"""How far a room reached when a letter was last confirmed: a note of 28 bytes in the room's lock file.
+"""The lock queue of writers: an flock, fair and bounded, that knows its holder's name.
 
-SQLite ends a log at the first frame that is damaged, and takes an emptied log for a new one. Without the note a
-room whose letters still lie in the log would then look like a room without letters. The note is written after the
-log was synced and before the sender is answered, and is not synced itself. After a power cut it may be older than
-the room, but it never promises more than the disk holds.
-
-A room without a note (of an earlier version, or copied without its lock file) promises nothing. This module is
-light: the quick look (`glance`) loads it too.
+SQLite's own waiting starves (a second and more at eight writers). Here the writer that leaves wakes the next one
+(`Turns`), after it has written the commits that waiting writers laid into the tray. Both lie in the lock file. It
+also carries two warnings from writer to writer: a sync failed, so the log must be made whole before anyone writes
+again; and space is short, so messages must wait. And it carries the note of how far the room reached (`note`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import struct
 import time
 import weakref
-from binascii import crc32
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...constants import WARNING_AT
 from ...errors import StoreBusy
+from . import note
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,64 +25,8 @@ if TYPE_CHECKING:
     from .ground import Place
     from .tray import NoTray, Pauses, Tray, Turns
 
-
-AT = 32  # its place in the lock file, between the turns and the tray
-_BODY = struct.Struct("<QQ8s")
-_SUM = struct.Struct("<I")
-LENGTH = _BODY.size + _SUM.size
-END = AT + LENGTH
-
-
-class Note:
-    """The number of the last change; where in the log its last frame names the log's salts; and these salts."""
-
-    __slots__ = ("number", "place", "salts")
-
-    def __init__(self, number: int = 0, place: int = 0, salts: bytes = b"") -> None:
-        self.number = number
-        self.place = place
-        self.salts = salts
-
-    def pack(self) -> bytes:
-        body = _BODY.pack(self.number, self.place, self.salts)
-        return body + _SUM.pack(crc32(body))
-
-
-NOTHING = Note()
-
-
-def unpack(written: bytes) -> Note:
-    """The note in these bytes. One that is missing, or damaged, promises nothing."""
-    body, checksum = written[: _BODY.size], written[_BODY.size :]
-    if len(checksum) != _SUM.size or _SUM.unpack(checksum)[0] != crc32(body):
-        return NOTHING
-    return Note(*_BODY.unpack(body))
-
-
-def number_in(lock_file: str) -> int:
-    """The number of the last change that was confirmed, as this lock file says."""
-    try:
-        descriptor = os.open(lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return 0
-    try:
-        return unpack(os.pread(descriptor, LENGTH, AT)).number
-    finally:
-        os.close(descriptor)
-
-
-# The line in which writers stand: an flock, fair and bounded, that knows its holder's name.
-#
-# SQLite's own waiting starves (a second and more at eight writers); here the one who leaves taps the next on the
-# shoulder (`turns`), after it has written what those who wait laid out for it (`tray`). Both lie in the lock
-# file.
-# It also carries two warnings from writer to writer: that a sync failed, and the log must be made whole before
-# anyone writes again; and that space is short, so letters must wait. And it carries the note of how far the room
-# reached (`note`).
-
 _AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 _PID_WIDTH = 20  # the holder's pid stands at the start of the file; then bytes:
-_WARNING_AT = 20  # "!" after a failed sync
 _SHORT_AT = 21  # "!" while the reserve is not what it should be
 LAID_AT = 22  # 1 if anybody laid something out since somebody last looked
 WAITING_AT = 23  # 1 if anybody waits for its turn
@@ -113,7 +54,7 @@ class WriterLock:
         self.is_short = False  # is the reserve spent, or too small? Known at the same time
         self.is_laid = False  # does something lie in the tray? Known at the same time
         self.is_alone = False  # was nobody else in since we were, and does nobody wait? Known at the same time
-        self.noted = NOTHING  # how far did the room reach when a letter was last confirmed? Likewise
+        self.noted = note.NOTHING  # how far did the room reach when a letter was last confirmed? Likewise
         self._note = b""  # the same, as it is written
         self._owes_warning = False  # did a sync fail, and could that not be written?
         self._name = str(os.getpid()).ljust(_PID_WIDTH).encode()
@@ -149,22 +90,22 @@ class WriterLock:
             fcntl.flock(self._descriptor, _AT_ONCE)
         except BlockingIOError:
             return False
-        read = os.pread(self._descriptor, END, 0)
+        read = os.pread(self._descriptor, note.END, 0)
         written = read[:TURN_AT]
         self.is_alone = written == self._usual
         if self.is_alone:
             self.warned = self.is_short = self.is_laid = False
         else:
             self._sign_in(written)
-        if read[AT:] != self._note:
-            self._note = read[AT:]
-            self.noted = unpack(self._note)
+        if read[note.AT :] != self._note:
+            self._note = read[note.AT :]
+            self.noted = note.unpack(self._note)
         if self._owes_warning:
             self.warned = True
         return True
 
     def _sign_in(self, written: bytes) -> None:
-        self.warned = written[_WARNING_AT:_SHORT_AT] == b"!"
+        self.warned = written[WARNING_AT:_SHORT_AT] == b"!"
         self.is_short = written[_SHORT_AT:LAID_AT] == b"!"
         self.is_laid = any(written[LAID_AT:WAITING_AT])
         with suppress(OSError):  # on a full disk the name is missing, and nothing else
@@ -223,13 +164,13 @@ class WriterLock:
         """After a sync: the room reaches this far. Of two writers who cross here the earlier one may write last.
         Then the note promises a little less until the next commit, and never more than is there.
         """
-        held = os.pread(self._descriptor, LENGTH, AT)
-        if held != self._note and unpack(held).number > number:
+        held = os.pread(self._descriptor, note.LENGTH, note.AT)
+        if held != self._note and note.unpack(held).number > number:
             return
-        self.noted = Note(number, place, salts)
+        self.noted = note.Note(number, place, salts)
         self._note = self.noted.pack()
         try:  # noqa: SIM105 - every send passes here: `suppress` takes longer than what it guards
-            os.pwrite(self._descriptor, self._note, AT)
+            os.pwrite(self._descriptor, self._note, note.AT)
         except OSError:
             pass  # the letter is safe: a note that cannot be written is not its sender's trouble
 
@@ -240,17 +181,17 @@ class WriterLock:
     def forget_note(self) -> None:
         """Under the lock, before another room comes to this place. Synced: an older note must not come back."""
         if self.noted.number:
-            os.pwrite(self._descriptor, bytes(LENGTH), AT)
+            os.pwrite(self._descriptor, bytes(note.LENGTH), note.AT)
             os.fsync(self._descriptor)
-            self.noted = NOTHING
+            self.noted = note.NOTHING
 
     def warn(self) -> None:
         self._owes_warning = True  # until it is written
-        os.pwrite(self._descriptor, b"!", _WARNING_AT)
+        os.pwrite(self._descriptor, b"!", WARNING_AT)
         self._owes_warning = False
 
     def clear_warning(self) -> None:
-        os.pwrite(self._descriptor, b"\0", _WARNING_AT)
+        os.pwrite(self._descriptor, b"\0", WARNING_AT)
         self._owes_warning = False
 
     def mark_short(self, is_short: bool) -> None:

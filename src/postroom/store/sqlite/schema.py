@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from ...constants import ROOM_APPLICATION
 from ...errors import BadStore, Damaged, SchemaTooNew
 from .ground import create, sync_path
 from .rows import SALVAGE
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from .ground import Place
 
 
-APPLICATION = 0x506F7374  # "Post": marks a SQLite file as a room
+APPLICATION = ROOM_APPLICATION
 _FOLDER = f"{os.path.dirname(__file__)}/schema"
 SHAPE = 0x6CCCA1DE  # CRC-32 of the definitions in a room of the last version, as SQLite keeps them
 _DEFINITIONS = "FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"  # SQLite has some of its own

@@ -22,7 +22,8 @@ from .rows import SALVAGE
 if TYPE_CHECKING:
     from .connection import Names
     from .ground import FileAt
-    from .lock import Note, WriterLock
+    from .lock import WriterLock
+    from .note import Note
 
 
 _BEGIN_TO_WRITE = 2  # SYNC_FILE_RANGE_WRITE

@@ -10,17 +10,18 @@ import re
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import to_builtins
 
-from ....errors import Invalid
+from ....errors import BadStore, Invalid
 from ....model.codec import blake2b
 from ....model.delivery import MOVED_AWAY, State
 from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, OWN_NOTES, Priority, Recipient
 from ....model.names import AT, ONE_MAILBOX, check_kind, check_party, fold
-from .paths import QUEUED, LayoutPaths
+from .paths import NAMES, QUEUED, LayoutPaths
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -327,3 +328,11 @@ def shortened(name: str) -> str:
 
 def is_the_human(name: str) -> bool:
     return fold(name) in ONE_MAILBOX or fold(name) == "human"
+
+
+def layout_named(name: str) -> Layout:
+    """Return the layout of this name."""
+    if name not in NAMES:
+        raise BadStore(f"{name!a} is no layout", field="store", hint=", ".join(NAMES))
+    layout: Layout = import_module(f"{__package__}.{name}").LAYOUT  # which imports this module
+    return layout

@@ -4,25 +4,19 @@ layout than this.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import ClassVar
-
-
 QUEUED = ".queued"  # mail for later, and for other systems, lies here: no design looks into it
 
 
 class LayoutPaths:
     """One design's folders and names."""
 
-    name: ClassVar[str]
-    home: ClassVar[str] = ""  # the folder of mailboxes, below the root
-    places: ClassVar[tuple[str, ...]]  # where in a mailbox letters lie; new mail in the first
-    beginning: ClassVar[str] = ""
-    ending: ClassVar[str]
-    registry: ClassVar[str | None] = None  # the file that shows all agents, in the home
-    archives_by_sending: ClassVar[bool] = False  # as in `Store`
+    name = ""
+    home = ""  # the folder of mailboxes, below the root
+    places: tuple[str, ...] = ()  # where in a mailbox letters lie; new mail in the first
+    beginning = ""
+    ending = ""
+    registry: str | None = None  # the file that shows all agents, in the home
+    archives_by_sending = False  # as in `Store`
 
     def may_hold(self, name: str) -> bool:
         """Is this the name of a letter?"""
@@ -52,3 +46,4 @@ class Swarm(LayoutPaths):
 
 
 SHAPES: dict[str, LayoutPaths] = {shape.name: shape for shape in (Nanobot(), Chipset(), Swarm())}
+NAMES = tuple(SHAPES)

@@ -1,0 +1,62 @@
+"""The note of how far a room reached when a message was last confirmed: 28 bytes in the room's lock file.
+
+SQLite ends a log at the first frame that is damaged, and takes an emptied log for a new one. Without the note a
+room whose messages still lie in the log would then look like a room without messages. The note is written after
+the log was synced and before the sender is answered, and is not synced itself. After a power cut it may be older
+than the room, but it never promises more than the disk holds.
+
+A room without a note (of an earlier version, or copied without its lock file) promises nothing. The quick look
+(`store.peek`) loads this module too, so it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from binascii import crc32
+
+from ...constants import NOTE_AT
+
+AT = NOTE_AT
+_BODY = struct.Struct("<QQ8s")
+_SUM = struct.Struct("<I")
+LENGTH = _BODY.size + _SUM.size
+END = AT + LENGTH
+
+
+class Note:
+    """The number of the last change; where in the log its last frame names the log's salts; and these salts."""
+
+    __slots__ = ("number", "place", "salts")
+
+    def __init__(self, number: int = 0, place: int = 0, salts: bytes = b"") -> None:
+        self.number = number
+        self.place = place
+        self.salts = salts
+
+    def pack(self) -> bytes:
+        body = _BODY.pack(self.number, self.place, self.salts)
+        return body + _SUM.pack(crc32(body))
+
+
+NOTHING = Note()
+
+
+def unpack(written: bytes) -> Note:
+    """The note in these bytes. One that is missing, or damaged, promises nothing."""
+    body, checksum = written[: _BODY.size], written[_BODY.size :]
+    if len(checksum) != _SUM.size or _SUM.unpack(checksum)[0] != crc32(body):
+        return NOTHING
+    return Note(*_BODY.unpack(body))
+
+
+def number_in(lock_file: str) -> int:
+    """The number of the last change that was confirmed, as this lock file says."""
+    try:
+        descriptor = os.open(lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        return unpack(os.pread(descriptor, LENGTH, AT)).number
+    finally:
+        os.close(descriptor)
