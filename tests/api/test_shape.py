@@ -100,7 +100,7 @@ def test_every_public_name_can_be_had_and_nothing_else() -> None:
     assert all(getattr(postroom, name) is not None for name in postroom.__all__)
     assert sorted(postroom.__all__) == dir(postroom)
     with pytest.raises(AttributeError):
-        postroom.nothing  # noqa: B018  # type: ignore[attr-defined]
+        postroom.nothing  # type: ignore[attr-defined] # noqa: B018
 
 
 def test_importing_postroom_loads_nothing_heavy() -> None:
