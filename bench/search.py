@@ -97,7 +97,7 @@ def _helping() -> Iterator[list[float]]:
     of two sums would tell of those.
     """
     spent: list[float] = []
-    help_along = search.help_along
+    help_along = search.index_some
 
     def timed_help(*result: Any) -> None:
         start = time.perf_counter()

@@ -43,7 +43,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: p
 
 
 OF_FILES = ("nanobot", "chipset", "swarm", "files")  # layouts, and the folders of tests about them
-OF_DAEMON = ("daemon", "web", "mcp", "map_server", "interop")
+OF_DAEMON = ("server", "mcp", "map", "interop")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
         if "federation" in about:
             item.add_marker("federation")
+        elif "channel" in about:
+            continue  # of nanobot's gateway: steps of its own
         elif about & {*OF_FILES}:
             item.add_marker("files")
         elif about & {*OF_DAEMON}:

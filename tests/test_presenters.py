@@ -286,7 +286,7 @@ POINTERS: dict[str, Callable[[Hostile], str]] = {
     "hook, ring in public": lambda message: hosts_text.ring_in_public(rung(message)),
     "desktop": lambda message: "\n".join(desktop.words(rung(message))[1]),
     "nanobot, not sent": lambda message: channel_text.not_sent(message.name, message.body),
-    "nanobot, list": lambda message: toolbox.labelled(
+    "nanobot, list": lambda message: toolbox.label_quotes(
         [f"- {toolbox.quoted(message.subject)} ({toolbox.quoted(message.tag)})"]),
     "command line, ring": lambda m: alerts.ring(SCREEN, {**plain_ring(rung(m)), "failed": m.tag}),
     "command line, table": lambda message: views.threads(SCREEN, {"threads": [{
@@ -338,12 +338,12 @@ def test_no_letter_imitates_the_fence_or_begins_a_line_of_its_own(message: Hosti
     ("function", "bug", "complaint"),
     [
         (
-            "harmless",
+            "defuse",
             lambda text: re.sub(r"<{3,}(?=letter)", "‹‹‹", text),
             "fences",
         ),  # only what is written as we write it
         ("one_line", lambda text: text, "fences"),
-        ("visible", lambda text: text, "characters that nobody sees"),
+        ("show_hidden", lambda text: text, "characters that nobody sees"),
     ],
 )
 def test_a_presenter_that_lets_look_alikes_or_line_breaks_through_is_found_out(
@@ -380,4 +380,4 @@ def test_a_tool_answers_with_one_line_of_json_that_says_what_was_written(message
      "> > > cited", ">>> Привет, мир\n>>> как дела", "vector<vector<int>> letters", "a <- b -> c", "《信》"],
 )  # fmt: skip
 def test_code_and_quotes_stay_as_they_are(text: str) -> None:
-    assert text == presentation.harmless(text)
+    assert text == presentation.defuse(text)

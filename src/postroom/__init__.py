@@ -33,7 +33,8 @@ _HOMES = {
     "model.report": "AgentFlow BackupReport Diagnosis Finding Flow Level Stats Stop Tally Trace",
     "model.task": "Escalation Standing TaskState",
     "model.thread": "Conversation Thread Turn",
-    "room": "Room copy_room doctor follow_room open restore",
+    "maintenance": "copy_room doctor follow_room restore",
+    "room": "Room open",
     "task": "Task",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

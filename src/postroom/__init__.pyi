@@ -38,6 +38,7 @@ from .errors import (
 )
 from .letter import Batch, Letter, Work
 from .mailbox import Mailbox, draft
+from .maintenance import copy_room, doctor, follow_room, restore
 from .model.agent import Agent, Card, Presence
 from .model.delivery import Delivery, State
 from .model.message import (
@@ -57,7 +58,7 @@ from .model.record import Change, Cursor
 from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Tally, Trace
 from .model.task import Escalation, Standing, TaskState
 from .model.thread import Conversation, Thread, Turn
-from .room import Room, copy_room, doctor, follow_room, open, restore
+from .room import Room, open
 from .task import Task
 
 __version__: str

@@ -1,7 +1,7 @@
-"""Agents in separate processes mail each other before your eyes: `make demo`.
+"""A demonstration: agents in separate processes mail each other, and print what they do (`make demo`).
 
-Every agent below is a process of its own. They share nothing but the room's file; no server runs. In the last
-scene two do: they carry letters between systems.
+Every agent below is a process of its own. They share nothing but the room's file, and no server runs; in the last
+scene two servers carry letters between systems.
 """
 
 from __future__ import annotations
@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
 TEAM = "demo"
 PATIENCE = 30.0  # seconds an agent of the demo waits for mail
-_COLOURS = {"planner": 35, "coder": 36, "researcher": 33, "reviewer": 32, "worker": 34, "house": 37, "polecat": 31}
+_COLOURS = {
+    "planner": 35,
+    "coder": 36,
+    "researcher": 33,
+    "reviewer": 32,
+    "worker": 34,
+    "postroom": 37,
+    "polecat": 31,
+}
 
 
 def say(who: str, what: str) -> None:
@@ -118,7 +126,7 @@ def reviewer(me: Mailbox) -> None:
 
 
 def worker(me: Mailbox) -> None:
-    """Claims a letter and then hangs; the demo kills it."""
+    """Claim a letter and hang, until the demo kills this process."""
     work = me.claim(timeout=PATIENCE, lease=2)
     if work is not None:
         say("worker", f"claims “{work.text}” and starts to work …")
@@ -169,7 +177,7 @@ AGENTS: dict[str, Callable[[Mailbox], None]] = {
 
 
 def team_scene(room: postroom.Room) -> None:
-    """Four agents, one question, one handoff."""
+    """Show four agents with a question and a handoff."""
     team = ("planner", "coder", "researcher", "reviewer")
     for name in team:
         room.mailbox(name).register(scopes=[TEAM], description=f"the {name} of the demo")
@@ -177,7 +185,7 @@ def team_scene(room: postroom.Room) -> None:
 
 
 def crash_scene(room: postroom.Room) -> None:
-    """A worker dies in the middle; its letter does not."""
+    """Show that the letter of a killed worker goes to the next one."""
     print("\nA worker is killed (kill -9) in the middle of its work:\n")
     room.mailbox("planner").send("worker", "index the archive")
     victim = start(room, "worker")
@@ -187,12 +195,12 @@ def crash_scene(room: postroom.Room) -> None:
     time.sleep(0.5)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    say("house", "the worker is dead; its lease runs out in two seconds")
+    say("postroom", "the worker is dead; its lease runs out in two seconds")
     finish([start(room, "successor", mailbox="worker")])
 
 
 def dead_letter_scene(room: postroom.Room) -> None:
-    """Nothing dies in silence."""
+    """Show that the sender is told of a letter that is rejected."""
     print("\nA letter nobody can handle is not lost either:\n")
     room.mailbox("planner").send("worker", "divide by zero", subject="Impossible")
     letter = room.mailbox("worker").wait(1)
@@ -205,9 +213,9 @@ def dead_letter_scene(room: postroom.Room) -> None:
 
 
 def worlds_scene(room: postroom.Room) -> None:
-    """Two mail folders of other designs, mounted; and a second Postroom, linked."""
+    """Show two mounted mail folders of other designs, and a second Postroom that is linked."""
     if find_spec("websockets") is None or find_spec("uvicorn") is None:
-        return  # a link needs the extra
+        return  # a link needs the extra `serve`
     print("\nThree worlds: folders of two other designs, and a second Postroom, each a system:\n", flush=True)
     folder = Path(room.settings.store.removeprefix("sqlite:")).with_name("demo-worlds")
     shutil.rmtree(folder, ignore_errors=True)
@@ -229,34 +237,34 @@ def worlds_scene(room: postroom.Room) -> None:
 
 
 def _link(stack: ExitStack, places: Mapping[str, str]) -> None:
-    """The folders are mounted at home. The moon calls home, and lets it speak for them."""
+    """Mount the folders at home, and link the moon to home, which relays for them."""
     for name in ("chipset", "nanobot"):
-        say("house", f"postroom mount 'files:…/{name}?layout={name}' --as {name}")
-        _typed(places, "home", "mount", places[name], "--as", name)
-    say("house", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
-    token = _typed(places, "home", "peers", "add", "moon")["token"]
+        say("postroom", f"postroom mount 'files:…/{name}?layout={name}' --as {name}")
+        _run(places, "home", "mount", places[name], "--as", name)
+    say("postroom", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
+    token = _run(places, "home", "peers", "add", "moon")["token"]
     sockets = stack.enter_context(TemporaryDirectory(prefix="postroom-"))  # a socket's path must be short
     port = _serve_home(stack, places, sockets)
     more = ["--url", f"ws://127.0.0.1:{port}/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
-    _typed(places, "moon", "peers", "add", "home", *more, "--token-file", "-", text=token)
-    stack.callback(_stop, _served(places, sockets, "moon", "off"))
+    _run(places, "moon", "peers", "add", "home", *more, "--token-file", "-", text=token)
+    stack.callback(_stop, _start_server(places, sockets, "moon", "off"))
 
 
 def _serve_home(stack: ExitStack, places: Mapping[str, str], sockets: str) -> int:
-    """The port, once the folders know that they are mounted. Somebody else may take a port that was free."""
+    """Serve home and return its port, once the folders are mounted; try again where the port was taken."""
     for _ in range(5):
         port = _free_port()
-        daemon = _served(places, sockets, "home", f"127.0.0.1:{port}")
-        while daemon.poll() is None:
-            if all(_typed(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
-                stack.callback(_stop, daemon)
+        server = _start_server(places, sockets, "home", f"127.0.0.1:{port}")
+        while server.poll() is None:
+            if all(_run(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
+                stack.callback(_stop, server)
                 return port
             time.sleep(0.05)
     raise SystemExit("the post room of the demo did not start")
 
 
-def _typed(places: Mapping[str, str], name: str, *words: str, text: str = "") -> dict[str, Any]:
-    """What a command answers in one of the rooms."""
+def _run(places: Mapping[str, str], name: str, *words: str, text: str = "") -> dict[str, Any]:
+    """Run a command in one of the rooms and return its answer."""
     command = [
         sys.executable,
         "-m",
@@ -275,7 +283,7 @@ def _typed(places: Mapping[str, str], name: str, *words: str, text: str = "") ->
     return answer
 
 
-def _served(places: Mapping[str, str], sockets: str, name: str, http: str) -> subprocess.Popen[bytes]:
+def _start_server(places: Mapping[str, str], sockets: str, name: str, http: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "postroom", "serve", "--room", places[name], "--http", http]
     command += ["--socket", f"{sockets}/{name}.sock", "--set", f"system={name}"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -288,9 +296,9 @@ def _free_port() -> int:
         return port
 
 
-def _stop(daemon: subprocess.Popen[bytes]) -> None:
-    daemon.terminate()
-    daemon.wait()
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    server.wait()
 
 
 def start(room: postroom.Room, agent: str, mailbox: str | None = None) -> subprocess.Popen[bytes]:
@@ -304,7 +312,7 @@ def finish(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def fresh_room() -> postroom.Room:
-    """The demo's own room; what is left of the last run is removed."""
+    """Return the demo's own room, empty."""
     path = Path(default_room()).with_name("demo.db")
     for old in path.parent.glob("demo.db*") if path.parent.is_dir() else ():
         if old.is_file():

@@ -1,6 +1,7 @@
-"""Where we are: the environment, the user's folders, the room of the project around us, this boot of the machine.
+"""The process's surroundings: environment variables, the user's folders, the project's room, the boot id.
 
-Refuses to know what a setting means. It weighs next to nothing: the quickest commands pay for it each time.
+It does not know what a setting means (`settings.py` does). It imports next to nothing, because `cli/quick.py` pays
+for it each time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ PREFIX = "POSTROOM_"
 AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 PROJECT = ".postroom"  # a folder in a project; its room is found from anywhere below it
 ROOM = "room.db"
-HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # how variables begin that are a session's alone
+HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # prefixes of variables that belong to one host session
 
 _boot = ""
 
@@ -23,12 +24,12 @@ def environment() -> dict[str, str]:
 
 
 def variable(name: str) -> str:
-    """A variable's value; empty when it is not set."""
+    """Return a variable's value; empty when it is not set."""
     return os.environ.get(name, "")
 
 
 def first_variable(*names: str) -> str:
-    """The value of the first of these that is set; empty when none is."""
+    """Return the value of the first of these variables that is set; empty when none is."""
     return next((value for name in names if (value := os.environ.get(name, ""))), "")
 
 
@@ -69,10 +70,11 @@ def without_host(environment: dict[str, str]) -> dict[str, str]:
 
 
 def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | None = None) -> str | None:
-    """The room of the project that holds this folder (by default the working one): the nearest `.postroom/room.db`
-    upward. One that belongs to another user is passed by, or a stranger could read our mail by making a folder; so
-    is a link. What was passed by, and why, is put into `passed_by`. Where the folder is ours and holds no room,
-    that is named all the same: whoever wants to open it finds it gone.
+    """Return the room of the project around a folder (default: the working one): the nearest `.postroom/room.db`.
+
+    One that belongs to another user is skipped, because a stranger could read our mail by making a folder; so is a
+    link. Skipped paths and the reasons go into `passed_by`. If the `.postroom` folder is ours and holds no room,
+    its path is returned all the same: opening it then reports that the room is gone.
     """
     try:
         here = os.getcwd() if folder is None else os.path.abspath(folder)
@@ -94,15 +96,15 @@ def project_room(folder: str | None = None, passed_by: list[tuple[str, str]] | N
 
 
 def boot_id() -> str:
-    """Names this boot of this machine."""
+    """Return an id of this boot of this machine."""
     global _boot  # noqa: PLW0603 - it never changes while we live
-    _boot = _boot or _ask_boot_id()
+    _boot = _boot or _read_boot_id()
     return _boot
 
 
-def _ask_boot_id() -> str:
+def _read_boot_id() -> str:
     if sys.platform == "linux":
-        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:  # loaded already
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read().strip()
     import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
 
@@ -113,7 +115,7 @@ def _ask_boot_id() -> str:
 
 
 def _fault(path: str) -> str | None:
-    """Why it is not used; empty when it is ours, and not merely a link to elsewhere. None: it is not there."""
+    """Return why a path is not used; empty if it is ours and no link, None if it does not exist."""
     try:
         found = os.lstat(path)
     except OSError:

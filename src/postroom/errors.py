@@ -1,13 +1,15 @@
-"""The tree of everything that can go wrong, and what each kind means for the caller.
+"""The tree of errors, and what each kind means for the caller.
 
-This room knows nothing else. Every other room may raise from it.
+`fault` says where the cause lies: with the caller, with Postroom and its machine (`house`), or in a race with
+another process. `temporary` says whether the same call can succeed later. The docstring of a class is its
+default message. This module imports nothing else of Postroom.
 
     PostroomError                  code   fault    temporary
     ├─ Invalid                     1000   caller   no      a value breaks a rule
     │  ├─ LookAlike                1001                    the name reads like another agent's
     │  ├─ TooLarge                 1002                    a size, count or depth is over its limit
     │  └─ BadStore                 1003                    the store's address or file cannot be used
-    ├─ Refused                     2000   caller   no      the rules of the house say no
+    ├─ Refused                     2000   caller   no      a rule forbids it
     │  ├─ NotAllowed               2001                    this caller may not do this here
     │  ├─ LoopDetected             2002                    the target already relayed this letter
     │  ├─ HopsSpent                2003                    the letter was relayed too often
@@ -19,15 +21,15 @@ This room knows nothing else. Every other room may raise from it.
     │  ├─ StoreFailing             3003                    the disk is full or failing
     │  └─ TooFast                  3004                    too many letters in too short a time
     ├─ Missing                     4000   caller   no      there is no such thing (or it is not yours)
-    │  ├─ UnknownAgent             4001                    nobody of that name is registered
+    │  ├─ UnknownAgent             4001                    no agent of that name is registered
     │  └─ UnknownMessage           4002                    no such letter in this mailbox
     ├─ Conflict                    5000   race     no      someone else was first
     │  ├─ LeaseLost                5001                    the lease ran out or belongs to another
     │  ├─ StaleRevision            5002   race     yes     the thing changed since you read it
     │  ├─ IdTaken                  5003                    the id or key cannot be used for this content
     │  ├─ NameTaken                5004                    a live agent holds this name
-    │  └─ Resync                   5005                    the cursor is from another life of the room
-    └─ Damaged                     6000   house    no      the store cannot be read
+    │  └─ Resync                   5005                    the cursor is of an earlier epoch of the room
+    └─ Damaged                     6000   house    no      the store is damaged
        ├─ Unreadable               6001                    an item is damaged
        └─ SchemaTooNew             6002                    a newer Postroom wrote this room
 """
@@ -39,8 +41,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import ClassVar, Literal
 
-
-if TYPE_CHECKING:
     Fault = Literal["caller", "house", "race"]
 
 
@@ -49,14 +49,14 @@ class PostroomError(Exception):
 
     code: ClassVar[int] = 0
     fault: ClassVar[Fault] = "house"
-    temporary: ClassVar[bool] = False  # does trying the same thing again help?
+    temporary: ClassVar[bool] = False  # the same call may succeed later
 
     def __init__(self, message: str = "", *, field: str | None = None, hint: str | None = None) -> None:
         self.message = message or (type(self).__doc__ or "").strip()
         self.field = field  # the argument or field that is wrong
         self.hint = hint  # what to do about it
-        self.keys: tuple[str, ...] = ()  # of a failed send: one per letter; with them it is safe to send again
-        self.retry_after: float | None = None  # seconds after which trying again helps, where that is known
+        self.keys: tuple[str, ...] = ()  # of a failed send: the idempotency keys, one per letter, for a safe retry
+        self.retry_after: float | None = None  # seconds after which a retry may succeed, if known
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class PostroomError(Exception):
 
     @property
     def key(self) -> str | None:
-        """The key with which to send a letter again that failed for a time; of several, see `keys`."""
+        """The idempotency key for sending one failed letter again; for several letters, see `keys`."""
         return self.keys[0] if len(self.keys) == 1 else None
 
 
@@ -97,7 +97,7 @@ class BadStore(Invalid):
 
 
 class Refused(PostroomError):
-    """The rules of the house say no."""
+    """A rule forbids this."""
 
     code = 2000
     fault = "caller"
@@ -226,7 +226,7 @@ class NameTaken(Conflict):
 
 
 class Resync(Conflict):
-    """The cursor is from another life of this room; start from the present."""
+    """The cursor is of an earlier epoch of this room; start from the present."""
 
     code = 5005
 

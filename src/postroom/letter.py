@@ -1,7 +1,8 @@
-"""Letters as a program holds them: read, answered, worked on.
+"""Letters as a program holds them: read, answered, claimed and settled.
 
-`Letter` is mail that was looked at; `Work` is mail that was claimed, and is done when its block is left.
-They hold a letter and the mailbox it lies in, and decide nothing themselves.
+`Letter` is a letter that was read; `Work` is one that was claimed, and is acknowledged when its block is left;
+`Batch` is a list of claimed letters. Each holds a message, its delivery and its mailbox, and calls the verbs of
+the mailbox. `LetterView` is the read-only part, which `aio.AsyncLetter` shares.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class LetterView:
-    """What can be seen of a letter in a mailbox."""
+    """The fields of a letter in a mailbox, as the mailbox's owner may see them."""
 
     def __init__(self, found: Found) -> None:
         mailbox = found.delivery.mailbox
@@ -56,7 +57,7 @@ class LetterView:
 
     @property
     def text(self) -> str:
-        """All text parts, as one text."""
+        """All text parts, joined."""
         return self.message.text
 
     @property
@@ -99,42 +100,42 @@ class LetterView:
 
 
 class Letter(LetterView):
-    """Mail that was looked at. It stays in the inbox until it is acknowledged."""
+    """A letter that was read. It stays in the inbox until it is acknowledged."""
 
     def __init__(self, mailbox: Mailbox, found: Found) -> None:
         super().__init__(found)
         self._mailbox = mailbox
 
     def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
-        """Answer it: thread, subject, scope, priority and conversation are kept."""
+        """Answer the letter; thread, subject, scope, priority and conversation are kept."""
         return self._mailbox.reply(self.id, body, to_all=to_all, **fields)
 
     def forward(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
-        """Pass it on. A letter is relayed a limited number of times, and never back along its way."""
+        """Pass the letter on. It is relayed a limited number of times, and never back to an agent it came from."""
         return self._mailbox.forward(self.id, to, body, **fields)
 
     def ack(self, *, archive: bool = True) -> None:
-        """Done with it: it leaves the inbox for good."""
+        """Acknowledge the letter: it leaves the inbox for good."""
         self._mailbox.ack([self], archive=archive)
 
     def ack_and_reply(
         self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
     ) -> Receipt:
-        """Done, and answered, in one commit."""
+        """Acknowledge and answer the letter in one commit."""
         draft = self._mailbox._reply_draft(self.id, body, to_all=to_all, **fields)
         return self._mailbox.ack_and_send([self], [draft], archive=archive)[0]
 
     def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
-        """Done, and further letters sent, in one commit."""
+        """Acknowledge the letter and send others in one commit."""
         return self._mailbox.ack_and_send([self], drafts, archive=archive)
 
     def reject(self, reason: str) -> None:
-        """Refuse it: it goes to the dead letters, and its sender is told why."""
+        """Refuse the letter: it becomes a dead letter, and its sender gets the reason."""
         self._mailbox.reject([self], reason)
 
     @property
     def cursor(self) -> Cursor:
-        """Up to and with this letter: `wait(since=letter.cursor)` goes on after it."""
+        """The position of this letter: `wait(since=letter.cursor)` goes on after it."""
         return replace(
             self._mailbox.room._core.store.cursor(),
             number=self.delivery.arrived or self.delivery.number,
@@ -142,42 +143,42 @@ class Letter(LetterView):
         )
 
     def to_markdown(self) -> str:
-        """For a prompt: the content stands in a fence that it cannot break."""
+        """Return the letter as text for a prompt; the content stands in a fence that it cannot break."""
         return self._mailbox.room.markdown(self.message)
 
     @property
     def _found(self) -> Found:
-        """What the service is told. Whoever only looked holds no lease, even where somebody does."""
+        """The letter as `core` takes it, without a lease: a reader holds none, even while a worker does."""
         return Found(self.message, replace(self.delivery, lease=None))
 
 
 class Work(Letter):
-    """Mail that was claimed: nobody else gets it while the lease lasts.
+    """A claimed letter: nobody else gets it while the lease lasts.
 
-    As a context manager it is done on exit, and back in the inbox on an error, where it is offered again after
-    a pause, until its tries are spent.
+    As a context manager it is acknowledged on exit. On an error it goes back to the inbox, where it is offered
+    again after a pause, until its tries are spent.
     """
 
     @property
     def _found(self) -> Found:
-        """With the lease: it proves who holds the letter."""
+        """The letter as `core` takes it, with the lease that proves who holds it (G5)."""
         return Found(self.message, self.delivery)
 
     @property
     def is_settled(self) -> bool:
-        """Was it acknowledged, failed or given back?"""
+        """Whether it was acknowledged, failed or released."""
         return self.delivery.state is not State.CLAIMED
 
     def fail(self, reason: str, *, retry: bool = True) -> None:
-        """This try failed. It is offered again later, or, without retry, it is dead at once."""
+        """Record a failed try: the letter is offered again later, or, without `retry`, is dead at once."""
         self._mailbox.fail([self], reason, retry=retry)
 
     def release(self) -> None:
-        """Give it back, as if it had never been claimed."""
+        """Give the letter back, as if it had never been claimed."""
         self._mailbox.release([self])
 
     def renew(self, lease: float | None = None) -> None:
-        """Hold on for longer, counted from now."""
+        """Extend the lease, counted from now."""
         self._mailbox.renew([self], lease)
 
     def __enter__(self) -> Self:
@@ -191,7 +192,7 @@ class Work(Letter):
 
 
 class Batch(list[Work]):
-    """Several letters claimed at once; settled in one commit each. May be empty."""
+    """Several letters claimed at once; each method settles all unsettled ones in one commit. May be empty."""
 
     def __init__(self, mailbox: Mailbox, works: Iterable[Work]) -> None:
         super().__init__(works)
@@ -202,28 +203,29 @@ class Batch(list[Work]):
         return [work for work in self if not work.is_settled]
 
     def ack(self, *, archive: bool = True) -> None:
-        """All that is not settled yet is done, in one commit."""
+        """Acknowledge all unsettled letters in one commit."""
         self._mailbox.ack(self.unsettled, archive=archive)
 
     def fail(self, reason: str, *, retry: bool = True) -> None:
-        """All that is not settled yet has failed this try, in one commit."""
+        """Record a failed try of all unsettled letters in one commit."""
         self._mailbox.fail(self.unsettled, reason, retry=retry)
 
     def release(self) -> None:
-        """All that is not settled yet goes back, in one commit."""
+        """Give all unsettled letters back in one commit."""
         self._mailbox.release(self.unsettled)
 
     def renew(self, lease: float | None = None) -> None:
+        """Extend the leases of all unsettled letters, counted from now."""
         self._mailbox.renew(self.unsettled, lease)
 
     def _hold_on(self, place: int, lease: float | None) -> None:
-        """In the middle of a slow loop: what is behind is done, what is ahead is held for longer."""
+        """In a slow loop at `place`, acknowledge the letters before it and renew the leases of the rest."""
         self._mailbox.ack([work for work in self[:place] if not work.is_settled], archive=True)
         self._mailbox.renew([work for work in self[place:] if not work.is_settled], lease)
 
     def _leave_at(self, place: int) -> None:
-        """A loop over these was left at `place`: done before it, a failed try there, untouched behind it."""
-        with suppress(LeaseLost):  # then they are back already
+        """After a loop was left at `place`, acknowledge the letters before it, fail that one, release the rest."""
+        with suppress(LeaseLost):  # then they are back in the inbox already
             self._mailbox.ack([work for work in self[:place] if not work.is_settled], archive=True)
             in_hand = [work for work in self[place : place + 1] if not work.is_settled]
             self._mailbox.fail(in_hand, "the worker left its loop", retry=True)
@@ -239,12 +241,12 @@ class Batch(list[Work]):
 
 
 def _leave(mailbox: Mailbox, works: Sequence[Work], error: BaseException | None) -> None:
-    """The end of a block: done, or, after an error, failed."""
+    """Settle letters at the end of a block: acknowledge them, or, after an error, fail them."""
     if error is None:
         mailbox.ack(works, archive=True)
         return
-    with suppress(LeaseLost):  # it is back already; what went wrong in the block is what matters
+    with suppress(LeaseLost):  # it is back in the inbox already; the error of the block matters more
         if isinstance(error, Exception):
             mailbox.fail(works, f"{type(error).__name__}: {error}", retry=True)
-        else:  # Ctrl-C is nobody's failure
+        else:  # Ctrl-C and SystemExit are no failed try
             mailbox.release(works)

@@ -1,14 +1,15 @@
-"""What a mailbox does besides its daily mail: send from a template, take a letter back, escalate, tell
-somebody of mail, refuse it. Decides nothing: calls the service.
+"""One agent's mailbox: every verb that a program calls on its own mail.
 
-`Mailbox` has all of these verbs; they stand here so that both files can be read in one sitting.
+A mailbox belongs to a `Room` and acts under the name it was opened with. Each method checks the shape of its
+arguments and calls one function of `core`, which authorizes the caller, decides and commits. What a method returns
+is committed: a sent letter is on stable storage, and a list of letters is settled all or none.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from .core import agents, alerts, compose, escalation, inbox, search, stats, tasks, threads, validation
 from .core import messages as core_messages
@@ -16,14 +17,13 @@ from .core import work as core_work
 from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.names import HUMAN, check_agent, meant
+from .task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Unpack
 
-    from .core.authorize import Principal
     from .core.compose import Draft
-    from .core.core import Core
     from .core.messages import Receipt
     from .model.agent import Agent
     from .model.alert import Later, LostRing, Rung
@@ -35,144 +35,162 @@ if TYPE_CHECKING:
     from .model.thread import Conversation, Thread, Turn
     from .room import Room
     from .settings import Fields, Filters, Wanted, When
-    from .task import Task
 
 
-class Errands:
-    """The verbs of a mailbox for special occasions."""
+def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
+    """Return a letter for `send_many` or `ack_and_send`; its values are checked when it is sent.
 
-    name: str
-    _core: Core
-    _caller: Principal
+    Without `to`, a draft with `in_reply_to` is a reply.
+    """
+    compose.check_fields(fields)
+    return compose.Draft(to=to, body=body, **fields)
 
-    def unsend(self, id: str) -> Message:
-        """Take back a letter that was sent here, from all its recipients or none, while nobody has claimed or
-        settled it. Gives the letter, to be mended and sent anew.
+
+class Mailbox:
+    """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
+
+    def __init__(self, room: Room, name: str) -> None:
+        self.room = room
+        self.name = check_agent(name, "mailbox")
+        self._core = room._core
+        if self._core.limits.human != HUMAN:
+            self.name = meant(self.name, self._core.limits.human)
+        self._caller = room._principal
+
+    def __repr__(self) -> str:
+        return f"<Mailbox {self.name}>"
+
+    # -- sending
+
+    def send(self, to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        """Send a letter to one or several recipients; on return it is on stable storage.
+
+        Without `to`, a letter with `in_reply_to` is a reply: it goes to the sender of the letter answered.
         """
-        return core_messages.unsend(self._core, self._caller, self.name, id)
+        if fields:
+            compose.check_fields(fields)
+        draft = compose.Draft(sender=self.name, to=to, body=body)
+        draft.fields = fields  # set directly: most letters have none, and unpacking them costs time
+        return self._send([draft])[0]
 
-    def sent(self, limit: int = 20) -> list[Message]:
-        """What was sent here, the newest first."""
-        return search.sent(self._core, self._caller, self.name, limit=limit)
+    def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Send several letters in one commit: all or none."""
+        return self._send(self._own(drafts))
 
     def send_template(
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
-        """Send a letter made from a template of the room, with a value for each of its places."""
+        """Send a letter made from a template of the room, with a value for each of its placeholders."""
         compose.check_fields(fields)
-        draft = compose.template_draft(self._core, self._caller, self.name, to, name, values, **fields)
-        return core_messages.send(self._core, self._caller, [draft])[0]
+        return self._send(
+            [compose.template_draft(self._core, self._caller, self.name, to, name, values, **fields)]
+        )[0]
 
-    # -- escalation
+    def reply(self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+        """Answer a letter that was sent or received here."""
+        return self._send([self._reply_draft(id, body, to_all=to_all, **fields)])[0]
 
-    def escalate(
-        self, body: Any = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
+    def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+        """Pass a letter on, with a body of one's own before it."""
+        compose.check_fields(fields)
+        return self._send(
+            [core_messages.forward_draft(self._core, self._caller, self.name, id, to, body, **fields)]
+        )[0]
+
+    def broadcast(
+        self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
-        """Ask the one who stands above on the ladder. The answer comes into the same thread. A question that
-        nobody answers climbs, by `room.sweep()`.
-        """
+        """Send one letter to every agent registered in a scope, except this one and those in `exclude`."""
         compose.check_fields(fields)
-        return escalation.escalate(
-            self._core, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
-        )
+        return self._send([core_messages.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
 
-    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
-        """What was escalated by this mailbox or to it, the oldest first."""
-        return escalation.escalations(self._core, self._caller, self.name, open_only=open_only)
+    def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
+        """Hand work over, with all its context."""
+        compose.check_fields(fields)
+        return self._send([core_messages.handoff_draft(self.name, to, handoff, **fields)])[0]
 
-    def resolve(self, id: str) -> Escalation:
-        """Close an escalation without an answer; it climbs no further."""
-        return escalation.resolve(self._core, self._caller, self.name, id)
+    def unsend(self, id: str) -> Message:
+        """Take back a letter that was sent here, from all its recipients or none.
 
-    # -- telling somebody of mail
-
-    def begin_rings(self, way: str, *, backlog: bool = False) -> int:
-        """Begin to ring in a way of your own (`exec`, `webhook:1`): what is unread already counts as told, unless
-        `backlog`. Gives how many letters that is; after the first time, 0.
+        Possible only while no recipient has claimed or settled it. Returns the letter, to be edited and sent anew.
         """
-        return alerts.begin(self._core, self._caller, self.name, way, backlog=backlog)
+        return core_messages.unsend(self._core, self._caller, self.name, id)
 
-    def try_ring(
-        self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
-    ) -> Rung | Later:
-        """Is it time to tell somebody of mail? Whoever gets a `Rung` does it, once; `Later` says when to look
-        again. A ring is a hint: it moves no letter. Who says `within` how many seconds will say `ring_done` then,
-        or it counts as failed: so no ring is lost with who should have rung.
-        """
-        return alerts.try_ring(self._core, self._caller, self.name, way, may_ring, within=within)
+    def sent(self, limit: int = 20) -> list[Message]:
+        """Return the letters that were sent here, the newest first."""
+        return search.sent(self._core, self._caller, self.name, limit=limit)
 
-    def wait_to_ring(
+    # -- reading
+
+    def check(
         self,
-        way: str,
+        limit: int | None = 20,
+        *,
+        unread_only: bool = True,
+        peek: bool = False,
+        **filters: Unpack[Filters],
+    ) -> list[Letter]:
+        """Return the inbox: unread first, by priority, then age. Stamps the letters as read, unless `peek`."""
+        found = inbox.check(
+            self._core,
+            self._caller,
+            self.name,
+            filter=inbox.as_filter(filters),
+            limit=limit,
+            unread_only=unread_only,
+            peek=peek,
+        )
+        return [Letter(self, f) for f in found]
+
+    def read(self, id: str) -> Letter:
+        """Return one letter by its id, and stamp it as read."""
+        return Letter(self, inbox.read(self._core, self._caller, self.name, id))
+
+    def counts(self) -> dict[str, int]:
+        """Count unread letters by priority, and in total."""
+        counted = inbox.counts(self._core, self._caller, self.name)
+        by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
+        return by_name | {"total": sum(counted.values())}
+
+    def stats(self) -> Tally:
+        """Return the numbers of open and dead mail here."""
+        return stats.mailbox_stats(self._core, self._caller, self.name)
+
+    def trace(self, id: str) -> Trace:
+        """Return the history of a letter that was sent or received here, with every delivery and its outcome."""
+        return stats.trace(self._core, self._caller, self.name, id)
+
+    def wait(
+        self,
         timeout: float = 30.0,
         *,
-        may_ring: Callable[[], bool] | None = None,
-        within: float | None = None,
-    ) -> Rung | None:
-        """The next ring, as soon as it is time for one; None when the time is up. `may_ring` is asked before;
-        `within` as in `try_ring`.
+        since: Cursor | str | None = None,
+        peek: bool = False,
+        **wanted: Unpack[Wanted],
+    ) -> Letter | None:
+        """Return the next unread letter as soon as there is one; None after `timeout` seconds.
+
+        With a cursor: the next letter that came after it, read or not, so that nothing is missed. To wait for
+        the answer to a letter: `wait(thread=receipt.thread)`.
         """
-        return alerts.wait_to_ring(self._core, self._caller, self.name, way, timeout, may_ring, within=within)
+        return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
 
-    def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
-        """The ring for these letters was carried out, as was promised by `within`."""
-        alerts.ring_done(self._core, self._caller, self.name, way, ids)
+    def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
+        """Find letters that were sent or received here by their text: the newest first, or, ranked, the best.
 
-    def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
-        """The ring for these letters did not get through: it is tried again later. Gives for how many it is given
-        up.
+        The query holds words, "a phrase", from: to: tag: kind: thread: before: after:, and - before a word or
+        phrase that must not occur.
         """
-        return alerts.ring_failed(self._core, self._caller, self.name, way, ids, why)
+        return search.search(self._core, self._caller, self.name, query, limit=limit, ranked=ranked)
 
-    def dead_rings(self) -> list[LostRing]:
-        """Rings that were given up, for letters that are still unread."""
-        return alerts.dead_rings(self._core, self._caller, self.name)
-
-    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
-        """Try dead rings again; gives how many."""
-        return alerts.retry_rings(self._core, self._caller, self.name, way=way, ids=ids)
-
-    def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
-        """These letters were put before a model or a person: they are stamped as read, unless only their headings
-        were shown. Gives how many of them are here.
-        """
-        return alerts.mark_shown(self._core, self._caller, self.name, ids, host, where, read=read)
-
-    # -- whose mail is refused
-
-    def block(self, name: str) -> list[str]:
-        """Refuse mail from this name: its sender gets NotAllowed. Gives all names that are refused."""
-        return agents.block(self._core, self._caller, self.name, name)
-
-    def unblock(self, name: str) -> list[str]:
-        """Take mail from this name again. Gives all names that are still refused."""
-        return agents.unblock(self._core, self._caller, self.name, name)
-
-    def blocked(self) -> list[str]:
-        """The names whose mail is refused here."""
-        return agents.blocked(self._core, self._caller, self.name)
-
-
-# Working on mail: claim it, settle it, look after what died. Decides nothing: calls the service.
-#
-# `Mailbox` has all of these verbs; they stand here so that both files can be read in one sitting.
-
-if TYPE_CHECKING:
-    Verb = Callable[..., list[Found]]
-
-
-class Working:
-    """The verbs of a mailbox for mail that is worked on."""
-
-    name: str
-    _core: Core
-    _caller: Principal
-    _own: Callable[[Sequence[Draft]], list[Draft]]
-
-    @property
-    def _box(self) -> Mailbox:
-        """The mailbox that has these verbs."""
-        return cast("Mailbox", self)
+    def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
+        """Return the unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
+        found = inbox.check(
+            self._core, self._caller, self.name, limit=validation.check_count(most, "most"), peek=True
+        )
+        total = sum(inbox.counts(self._core, self._caller, self.name).values())
+        messages = [f.message.seen_by(self.name) for f in found]
+        return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
 
     # -- claiming
 
@@ -210,20 +228,18 @@ class Working:
         With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
         """
         wanted = 1 if count is None else count
-
-        request = inbox.as_filter(filters)
-        by = f"{self.name} (process {os.getpid()})" if holder is None else holder
+        filter = inbox.as_filter(filters)
+        held_by = f"{self.name} (process {os.getpid()})" if holder is None else holder
 
         def take() -> list[Found]:
             return core_work.claim(
-                self._core, self._caller, self.name, count=wanted, lease=lease, holder=by, filter=request
+                self._core, self._caller, self.name, count=wanted, lease=lease, holder=held_by, filter=filter
             )
 
         found = inbox.wait_until(self._core, [self.name], timeout, take) or []
-        box = self._box
         if count is None:
-            return Work(box, found[0]) if found else None
-        return Batch(box, [Work(box, f) for f in found])
+            return Work(self, found[0]) if found else None
+        return Batch(self, [Work(self, f) for f in found])
 
     def work(
         self,
@@ -233,12 +249,12 @@ class Working:
         timeout: float | None = None,
         **filters: Unpack[Filters],
     ) -> Generator[Work, None, None]:
-        """A worker loop: claims letters and hands them out, for ever, or until none came for `timeout` seconds.
+        """Yield claimed letters, for ever, or until none came for `timeout` seconds: a worker loop.
 
-        Going on to the next letter acknowledges the last one. With a batch: all of it, in one commit, when it is
-        through, or when half the lease is over; then the rest is held for longer. Leaving the loop early, or by
-        an error, counts a failed try for the letter in hand, if it is not settled; those before it are done, and
-        those behind it go back.
+        Going on to the next letter acknowledges the last one. With a batch: all of it, in one commit, at its end,
+        or when half the lease is over; then the lease of the rest is renewed. Leaving the loop early, or by
+        an error, counts a failed try for the letter in hand, if it is not settled; the letters before it are
+        acknowledged, and those after it are released.
         """
         wait = 3600.0 if timeout is None else timeout
         while True:
@@ -258,19 +274,22 @@ class Working:
             claimed.ack()
 
     def held(self, id: str, token: str) -> Work:
-        """A letter that was claimed earlier, here or in another process, by its `work.delivery.lease.token`."""
-        return Work(self._box, core_work.held(self._core, self._caller, self.name, id, token))
+        """Return a letter that was claimed earlier, here or in another process, by its lease token.
+
+        The token is `work.delivery.lease.token`.
+        """
+        return Work(self, core_work.find_claimed(self._core, self._caller, self.name, id, token))
 
     # -- settling, any number of letters in one commit: all or none
 
     def ack(self, letters: Sequence[Letter], *, archive: bool = True) -> None:
-        """Done with all of these: they leave the inbox for good."""
+        """Acknowledge these letters: they leave the inbox for good."""
         self._settle(letters, core_work.ack, archive=archive)
 
     def ack_and_send(
         self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool = True
     ) -> list[Receipt]:
-        """Done with all of these, and further letters sent."""
+        """Acknowledge these letters and send others, in one commit."""
         held = self._held(letters)
         after, receipts = core_work.ack_and_send(
             self._core, self._caller, self.name, held, self._own(drafts), archive=archive
@@ -279,194 +298,35 @@ class Working:
         return receipts
 
     def fail(self, letters: Sequence[Letter], reason: str, *, retry: bool = True) -> None:
-        """This try failed. They are offered again later, or, without retry, they are dead at once."""
+        """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once."""
         self._settle(letters, core_work.fail, reason, retry=retry)
 
     def reject(self, letters: Sequence[Letter], reason: str) -> None:
-        """Refuse them: they go to the dead letters, and their senders are told why."""
+        """Refuse these letters: they become dead letters, and their senders get the reason."""
         self.fail(letters, reason, retry=False)
 
     def release(self, letters: Sequence[Letter]) -> None:
-        """Give them back, as if they had never been claimed."""
+        """Give these letters back, as if they had never been claimed."""
         self._settle(letters, core_work.release)
 
     def renew(self, letters: Sequence[Letter], lease: float | None = None) -> None:
-        """Hold on to them for longer, counted from now."""
+        """Extend the leases of these letters, counted from now."""
         self._settle(letters, core_work.renew, lease)
-
-    def _settle(
-        self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *value: Any, **more: Any
-    ) -> None:
-        held = self._held(letters)
-        _update(letters, verb(self._core, self._caller, self.name, held, *value, **more))
-
-    def _held(self, letters: Sequence[Letter]) -> list[Found]:
-        """What the service is told of these letters, each once."""
-        if not isinstance(letters, (list, tuple)):
-            raise Invalid(f"must be a list of letters, not {type(letters).__name__}", field="letters")
-        for one in letters:
-            if not isinstance(one, Letter):
-                raise Invalid(f"must be a list of letters, not of {type(one).__name__}", field="letters")
-            if one._mailbox.name != self.name:
-                raise Invalid(f"{one.id} lies in the mailbox of {one._mailbox.name!r}", field="letters")
-        return list({letter.id: letter._found for letter in letters}.values())
 
     # -- dead letters
 
     def dead(self, limit: int | None = None) -> list[Letter]:
-        """Dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
+        """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
         found = core_work.list_dead(self._core, self._caller, self.name, limit)
-        return [Letter(self._box, f) for f in found]
-
-    def revive(self, *ids: str) -> list[Letter]:
-        """Dead letters back into the inbox."""
-        return [Letter(self._box, f) for f in core_work.revive(self._core, self._caller, self.name, ids)]
-
-    def purge(self, *ids: str) -> int:
-        """Delete dead letters for good; says how many went."""
-        return core_work.purge_dead(self._core, self._caller, self.name, ids)
-
-
-def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
-    """Each letter says what became of it."""
-    deliveries = {found.message.id: found.delivery for found in after}
-    for letter in letters:
-        letter.delivery = deliveries[letter.id]
-
-
-# An agent's mailbox: the verbs, as a program calls them. Parses nothing, decides nothing: calls the service.
-
-
-def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
-    """A letter for `send_many` or `ack_and_send`; its values are checked when it is sent. Without `to`, one with
-    `in_reply_to` is a reply.
-    """
-    compose.check_fields(fields)
-    return compose.Draft(to=to, body=body, **fields)
-
-
-class Mailbox(Working, Errands):
-    """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
-
-    def __init__(self, room: Room, name: str) -> None:
-        self.room = room
-        self.name = check_agent(name, "mailbox")
-        self._core = room._core
-        if self._core.limits.human != HUMAN:
-            self.name = meant(self.name, self._core.limits.human)
-        self._caller = room._principal
-
-    def __repr__(self) -> str:
-        return f"<Mailbox {self.name}>"
-
-    # -- sending
-
-    def send(self, to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
-        """Send a letter to one or many. When this returns, it is on stable storage. Without `to`, one with
-        `in_reply_to` is a reply: it goes to the sender of the letter answered.
-        """
-        if fields:
-            compose.check_fields(fields)
-        draft = compose.Draft(sender=self.name, to=to, body=body)
-        draft.fields = fields  # handed over: most letters have none, and to unpack them takes long
-        return self._send([draft])[0]
-
-    def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """Send several letters in one commit: all or none."""
-        return self._send(self._own(drafts))
-
-    def reply(self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
-        """Answer a letter that was sent or received here."""
-        return self._send([self._reply_draft(id, body, to_all=to_all, **fields)])[0]
-
-    def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
-        """Pass a letter on, after a word of one's own."""
-        compose.check_fields(fields)
-        return self._send(
-            [core_messages.forward_draft(self._core, self._caller, self.name, id, to, body, **fields)]
-        )[0]
-
-    def broadcast(
-        self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
-    ) -> Receipt:
-        """One letter to everyone registered in a scope, except oneself and those left out."""
-        compose.check_fields(fields)
-        return self._send([core_messages.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
-
-    def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
-        """Hand work over, with all its context."""
-        compose.check_fields(fields)
-        return self._send([core_messages.handoff_draft(self.name, to, handoff, **fields)])[0]
-
-    # -- reading
-
-    def check(
-        self,
-        limit: int | None = 20,
-        *,
-        unread_only: bool = True,
-        peek: bool = False,
-        **filters: Unpack[Filters],
-    ) -> list[Letter]:
-        """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it peeks."""
-        found = inbox.check(
-            self._core,
-            self._caller,
-            self.name,
-            filter=inbox.as_filter(filters),
-            limit=limit,
-            unread_only=unread_only,
-            peek=peek,
-        )
         return [Letter(self, f) for f in found]
 
-    def read(self, id: str) -> Letter:
-        """One letter by its id, stamped as read."""
-        return Letter(self, inbox.read(self._core, self._caller, self.name, id))
+    def revive(self, *ids: str) -> list[Letter]:
+        """Put dead letters back into the inbox."""
+        return [Letter(self, f) for f in core_work.revive(self._core, self._caller, self.name, ids)]
 
-    def counts(self) -> dict[str, int]:
-        """Unread letters by priority, and in total."""
-        counted = inbox.counts(self._core, self._caller, self.name)
-        by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
-        return by_name | {"total": sum(counted.values())}
-
-    def stats(self) -> Tally:
-        """The open and dead mail here, in numbers."""
-        return stats.mailbox_stats(self._core, self._caller, self.name)
-
-    def trace(self, id: str) -> Trace:
-        """The life of a letter that was sent or received here: where it is, what happened, what came of it."""
-        return stats.trace(self._core, self._caller, self.name, id)
-
-    def wait(
-        self,
-        timeout: float = 30.0,
-        *,
-        since: Cursor | str | None = None,
-        peek: bool = False,
-        **wanted: Unpack[Wanted],
-    ) -> Letter | None:
-        """The next unread letter, as soon as there is one; None when the time is up.
-
-        With a cursor: the next letter that came after it, read or not, so that nothing is missed. To wait for
-        the answer to a letter: `wait(thread=receipt.thread)`.
-        """
-        return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
-
-    def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
-        """Letters that were sent or received here, by what they say: words, "a phrase", from: to: tag: kind:
-        thread: before: after:, and - before what must not be. The newest first, or ranked, the best.
-        """
-        return search.search(self._core, self._caller, self.name, query, limit=limit, ranked=ranked)
-
-    def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
-        """The unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
-        found = inbox.check(
-            self._core, self._caller, self.name, limit=validation.check_count(most, "most"), peek=True
-        )
-        total = sum(inbox.counts(self._core, self._caller, self.name).values())
-        messages = [f.message.seen_by(self.name) for f in found]
-        return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
+    def purge(self, *ids: str) -> int:
+        """Delete dead letters for good, and return how many."""
+        return core_work.purge_dead(self._core, self._caller, self.name, ids)
 
     # -- tasks
 
@@ -479,64 +339,83 @@ class Mailbox(Working, Errands):
         session: dict[str, Any] | None = None,
         **fields: Unpack[Fields],
     ) -> Receipt:
-        """Give one agent a task. `session` says where you were asked for it: it stays here, as `task.session`."""
+        """Give one agent a task. `session` says where the request came from; it stays here, as `task.session`."""
         return tasks.give(
             self._core, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
         )
 
     def task(self, id: str | Letter) -> Task:
-        """A task that was given or received here: by the letter that opened it, a later one, or their ids.
+        """Return a task that was given or received here: by the letter that opened it, a later one, or their ids.
 
         With the `Work` that opened it, its lease comes along.
         """
         letter = id if isinstance(id, Letter) else None
         name = id.id if isinstance(id, Letter) else id
-        from .task import Task  # noqa: PLC0415 - a send starts quicker without it
-
         return Task(self, tasks.find(self._core, self._caller, self.name, name), letter)
 
     def tasks(
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
     ) -> list[Task]:
-        """Tasks `given` or `received` here, or any; those that moved last first."""
+        """Return tasks `given` or `received` here, or any; the most recently changed first."""
         found = tasks.list_tasks(self._core, self._caller, self.name, role=role, states=states, limit=limit)
-        from .task import Task  # noqa: PLC0415 - see above
-
         return [Task(self, standing) for standing in found]
+
+    # -- escalation
+
+    def escalate(
+        self, body: Any = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
+    ) -> Receipt:
+        """Ask the next agent up the ladder; the answer comes into the same thread.
+
+        A question that stays unanswered climbs further, by `room.sweep()`.
+        """
+        compose.check_fields(fields)
+        return escalation.escalate(
+            self._core, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
+        )
+
+    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+        """Return the escalations by this mailbox or to it, the oldest first."""
+        return escalation.escalations(self._core, self._caller, self.name, open_only=open_only)
+
+    def resolve(self, id: str) -> Escalation:
+        """Close an escalation without an answer; it climbs no further."""
+        return escalation.resolve(self._core, self._caller, self.name, id)
 
     # -- threads
 
     def thread(self, id: str) -> list[Message]:
-        """The letters of a thread that were sent or received here, the oldest first."""
+        """Return the letters of a thread that were sent or received here, the oldest first."""
         return threads.thread(self._core, self._caller, self.name, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
-        """The letters with a thread tag that were sent or received here."""
+        """Return the letters with a thread tag that were sent or received here."""
         return threads.tagged(self._core, self._caller, self.name, tag, scope)
 
     def reply_chain(self, id: str) -> list[Message]:
-        """From the root of a thread down to this letter."""
+        """Return the letters from the root of a thread down to this one."""
         return threads.reply_chain(self._core, self._caller, self.name, id)
 
     def threads(self, limit: int = 50) -> list[Thread]:
-        """Threads with replies, the most recently active first."""
+        """Return threads with replies, the most recently active first."""
         return threads.threads(self._core, self._caller, self.name, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
+        """Return conversations, the most recently active first."""
         return threads.conversations(self._core, self._caller, self.name, scope, limit)
 
     def conversation(self, id: str) -> Conversation:
-        """A conversation's participants and counts."""
+        """Return a conversation's participants and counts."""
         return threads.conversation(self._core, self._caller, self.name, id)
 
     def turns(self, conversation: str) -> list[Turn]:
-        """A conversation replayed."""
+        """Return the turns of a conversation, in their order."""
         return threads.turns(self._core, self._caller, self.name, conversation)
 
     # -- directory
 
     def register(self, **card: Any) -> Agent:
-        """Say who you are: display_name, description, capabilities, program, model, scopes, allow_from,
+        """Publish this agent's card: display_name, description, capabilities, program, model, scopes, allow_from,
         max_concurrent_tasks, metadata.
         """
         return agents.register(self._core, self._caller, self.name, **card)
@@ -548,7 +427,7 @@ class Mailbox(Working, Errands):
         poll_interval: float | None = None,
         active: bool = False,
     ) -> Agent:
-        """A sign of life; agents without one count as offline after a minute."""
+        """Record that this agent is alive; without a heartbeat it counts as offline after a minute."""
         return agents.heartbeat(
             self._core,
             self._caller,
@@ -559,21 +438,84 @@ class Mailbox(Working, Errands):
         )
 
     def leave(self, *, dormant: bool = False) -> Agent:
-        """Say goodbye. Mail that comes meanwhile waits. Who leaves `dormant` does not expire, and is woken by its
-        next heartbeat.
-        """
+        """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it."""
         return agents.heartbeat(self._core, self._caller, self.name, leaving=True, dormant=dormant)
 
-    # -- drafts
+    # -- refusing senders
 
-    def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Copies, signed by this mailbox: a draft may be sent again, and from elsewhere."""
-        if not isinstance(drafts, (list, tuple)):
-            raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
-        for one in drafts:
-            if not isinstance(one, compose.Draft):
-                raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
-        return [one.but(sender=self.name) for one in drafts]
+    def block(self, name: str) -> list[str]:
+        """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused."""
+        return agents.block(self._core, self._caller, self.name, name)
+
+    def unblock(self, name: str) -> list[str]:
+        """Accept mail from this name again. Returns all names that are still refused."""
+        return agents.unblock(self._core, self._caller, self.name, name)
+
+    def blocked(self) -> list[str]:
+        """Return the names whose mail is refused here."""
+        return agents.blocked(self._core, self._caller, self.name)
+
+    # -- alerts: telling a person or a program that mail waits. An alert is a hint; it moves no letter.
+
+    def begin_rings(self, way: str, *, backlog: bool = False) -> int:
+        """Begin to alert by a channel of your own (`exec`, `webhook:1`).
+
+        Letters that are unread already count as alerted, unless `backlog`. Returns their number; 0 after the
+        first time.
+        """
+        return alerts.begin(self._core, self._caller, self.name, way, backlog=backlog)
+
+    def try_ring(
+        self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
+    ) -> Rung | Later:
+        """Decide whether it is time to alert: a `Rung` must be carried out, once; `Later` says when to ask again.
+
+        With `within`, the caller promises `ring_done` within so many seconds; without it the alert counts as
+        failed then. So no alert is lost with the process that should have carried it out.
+        """
+        return alerts.try_ring(self._core, self._caller, self.name, way, may_ring, within=within)
+
+    def wait_to_ring(
+        self,
+        way: str,
+        timeout: float = 30.0,
+        *,
+        may_ring: Callable[[], bool] | None = None,
+        within: float | None = None,
+    ) -> Rung | None:
+        """Return the next alert as soon as it is time for one; None after `timeout` seconds.
+
+        `may_ring` is called before it is recorded; `within` as in `try_ring`.
+        """
+        return alerts.wait_to_ring(self._core, self._caller, self.name, way, timeout, may_ring, within=within)
+
+    def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
+        """Record that the alert for these letters was carried out, as was promised by `within`."""
+        alerts.ring_done(self._core, self._caller, self.name, way, ids)
+
+    def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
+        """Record that the alert for these letters did not get through: it is tried again later.
+
+        Returns for how many letters it is given up.
+        """
+        return alerts.ring_failed(self._core, self._caller, self.name, way, ids, why)
+
+    def dead_rings(self) -> list[LostRing]:
+        """Return alerts that were given up, for letters that are still unread."""
+        return alerts.dead_rings(self._core, self._caller, self.name)
+
+    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        """Try given-up alerts again, and return how many."""
+        return alerts.retry_rings(self._core, self._caller, self.name, way=way, ids=ids)
+
+    def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
+        """Record that these letters were shown to a model or a person, and return how many of them are here.
+
+        They are stamped as read, unless only their headings were shown (`read=False`).
+        """
+        return alerts.mark_shown(self._core, self._caller, self.name, ids, host, where, read=read)
+
+    # -- shared steps
 
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
         return core_messages.send(self._core, self._caller, drafts)
@@ -581,3 +523,36 @@ class Mailbox(Working, Errands):
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
         compose.check_fields(fields)
         return core_messages.reply_draft(self._core, self._caller, self.name, id, body, to_all=to_all, **fields)
+
+    def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
+        """Return copies with this mailbox as sender: a draft may be sent again, and from elsewhere."""
+        if not isinstance(drafts, (list, tuple)):
+            raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
+        for one in drafts:
+            if not isinstance(one, compose.Draft):
+                raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
+        return [one.but(sender=self.name) for one in drafts]
+
+    def _settle(
+        self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *args: Any, **options: Any
+    ) -> None:
+        held = self._held(letters)
+        _update(letters, verb(self._core, self._caller, self.name, held, *args, **options))
+
+    def _held(self, letters: Sequence[Letter]) -> list[Found]:
+        """Check that these letters lie in this mailbox, and return each of them once, with its lease."""
+        if not isinstance(letters, (list, tuple)):
+            raise Invalid(f"must be a list of letters, not {type(letters).__name__}", field="letters")
+        for one in letters:
+            if not isinstance(one, Letter):
+                raise Invalid(f"must be a list of letters, not of {type(one).__name__}", field="letters")
+            if one._mailbox.name != self.name:
+                raise Invalid(f"{one.id} lies in the mailbox of {one._mailbox.name!r}", field="letters")
+        return list({letter.id: letter._found for letter in letters}.values())
+
+
+def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
+    """Give each letter the delivery that the commit left behind."""
+    deliveries = {found.message.id: found.delivery for found in after}
+    for letter in letters:
+        letter.delivery = deliveries[letter.id]

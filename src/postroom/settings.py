@@ -1,7 +1,7 @@
-"""One frozen object with every setting. The only place that reads the config file and says what variables mean.
+"""Settings: one frozen object with every setting of a room, and the keyword arguments of the Python API.
 
-Defaults ← config file ← the room of the project around us ← environment `POSTROOM_*` ← arguments. A setting nobody
-knows is refused.
+Defaults ← config file ← the room of the project around us ← environment `POSTROOM_*` ← arguments. Only this module
+reads the config file and knows what the variables mean. An unknown setting is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Settings(Limits, frozen=True, kw_only=True):
     busy_timeout: Seconds = 30.0  # seconds to wait for another process before StoreBusy
 
 
-_WORDS = {
+_HINTS = {
     "durability": "power or process",
     "unknown": "accept or refuse",
     "ladder": "names, with commas",
@@ -44,13 +44,13 @@ _WORDS = {
     "outbox_retry": "exponential or fixed",
 }
 
-# Defaults that differ in the service, where one agent's flood would fill the inboxes of everybody.
+# Defaults that differ in the server, where a flood from one agent would fill the inboxes of all.
 SERVICE_DEFAULTS: dict[str, Any] = {"sender_rate": 100}
 
 NO_SUCH_SETTING = "there is no such setting"
 
-# Settings of the inbox design that have one meaning here. Whoever wants that may say so; anything else would be a
-# promise that nobody keeps: what holds, what is told, what to do.
+# Settings of the agent-inbox design that have only one meaning here. Values that state it are accepted; any other
+# would be a promise that is not kept. Name: accepted values, message, hint.
 _ONE_MEANING: dict[str, tuple[frozenset[str], str, str]] = {
     "outbox_overflow": (
         frozenset({"refuse", "reject-new"}),
@@ -96,8 +96,9 @@ def load_settings(
     *,
     defaults: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """The settings in force: arguments beat the environment, which beats the config file. `defaults`
-    replace those of the library.
+    """Return the settings in force: arguments beat the environment, which beats the config file.
+
+    `defaults` replace those of the library.
     """
     environment = own_environment() if environment is None else dict(environment)
     values: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))
@@ -111,14 +112,14 @@ def load_settings(
 
 
 def default_room() -> str:
-    """The user's own room, where no other is named."""
+    """Return the path of the user's own room, which is used where no other is named."""
     return own_room(own_environment())
 
 
 def _from_file(path: str) -> dict[str, Any]:
     if not os.path.exists(path):
         return {}
-    import tomllib  # noqa: PLC0415 - most have no such file
+    import tomllib  # noqa: PLC0415 - most users have no such file
 
     try:
         with open(path, "rb") as file:
@@ -133,8 +134,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def misspelt(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables that nobody reads, and the setting each of them was probably meant for."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a doctor asks
+    """Return variables that nothing reads, with the setting that each was probably meant for."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only the doctor needs it
 
     environment = own_environment() if environment is None else dict(environment)
     known = [PREFIX + name.upper() for name in Settings.__struct_fields__]
@@ -151,11 +152,11 @@ def _checked(values: dict[str, Any]) -> Settings:
         if name not in Settings.__struct_fields__ and name not in _ONE_MEANING:
             raise _unknown(name, value)
     try:
-        return _enforced(msgspec.convert(_without_one_meaning(values), Settings, strict=False))
+        return _check_combinations(msgspec.convert(_without_one_meaning(values), Settings, strict=False))
     except msgspec.ValidationError as broken:
         what, _, name = str(broken).partition(" - at `$.")
         field = name.strip("`") or "settings"
-        raise Invalid(what, field=field, hint=_WORDS.get(field, "postroom room --settings shows all")) from None
+        raise Invalid(what, field=field, hint=_HINTS.get(field, "postroom room --settings shows all")) from None
 
 
 def _unknown(name: str, value: Any) -> Invalid:
@@ -167,17 +168,17 @@ def _unknown(name: str, value: Any) -> Invalid:
 
 
 def _without_one_meaning(values: dict[str, Any]) -> dict[str, Any]:
-    """What is left when everything is taken away that says what holds anyway."""
-    for name, (holds, result, hint) in _ONE_MEANING.items():
-        if name in values and str(values[name]).lower() not in holds:
-            raise Invalid(f"{values[name]!a} would not be kept: {result}", field=name, hint=hint)
+    """Return the settings without those of one meaning; refuse any of these with another value."""
+    for name, (accepted, reason, hint) in _ONE_MEANING.items():
+        if name in values and str(values[name]).lower() not in accepted:
+            raise Invalid(f"{values[name]!a} would not be kept: {reason}", field=name, hint=hint)
     return {name: value for name, value in values.items() if name not in _ONE_MEANING}
 
 
-def _enforced(settings: Settings) -> Settings:
-    """What is said beside a strategy that does not ask for it would do nothing; the house has its name alone."""
+def _check_combinations(settings: Settings) -> Settings:
+    """Refuse combinations in which a setting would do nothing, and the postmaster's name for the human."""
     if fold(settings.human) == POSTMASTER:
-        raise Invalid(f"{POSTMASTER!r} is the house's own name", field="human", hint=_WORDS["human"])
+        raise Invalid(f"{POSTMASTER!r} is reserved for notices of the room", field="human", hint=_HINTS["human"])
     is_upward = settings.federation_strategy == "hierarchical"
     if is_upward and not settings.federation_upstream:
         hint = "federation_upstream = a hub that is a peer, or another strategy"
@@ -190,14 +191,13 @@ def _enforced(settings: Settings) -> Settings:
     return settings
 
 
-# What may be said by name: of a letter that is sent, of letters that are wanted. Only type checkers and readers
-# look in here; nothing is loaded from it.
+# -- keyword arguments of the Python API, for type checkers and readers
 
 When = datetime | timedelta | float
 
 
 class Fields(TypedDict, total=False):
-    """What a letter may carry besides its recipient and body."""
+    """The fields of a letter besides its recipient and body."""
 
     cc: Any
     bcc: Any
@@ -217,13 +217,13 @@ class Fields(TypedDict, total=False):
     attachments: Sequence[str]
     tags: Sequence[str]
     metadata: dict[str, Any]
-    key: str  # the same key again sends nothing twice
+    key: str  # a repeat with the same key sends nothing
     id: str  # only for a letter that has one already
     extra: dict[str, Any]
 
 
 class Wanted(TypedDict, total=False):
-    """Which letters a reader waits for."""
+    """Conditions for the letters that a reader waits for."""
 
     kinds: str | Sequence[str]
     min_priority: Priority | str | int
@@ -235,6 +235,6 @@ class Wanted(TypedDict, total=False):
 
 
 class Filters(Wanted, total=False):
-    """Which letters are wanted."""
+    """Conditions for the letters that are returned or claimed."""
 
     since: datetime  # written at or after this time

@@ -1,4 +1,8 @@
-"""A task as a program holds it: seen, taken on, moved. It knows its mailbox, and decides nothing itself."""
+"""A task as a program holds it: looked at, accepted, moved step by step.
+
+Each verb is one call of `core.tasks`, which checks the step and sends the other party a letter about it.
+`TaskView` is the read-only part, which `aio.AsyncTask` shares.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TaskView:
-    """What can be seen of a task: how it stood when it was last looked at or moved here."""
+    """The fields of a task, as of the last look or move by this object."""
 
     standing: Standing
     session: dict[str, Any] | None
@@ -50,7 +54,7 @@ class TaskView:
 
     @property
     def thread(self) -> str:
-        """Where its letters are: `wait(thread=task.thread)`."""
+        """The thread of its letters: `wait(thread=task.thread)`."""
         return self.standing.thread
 
     @property
@@ -59,12 +63,12 @@ class TaskView:
 
     @property
     def reason(self) -> str | None:
-        """Why it was rejected, failed or canceled, if somebody said so."""
+        """Why it was rejected, failed or canceled, if a reason was given."""
         return self.standing.reason
 
     @property
     def is_final(self) -> bool:
-        """Is it over? Then nobody can move it any more."""
+        """Whether it is over: then it cannot be moved any more."""
         return self.standing.is_final
 
     def __repr__(self) -> str:
@@ -73,73 +77,76 @@ class TaskView:
 
 
 class Task(TaskView):
-    """A task that was given, or received, at a mailbox. Each verb tells the other party by a `task_update`."""
+    """A task that was given or received at a mailbox. Each verb sends the other party a `task_update` letter."""
 
     def __init__(self, mailbox: Mailbox, standing: Standing, letter: Letter | None = None) -> None:
         self._mailbox = mailbox
-        self._letter = letter  # the opening letter as it is held: its lease proves who may move the task
+        self._letter = letter  # the opening letter, if claimed: its lease proves who may move the task
         self.standing = standing
         self.session = None
         if standing.giver == mailbox.name:
             self.session = tasks.session(mailbox._core, mailbox._caller, mailbox.name, standing.letter)
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
-        """Take it on, and acknowledge the letter that opened it, in one commit.
+        """Accept the task, and acknowledge the letter that opened it, in one commit.
 
-        Without `ack` the letter stays claimed: it is offered again if its holder dies, and done when the task is.
+        Without `ack` the letter stays claimed: it is offered again if its holder dies, and is acknowledged when
+        the task is over.
         """
         return self._move(TaskState.ACCEPTED, body, ack=ack, **fields)
 
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
-        """Let the rules and a judge decide: it is accepted, or rejected with the reason. Says which."""
+        """Accept or reject the task, as the rules and a judge decide; return whether it is accepted."""
         box = self._mailbox
         moved = tasks.admit(box._core, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack)
         self._update(moved)
         return self.state is TaskState.ACCEPTED
 
     def reject(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
-        """Say no."""
+        """Reject the task."""
         return self._move(TaskState.REJECTED, None, reason=reason, **fields)
 
     def start(self, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
-        """Work on it now, or go on without an answer to one's question."""
+        """Begin to work on the task, or go on without an answer to a question."""
         return self._move(TaskState.WORKING, body, **fields)
 
     def complete(self, result: Any = None, **fields: Unpack[Fields]) -> Receipt:
-        """Done; the result is the body of the letter."""
+        """Complete the task; the result is the body of the letter."""
         return self._move(TaskState.COMPLETED, result, **fields)
 
     def fail(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
-        """It cannot be done."""
+        """Record that the task cannot be done."""
         return self._move(TaskState.FAILED, None, reason=reason, **fields)
 
     def ask(self, question: Any, **fields: Unpack[Fields]) -> Receipt:
-        """Ask the giver for what is missing; the task waits for it."""
+        """Ask the giver a question; the task waits for the answer."""
         return self._move(TaskState.INPUT_REQUIRED, question, **fields)
 
     def answer(self, body: Any, **fields: Unpack[Fields]) -> Receipt:
-        """Answer the receiver's question; the work goes on. Only its giver can."""
+        """Answer the receiver's question; the work goes on. Only the giver can."""
         return self._move(TaskState.WORKING, body, answers=True, **fields)
 
     def cancel(self, reason: str | None = None, **fields: Unpack[Fields]) -> Receipt:
-        """Take it back. Only its giver can."""
+        """Cancel the task. Only the giver can."""
         return self._move(TaskState.CANCELED, None, reason=reason, **fields)
 
     def refresh(self) -> TaskState:
-        """Look how it stands now."""
+        """Read the task again, and return its state."""
         box = self._mailbox
         self.standing = tasks.find(box._core, box._caller, box.name, self.id)
         return self.state
 
     def letters(self) -> list[Message]:
-        """The letters of its thread that were sent or received here, the oldest first."""
+        """Return the letters of its thread that were sent or received here, the oldest first."""
         box = self._mailbox
         return threads.thread(box._core, box._caller, box.name, self.thread)
 
     @property
     def _lease(self) -> Any:
-        held = self._letter is not None and self._letter.id == self.id
-        return self._letter._found.delivery.lease if self._letter is not None and held else None
+        """The lease of the opening letter, if this object was made from the claimed letter."""
+        if self._letter is None or self._letter.id != self.id:
+            return None
+        return self._letter._found.delivery.lease
 
     def _move(
         self,

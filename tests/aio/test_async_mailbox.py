@@ -37,7 +37,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scene], No
 
 
 async def until_listening(room: aio.AsyncRoom, tasks: int) -> None:
-    while sum(map(len, room._ears._listeners.values())) < tasks:
+    while sum(map(len, room._watcher._listeners.values())) < tasks:
         await asyncio.sleep(0)
 
 
@@ -246,7 +246,7 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
 def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    hang = ProcessNotifier.hang
+    hang = ProcessNotifier.create_signal
 
     def hang_no_more(self: ProcessNotifier, mailbox: str) -> str:
         if mailbox == "c":
@@ -265,11 +265,11 @@ def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells
     async def scene() -> None:
         async with aio.open(f"sqlite:{tmp_path}/room.db") as room, asyncio.timeout(10):
             with monkeypatch.context() as full:
-                full.setattr(ProcessNotifier, "hang", hang_no_more)
+                full.setattr(ProcessNotifier, "create_signal", hang_no_more)
                 await wait_and_send(room, "b", "c", "d")
-            assert room._ears._watch is None
+            assert room._watcher._watch is None
             await wait_and_send(room, "c")
-            assert isinstance(room._ears._watch, notification.InotifyWatch)
+            assert isinstance(room._watcher._watch, notification.InotifyWatch)
 
     asyncio.run(scene())
 

@@ -42,7 +42,7 @@ def test_two_who_wait_in_one_way_ring_once(address: str) -> None:
             await bob.begin_rings("exec")
             ringers = [asyncio.create_task(bob.wait_to_ring("exec", 1.0)) for _ in range(2)]
             other = asyncio.create_task(bob.wait_to_ring("desktop", PATIENCE))
-            while sum(map(len, room._ears._listeners.values())) < 3:
+            while sum(map(len, room._watcher._listeners.values())) < 3:
                 await asyncio.sleep(0)
             sent = await ann.send("bob", "x")
             rung = [ring for ring in await asyncio.gather(*ringers) if ring]

@@ -180,8 +180,8 @@ def test_they_hold_for_a_recipient_with_several_bells(kind: Kind) -> None:
     played()
 
 
-STALE = "letters = _ring(core, mailbox, way, moment, until, least, also, promised)"
-AT_ONCE = f"letters = told(seen.found[id] for id in verdict.ring); {STALE.removeprefix('letters = ')}"
+STALE = "letters = _record_alert(core, mailbox, way, moment, until, least, on_alert, within)"
+AT_ONCE = f"letters = alerted_letters(seen.found[id] for id in verdict.ring); {STALE.removeprefix('letters = ')}"
 # name -> what the witness says, a history (letters 0 and 1 are old), and the line that is wrong
 BUGS: dict[str, tuple[Any, ...]] = {
     "no sync": (
@@ -190,7 +190,7 @@ BUGS: dict[str, tuple[Any, ...]] = {
     ),
     "what came after the sync": (
         "rung for before it was safe", "urgent, look send",
-        alerts, "_ring", "book, moment, until, least)", "book, moment, until + 99, least)",
+        alerts, "_record_alert", "log, moment, until, least)", "log, moment, until + 99, least)",
     ),
     "no second look": (
         "rung for what is read", "normal, wait 1, look read", alerts, "try_ring", STALE, AT_ONCE,
@@ -215,7 +215,7 @@ BUGS: dict[str, tuple[Any, ...]] = {
     ),
     "two bells at once": (
         "somebody is told too late", "urgent, look exec other, urgent, look exec other, urgent, look exec",
-        alerts, "_ring", "decide(seen.waiting, book, before, ", "decide(seen.waiting, book, type(before)(), ",
+        alerts, "_record_alert", "seen.waiting, log, before, ", "seen.waiting, log, type(before)(), ",
     ),
     "a broken bell is counted": (
         "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
@@ -223,7 +223,7 @@ BUGS: dict[str, tuple[Any, ...]] = {
     ),
     "what was not told counts as told": (
         "somebody was never told", "normal, wait 1, look exec, normal, wait 1, look hook",
-        alerts, "_ring", "min(telling.up_to, not_new(", "max(telling.up_to, not_new(",
+        alerts, "_record_alert", "min(recipient_alert.up_to, not_new(", "max(recipient_alert.up_to, not_new(",
     ),
 }  # fmt: skip
 

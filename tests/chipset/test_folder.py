@@ -71,7 +71,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypat
 def test_what_a_killed_process_left_is_cleared_by_the_next_writer(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     folder.write({"a": 1}, "hooks", "x.json")
-    unfinished, _ = durable.write_aside(str(tmp_path / "hooks"), b"{", durable=False)
+    unfinished, _ = durable.write_temporary(str(tmp_path / "hooks"), b"{", durable=False)
     (tmp_path / "hooks" / ".msg.tmp").touch()  # a stranger's: not ours to remove
     assert folder.names("hooks") == ["x.json"]
     with folder.lock():

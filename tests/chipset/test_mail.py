@@ -255,7 +255,7 @@ def delete_in_silence(self: quarantine.Quarantine, seen: Any, why: str) -> bool:
     """A damaged file is gone, and nobody hears of it."""
     if self._may_be_unfinished(seen, why):
         return False
-    Path(self._here.places.path(seen.folder), seen.name).unlink()
+    Path(self._conn.tree.path(seen.folder), seen.name).unlink()
     return True
 
 

@@ -74,7 +74,7 @@ def test_json_and_defaults_are_told(desk: Desk) -> None:
     for name in ("task", "callback", "context", "metadata", "extra", "data"):
         assert f"\n  --{name} JSON" in shown
     words = " ".join(shown.split())
-    assert "how urgent; else normal" in words and "By default message" in words
+    assert "how urgent; by default" in words and "Default: message" in words
 
 
 @pytest.mark.parametrize("name", COMMANDS)

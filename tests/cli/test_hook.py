@@ -18,8 +18,8 @@ import pytest
 
 import postroom
 from postroom.app.inbox_files import InboxFolder
-from postroom.cli import hooks
 from postroom.core.presentation import NOTICE
+from postroom.hosts import sources
 from postroom.hosts.text import BUDGET, age
 from tests.cli.shell import PROGRAM, Desk, Done
 from tests.daemons import Daemon
@@ -144,10 +144,10 @@ def test_one_odd_line_keeps_no_other_from_being_shown(bob: Desk) -> None:
 
 
 def test_whoever_believes_every_line_shows_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks, "_parsed", json.loads)
+    monkeypatch.setattr(sources, "_parsed", json.loads)
     InboxFolder(str(tmp_path)).append("bob", [line + b"\n" for line in ODD])
     with pytest.raises((RecursionError, ValueError)):
-        hooks.FileSource(str(tmp_path), "bob").waiting()
+        sources.FileSource(InboxFolder(str(tmp_path)), "bob").waiting()
 
 
 def test_what_did_not_fit_stays_in_the_file(bob: Desk) -> None:
@@ -256,18 +256,19 @@ SOCKETS = {"team-main": "s", "team-coder": "t"}
 BESIDE = ["team-main", "", "team-coder", "by the plugin", "", "nobody answers", "late"]
 BUGS = {
     "it marks what nobody saw": """
-from postroom.cli.hooks import SocketSource
+from postroom.hosts.sources import SocketSource
 ask = SocketSource.ask
 more = {"check_inbox": {"clear": True}}
 SocketSource.ask = lambda self, *said: ask(self, *({**one, **more.get(one["action"], {})} for one in said))
 """,
     "it marks nothing": """
-from postroom.cli.hooks import SocketSource
+from postroom.hosts.sources import SocketSource
 SocketSource.mark = lambda self, count: None
 """,
     "it looks into a room instead": """
-from postroom.cli import hook, hook_quick
-hook.socket_of = hook_quick.socket_of = lambda values: ""
+from postroom.cli import hooks
+from postroom.hosts import quick
+hooks.socket_of = quick.socket_of = lambda values: ""
 """,
 }
 

@@ -18,12 +18,12 @@ from tests.docs.pages import HOME, blocks
 # What is refused is forgotten.
 FORGETFUL = planted("""
 from msgspec.structs import replace
-from postroom.cli.inbox import desk
-desk.refused = lambda old, why, retry="": replace(old, writing=None, drafts={}, notice=why)
+from postroom.cli.inbox import state
+state.refused = lambda old, why, retry="": replace(old, writing=None, drafts={}, notice=why)
 """)
 # Only a bell makes it look; and one that hears none.
-BY_BELL = "from postroom.cli.inbox import sitting\nsitting.LOOK = 3600.0"
-DEAF = "from postroom.store.notification import InotifyWatch\nInotifyWatch.rung = lambda self: set()"
+BY_BELL = "from postroom.cli.inbox import session\nsession.LOOK = 3600.0"
+DEAF = "from postroom.store.notification import InotifyWatch\nInotifyWatch.notified = lambda self: set()"
 
 
 def texts_for(desk: Desk, name: str) -> list[str]:

@@ -14,7 +14,19 @@ from postroom.cli.inbox import session
 from postroom.cli.inbox import state as inbox_state
 from postroom.cli.inbox.screen import Key
 from postroom.cli.inbox.session import Drafts
-from postroom.cli.inbox.state import GONE, Desk, Do, Edit, Extent, Leave, Open, Wish, arrived, line_of, pressed
+from postroom.cli.inbox.state import (
+    GONE,
+    Do,
+    Edit,
+    Effect,
+    Extent,
+    InboxState,
+    Leave,
+    Open,
+    arrived,
+    line_of,
+    pressed,
+)
 from postroom.clock import SystemClock
 from postroom.errors import Conflict
 
@@ -39,13 +51,13 @@ def entry(letter: str, what: str = "letter", **more: Any) -> dict[str, Any]:
     return {"what": what, **known, "subject": "", "answer": "", **stands, **more}
 
 
-def desk_with(*entries: dict[str, Any]) -> Desk:
-    return arrived(Desk(me="human"), entries)
+def desk_with(*entries: dict[str, Any]) -> InboxState:
+    return arrived(InboxState(me="human"), entries)
 
 
-def press(desk: Desk, *keys: str, lines: int = 0) -> tuple[Desk, list[Wish]]:
+def press(desk: InboxState, *keys: str, lines: int = 0) -> tuple[InboxState, list[Effect]]:
     """Names of keys; what has blanks in it, or no name, is typed letter by letter."""
-    wishes: list[Wish] = []
+    wishes: list[Effect] = []
     for message in keys:
         named = message in {
             "enter",
@@ -83,7 +95,7 @@ def test_one_moves_through_the_list_and_not_out_of_it() -> None:
     ]
     assert places == [0, 1, 1, 29, 0]
     assert [press(desk, *pressed)[0].place for pressed in (["pgdn"], [" ", " "], ["pgdn"] * 5)] == [10, 20, 29]
-    assert press(Desk(me="human"), "j", "enter", "x", "r", "e")[1] == []
+    assert press(InboxState(me="human"), "j", "enter", "x", "r", "e")[1] == []
 
 
 def test_q_leaves_the_list_and_goes_back_from_a_letter() -> None:
@@ -193,7 +205,7 @@ def test_what_is_written_is_about_its_entry_as_it_stands_now() -> None:
 # -- nothing that was typed is lost
 
 
-def kept(desk: Desk) -> str:
+def kept(desk: InboxState) -> str:
     """What is there when the same key is pressed again."""
     back, _ = press(desk, "r")
     return back.writing.line.text if back.writing else ""
@@ -213,7 +225,7 @@ def test_what_answers_nothing_any_more_is_kept_and_that_is_said() -> None:
     assert ("among your drafts" in gone.notice, gone.drafts) == (True, {("m-1", "reply"): "half a"})
 
 
-def lose(desk: Desk, why: str, retry: str = "") -> Desk:
+def lose(desk: InboxState, why: str, retry: str = "") -> InboxState:
     """A planted bug."""
     return replace(desk, writing=None, drafts={}, notice=why + retry)
 

@@ -17,7 +17,7 @@ from postroom.cli import output
 from postroom.cli.escalation import MOST
 from postroom.cli.inbox import session
 from postroom.cli.inbox.screen import extent, frame
-from postroom.cli.inbox.state import GONE, Desk, arrived
+from postroom.cli.inbox.state import GONE, InboxState, arrived
 from postroom.cli.output import Screen, barred, body_lines, broken, width, wrapped
 from postroom.model.message import Message
 from tests.cli.test_inbox_desk import NOW, desk_with, entry, press
@@ -30,7 +30,7 @@ def screen() -> Screen:
     return Screen(json=False, tables=True, colour=False, width=80, now=NOW)
 
 
-def shown(desk: Desk, columns: int = 80, lines: int = 24, letter: list[str] | None = None) -> list[str]:
+def shown(desk: InboxState, columns: int = 80, lines: int = 24, letter: list[str] | None = None) -> list[str]:
     return frame(desk, screen(), letter or [], os.terminal_size((columns, lines))).lines
 
 
@@ -38,7 +38,7 @@ def test_the_first_line_says_how_many_wait_and_since_when() -> None:
     old = entry("m-1", since=(NOW - timedelta(hours=3)).isoformat())
     assert shown(desk_with(entry("m-2"), old))[0] == "human: 2 wait; the oldest came 3 h ago"
     assert shown(desk_with(old))[0] == "human: 1 waits; it came 3 h ago"
-    assert shown(Desk(me="human"))[0] == "human: nothing waits"
+    assert shown(InboxState(me="human"))[0] == "human: nothing waits"
 
 
 def test_of_an_open_letter_it_says_which_it_is_and_how_much_is_seen() -> None:
@@ -52,7 +52,7 @@ def test_of_an_open_letter_it_says_which_it_is_and_how_much_is_seen() -> None:
 
 
 def test_where_nothing_waits_it_says_what_to_expect() -> None:
-    assert "Agents write to dana." in " ".join(shown(Desk(me="dana")))
+    assert "Agents write to dana." in " ".join(shown(InboxState(me="dana")))
 
 
 def test_a_long_name_leaves_room_for_what_a_letter_is_about() -> None:
@@ -118,7 +118,7 @@ def test_the_last_line_says_what_can_be_done() -> None:
         shown(desk_with(entry("e", "escalation")))[-1]
         == "a approve  d decline  r reply  Enter open  ? keys  q leave"
     )
-    assert shown(Desk(me="human"))[-1] == "? keys  q leave"
+    assert shown(InboxState(me="human"))[-1] == "? keys  q leave"
     opened, _ = press(desk_with(entry("m-1")), "enter")
     assert shown(opened)[-1] == "r reply  x done  q back  ? keys"
     assert shown(arrived(opened, []))[-1] == f"{GONE}  q back  ? keys"

@@ -17,8 +17,10 @@ from tests.cli.terminal import Terminal
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h", "\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[?1049l"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 # What others wrote is shown as it is; and a terminal that is not given back.
-GULLIBLE = planted("from postroom.core import present\npresent._hidden = lambda: __import__('re').compile('(?!)')")
-CARELESS = planted("from postroom.cli import live\nlive.LiveScreen._give_back = lambda self: None")
+GULLIBLE = planted(
+    "from postroom.core import presentation\npresentation._hidden = lambda: __import__('re').compile('(?!)')"
+)
+CARELESS = planted("from postroom.cli import screen\nscreen.LiveScreen._give_back = lambda self: None")
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (40, 10), (20, 5)])

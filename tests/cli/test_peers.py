@@ -15,7 +15,15 @@ import pytest
 
 from postroom import NotAllowed
 from postroom.core import peers
-from postroom.server.tls import admitting, certificate_at, dialling, fingerprint, fingerprint_of_pem, is_pinned
+from postroom.model.codec import token_hash
+from postroom.server.tls import (
+    accept_certificates,
+    certificate_at,
+    client_context,
+    fingerprint,
+    fingerprint_of_pem,
+    is_pinned,
+)
 from tests.cli.shell import Desk
 from tests.cli.terminal import Terminal
 
@@ -41,7 +49,7 @@ def listening(certificate: str, key: str, *pinned: str) -> Iterator[tuple[str, l
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     if pinned:
-        admitting(context, pinned)
+        accept_certificates(context, pinned)
     callers: list[bytes | None] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -82,7 +90,7 @@ def test_a_peer_that_calls_us_is_given_a_token_that_is_shown_once(desk: Desk) ->
         assert "all" == peers.proven_peer(room._core, "berlin", token).exposure
     for words in (["list"], ["show", "berlin"], ["trust", "berlin"]):
         for done in (desk.run("peers", *words), desk.run("peers", *words, "--json")):
-            assert done.code == 0 and "prp_" not in done.out and peers.hashed(token) not in done.out
+            assert done.code == 0 and "prp_" not in done.out and token_hash(token) not in done.out
 
 
 def test_what_we_show_is_read_from_a_file_or_standard_input_and_told_nowhere(desk: Desk) -> None:
@@ -141,7 +149,7 @@ def test_who_adds_a_peer_again_is_told_what_is_new(desk: Desk) -> None:
 def test_no_secret_leaves_the_room(desk: Desk) -> None:
     token = desk.json("peers", "add", "rome")["token"]
     desk.json("peers", "add", "berlin", "--url", "wss://b", "--token-file", "-", stdin="prp_secret-1")
-    secrets = (token, peers.hashed(token), "prp_secret-1")
+    secrets = (token, token_hash(token), "prp_secret-1")
     desk.post("ann", "bob", "x")
     for words in ("export -", "room", "room --settings", "changes", "doctor", "stats", "trace x", "peers list"):
         for json in ((), ("--json",)):
@@ -303,7 +311,7 @@ def test_only_pinned_certificates_get_through_the_door_and_each_is_told_from_the
 
 def call(url: str, pin: str, shown: tuple[str, str] | None) -> None:
     port = urlsplit(url).port or 0
-    context = dialling(pin, *(shown or ()))
+    context = client_context(pin, *(shown or ()))
     with socket.create_connection(("127.0.0.1", port), 10) as plain:
         try:
             with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
@@ -321,7 +329,7 @@ def test_without_a_pin_the_machines_authorities_decide(certificates: list[tuple[
             socket.create_connection(("127.0.0.1", port), 10) as plain,
             pytest.raises(ssl.SSLCertVerificationError),
         ):
-            dialling("").wrap_socket(plain, server_hostname="127.0.0.1")
+            client_context("").wrap_socket(plain, server_hostname="127.0.0.1")
         other = certificate_at(url)
     assert fingerprint_of_pem(other) == pin_of(certificates[0][0])
     assert not is_pinned(pin_of(certificates[1][0]), ssl.PEM_cert_to_DER_cert(other)) and not is_pinned("x", None)

@@ -77,11 +77,14 @@ def test_what_wants_no_answer_says_nothing_of_one(desk: Desk) -> None:
 
 def test_new_names_are_told_in_one_line(desk: Desk) -> None:
     done = desk.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
-    assert done.out == "Sent m-1 to bob, carol, human.\nNot heard from yet: bob, carol. It waits for them.\n"
+    assert (
+        done.out
+        == "Sent m-1 to bob, carol, human.\nNo agent named bob or carol has been seen here yet. The letter will wait.\n"
+    )
     assert "New here" not in desk.run("send", "human", "--as", "ann", "--body", "x").out
     desk.run("claim", "--as", "bob")
     again = desk.run("send", "bob", "carol", "--as", "ann", "--body", "x").out
-    assert "Not heard from yet: carol. It waits for them.\n" in again  # bob is at work
+    assert "No agent named carol has been seen here yet. The letter will wait.\n" in again  # bob is at work
 
 
 def test_times_for_people(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""What the public conformance suite asks every server for, on a shelf of its own beside the mail."""
+"""What the public conformance suite asks every server for, by a provider of its own beside the mail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-from postroom.mcp.mail import Changed, Shelf, Watch
+from postroom.mcp.mail import Changed, Provider, Watch
 from tests.conformance import asking
 
 Ctx = ServerRequestContext[Any, Any]
@@ -152,8 +152,8 @@ PROMPTS = {
 }
 
 
-class Fixtures(Shelf):
-    """The shelf."""
+class Fixtures(Provider):
+    """The provider."""
 
     def tools(self) -> Sequence[types.Tool]:
         rich = types.Tool(name=RICH, description="Fixture: a rich schema", input_schema=RICH_SCHEMA)

@@ -18,8 +18,8 @@ from tests.conformance.fixtures import Fixtures
 
 async def main() -> None:
     with postroom.open("memory:") as room, socket.create_server(("127.0.0.1", 0)) as listening:
-        desk = Executor(room)
-        app = asgi(desk, "0", agent="tester", shelves=[Fixtures()])
+        executor = Executor(room)
+        app = asgi(executor, "0", agent="tester", providers=[Fixtures()])
 
         async def known(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
@@ -29,7 +29,7 @@ async def main() -> None:
             config = uvicorn.Config(known, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
             print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
             await uvicorn.Server(config).serve([listening])
-        await desk.close()
+        await executor.close()
 
 
 if __name__ == "__main__":

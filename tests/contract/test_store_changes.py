@@ -1,4 +1,4 @@
-"""What every store tells of what happened: changes, cursors and bells."""
+"""What every store tells of what happened: changes, cursors and notification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.conftest import Reboot
 from tests.contract.stores import Kind
 from tests.letters import NOW, ack, attempt, claim, held, letter, move, note, post, read, send
 
-SOON = 60.0  # seconds; only a broken bell waits this long
+SOON = 60.0  # seconds; only a lost signal waits this long
 
 
 def facts(changes: Sequence[Change]) -> list[Change]:
@@ -216,72 +216,72 @@ def test_a_new_boot_begins_a_new_epoch(store: Store, kind: Kind, reboot: Reboot)
         again.changes(before, 10)
 
 
-# -- bells
+# -- notification
 
 
 @contextmanager
-def ear(store: Store, *mailboxes: str) -> Iterator[Watch]:
+def watching(store: Store, *mailboxes: str) -> Iterator[Watch]:
     with closing(store.watch(mailboxes)) as watch:
         yield watch
 
 
-def test_mail_rings_at_its_mailbox_and_at_no_other(store: Store) -> None:
-    with ear(store, "bob", "swarm/dan") as bobs, ear(store, "cleo") as cleos:
+def test_mail_notifies_its_mailbox_and_no_other(store: Store) -> None:
+    with watching(store, "bob", "swarm/dan") as bobs, watching(store, "cleo") as cleos:
         send(store, "m1")
         assert bobs.wait(SOON)
         assert not cleos.wait(0)
 
         send(store, "m2", ["swarm/dan"])
-        assert bobs.rung() == {"swarm/dan"}
-        assert bobs.rung() == set()
-        assert cleos.rung() == set()
+        assert bobs.notified() == {"swarm/dan"}
+        assert bobs.notified() == set()
+        assert cleos.notified() == set()
 
 
-def test_an_ear_hears_several_mailboxes_and_those_added_later(store: Store) -> None:
-    with ear(store, "bob") as watch:
+def test_a_watch_covers_several_mailboxes_and_those_added_later(store: Store) -> None:
+    with watching(store, "bob") as watch:
         watch.add("cleo")
         send(store, "m1", ["bob", "cleo", "dan"])
-        assert watch.rung() == {"bob", "cleo"}
+        assert watch.notified() == {"bob", "cleo"}
 
 
-def test_a_letter_to_very_many_rings_at_each(store: Store) -> None:
-    with ear(store, "bob17", "bob30") as watch:
+def test_a_letter_to_very_many_notifies_each(store: Store) -> None:
+    with watching(store, "bob17", "bob30") as watch:
         send(store, "m1", [f"bob{number}" for number in range(40)])
-        assert watch.rung() == {"bob17", "bob30"}
+        assert watch.notified() == {"bob17", "bob30"}
 
         store.commit([replace(post(letter("m2", ["bob0"])), copies=tuple(f"bob{n}" for n in range(1, 40)))])
-        assert watch.rung() == {"bob17", "bob30"}
+        assert watch.notified() == {"bob17", "bob30"}
 
 
-def test_mail_that_can_be_claimed_again_rings_and_mail_that_was_read_does_not(store: Store) -> None:
+def test_mail_that_can_be_claimed_again_notifies_and_mail_that_was_read_does_not(store: Store) -> None:
     delivery = send(store, "m1")
-    with ear(store, "bob") as watch:
+    with watching(store, "bob") as watch:
         claimed = claim(store, read(store, delivery))
-        assert watch.rung() == set()
+        assert watch.notified() == set()
         move(store, claimed, model_delivery.lapse(claimed, attempt()), "lapse")
-        assert watch.rung() == {"bob"}
+        assert watch.notified() == {"bob"}
 
 
-def test_a_ringing_ear_has_a_readable_descriptor(store: Store) -> None:
-    with ear(store, "bob") as watch:
+def test_a_notified_watch_has_a_readable_descriptor(store: Store) -> None:
+    with watching(store, "bob") as watch:
         if watch.fileno() < 0:
-            pytest.skip("no descriptor here: such an ear is polled")
+            pytest.skip("no descriptor here: such a watch is polled")
         assert select.select([watch], [], [], 0)[0] == []
         send(store, "m1")
         assert select.select([watch], [], [], SOON)[0] == [watch]
-        watch.rung()
+        watch.notified()
         assert select.select([watch], [], [], 0)[0] == []
 
 
-def test_an_ear_waits_no_longer_than_it_is_told(store: Store) -> None:
-    with ear(store, "bob") as watch:
+def test_a_watch_waits_no_longer_than_its_timeout(store: Store) -> None:
+    with watching(store, "bob") as watch:
         assert not watch.wait(0.01)
         assert not watch.wait(-1)
 
 
-def test_a_bell_wakes_another_thread(store: Store) -> None:
+def test_a_notification_wakes_another_thread(store: Store) -> None:
     received = []
-    with ear(store, "bob") as watch:
+    with watching(store, "bob") as watch:
         waiter = threading.Thread(target=lambda: received.append(watch.wait(SOON)))
         waiter.start()
         send(store, "m1")
@@ -289,7 +289,7 @@ def test_a_bell_wakes_another_thread(store: Store) -> None:
     assert received == [True]
 
 
-def test_a_closed_ear_bothers_nobody(store: Store) -> None:
-    with ear(store, "bob"):
+def test_a_closed_watch_disturbs_no_commit(store: Store) -> None:
+    with watching(store, "bob"):
         pass
     send(store, "m1")

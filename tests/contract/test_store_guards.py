@@ -46,7 +46,7 @@ def test_a_letter_is_written_as_it_was_admitted_and_its_bell_rings_there(store: 
     assert posted.written is not None
     assert posted.written.deliveries[0].mailbox == "dora"
     assert watch.wait(10)
-    assert watch.rung() <= {"dora"}
+    assert watch.notified() <= {"dora"}
     watch.close()
 
 

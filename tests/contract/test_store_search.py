@@ -244,8 +244,8 @@ def test_every_store_answers_any_question_alike(
                 send(store, f"m{number}", [to], **fields)
         for query in queries:
             for reader in (None, "ann", "bob", "cleo"):
-                answers = [answer_of(store, query, reader) for store in stores]
-                assert answers[1:] == answers[:-1]
+                matches_search = [answer_of(store, query, reader) for store in stores]
+                assert matches_search[1:] == matches_search[:-1]
         for store in stores:
             store.close()
 

@@ -91,7 +91,7 @@ def test_it_is_answered_and_the_answer_waits_for_the_other_system(room: Room) ->
 
     assert addresses(answer.message) == ["ann@far", "dora@far"]
     assert (answer.message.thread_id, answer.message.hops) == ("far-1", 3)
-    assert outbox.waiting(room._core) == ["ann@far", "dora@far"]
+    assert outbox.waiting_mailboxes(room._core) == ["ann@far", "dora@far"]
 
 
 def test_the_answer_to_our_letter_joins_its_thread(room: Room) -> None:
@@ -368,7 +368,7 @@ def test_a_task_from_another_system_stands_in_the_book(room: Room) -> None:
     (task,) = room.mailbox("bob").tasks()
     assert (task.id, task.giver, task.receiver) == ("far-1", "ann@far", "bob")
     task.accept()
-    assert outbox.waiting(room._core) == ["ann@far"]
+    assert outbox.waiting_mailboxes(room._core) == ["ann@far"]
 
 
 # -- through here
@@ -384,7 +384,7 @@ def test_a_hub_passes_on_what_may_go_through_it(room: Room) -> None:
     assert bring(room, letter(), "dora@mars", "bob@here", peer=peer, hops=1) == [None, None]
     assert bring(room, letter(), "dora@mars", "bob@here", peer=peer, hops=1) == [None, None]
 
-    (found,) = outbox.next_letters(room._core, outbox.waiting(room._core), 10)
+    (found,) = outbox.next_letters(room._core, outbox.waiting_mailboxes(room._core), 10)
     assert (found.message.sender, found.delivery.mailbox, found.delivery.state) == (
         "ann@far",
         "dora@mars",
@@ -405,14 +405,14 @@ def test_a_hub_refuses_what_may_not(room: Room) -> None:
 
 def test_a_refusal_further_on_comes_back_as_a_notice(room: Room) -> None:
     bring(room, letter(), "dora@mars", peer=hub(room))
-    (found,) = outbox.next_letters(room._core, outbox.waiting(room._core), 10)
-    outbox.refused(room._core, found, "nobody is called dora")
+    (found,) = outbox.next_letters(room._core, outbox.waiting_mailboxes(room._core), 10)
+    outbox.record_refusal(room._core, found, "nobody is called dora")
 
-    (notice,) = outbox.next_letters(room._core, outbox.waiting(room._core), 10)
+    (notice,) = outbox.next_letters(room._core, outbox.waiting_mailboxes(room._core), 10)
     assert (notice.delivery.mailbox, notice.message.kind) == ("ann@far", BOUNCE)
     assert notice.message.in_reply_to == "far-1"
-    outbox.refused(room._core, notice, "no")
-    assert outbox.waiting(room._core) == []
+    outbox.record_refusal(room._core, notice, "no")
+    assert outbox.waiting_mailboxes(room._core) == []
 
 
 def test_who_is_to_be_found_is_found_here_or_passed_on(house: House, room: Room) -> None:
@@ -420,7 +420,7 @@ def test_who_is_to_be_found_is_found_here_or_passed_on(house: House, room: Room)
     asks_nobody = house.room(system="here", federation_refresh_on_miss=False)
     assert isinstance(refusal(asks_nobody, letter(), "dora@*", peer=hub(room)), UnknownAgent)
     assert bring(room, letter(id="far-2"), "dora@*", peer=hub(room)) == [None]
-    assert outbox.waiting(room._core) == ["dora@*"]
+    assert outbox.waiting_mailboxes(room._core) == ["dora@*"]
 
 
 def test_an_agent_is_reached_only_from_a_scope_that_exchanges_mail_with_its_own(room: Room) -> None:
@@ -448,7 +448,7 @@ def test_who_writes_a_name_in_its_own_way_keeps_nobody_else_from_it(room: Room) 
     passing = replace(FAR, relays_to=True)
     for id, to in (("1", "ZOE@mars"), ("2", "zoe@mars"), ("3", "zoe@MARS")):
         assert bring(room, letter(id=id), to, peer=passing) == [None]
-    assert ["ZOE@mars"] == outbox.waiting(room._core)
+    assert ["ZOE@mars"] == outbox.waiting_mailboxes(room._core)
     assert bring(room, letter(id="4", sender="zoe@mars"), peer=Peer(system="mars", exposure="all")) == [None]
 
 

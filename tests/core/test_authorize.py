@@ -84,8 +84,8 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
 AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
     "talks": [
         lambda room: list(conversations.conversations(room._core, room.principal, None, None)),
-        lambda room: conversations.recent(room._core, room.principal, None, 10),
-        lambda room: conversations.look(room._core, room.principal, "c"),
+        lambda room: conversations.recent_letters(room._core, room.principal, None, 10),
+        lambda room: conversations.get_view(room._core, room.principal, "c"),
     ],
     "converse": [
         lambda room: conversations.close(room._core, room.principal, "c"),
@@ -97,13 +97,13 @@ AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
 IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
     "tokens": [
-        lambda room: tokens.everyone(room._core, room.principal),
+        lambda room: tokens.list_tokens(room._core, room.principal),
         lambda room: tokens.create(room._core, room.principal, "bob"),
         lambda room: tokens.revoke(room._core, room.principal, "0"),
         lambda room: tokens.unseal(room._core, room.principal, "bob"),
     ],
     "webhooks": [
-        lambda room: webhooks.everyone(room._core, room.principal),
+        lambda room: webhooks.list_webhooks(room._core, room.principal),
         lambda room: webhooks.webhook(room._core, room.principal, "x"),
         lambda room: webhooks.add(room._core, room.principal, "https://hooks.example/", "ann"),
         lambda room: webhooks.rotate(room._core, room.principal, "x"),
@@ -112,7 +112,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: webhooks.remove(room._core, room.principal, "x"),
     ],
     "peers": [
-        lambda room: peers.everyone(room._core, room.principal),
+        lambda room: peers.list_peers(room._core, room.principal),
         lambda room: peers.add(room._core, room.principal, "berlin", {}),
         lambda room: peers.put(room._core, room.principal, Peer(system="berlin")),
         lambda room: peers.rotate(room._core, room.principal, "berlin"),

@@ -14,8 +14,8 @@ from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllow
 from postroom.core import conversations
 from postroom.core import threads as core_threads
 from postroom.core.authorize import OWNER, Principal, agent_principal
-from postroom.core.conversations import Guest, Opening, Saying, View
-from postroom.core.threads import Wanted
+from postroom.core.conversations import ConversationRequest, Guest, TurnRequest, View
+from postroom.core.threads import TurnFilter
 from postroom.model.message import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
@@ -26,14 +26,14 @@ ANN, BOB, EVE = map(agent_principal, ("ann", "bob", "eve"))
 
 
 def opened(room: Room, *members: str, **message: Any) -> str:
-    opening = Opening(
+    opening = ConversationRequest(
         creator=members[0] if members else None, guests=tuple(Guest(agent=x) for x in members[1:]), **message
     )
     return conversations.create(room._core, OWNER, opening).talk.id
 
 
 def say(room: Room, id: str, who: str, text: Any, caller: Any = OWNER, **more: Any) -> str:
-    return conversations.turn(room._core, caller, id, who, Saying(body=payload_to_parts(text), **more)).id
+    return conversations.turn(room._core, caller, id, who, TurnRequest(body=payload_to_parts(text), **more)).id
 
 
 def names(view: View) -> list[str]:
@@ -55,9 +55,9 @@ def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(house: Ho
     letter = say(room, id, "ann", "hello")
     assert inbox(room, "bob") == ["hello"]
     assert inbox(room, "carol") == ["you too", "hello"]
-    before = conversations.look(room._core, OWNER, id)
+    before = conversations.get_view(room._core, OWNER, id)
     house.reopen()
-    after = conversations.look(house.room()._core, OWNER, id)
+    after = conversations.get_view(house.room()._core, OWNER, id)
     assert before == after
     assert (after.talk.subject, names(after), spoken(after)) == (
         "Sort", ["ann", "bob", "carol"], ["you too", "hello"],
@@ -70,10 +70,10 @@ def test_who_is_alone_takes_a_turn_that_disturbs_nobody(house: House) -> None:
     say(house.room(), id, "ann", "anybody?")
     house.reopen()
     room = house.room()
-    assert ["anybody?"] == spoken(conversations.look(room._core, ANN, id))
+    assert ["anybody?"] == spoken(conversations.get_view(room._core, ANN, id))
     assert [] == inbox(room, "ann")
     room.sweep()
-    assert ["anybody?"] == spoken(conversations.look(room._core, OWNER, id))
+    assert ["anybody?"] == spoken(conversations.get_view(room._core, OWNER, id))
 
 
 def test_letters_alone_make_conversations_that_can_be_spoken_in(room: Room) -> None:
@@ -81,7 +81,7 @@ def test_letters_alone_make_conversations_that_can_be_spoken_in(room: Room) -> N
     room.mailbox("ann").send("bob", "2")
     for id in (tag_conversation("plan"), general_conversation()):
         say(room, id, "bob", "yes")
-        view = conversations.look(room._core, OWNER, id)
+        view = conversations.get_view(room._core, OWNER, id)
         assert (view.held, view.talk.status, names(view), len(view.letters)) == (None, "active", ["ann", "bob"], 2)
     assert inbox(room, "ann") == ["yes", "yes"]
 
@@ -128,7 +128,7 @@ def test_who_joins_gets_later_turns_and_who_leaves_gets_none(room: Room, clock: 
     assert names(view) == ["ann", "bob", "carol"]
     assert ["observer"] == [seat.role for seat in view.seats if seat.agent == "carol"]
     conversations.leave(room._core, OWNER, id, "stranger")
-    assert "stranger" not in names(conversations.look(room._core, OWNER, id))
+    assert "stranger" not in names(conversations.get_view(room._core, OWNER, id))
 
 
 def test_what_an_agent_may_not_see_is_as_if_it_were_not_there(room: Room) -> None:
@@ -137,7 +137,7 @@ def test_what_an_agent_may_not_see_is_as_if_it_were_not_there(room: Room) -> Non
     core = room._core
     for unseen in (id, "not-there"):
         verbs: list[Callable[[str], object]] = [
-            lambda x: conversations.look(core, EVE, x),
+            lambda x: conversations.get_view(core, EVE, x),
             lambda x: conversations.join(core, EVE, x, "eve"),
             lambda x: conversations.leave(core, EVE, x, "eve"),
             lambda x: conversations.close(core, EVE, x),
@@ -154,7 +154,7 @@ def test_what_an_agent_may_not_see_is_as_if_it_were_not_there(room: Room) -> Non
         lambda: conversations.join(core, EVE, id, "bob"),
         lambda: conversations.leave(core, EVE, id, "bob"),
         lambda: say(room, id, "bob", "forged", EVE),
-        lambda: conversations.create(core, EVE, Opening(creator="bob")),
+        lambda: conversations.create(core, EVE, ConversationRequest(creator="bob")),
     ]
     for forged in forgeries:
         with pytest.raises(NotAllowed):
@@ -167,10 +167,12 @@ def test_an_agent_sees_only_turns_it_sent_or_received(room: Room) -> None:
     room.mailbox("ann").send("dave", "aside", conversation_id=id)
     conversations.invite(room._core, ANN, id, Guest(agent="eve", role="observer"))
     say(room, id, "bob", "late", BOB)
-    assert ["late"] == spoken(conversations.look(room._core, EVE, id))
-    assert ["early", "late"] == spoken(conversations.look(room._core, BOB, id))
-    assert ["ann", "bob", "eve"] == names(conversations.look(room._core, EVE, id))  # nothing tells them of dave
-    assert ["early", "aside", "late"] == spoken(conversations.look(room._core, OWNER, id))
+    assert ["late"] == spoken(conversations.get_view(room._core, EVE, id))
+    assert ["early", "late"] == spoken(conversations.get_view(room._core, BOB, id))
+    assert ["ann", "bob", "eve"] == names(
+        conversations.get_view(room._core, EVE, id)
+    )  # nothing tells them of dave
+    assert ["early", "aside", "late"] == spoken(conversations.get_view(room._core, OWNER, id))
     assert inbox(room, "dave") == ["aside"]
 
 
@@ -187,7 +189,7 @@ def test_a_letter_of_ones_own_lets_nobody_into_a_conversation(room: Room, to: st
         lambda: conversations.reopen(core, EVE, id),
         lambda: conversations.invite(core, EVE, id, Guest(agent="eve")),
         lambda: conversations.start_thread(core, EVE, id, root),
-        lambda: conversations.create(core, EVE, Opening(creator="eve", parent=id)),
+        lambda: conversations.create(core, EVE, ConversationRequest(creator="eve", parent=id)),
         lambda: say(room, id, "eve", "hi", EVE),
     ]
     for verb in verbs:
@@ -195,11 +197,11 @@ def test_a_letter_of_ones_own_lets_nobody_into_a_conversation(room: Room, to: st
             verb()
     for caller, speaker in ((ANN, "ann"), (BOB, "bob"), (OWNER, "ann")):
         say(room, id, speaker, "among us", caller)
-        assert "eve" not in names(conversations.look(core, caller, id))
-    (seen,) = [conversations.look(core, EVE, id)]
+        assert "eve" not in names(conversations.get_view(core, caller, id))
+    (seen,) = [conversations.get_view(core, EVE, id)]
     assert (["let me in"], "", {}) == (spoken(seen), seen.talk.subject, seen.talk.metadata)
     assert "ann" not in names(seen)
-    assert not conversations.hears(core, EVE, conversations.look(core, OWNER, id).talk)
+    assert not conversations.is_notified(core, EVE, conversations.get_view(core, OWNER, id).talk)
     assert "among us" not in inbox(room, "eve")
 
 
@@ -208,7 +210,7 @@ def test_who_is_in_a_conversation_lets_others_in_by_writing_to_them(room: Room) 
     id = opened(room, "ann", subject="Ours")
     room.mailbox("ann").send("bob", "1", conversation_id=id)
     room.mailbox("bob").send("eve", "2", conversation_id=id)
-    assert "Ours" == conversations.look(core, EVE, id).talk.subject
+    assert "Ours" == conversations.get_view(core, EVE, id).talk.subject
     say(room, id, "eve", "3", EVE)
     assert ["1"] == [text for text in inbox(room, "bob") if text != "3"]
     say(room, id, "ann", "4", ANN)
@@ -226,9 +228,9 @@ def test_nobody_takes_over_a_conversation_that_only_letters_tell_of(room: Room) 
     with pytest.raises(Missing):
         conversations.join(core, EVE, "c-1", "eve")
     with pytest.raises(IdTaken):
-        conversations.create(core, EVE, Opening(id="c-1", creator="eve"))
+        conversations.create(core, EVE, ConversationRequest(id="c-1", creator="eve"))
     conversations.close(core, BOB, "c-1")
-    assert ("completed", "ann") == _status(conversations.look(core, ANN, "c-1"))
+    assert ("completed", "ann") == _status(conversations.get_view(core, ANN, "c-1"))
 
 
 def _status(view: View) -> tuple[str, str]:
@@ -245,9 +247,9 @@ def test_who_is_spoken_for_by_the_operator_is_in_the_conversation_from_then_on(r
 def test_hidden_recipients_stay_hidden(room: Room) -> None:
     room.mailbox("ann").send("bob", "1", bcc="eve", conversation_id="c-1")
     for caller in (OWNER, ANN, BOB, EVE):
-        assert ["ann", "bob"] == names(conversations.look(room._core, caller, "c-1"))
-    assert conversations.look(room._core, BOB, "c-1").letters[0].recipients == (
-        conversations.look(room._core, OWNER, "c-1").letters[0].recipients
+        assert ["ann", "bob"] == names(conversations.get_view(room._core, caller, "c-1"))
+    assert conversations.get_view(room._core, BOB, "c-1").letters[0].recipients == (
+        conversations.get_view(room._core, OWNER, "c-1").letters[0].recipients
     )
     say(room, "c-1", "bob", "2", BOB)
     assert inbox(room, "eve") == ["1"]
@@ -280,7 +282,7 @@ def test_replies_and_threads(house: House) -> None:
     again = conversations.start_thread(room._core, ANN, id, answer, parent=opened_thread.id)
     assert again.id != opened_thread.id == f"thread-{answer}"
     house.reopen()
-    view = conversations.look(house.room()._core, OWNER, id)
+    view = conversations.get_view(house.room()._core, OWNER, id)
     assert [s.id for s in view.strands] == [f"thread-{root}", opened_thread.id, again.id]
     threads = {letter.id: thread_of(letter) for letter in view.letters}
     assert threads == {
@@ -311,25 +313,27 @@ def test_a_conversation_of_others_cannot_be_opened_under_them(room: Room) -> Non
     room.mailbox("ann").send("bob", "1", conversation_id="c-1")
     for taken in ("c-1", tag_conversation("plan")):
         with pytest.raises(IdTaken):
-            conversations.create(room._core, EVE, Opening(id=taken))
-    conversations.create(room._core, ANN, Opening(id="c-1", subject="Ours"))
+            conversations.create(room._core, EVE, ConversationRequest(id=taken))
+    conversations.create(room._core, ANN, ConversationRequest(id="c-1", subject="Ours"))
     with pytest.raises(IdTaken):
-        conversations.create(room._core, OWNER, Opening(id="c-1"))
+        conversations.create(room._core, OWNER, ConversationRequest(id="c-1"))
     with pytest.raises(Invalid, match="catch-all"):
-        conversations.create(room._core, OWNER, Opening(id=general_conversation()))
-    assert conversations.look(room._core, BOB, "c-1").talk.subject == "Ours"
+        conversations.create(room._core, OWNER, ConversationRequest(id=general_conversation()))
+    assert conversations.get_view(room._core, BOB, "c-1").talk.subject == "Ours"
 
 
 def test_the_first_turn_is_in_the_commit_that_opens_the_conversation(room: Room) -> None:
-    first = Saying(body=payload_to_parts("go"))
-    opening = Opening(creator="ann", guests=(Guest(agent="bob"),))
+    first = TurnRequest(body=payload_to_parts("go"))
+    opening = ConversationRequest(creator="ann", guests=(Guest(agent="bob"),))
     view = conversations.create(room._core, ANN, opening, first)
     assert (spoken(view), inbox(room, "bob")) == (["go"], ["go"])
     room.mailbox("bob").block("ann")
     with pytest.raises(NotAllowed):
-        conversations.create(room._core, OWNER, Opening(id="c-2", creator="ann", guests=opening.guests), first)
+        conversations.create(
+            room._core, OWNER, ConversationRequest(id="c-2", creator="ann", guests=opening.guests), first
+        )
     with pytest.raises(Missing):
-        conversations.look(room._core, OWNER, "c-2")
+        conversations.get_view(room._core, OWNER, "c-2")
     with pytest.raises(NotAllowed):  # and nobody is drawn into a conversation by whom they blocked
         conversations.create(room._core, ANN, opening)
 
@@ -353,11 +357,11 @@ def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
     conversations.join(room._core, OWNER, id, "user")
     say(room, id, "User", "do it")
     assert (["human", "bob"], ["do it"]) == (
-        names(conversations.look(room._core, OWNER, id)),
+        names(conversations.get_view(room._core, OWNER, id)),
         inbox(room, "bob"),
     )
     conversations.leave(room._core, OWNER, id, "user")
-    assert ["bob"] == names(conversations.look(room._core, OWNER, id))
+    assert ["bob"] == names(conversations.get_view(room._core, OWNER, id))
 
 
 def test_a_conversation_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,10 +374,10 @@ def test_a_conversation_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch
     conversations.start_thread(room._core, OWNER, id, root)
     with pytest.raises(TooLarge, match="threads"):
         conversations.start_thread(room._core, OWNER, id, root)
-    with pytest.raises(Invalid, match="who speaks first"):
-        conversations.create(room._core, OWNER, Opening(), Saying(body=["x"]))
+    with pytest.raises(Invalid, match="the first turn"):
+        conversations.create(room._core, OWNER, ConversationRequest(), TurnRequest(body=["x"]))
     with pytest.raises(Invalid, match="type of conversation"):
-        conversations.create(room._core, OWNER, Opening(type="party"))
+        conversations.create(room._core, OWNER, ConversationRequest(type="party"))
 
 
 def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:
@@ -382,7 +386,7 @@ def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:
     conversations.join(room._core, OWNER, id, "carol")
     conversations.close(room._core, OWNER, id)
     assert first == say(room, id, "ann", "1", key="k")
-    assert 1 == len(conversations.look(room._core, OWNER, id).letters)
+    assert 1 == len(conversations.get_view(room._core, OWNER, id).letters)
 
 
 def test_a_seat_follows_its_owner_to_another_name(room: Room) -> None:
@@ -391,7 +395,7 @@ def test_a_seat_follows_its_owner_to_another_name(room: Room) -> None:
     room.rename("bob", "robert")
     say(room, id, "ann", "2")
     assert inbox(room, "robert") == ["2"]
-    view = conversations.look(room._core, agent_principal("robert"), id)
+    view = conversations.get_view(room._core, agent_principal("robert"), id)
     assert (names(view), spoken(view)) == (["ann", "robert"], ["1", "2"])
 
 
@@ -421,13 +425,13 @@ def test_a_summary_counts_and_lists(room: Room, clock: FakeClock) -> None:
     core = room._core
     assert (
         "0 turns, 2 participants, 0 threads; active."
-        == core_threads.summary(core, conversations.look(core, OWNER, id), Wanted()).text
+        == core_threads.summary(core, conversations.get_view(core, OWNER, id), TurnFilter()).text
     )
     root = say(room, id, "ann", "1")
     clock.advance(60)
     say(room, id, "bob", {"n": 2}, reply_to=root, content_type="data")
     say(room, id, "ann", {"type": "tool", "x": 1}, content_type="tool")
-    found = core_threads.summary(core, conversations.look(core, OWNER, id), Wanted())
+    found = core_threads.summary(core, conversations.get_view(core, OWNER, id), TurnFilter())
     assert (found.turns, found.speakers) == (3, {"ann": 2, "bob": 1})
     assert found.content_types == {"text": 1, "data": 1, "tool": 1}
     assert found.text == (
@@ -446,10 +450,10 @@ def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, cloc
         reply = {"reply_to": ids[0]} if number == 2 else {}
         ids.append(say(room, id, who, str(number), content_type="x-n" if number == 3 else "text", **reply))
         times.append(clock.wall)
-    view = conversations.look(room._core, OWNER, id)
+    view = conversations.get_view(room._core, OWNER, id)
 
     def picked(**wanted: Any) -> list[str]:
-        return [letter.text for letter in core_threads.wanted_turns(room._core, view, Wanted(**wanted))]
+        return [letter.text for letter in core_threads.filter_turns(room._core, view, TurnFilter(**wanted))]
 
     assert picked() == ["0", "1", "2", "3"]
     assert picked(after=ids[1]) == ["2", "3"] == picked(since=times[1])
@@ -467,7 +471,7 @@ def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, cloc
 def test_presence_comes_from_the_directory(room: Room) -> None:
     id = opened(room, "ann", "bob")
     room.mailbox("ann").register()
-    found = core_threads.presence(room._core, conversations.look(room._core, BOB, id))
+    found = core_threads.presence(room._core, conversations.get_view(room._core, BOB, id))
     assert [(one.seat.agent, one.presence) for one in found] == [("ann", "active"), ("bob", "unknown")]
 
 
@@ -480,9 +484,9 @@ def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:
     opened(room)
     nobody = Principal("nobody")
     verbs: list[Callable[[], object]] = [
-        lambda: conversations.recent(room._core, nobody, None, 10),
+        lambda: conversations.recent_letters(room._core, nobody, None, 10),
         lambda: list(conversations.conversations(room._core, nobody, None, None)),
-        lambda: conversations.create(room._core, nobody, Opening()),
+        lambda: conversations.create(room._core, nobody, ConversationRequest()),
     ]
     for verb in verbs:
         with pytest.raises(NotAllowed):
@@ -519,10 +523,10 @@ def test_conversations_travel_with_the_room(house: House, empty_room: Room) -> N
     room = house.room()
     id = opened(room, "ann", "bob", subject="Sort", metadata={"n": 1})
     say(room, id, "ann", "1")
-    conversations.start_thread(room._core, OWNER, id, conversations.look(room._core, OWNER, id).letters[0].id)
+    conversations.start_thread(room._core, OWNER, id, conversations.get_view(room._core, OWNER, id).letters[0].id)
     conversations.close(room._core, OWNER, id)
     empty_room.load(list(room.export()))
-    assert conversations.look(room._core, OWNER, id) == conversations.look(empty_room._core, OWNER, id)
+    assert conversations.get_view(room._core, OWNER, id) == conversations.get_view(empty_room._core, OWNER, id)
 
 
 @pytest.fixture
@@ -557,7 +561,7 @@ def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(house: House)
                 say(room, id, who, str(number))
 
     def end() -> None:
-        while len(conversations.look(room._core, OWNER, id).letters) < 5:
+        while len(conversations.get_view(room._core, OWNER, id).letters) < 5:
             time.sleep(0.001)
         conversations.close(room._core, OWNER, id)
 
@@ -566,7 +570,7 @@ def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(house: House)
             done.result()
         for done in [pool.submit(talk, "ann"), pool.submit(talk, "bob"), pool.submit(end)]:
             done.result()
-    assert {f"agent-{n}" for n in range(10)} <= set(names(conversations.look(room._core, OWNER, id)))
+    assert {f"agent-{n}" for n in range(10)} <= set(names(conversations.get_view(room._core, OWNER, id)))
     changes, _ = house.store.changes(start, 10_000)
     (closed,) = [change.number for change in changes if " completed " in (change.key or "")]
     assert closed > max(change.number for change in changes if change.what == "posted")

@@ -20,7 +20,7 @@ from postroom.model.names import Address
 from postroom.model.peer import Peer, Route
 from postroom.model.query import Query
 from postroom.model.record import ROUTE, Record
-from postroom.server.protocol import for_action, named
+from postroom.server.protocol import find_action, find_method
 from postroom.store.protocol import Put
 from postroom.store.sqlite import tray
 from tests.core.peering import know_peer
@@ -53,7 +53,7 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
         "@far/team": State.QUEUED,
         "carl": State.UNREAD,
     }
-    assert (sent.unknown, outbox.waiting(room._core)) == (("carl",), ["@far/team", "bob@far"])
+    assert (sent.unknown, outbox.waiting_mailboxes(room._core)) == (("carl",), ["@far/team", "bob@far"])
     assert room.mailbox("carl").check()[0].text == "hello"
 
 
@@ -259,12 +259,12 @@ def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: R
 def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> None:
     ann = room.mailbox("ann")
     sent = [ann.send("bob", f"{n}") for n in range(3)]
-    assert ["bob"] == list(outbox.strangers(room._core))
-    assert "Bob@far" == outbox.send_on(room._core, "bob", "Bob", "far")
+    assert ["bob"] == list(outbox.unknown_names(room._core))
+    assert "Bob@far" == outbox.redirect_unknown(room._core, "bob", "Bob", "far")
     assert [{"Bob@far": State.QUEUED}] * 3 == [places(room, one.id) for one in sent]
-    assert {} == outbox.strangers(room._core) and not room.mailbox("bob").check()
+    assert {} == outbox.unknown_names(room._core) and not room.mailbox("bob").check()
     assert ("Bob@far",) == ann.send("bob", "at once, as it was found").routed
-    assert [] == outbox.told_of(room._core, OWNER)  # who was only asked for is not listed
+    assert [] == outbox.announced_agents(room._core, OWNER)  # who was only asked for is not listed
 
 
 def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock: FakeClock) -> None:
@@ -277,20 +277,20 @@ def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock:
     clock.advance(101)
     young = ann.send("bob", "young", scope="open")
     ann.send("human", "for the person")
-    assert {"bob", "eve"} == set(outbox.strangers(core))
-    assert None is outbox.send_on(core, "eve", "eve", "far")
-    assert "bob@far" == outbox.send_on(core, "bob", "bob", "far")
+    assert {"bob", "eve"} == set(outbox.unknown_names(core))
+    assert None is outbox.redirect_unknown(core, "eve", "eve", "far")
+    assert "bob@far" == outbox.redirect_unknown(core, "bob", "bob", "far")
     assert [{"bob": State.UNREAD}, {"bob@far": State.QUEUED}] == [places(room, one.id) for one in (old, young)]
     ann.send("zoe", "unread, and she came while peers were asked", scope="open")
     room.mailbox("zoe").register()
-    assert None is outbox.send_on(core, "zoe", "zoe", "far")
+    assert None is outbox.redirect_unknown(core, "zoe", "zoe", "far")
 
 
 def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
     room = house.room(system="here", outbox_max_letters=2)
     know_peer(room, Peer(system="far"))
     sent = [room.mailbox("ann").send("bob", f"{n}") for n in range(3)]
-    outbox.send_on(room._core, "bob", "bob", "far")
+    outbox.redirect_unknown(room._core, "bob", "bob", "far")
     assert ["bob@far", "bob@far", "bob"] == [next(iter(places(room, one.id))) for one in sent]
 
 
@@ -298,8 +298,8 @@ def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
 def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
     house: House, settings: dict[str, Any]
 ) -> None:
-    assert outbox.refreshes(house.room()._core)
-    assert not outbox.refreshes(house.room(**settings)._core)
+    assert outbox.refreshes_on_miss(house.room()._core)
+    assert not outbox.refreshes_on_miss(house.room(**settings)._core)
 
 
 # -- nobody here is somebody elsewhere
@@ -337,7 +337,7 @@ def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: 
     for message in ("zoe", "ZOE@far", "zoe@FAR/dev"):
         sent = ann.send(message, "one")
         assert f"Zoe@far{'/dev' if '/' in message else ''}" == next(iter(places(room, sent.id)))
-    assert ["Zoe"] == [name for name, _ in outbox.told_of(room._core, OWNER)]
+    assert ["Zoe"] == [name for name, _ in outbox.announced_agents(room._core, OWNER)]
 
 
 def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:
@@ -362,13 +362,13 @@ def test_agents_that_other_systems_told_of_are_listed_where_that_is_asked(room: 
     room.mailbox("ann").register()
     route(room, "zoe", "far")
     route(room, "max", "gone")  # nobody leads there
-    listed = for_action("list_agents").run(room, {"include_federated": True})
+    listed = find_action("list_agents").run(room, {"include_federated": True})
     far = {"agentId": "zoe", "peerId": "far", "scope": "default", "status": "active", "location": "federated"}
     assert (2, far) == (listed["count"], listed["agents"][1])
-    assert [far] == named("agents").run(room, {"elsewhere": True})["elsewhere"]
+    assert [far] == find_method("agents").run(room, {"elsewhere": True})["elsewhere"]
     for message in ({}, {"include_federated": True, "scope": "team"}):
         assert "federated" not in {
-            one["location"] for one in for_action("list_agents").run(room, message)["agents"]
+            one["location"] for one in find_action("list_agents").run(room, message)["agents"]
         }
 
 

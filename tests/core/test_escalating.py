@@ -399,7 +399,7 @@ def test_many_janitors_at_once_let_it_climb_once(house: House, clock: FakeClock)
 
 
 def test_only_the_house_writes_updates_and_they_never_bounce(room: Room, clock: FakeClock) -> None:
-    with pytest.raises(Invalid, match="only the house"):
+    with pytest.raises(Invalid, match="only Postroom itself"):
         room.mailbox("ann").send("bob", "x", kind="escalation_update")
     room.mailbox("ann").escalate("x", reason="blocked")
     climb(room, clock)

@@ -132,7 +132,7 @@ def test_a_name_that_cannot_be_blocked_is_refused(room: Room, name: Any) -> None
 
 
 def test_there_is_an_end_to_blocking(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "MOST", 2)
+    monkeypatch.setattr(agents, "MAX_BLOCKED", 2)
     bob = room.mailbox("bob")
     bob.block("a")
     bob.block("b")

@@ -19,7 +19,7 @@ FOLDERS = ("nanobot", "chipset", "swarm")
 def shown(room: Room, agent: str | None) -> Principal:
     """Who shows a token of this agent; an operator's, where there is none."""
     text, _ = tokens.create(room._core, room.principal, agent)
-    return tokens.holder(room._core, text)
+    return tokens.authenticate(room._core, text)
 
 
 def origin_of(room: Room, id: str) -> str:

@@ -12,7 +12,7 @@ from postroom import Letter, Mailbox, Room, TooFast, draft
 from postroom.core import messages, outbox
 from postroom.core.arrivals import accept_together
 from postroom.core.authorize import OWNER
-from postroom.core.conversations import Guest, Opening, Saying, create, turn
+from postroom.core.conversations import ConversationRequest, Guest, TurnRequest, create, turn
 from postroom.settings import Settings
 from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
@@ -41,7 +41,7 @@ def by_conversation(mailbox: Mailbox, got: Letter) -> object:
 
 
 def by_turn(mailbox: Mailbox, _: Letter) -> object:
-    return turn(mailbox._core, OWNER, "conv-1", mailbox.name, Saying(body=["re"]))
+    return turn(mailbox._core, OWNER, "conv-1", mailbox.name, TurnRequest(body=["re"]))
 
 
 ANSWERS: dict[str, tuple[Answer, dict[str, Any]]] = {
@@ -63,7 +63,7 @@ def team(tmp_path: Path, clock: FakeClock) -> Iterator[Room]:
     for name in agents():
         room.mailbox(name).register(scopes=[TEAM])
     guests = tuple(Guest(agent=name) for name in agents())
-    create(room._core, OWNER, Opening(id="conv-1", scope=TEAM, creator="agent-0", guests=guests[1:]))
+    create(room._core, OWNER, ConversationRequest(id="conv-1", scope=TEAM, creator="agent-0", guests=guests[1:]))
     yield room
     store.close()
 
@@ -105,7 +105,7 @@ def test_thirty_agents_that_answer_everything_to_everyone_come_to_rest(
 def test_the_storm_finds_senders_that_share_no_pace(
     team: Room, clock: FakeClock, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "_check_crowd", lambda *_: None)
+    monkeypatch.setattr(messages, "_check_group_rate", lambda *_: None)
     answer, fields = ANSWERS[kind]
     team.mailbox("agent-0").broadcast(TEAM, "What do you think?", **fields)
     assert storm(team, clock, answer) >= MOST
@@ -218,4 +218,4 @@ def test_answers_from_another_system_have_the_same_pace(house: House, by: dict[s
 def departed(room: Room) -> None:
     """The link has brought what waits to the other system."""
     waiting = outbox.next_letters(room._core, ["ann@far"], 9)
-    outbox.departed(room._core, [found.delivery for found in waiting], "far")
+    outbox.record_departure(room._core, [found.delivery for found in waiting], "far")

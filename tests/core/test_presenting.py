@@ -110,7 +110,7 @@ _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
     "character", "\x00\x1b\x7f\x9b\r\u200b\u200e\u202e\u2066\u2028\ufeff\u00ad\U000e0041\U000e0100"
 )
 def test_an_invisible_character_is_written_out(character: str) -> None:
-    assert presentation.visible(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
+    assert presentation.show_hidden(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
     assert character not in presentation.one_line(f"a{character}b")
 
 

@@ -82,14 +82,8 @@ def test_a_reply_with_a_key_is_sent_once_though_it_inherits(room: Room, *, delet
 def test_a_store_that_forgot_what_was_inherited_would_refuse_the_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug."""
     monkeypatch.setattr("postroom.core.messages.INHERITED", ())
-    monkeypatch.setattr("postroom.core.work.way_of", _without_what_is_inherited)
     with postroom.open("memory:") as room, pytest.raises(IdTaken):
         test_a_reply_with_a_key_is_sent_once_though_it_inherits(room, deleted=False)
-
-
-def _without_what_is_inherited(message: Message) -> dict[str, Any]:
-    names = ("thread_id", "thread_tag", "conversation_id", "hops", "trace")
-    return {name: getattr(message, name) for name in names}
 
 
 @pytest.mark.parametrize(("subject", "answer"), [("", ""), ("re: x", "re: x"), ("x", "Re: x"), ("y" * 1000, None)])

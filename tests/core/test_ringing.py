@@ -343,9 +343,9 @@ def test_what_a_ringer_writes_down_wakes_nobody_who_waits_for_mail(
     assert (id,) == rung(bob)
     bob.ring_failed("exec", id, "exit 1")
     bob.mark_shown(id, "claude")
-    assert set() == ear.rung()
+    assert set() == ear.notified()
     post(room)
-    assert {"bob"} == ear.rung()
+    assert {"bob"} == ear.notified()
     ear.close()
 
 

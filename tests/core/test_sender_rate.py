@@ -98,13 +98,13 @@ def _ack_and_reply(room: Room) -> object:
 
 
 def _turn(room: Room) -> object:
-    saying = conversations.Saying(body=["x"])
+    saying = conversations.TurnRequest(body=["x"])
     return conversations.turn(room._core, OWNER, "talk", "ann", saying)
 
 
 def _open_talk(room: Room) -> object:
-    opening = conversations.Opening(id="second", creator="ann", guests=())
-    return conversations.create(room._core, OWNER, opening, conversations.Saying(body=["x"]))
+    opening = conversations.ConversationRequest(id="second", creator="ann", guests=())
+    return conversations.create(room._core, OWNER, opening, conversations.TurnRequest(body=["x"]))
 
 
 VERBS: dict[str, Callable[[Room], object]] = {
@@ -132,7 +132,7 @@ def test_every_verb_that_writes_a_letter_is_counted(house: House, verb: Callable
     conversations.create(
         free._core,
         OWNER,
-        conversations.Opening(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
+        conversations.ConversationRequest(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
     )
     paced = house.room(sender_rate=1, sender_burst=1)
     paced.mailbox("ann").send("sink", "this was all")

@@ -11,7 +11,7 @@ from postroom import Mailbox, Room
 from postroom.core import alerts
 from postroom.core.authorize import OWNER
 from postroom.core.core import find_record, put_record
-from postroom.model.alert import Book, Later, Rung
+from postroom.model.alert import AlertLog, Later, Rung
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
 from postroom.model.record import BELL, TOLD, bell_key
@@ -198,8 +198,8 @@ def test_two_bells_at_once_do_not_both_tell(house: House, clock: FakeClock) -> N
 def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
     house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = "decide(seen.waiting, book, before, "
-    plant(monkeypatch, alerts, "_ring", right, right.replace("before", "type(before)()"))
+    right = "decide(seen.waiting, log, before, "
+    plant(monkeypatch, alerts, "_record_alert", right, right.replace("before", "type(before)()"))
     with pytest.raises(AssertionError, match="both tell"):
         check_that_two_bells_count_as_one(house, clock)
 
@@ -216,7 +216,7 @@ def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]
         key = bell_key("bob", way)
         held = find_record(core, BELL, key)
         assert held is not None
-        book = Book(up_to=held.value["up_to"], boot=core.now().boot, recent=times)
+        book = AlertLog(up_to=held.value["up_to"], boot=core.now().boot, recent=times)
         writes.append(put_record(BELL, key, to_plain(book), held))
     core.store.commit(lambda: writes)
 

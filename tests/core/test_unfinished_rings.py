@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from postroom import Mailbox, Room
-from postroom.core.alerts import CUT_OFF, audit_of, find_book
-from postroom.model.alert import Book, Later, Rung
+from postroom.core.alerts import CUT_OFF, audit_of, find_log
+from postroom.model.alert import AlertLog, Later, Rung
 from postroom.model.query import Moment
 from postroom.policy import alerts
 from tests.alerts.histories import plant
@@ -37,8 +37,8 @@ def rung(box: Mailbox) -> tuple[str, ...]:
     return outcome.ids if isinstance(outcome, Rung) else ()
 
 
-def opened(box: Mailbox) -> Book:
-    found = find_book(box._core, "bob", "exec")
+def opened(box: Mailbox) -> AlertLog:
+    found = find_log(box._core, "bob", "exec")
     assert found is not None
     return found[0]
 
@@ -67,7 +67,7 @@ def test_a_ring_that_nobody_hears_of_is_made_again(room: Room, clock: FakeClock)
 def test_who_forgets_what_it_began_is_found_out(
     room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, alerts, "rang", "_newest(book.open | promised)", "book.open")
+    plant(monkeypatch, alerts, "record_alert", "_newest(log.open | promised)", "log.open")
     with pytest.raises(AssertionError, match="leaves it alone"):
         check_that_no_ring_is_lost(room, clock)
 
@@ -156,6 +156,6 @@ def test_what_was_read_meanwhile_is_not_rung_for_again(room: Room, bob: Mailbox,
 
 def test_a_promise_about_a_letter_that_is_gone_holds_up_nobody() -> None:
     now = Moment(wall=FakeClock().wall, steady=1000.0, boot="b")
-    book = Book(up_to=0, boot="b", open={"m-1": 900.0, "m-2": 1100.0})
-    assert (["m-1"], -100.0) == alerts.unheard_of(book, now)
-    assert {"m-2": 1100.0} == alerts.without(book, ["m-1"]).open
+    book = AlertLog(up_to=0, boot="b", open={"m-1": 900.0, "m-2": 1100.0})
+    assert (["m-1"], -100.0) == alerts.unconfirmed(book, now)
+    assert {"m-2": 1100.0} == alerts.forget(book, ["m-1"]).open

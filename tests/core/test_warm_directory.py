@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom import NameTaken, Room
 from postroom.core.authorize import agent_principal
 from postroom.errors import IllegalMove, Invalid
-from postroom.model.agent import Beat, Status, Warmth
+from postroom.model.agent import Heartbeat, Status, Warmth
 from postroom.policy.limits import Limits
 from postroom.policy.routing import is_routable, presence
 from postroom.settings import load_settings
@@ -75,7 +75,7 @@ def test_silence_only_cools_and_no_step_is_left_out(
     clock = FakeClock()
     limits = Limits(offline_after=offline_after, away_grace=grace, expired_kept=kept)
     moment = clock.now()
-    beat = Beat(
+    beat = Heartbeat(
         at=moment.wall,
         steady=moment.steady,
         boot=moment.boot,

@@ -33,12 +33,12 @@ def made(room: Room, mailbox: str = "human", **message: object) -> Made:
 
 
 def test_without_a_webhook_there_is_none(room: Room) -> None:
-    assert [] == webhooks.everyone(room._core, OWNER)
+    assert [] == webhooks.list_webhooks(room._core, OWNER)
 
 
 def test_a_webhook_is_kept_with_all_that_was_said(room: Room) -> None:
     one = made(room, "ceo", min_priority=Priority.HIGH, allow_private=True)
-    [kept] = webhooks.everyone(room._core, OWNER)
+    [kept] = webhooks.list_webhooks(room._core, OWNER)
     assert (one.id, URL, "human", Priority.HIGH, True) == (
         kept.id, kept.url, kept.mailbox, kept.min_priority, kept.allow_private)  # fmt: skip
     assert kept.is_on and f"webhook:{one.id}" == kept.way
@@ -100,7 +100,7 @@ def test_it_lasts(house: House) -> None:
 def test_what_is_removed_is_gone(room: Room) -> None:
     one = made(room)
     webhooks.remove(room._core, OWNER, one.id)
-    assert [] == webhooks.everyone(room._core, OWNER)
+    assert [] == webhooks.list_webhooks(room._core, OWNER)
     for call in (webhooks.webhook, webhooks.remove, webhooks.rotate, webhooks.switch_on):
         for id in (one.id, "", "../x", "x" * 99):
             with pytest.raises(Missing) as missing:
@@ -118,7 +118,7 @@ def test_what_is_removed_is_gone(room: Room) -> None:
 def test_what_may_not_be_called_is_not_kept(room: Room, url: str, mailbox: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
         webhooks.add(room._core, OWNER, url, mailbox)
-    assert field == refused.value.field and [] == webhooks.everyone(room._core, OWNER)
+    assert field == refused.value.field and [] == webhooks.list_webhooks(room._core, OWNER)
 
 
 def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_only_an_operator_says_who_is_called(room: Room) -> None:
     agent, core, one = agent_principal("human"), room._core, made(room)
     for call in (
         lambda: webhooks.add(core, agent, URL, "human"),
-        lambda: webhooks.everyone(core, agent),
+        lambda: webhooks.list_webhooks(core, agent),
         lambda: webhooks.webhook(core, agent, one.id),
         lambda: webhooks.rotate(core, agent, one.id),
         lambda: webhooks.switch_on(core, agent, one.id),
@@ -151,7 +151,7 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
     elsewhere = Room(MemoryStore("copy"), Settings(), clock=clock)
     transfer.copy_room(room._core, elsewhere._core, OWNER)
-    assert 1 == elsewhere.stats().letters and [] == webhooks.everyone(elsewhere._core, OWNER)
+    assert 1 == elsewhere.stats().letters and [] == webhooks.list_webhooks(elsewhere._core, OWNER)
     kept = to_plain(webhooks.webhook(room._core, OWNER, one.id))
     smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()
     with pytest.raises(Invalid, match="not a kind of record"):

@@ -26,7 +26,6 @@ _PATHS = (
     ground,
     wal,
     files_durable,
-    files_durable,
     reconcile,
     journal,
     transaction,
@@ -114,14 +113,14 @@ def _plant(modules: Sequence[Any], name: str, bug: Callable[..., object]) -> Non
 class Loose(FileStore):
     """No journal: the steps of a commit are done one after the other, and a crash leaves some of them."""
 
-    def _here(self) -> FileConnection:
-        here = super()._here()
-        here.beside.__class__ = _LoosePaperwork
-        return here
+    def _connection(self) -> FileConnection:
+        conn = super()._connection()
+        conn.on_commit.__class__ = _LooseTransaction
+        return conn
 
 
-class _LoosePaperwork(transaction.FileTransaction):
-    def _note(self, lasting: list[transaction.Step]) -> None:
+class _LooseTransaction(transaction.FileTransaction):
+    def _write_journal_line(self, lasting: list[transaction.Step]) -> None:
         pass
 
 
@@ -129,25 +128,24 @@ class Careless(FileStore):
     """Sets nothing aside for a full disk, and moves letters by copying them."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        _plant((transaction,), "Shift", _Copying)
-        _plant((transaction,), "Shift", _Copying)
+        _plant((transaction,), "MoveFile", _Copying)
         super().__init__(*place, **settings)
 
-    def _here(self) -> FileConnection:
-        here = super()._here()
-        here.log.__class__ = _CarelessLog
-        return here
+    def _connection(self) -> FileConnection:
+        conn = super()._connection()
+        conn.log.__class__ = _CarelessLog
+        return conn
 
 
 class _CarelessLog(wal.Log):
-    def check_room(self, lock: WriterLock) -> None:
+    def check_disk_space(self, lock: WriterLock) -> None:
         pass
 
-    def relieve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
+    def release_reserve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
         raise apsw.FullError
 
 
-class _Copying(transaction.Shift, tag="Shift"):
+class _Copying(transaction.MoveFile, tag="Shift"):
     def do(self, *, durable: bool) -> None:
         former = Path(self.former, self.name)
         files_durable.make_folder(self.folder)
@@ -159,7 +157,7 @@ class Forgetful(FileStore):
     """Forgets whose ack it was that moved a file, where the index did not get to know of it."""
 
     def __init__(self, *place: Any, **settings: Any) -> None:
-        reconcile.Reconciling._lease_of = lambda *_: None  # type: ignore[method-assign]
+        reconcile.Reconciler._lease_of = lambda *_: None  # type: ignore[method-assign]
         super().__init__(*place, **settings)
 
 
@@ -188,7 +186,7 @@ class Unindexed(FileStore):
 
     def __init__(self, *place: Any, **settings: Any) -> None:
         super().__init__(*place, **settings)
-        self._here().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+        self._connection().database.execute("DROP INDEX IF EXISTS deliveries_unread")
 
 
 BUGS: dict[str, type[FileStore]] = {

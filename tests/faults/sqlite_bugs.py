@@ -27,7 +27,7 @@ from postroom.store.sqlite.ground import sync_file
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.tray import NoTray, Tray
-from postroom.store.sqlite.writes import Writing
+from postroom.store.sqlite.writes import WriteTransaction
 
 T = TypeVar("T")
 
@@ -46,8 +46,8 @@ class SyncedTooEarly(Unsynced):
     """Syncs the log before it writes into it."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        here = self._here()
-        here.log.sync(here.lock)
+        conn = self._connection()
+        conn.log.sync(conn.lock)
         return super().commit(writes)
 
 
@@ -87,17 +87,17 @@ class EmptiedTooEarly(SqliteStore):
     """Starts the log over before the room's file is on the disk."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        self._here().database.pragma("synchronous", "off")
+        self._connection().database.pragma("synchronous", "off")
         return super().commit(writes)
 
 
 class Swallowing(SqliteStore):
     """A sync that fails is nobody's business."""
 
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _SwallowingLog
-        return here
+    def _connection(self) -> Connection:
+        conn = super()._connection()
+        conn.log.__class__ = _SwallowingLog
+        return conn
 
 
 class _SwallowingLog(wal.Log):
@@ -111,10 +111,10 @@ class _SwallowingLog(wal.Log):
 class Retrying(SqliteStore):
     """A sync that fails is tried again, on the same descriptor, and then believed."""
 
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _RetryingLog
-        return here
+    def _connection(self) -> Connection:
+        conn = super()._connection()
+        conn.log.__class__ = _RetryingLog
+        return conn
 
 
 class _RetryingLog(wal.Log):
@@ -128,10 +128,10 @@ class _RetryingLog(wal.Log):
 class Unwarned(SqliteStore):
     """Where a warning cannot be written either, what the system says is passed on as it is."""
 
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _UnwarnedLog
-        return here
+    def _connection(self) -> Connection:
+        conn = super()._connection()
+        conn.log.__class__ = _UnwarnedLog
+        return conn
 
 
 class _UnwarnedLog(wal.Log):
@@ -139,7 +139,7 @@ class _UnwarnedLog(wal.Log):
         try:
             sync_file(self._descriptor)
         except OSError as failed:
-            lock.warn()
+            lock.mark_sync_failed()
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
 
 
@@ -150,17 +150,17 @@ class Loose(SqliteStore):
     """No transaction: every statement is committed on its own."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        here = self._here()
-        with here.lock:
-            here.mend()
+        conn = self._connection()
+        with conn.lock:
+            conn.recover()
             planned = writes() if callable(writes) else writes
-            posted = self._apply(here, planned)
-            here.log.tend(here.lock)
-        here.log.sync(here.lock)
+            posted = self._apply(conn, planned)
+            conn.log.maintain(conn.lock)
+        conn.log.sync(conn.lock)
         return posted
 
-    def _apply(self, here: Connection, planned: Sequence[Write]) -> tuple[Posted, ...]:
-        writing = Writing(here.database, here.names)
+    def _apply(self, conn: Connection, planned: Sequence[Write]) -> tuple[Posted, ...]:
+        writing = WriteTransaction(conn.database, conn.names)
         posted = writing.apply(planned)
         writing.remember()
         return posted
@@ -170,7 +170,7 @@ class Hasty(SqliteStore):
     """A carrier that answers for a letter before it has written it, and is killed in between."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:  # noqa: ARG002 - it does not come to that
-        lock = self._here().lock
+        lock = self._connection().lock
         while True:
             with lock:
                 end = time.monotonic() + 0.2
@@ -189,17 +189,17 @@ class Hasty(SqliteStore):
 class Careless(SqliteStore):
     """Sets nothing aside for a full disk."""
 
-    def _here(self) -> Connection:
-        here = super()._here()
-        here.log.__class__ = _CarelessLog
-        return here
+    def _connection(self) -> Connection:
+        conn = super()._connection()
+        conn.log.__class__ = _CarelessLog
+        return conn
 
 
 class _CarelessLog(wal.Log):
-    def check_room(self, lock: WriterLock) -> None:
+    def check_disk_space(self, lock: WriterLock) -> None:
         pass
 
-    def relieve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
+    def release_reserve(self, lock: WriterLock) -> None:  # noqa: ARG002 - there is nothing to give up
         raise apsw.FullError
 
 
@@ -213,10 +213,10 @@ def _believed(sum: int, body: bytes) -> Message:
 class Trusting(SqliteStore):
     """Hands out letters without a look at their sums."""
 
-    def _sound(self, make: Callable[[rows.Row], T], *questions: queries.Statement) -> list[T]:
+    def _fetch(self, make: Callable[[rows.Row], T], *questions: queries.Statement) -> list[T]:
         checked, rows.sound = rows.sound, _believed
         try:
-            return super()._sound(make, *questions)
+            return super()._fetch(make, *questions)
         finally:
             rows.sound = checked
 
@@ -226,7 +226,7 @@ class Unindexed(SqliteStore):
 
     def __init__(self, path: Path, **settings: Any) -> None:
         super().__init__(path, **settings)
-        self._here().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+        self._connection().database.execute("DROP INDEX IF EXISTS deliveries_unread")
 
 
 BUGS: dict[str, type[SqliteStore]] = {

@@ -46,7 +46,7 @@ def steps(store: Store, work: Callable[[], object]) -> int:
         return False
 
     assert isinstance(store, SqliteStore)
-    database = store._here().database
+    database = store._connection().database
     database.set_progress_handler(tick, 10)
     try:
         work()

@@ -182,8 +182,8 @@ def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
     assert work is not None
     work.fail("no luck")
     (found,) = outbox.next_letters(core, ["zoe@far"], 9)
-    outbox.delayed(core, found, "busy", clock.wall + retry.pause(1, core.limits, 1))
-    wrong = [] if bob.claim() is None and not outbox.waiting(core) else ["tried again at once"]
+    outbox.record_delay(core, found, "busy", clock.wall + retry.pause(1, core.limits, 1))
+    wrong = [] if bob.claim() is None and not outbox.waiting_mailboxes(core) else ["tried again at once"]
     clock.jump(-CENTURIES)
     ann.send_many([draft(name, "for next year", at=8760 * HOUR) for name in ("bob", "zoe@far")])
     clock.advance(max(core.limits.backoff_most, core.limits.outbox_retry_cap))
@@ -192,7 +192,7 @@ def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
         wrong.append("a letter waits for another century")
     if bob.claim() is not None:
         wrong.append("a letter came before its time")
-    names = outbox.waiting(core)
+    names = outbox.waiting_mailboxes(core)
     ready = [one.message.text for one in outbox.next_letters(core, names, 9)]
     return wrong if ready == ["not taken"] else [*wrong, f"the link would take {ready}"]
 

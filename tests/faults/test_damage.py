@@ -24,12 +24,12 @@ from msgspec.structs import replace
 import postroom
 from postroom.core.doctor import LOG_END
 from postroom.errors import PostroomError, Resync
+from postroom.maintenance import AROUND
 from postroom.model.codec import encode
 from postroom.model.delivery import Delivery
 from postroom.model.message import Message
 from postroom.model.query import Found, LetterQuery, Query
 from postroom.model.report import Level
-from postroom.room import AROUND
 from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults.kinds import Kind, named

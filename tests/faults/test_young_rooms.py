@@ -22,8 +22,8 @@ from msgspec import Struct
 import postroom
 from postroom.cli.main import main as command
 from postroom.errors import Damaged, PostroomError, StoreFailing
+from postroom.maintenance import AROUND
 from postroom.model.report import Level
-from postroom.room import AROUND
 from postroom.store import peek
 from postroom.store.sqlite import note
 from postroom.store.sqlite.lock import WriterLock

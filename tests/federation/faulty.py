@@ -22,10 +22,10 @@ from postroom.cli.main import entry
 from postroom.clock import SystemClock
 from postroom.core import arrivals, outbox, peers, retention
 from postroom.federation import courier, incoming, lookup
-from postroom.federation.connection import Line
-from postroom.federation.courier import Courier, Parcel
-from postroom.federation.incoming import Serving
-from postroom.federation.lookup import Answer
+from postroom.federation.connection import RpcConnection
+from postroom.federation.courier import Courier, OutgoingEnvelope
+from postroom.federation.incoming import PeerHandler
+from postroom.federation.lookup import LookupResult
 from postroom.formats import federation
 from postroom.formats.map import ROUTE
 from postroom.model.query import Moment
@@ -83,14 +83,14 @@ def receipt(params: dict[str, Any]) -> dict[str, Any]:
 
 def at_looked(kill: Act) -> None:
     """It has looked up what waits, and said nothing."""
-    after(courier, "next_parcels", kill)
+    after(courier, "next_envelopes", kill)
 
 
 def at_sent(kill: Act) -> None:
     """The letter is on its way."""
-    real = Line.__init__
+    real = RpcConnection.__init__
 
-    def made(self: Line, send: Any, *value: Any) -> None:
+    def made(self: RpcConnection, send: Any, *value: Any) -> None:
         async def sent(params: dict[str, Any]) -> None:
             await send(params)
             if params.get("method") == ROUTE:
@@ -98,7 +98,7 @@ def at_sent(kill: Act) -> None:
 
         real(self, sent, *value)
 
-    put(Line, "__init__", made)
+    put(RpcConnection, "__init__", made)
 
 
 def at_confirmed(kill: Act) -> None:
@@ -108,18 +108,18 @@ def at_confirmed(kill: Act) -> None:
 
 def at_noting(kill: Act) -> None:
     """The receipt is being written down."""
-    after(outbox, "departed", kill)
+    after(outbox, "record_departure", kill)
 
 
 def at_noted(kill: Act) -> None:
     """It is written down."""
-    real = Courier._write
+    real = Courier._write_accepted
 
     async def write(self: Courier) -> None:
         await real(self)
         kill()
 
-    put(Courier, "_write", write)
+    put(Courier, "_write_accepted", write)
 
 
 # -- steps of who gets it
@@ -127,7 +127,7 @@ def at_noted(kill: Act) -> None:
 
 def at_came(kill: Act) -> None:
     """The letter is there, and not looked at."""
-    before(Serving, "_route", kill)
+    before(PeerHandler, "_route", kill)
 
 
 def at_written(kill: Act) -> None:
@@ -138,15 +138,15 @@ def at_written(kill: Act) -> None:
 
 def at_kept(kill: Act) -> None:
     """It is safe, and nobody was told."""
-    real = Serving.call
+    real = PeerHandler.call
 
-    async def call(self: Serving, name: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def call(self: PeerHandler, name: str, params: dict[str, Any]) -> dict[str, Any]:
         result = await real(self, name, params)
         if name == ROUTE:
             kill()
         return result
 
-    put(Serving, "call", call)
+    put(PeerHandler, "call", call)
 
 
 def at_answered(kill: Act) -> None:
@@ -170,47 +170,47 @@ STEPS = SENDING | TAKING
 
 def early() -> None:
     """Takes a letter for one that has left before there is a receipt."""
-    real = Courier._carry
+    real = Courier._send_batch
 
-    async def carry(self: Courier, trip: Any, letters: Any) -> None:
-        for parcel, _ in letters:
-            for found in parcel.found:
-                self._keep(found.delivery)
-        await self._finish()
-        await real(self, trip, letters)
+    async def carry(self: Courier, send_round: Any, letters: Any) -> None:
+        for envelope, _ in letters:
+            for found in envelope.found:
+                self._add_accepted(found.delivery)
+        await self._wait_until_written()
+        await real(self, send_round, letters)
 
-    put(Courier, "_carry", carry)
+    put(Courier, "_send_batch", carry)
 
 
 def trusting() -> None:
     """Takes a cut for a receipt."""
-    real = Courier._asked
+    real = Courier._call_route
 
-    async def asked(self: Courier, trip: Any, **message: Any) -> Any:
-        result = await real(self, trip, **message)
+    async def asked(self: Courier, send_round: Any, **message: Any) -> Any:
+        result = await real(self, send_round, **message)
         return receipt(message) if result is None else result
 
-    put(Courier, "_asked", asked)
+    put(Courier, "_call_route", asked)
 
 
 def backwards() -> None:
     """Sends what came last first."""
-    real: Any = vars(courier)["next_parcels"]
+    real: Any = vars(courier)["next_envelopes"]
 
-    def parcels(*value: Any) -> Any:
+    def envelopes(*value: Any) -> Any:
         return list(reversed(real(*value)))
 
-    put(courier, "next_parcels", parcels)
+    put(courier, "next_envelopes", envelopes)
 
 
 def deaf() -> None:
     """Takes silence for a no."""
-    put(lookup, "Answer", lambda link, *_, **_is_sure: Answer(link, is_sure=True))
+    put(lookup, "LookupResult", lambda link, *_, **_is_sure: LookupResult(link, is_sure=True))
 
 
 def generous() -> None:
     """Gives a letter to who says yes first, and to the next one when the line is cut."""
-    put(Parcel, "is_free", False)
+    put(OutgoingEnvelope, "is_free", False)
 
 
 def forgetful() -> None:
@@ -231,12 +231,12 @@ def forgetful() -> None:
 
 def impatient() -> None:
     """Waits for no answer longer than a moment."""
-    real = Line.__init__
+    real = RpcConnection.__init__
 
-    def made(self: Line, send: Any, received: Any, _patience: float, *value: Any) -> None:
+    def made(self: RpcConnection, send: Any, received: Any, _patience: float, *value: Any) -> None:
         real(self, send, received, 0.3, *value)
 
-    put(Line, "__init__", made)
+    put(RpcConnection, "__init__", made)
 
 
 def tidy() -> None:
@@ -271,16 +271,16 @@ def hoarding() -> None:
 
 def hasty() -> None:
     """Gives a receipt, and keeps the letter later."""
-    real = Serving.call
+    real = PeerHandler.call
 
-    async def call(self: Serving, name: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def call(self: PeerHandler, name: str, params: dict[str, Any]) -> dict[str, Any]:
         if name != ROUTE:
             return await real(self, name, params)
         loop = asyncio.get_running_loop()
         loop.call_later(LATER, lambda: asyncio.ensure_future(real(self, name, params)))
         return receipt(params)
 
-    put(Serving, "call", call)
+    put(PeerHandler, "call", call)
 
 
 def nameless() -> None:

@@ -24,7 +24,7 @@ def die() -> None:
 
 
 def kill_at(step: str) -> None:
-    accept, settle, departed = arrivals.accept, Courier._settle, outbox.departed
+    accept, settle, departed = arrivals.accept, Courier._settle, outbox.record_departure
 
     def accepting(*message: Any) -> Any:
         if step == "before":
@@ -36,25 +36,25 @@ def kill_at(step: str) -> None:
             die()
         await settle(*message)
 
-    def departing(*message: Any) -> None:
+    def open_remote_delivery(*message: Any) -> None:
         departed(*message)
         if step == "after":
             die()
 
     patch.object(arrivals, "accept", accepting).start()
     patch.object(Courier, "_settle", settling).start()
-    patch.object(outbox, "departed", departing).start()
+    patch.object(outbox, "departed", open_remote_delivery).start()
 
 
 def plant_the_bug() -> None:
-    carry, departed = Courier._carry, outbox.departed
+    carry, record_departure = Courier._send_batch, outbox.record_departure
 
-    async def carrying(self: Courier, trip: Any, letters: Any) -> None:
-        for parcel, _ in letters:
-            departed(self._core, [found.delivery for found in parcel.found], parcel.system)
-        await carry(self, trip, letters)
+    async def carrying(self: Courier, send_round: Any, letters: Any) -> None:
+        for envelope, _ in letters:
+            record_departure(self._core, [found.delivery for found in envelope.found], envelope.system)
+        await carry(self, send_round, letters)
 
-    patch.object(Courier, "_carry", carrying).start()
+    patch.object(Courier, "_send_batch", carrying).start()
 
 
 if __name__ == "__main__":

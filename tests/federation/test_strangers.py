@@ -15,7 +15,7 @@ import postroom
 from postroom import Room
 from postroom.core import peers, tokens
 from postroom.core.authorize import OWNER
-from postroom.federation.incoming import Serving
+from postroom.federation.incoming import PeerHandler
 from postroom.federation.link import Link
 from postroom.formats.federation import read_refusal
 from postroom.model.peer import Peer
@@ -219,7 +219,7 @@ def test_what_is_said_in_the_wrong_shape_is_answered_all_the_same(house: House, 
 
 
 def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
-    class Faulty(Serving):
+    class Faulty(PeerHandler):
         def _find(self, params: dict[str, Any]) -> dict[str, Any]:
             raise ZeroDivisionError(params)
 
@@ -307,7 +307,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
     """Of what was told meanwhile, the last counts."""
     noted: list[Any] = []
 
-    class Counting(Serving):
+    class Counting(PeerHandler):
         def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
             noted.append(params["exposure"])
             return {}

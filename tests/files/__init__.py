@@ -1,1 +1,1 @@
-"""Rooms in folders of files: what is only true of them. What is true of every store stands in tests/contract."""
+"""Tests of what is only true of rooms in folders of files. What every store promises is in tests/contract."""

@@ -1,4 +1,4 @@
-"""Every test of this folder that asks for a layout runs once for each."""
+"""Fixtures: every test of this folder that takes a layout runs once for each."""
 
 from __future__ import annotations
 

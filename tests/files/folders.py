@@ -1,4 +1,4 @@
-"""A folder of mail as users find it: opened, looked at, and robbed of its index."""
+"""Helpers for a folder of mail: open it, list its letters, delete its index."""
 
 from __future__ import annotations
 

@@ -350,7 +350,7 @@ def test_a_move_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, monkeyp
 
         for at in ("_leave", "_bring", "_notes"):
             with monkeypatch.context() as cut:
-                cut.setattr(transfer._Passage, at, cut_off)
+                cut.setattr(transfer._Run, at, cut_off)
                 with pytest.raises(KeyboardInterrupt):
                     transfer.copy_room(core(here), core(there), OWNER, move=True)
             assert {d.state for _, ds in content(here).values() for d in ds.values()} == {State.UNREAD}
@@ -367,7 +367,7 @@ def test_what_a_stranger_is_done_with_meanwhile_is_done_over_there_after_the_nex
     source, target = address(tmp_path, "nanobot"), address(tmp_path, "sqlite", "other")
     with opened(source) as here, opened(target) as there:
         here.commit([post(letter("m1"))])
-        leave = transfer._Passage._leave
+        leave = transfer._Run._leave
 
         def after_the_stranger(passage: Any, fenced: Any) -> None:
             (path,) = letters_in(tmp_path / "room")
@@ -377,7 +377,7 @@ def test_what_a_stranger_is_done_with_meanwhile_is_done_over_there_after_the_nex
             leave(passage, fenced)
 
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(transfer._Passage, "_leave", after_the_stranger)
+            meanwhile.setattr(transfer._Run, "_leave", after_the_stranger)
             done = transfer.copy_room(core(here), core(there), OWNER, move=True)
         assert (done.moved, done.held) == (0, 1)
         transfer.copy_room(core(here), core(there), OWNER, move=True)

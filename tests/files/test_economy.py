@@ -1,4 +1,4 @@
-"""What is remembered saves work, and is never believed when somebody else may know better."""
+"""Cached values save work, and are not trusted where another process may have changed them."""
 
 from __future__ import annotations
 

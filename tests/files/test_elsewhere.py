@@ -1,4 +1,4 @@
-"""Mail to and from other systems in folders of files: out of sight of the design, and read back as it was."""
+"""Mail to and from other systems is hidden from the design, and read back without loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_mail_for_another_system_lies_where_no_design_looks(tmp_path: Path, layo
     with room(tmp_path, layout, system="here") as here:
         know_peer(here, FAR)
         here.mailbox("ann").send("bob@far", "hello")
-        later = outbox.waiting(here._core)
+        later = outbox.waiting_mailboxes(here._core)
 
     assert later == ["bob@far"]
     assert files_below(home(tmp_path, layout) / "bob@far") == [".queued"]
@@ -44,16 +44,16 @@ def test_it_is_read_back_from_the_files_alone(tmp_path: Path, layout: Layout) ->
         dead = here.mailbox("ann").send("zoe@far", "dead").id
         tried = here.mailbox("ann").send("moe@far", "tried").id
         found = {f.message.id: f for f in here._core.store.find(Query(states=(State.QUEUED,)))}
-        outbox.departed(here._core, [found[gone].delivery], "far")
-        outbox.refused(here._core, found[dead], "no")
-        outbox.delayed(here._core, found[tried], "busy", here._core.now().wall + timedelta(hours=1))
+        outbox.record_departure(here._core, [found[gone].delivery], "far")
+        outbox.record_refusal(here._core, found[dead], "no")
+        outbox.record_delay(here._core, found[tried], "busy", here._core.now().wall + timedelta(hours=1))
         before = {f.message.id: f for f in here._core.store.find(Query(order="age"))}
     rob(tmp_path)
 
     with room(tmp_path, layout, system="here") as here:
         after = {f.message.id: f for f in here._core.store.find(Query(order="age"))}
         assert {f.delivery.mailbox for f in after.values()} == {f.delivery.mailbox for f in before.values()}
-        assert outbox.waiting(here._core) == list(ids)
+        assert outbox.waiting_mailboxes(here._core) == list(ids)
         for id, one in before.items():
             kept = after[id]
             assert (kept.message, kept.delivery.state) == (one.message, one.delivery.state)
@@ -102,15 +102,15 @@ def test_a_strangers_file_in_the_folder_of_somebody_elsewhere_is_mail_for_them(
     drop(tmp_path, layout, 1, sender="carl", to="alice@home")
     with room(tmp_path, layout, system="here") as here:
         know_peer(here, Peer(system="home"))
-        assert outbox.waiting(here._core) == ["alice@home"]
+        assert outbox.waiting_mailboxes(here._core) == ["alice@home"]
         drop(tmp_path, layout, 2, sender="carl@moon", to="alice@home")
         found = outbox.next_letters(here._core, ["alice@home"], 10)
         assert [(f.message.sender, f.message.text, f.delivery.state) for f in found] == [
             ("carl", "no. 1", State.QUEUED),
             ("carl@moon", "no. 2", State.QUEUED),
         ]
-        outbox.departed(here._core, [f.delivery for f in found], "home")
-        assert outbox.waiting(here._core) == []
+        outbox.record_departure(here._core, [f.delivery for f in found], "home")
+        assert outbox.waiting_mailboxes(here._core) == []
     rob(tmp_path)
 
     with room(tmp_path, layout, system="here") as here:

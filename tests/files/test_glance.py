@@ -1,5 +1,6 @@
-"""The quick look at a room of files is right, whatever strangers, time and crashes do: it says "surely nothing"
-only where the store would find nothing. Twins that look less closely are found out.
+"""The quick check of a room of files says "surely nothing" only where the store would find nothing.
+
+That holds whatever other programs, clocks and crashes do. Twins that look less closely are found out.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from postroom import Room
 from postroom.constants import INDEX_APPLICATION
 from postroom.store import peek
 from postroom.store.files.layouts.base import Layout, layout_named
-from postroom.store.files.layouts.paths import NAMES, QUEUED, SHAPES
+from postroom.store.files.layouts.paths import LAYOUT_PATHS, NAMES, QUEUED
 from postroom.store.peek import is_surely_empty
 from tests.cli.shell import Desk
 from tests.conftest import LONG
 from tests.files.folders import home, inbox, letters_in
 from tests.files.test_strangers import drop, move_to, write
-from tests.store.test_glance import LATE, SOON, AnHourAgo
+from tests.store.test_peek import LATE, SOON, AnHourAgo
 
 KILLED = """
 import os, signal, sys, postroom
-from postroom.store.files.transaction import Create
-create = Create.do
+from postroom.store.files.transaction import CreateFile
+create = CreateFile.do
 def cut_off(step, **how):
     if "/bob" in step.folder:
         os.kill(os.getpid(), signal.SIGKILL)
     return create(step, **how)
-Create.do = cut_off
+CreateFile.do = cut_off
 postroom.open(sys.argv[1], durability="process").mailbox("ann").send(["amy", "bob"], "x")
 """
 
@@ -154,7 +155,7 @@ def folder(layout: Layout, tmp_path: Path) -> Folder:
 
 
 def test_it_knows_what_the_store_knows(layout: Layout) -> None:
-    assert isinstance(layout, type(SHAPES[layout.name]))
+    assert isinstance(layout, type(LAYOUT_PATHS[layout.name]))
 
 
 # -- it is sure
@@ -371,8 +372,8 @@ def takes_every_change_for_ours(patch: pytest.MonkeyPatch, _layout: Layout) -> N
 
 
 def looks_for_new_mail_alone(patch: pytest.MonkeyPatch, layout: Layout) -> None:
-    shape = type(SHAPES[layout.name])
-    patch.setitem(SHAPES, layout.name, type("Blinkered", (shape,), {"places": shape.places[:1]})())
+    shape = type(LAYOUT_PATHS[layout.name])
+    patch.setitem(LAYOUT_PATHS, layout.name, type("Blinkered", (shape,), {"places": shape.places[:1]})())
 
 
 def knows_files_by_their_names(patch: pytest.MonkeyPatch, layout: Layout) -> None:

@@ -1,4 +1,4 @@
-"""A letter as a file: byte for byte as the design has it where that says all, else without loss."""
+"""A letter file is byte for byte as the design writes it where that loses nothing; else our key has the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.model.message import Message, Priority, TaskNote, data, text
 from postroom.model.query import Query
 from postroom.store.files.layouts.base import OWN, Layout, Where, dumps, layout_named
 from postroom.store.files.layouts.swarm import local
-from postroom.store.files.letter_files import fields_of, file_of, parse_file
+from postroom.store.files.letter_files import fields_of, parse_file, render_file
 from postroom.store.files.tree import OWN_FOLDER
 from postroom.store.sqlite.rows import micros
 from tests.contract.test_store_values import messages
@@ -100,8 +100,8 @@ def test_what_the_design_cannot_say_stands_under_one_key_and_comes_back(layout: 
     name = layout.file_name(message, ORDER)
     raw = layout.dump(fields_of(layout, message, mailbox, name=name, order=ORDER))
     where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
-    sheet = parse_file(layout, raw, where, LARGEST)
-    assert (sheet.message, sheet.mailbox, sheet.order) == (message.seen_by(mailbox), mailbox, ORDER)
+    parsed = parse_file(layout, raw, where, LARGEST)
+    assert (parsed.message, parsed.mailbox, parsed.order) == (message.seen_by(mailbox), mailbox, ORDER)
     assert len(name.encode()) < 256
 
 
@@ -258,24 +258,24 @@ def test_files_and_folders_are_for_their_owner_alone(layout: Layout, tmp_path: P
 SAID = ["kind", "subject", "parts", "trace", "recipients", "thread_id"]
 
 
-@given(message=messages, said=some.sets(some.sampled_from(SAID)), due_at=some.sampled_from([None, after(60)]))
+@given(message=messages, named=some.sets(some.sampled_from(SAID)), due_at=some.sampled_from([None, after(60)]))
 def test_what_is_said_to_be_plain_is_plain(
-    layout: Layout, message: Message, value: set[str], due_at: datetime | None
+    layout: Layout, message: Message, named: set[str], due_at: datetime | None
 ) -> None:
     """The short way gives what the long way gives."""
     usual = replace(plain_letter(layout), created_at=message.created_at, priority=message.priority)
-    mixed = replace(usual, **{name: getattr(message, name) for name in value})
+    mixed = replace(usual, **{name: getattr(message, name) for name in named})
     mailbox = mixed.recipients[0].address
     order = micros(mixed.created_at)
     name = layout.file_name(mixed, order)
-    if layout.unsaid(mixed, mailbox, name) is not None:
+    if layout.simple_own(mixed, mailbox, name) is not None:
         delivery = open_delivery(mixed, mailbox, "to", message.created_at, due_at)
-        raw = file_of(layout, mixed, mailbox, delivery, name=name, order=order)
+        raw = render_file(layout, mixed, mailbox, delivery, name=name, order=order)
         where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
         assert parse_file(layout, raw, where, LARGEST).message == mixed
-        with patch.object(type(layout), "unsaid", return_value=None):
+        with patch.object(type(layout), "simple_own", return_value=None):
             fields = fields_of(layout, mixed, mailbox, name=name, order=order)
-        layout.show(fields, delivery)
+        layout.write_state(fields, delivery)
         assert fields == json.loads(raw)
         assert layout.dump(json.loads(raw)) == raw
 

@@ -1,4 +1,4 @@
-"""What was damaged, cut off or carried elsewhere is put right when it is next looked at, and the doctor tells."""
+"""Damaged, interrupted or moved rooms are repaired when they are next opened, and the doctor reports it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_the_doctor_reads_every_file_and_sets_right_what_rotted(layout: Layout, 
         message, was = file.read_bytes(), file.stat()
         file.write_bytes(message.replace(b"was accepted", b"was excepted"))
         os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))  # as a disk does it: without a word
-        store._eyes.look()
+        store._watcher.poll()
         assert complaints(store) == ["files"]
         assert complaints(store, repair=True) == ["files"]
         assert complaints(store) == []
@@ -158,6 +159,11 @@ def test_what_was_forgotten_stays_so_where_the_index_is_older(layout: Layout, tm
         assert store.find(Query()) == []
 
 
+def test_steps_are_stored_in_the_journal_by_the_words_of_earlier_versions() -> None:
+    words = {kind.__struct_config__.tag for kind in get_args(transaction.Step)}
+    assert {"Create", "Rewrite", "Shift", "Remove", "Resettle"} == words
+
+
 def test_a_commit_that_was_cut_off_is_finished_wherever_the_room_lies_by_then(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +216,7 @@ def test_without_another_inode_the_spare_file_takes_the_place_of_a_letter(
 ) -> None:
     with opened(tmp_path, layout) as store:
         held_one = claim(store, send(store, "m1"))
-        monkeypatch.setattr(durable, "write_aside", _no_space)
+        monkeypatch.setattr(durable, "write_temporary", _no_space)
         ack(store, held_one)
         monkeypatch.undo()
     rob(tmp_path)

@@ -1,4 +1,4 @@
-"""Strangers may also delete or rename the whole folder of a mailbox; where its mail lies is where it is."""
+"""Other programs may delete or rename the whole folder of a mailbox."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_mail_is_gone_with_a_folder_that_a_stranger_deleted(layout: Layout, tmp_
 def test_not_to_look_for_folders_that_are_gone_is_noticed(
     layout: Layout, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DirWatcher, "_taken_away", lambda *_: [])
+    monkeypatch.setattr(DirWatcher, "_missing_folders", lambda *_: [])
     fill(tmp_path, layout)
     here = home(tmp_path, layout) / "bob"
     with way(tmp_path, layout) as look:

@@ -1,4 +1,4 @@
-"""One file never stops a folder: whatever it is, it is taken or set aside, and every other mailbox still works."""
+"""One file never stops a folder: it is indexed or set aside, and every other mailbox still works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroom.model.report import Level
 from postroom.settings import Settings
 from postroom.store.files import letter_files
 from postroom.store.files.layouts.base import Layout, layout_named
-from postroom.store.files.reconcile import Reconciling
+from postroom.store.files.reconcile import Reconciler
 from tests.conftest import LONG
 from tests.faults.quick import quick_folder
 from tests.files.folders import home, inbox, opened, rob
@@ -211,14 +211,14 @@ def test_a_file_that_cannot_be_set_aside_stops_nobody(layout: Layout, tmp_path: 
 def test_a_store_that_lets_out_what_one_file_causes_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reconciling, "_admit", Reconciling._take_in)
+    monkeypatch.setattr(Reconciler, "_admit", Reconciler._import_letter)
     assert complaints(tmp_path / "mail", layout_named("nanobot"), 100, SEED)
 
 
 def test_a_reader_that_lets_out_what_one_file_causes_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letter_files, "read_sheet", letter_files._sheet)
+    monkeypatch.setattr(letter_files, "parse_file", letter_files._parse)
     assert complaints(tmp_path / "mail", layout_named("nanobot"), 100, SEED)
 
 

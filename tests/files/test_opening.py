@@ -1,4 +1,4 @@
-"""A folder is opened as what it is: before anything is written, its own files say which design's it is."""
+"""The layout of a folder is recognised by its files before anything is written there."""
 
 from __future__ import annotations
 

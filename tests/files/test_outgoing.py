@@ -1,4 +1,4 @@
-"""Mail for other systems, and from them, in folders of files: ours, and what strangers put there."""
+"""Mail for other systems and from them in folders of files, ours and that of other programs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ HOME = Peer(system="home", auth="none", exposure="all")
 def waiting(of: Room) -> list[str]:
     """The texts of what could go, in the order in which it goes."""
     core = of._core
-    return [f.message.text for f in outbox.next_letters(core, outbox.waiting(core), 100)]
+    return [f.message.text for f in outbox.next_letters(core, outbox.waiting_mailboxes(core), 100)]
 
 
 def depart(of: Room) -> None:
     core = of._core
-    found = outbox.next_letters(core, outbox.waiting(core), 100)
-    outbox.departed(core, [one.delivery for one in found], "home")
+    found = outbox.next_letters(core, outbox.waiting_mailboxes(core), 100)
+    outbox.record_departure(core, [one.delivery for one in found], "home")
 
 
 def come(to: Room, text: str, id: str = "from-home") -> None:
@@ -52,7 +52,7 @@ def test_a_strangers_letter_in_a_folder_of_somebody_elsewhere_waits_until_it_is_
     with room(tmp_path, layout) as here:
         drop(tmp_path, layout, 1, to="ann@home")
         assert ["no. 1"] == waiting(here)
-        assert ["ann@home"] == outbox.waiting(here._core)
+        assert ["ann@home"] == outbox.waiting_mailboxes(here._core)
         depart(here)
         assert [] == waiting(here)
         (found,) = here._core.store.find(Query(mailbox="ann@home"))
@@ -88,11 +88,11 @@ def test_a_refused_letter_waits_for_its_next_try_and_goes_then(layout: Layout, t
         drop(tmp_path, layout, 1, to="ann@home")
         core = here._core
         (found,) = outbox.next_letters(core, ["ann@home"], 10)
-        outbox.delayed(core, found, "not now", core.now().wall)
+        outbox.record_delay(core, found, "not now", core.now().wall)
         assert ["no. 1"] == waiting(here)
         (found,) = outbox.next_letters(core, ["ann@home"], 10)
         assert 1 == found.delivery.attempts
-        outbox.refused(core, found, "never")
+        outbox.record_refusal(core, found, "never")
         assert [State.DEAD] == [f.delivery.state for f in core.store.find(Query(mailbox="ann@home"))]
         assert ["bounce"] == [one.kind for one in here.mailbox("eve").check()]
 

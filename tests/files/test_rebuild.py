@@ -1,4 +1,4 @@
-"""The files are the truth: whoever deletes `.postroom/` loses no letter, and nothing of any letter."""
+"""Deleting `.postroom/` loses no letter and nothing of any letter: the files are the truth."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from postroom.model.query import LetterQuery, Query
 from postroom.store.files import recovery
 from postroom.store.files.connection import FileConnection
 from postroom.store.files.layouts.base import Layout, layout_named
-from postroom.store.files.reconcile import Reconciling
+from postroom.store.files.reconcile import Reconciler
 from postroom.store.files.store import FileStore
-from postroom.store.files.watch import News
+from postroom.store.files.watch import FileChanges
 from postroom.store.protocol import Move
 from tests.conftest import LONG
 from tests.contract.test_store_values import messages
@@ -158,7 +158,7 @@ def test_moving_by_the_number_alone_is_noticed(
     with opened(tmp_path, layout) as store:
         before, states = with_other_numbers(store)
         rob(tmp_path)
-        monkeypatch.setattr(Reconciling, "_first_revision", lambda _self: 1)
+        monkeypatch.setattr(Reconciler, "_first_revision", lambda _self: 1)
         ack(store, before)
         assert states()["m0"] is State.UNREAD
         assert State.DONE in states().values()
@@ -193,7 +193,7 @@ def test_what_was_done_is_not_claimed_by_what_an_index_said_before(layout: Layou
 
 
 def test_revisions_that_another_index_had_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reconciling, "_first_revision", lambda _self: 1)
+    monkeypatch.setattr(Reconciler, "_first_revision", lambda _self: 1)
     assert claim_what_was_unread_in_the_last_index(tmp_path, layout_named("nanobot")) is State.CLAIMED
 
 
@@ -240,7 +240,7 @@ def ack_into_the_deleted_index(root: Path, layout: Layout, holder: FileStore) ->
     rob(root)
     with opened(root, layout) as newcomer, pytest.MonkeyPatch.context() as planted:
         newcomer.find(Query())
-        planted.setattr(FileConnection, "mend", lambda _self: None)
+        planted.setattr(FileConnection, "recover", lambda _self: None)
         ack(holder, before)
 
 
@@ -249,15 +249,15 @@ def state_seen_by_one_that_looked_meanwhile(root: Path, layout: Layout) -> State
         send(holder, "m1")
         for _ in range(3):
             reader.find(Query())
-        look = reader._eyes.look
+        look = reader._watcher.poll
 
-        def look_too_late() -> News:
+        def look_too_late() -> FileChanges:
             planted.undo()
             ack_into_the_deleted_index(root, layout, holder)
             return look()
 
         with pytest.MonkeyPatch.context() as planted:
-            planted.setattr(reader._eyes, "look", look_too_late)
+            planted.setattr(reader._watcher, "poll", look_too_late)
             reader.find(Query())
         return held(reader, "m1").state
 
@@ -269,5 +269,5 @@ def test_an_ack_that_went_into_the_deleted_index_is_seen_in_the_next(layout: Lay
 def test_not_to_look_again_at_what_was_seen_with_another_index_is_noticed(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FileStore, "_look_everywhere", lambda _self: None)
+    monkeypatch.setattr(FileStore, "_recheck_everything", lambda _self: None)
     assert state_seen_by_one_that_looked_meanwhile(tmp_path, layout) is State.UNREAD

@@ -1,7 +1,7 @@
-"""Nobody follows a received path (L2): a file part that came without its bytes stays a reference on every way out.
+"""A received path is never followed (L2): a file part without its bytes stays a reference on every way out.
 
-The letter is a file that a stranger wrote into a nanobot folder. A file of the name it gives lies in the working
-folder of whoever got it.
+The letter is a file that another program wrote into a nanobot folder. A file with the name it gives lies in the
+working folder of the recipient.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_what_came_without_its_bytes_is_passed_on_without_them(address: str, way
 def test_with_the_old_fault_the_file_of_that_name_is_enclosed(
     address: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compose, "enclosed", gullible.enclosed)
+    monkeypatch.setattr(compose, "with_content", gullible.enclosed)
     with opened(address) as room, pytest.raises(AssertionError, match="the file is enclosed"):
         passed_on(room, way)
 

@@ -1,4 +1,4 @@
-"""A mailbox's folder gets another name, in one commit with whatever else happens to its mail, or not at all."""
+"""A mailbox folder is renamed in one commit with the other changes to its mail, or not at all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cut_off_after(done: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return do_or_fail
 
-    for kind in (transaction.Create, transaction.Rewrite, transaction.Shift, transaction.Resettle):
+    for kind in (transaction.CreateFile, transaction.RewriteFile, transaction.MoveFile, transaction.RenameFolder):
         monkeypatch.setattr(kind, "do", failing(kind.do))
 
 
@@ -142,7 +142,7 @@ def test_a_folder_with_anything_in_it_is_left_to_whoever_made_it(layout: Layout,
 def test_looking_for_mail_under_a_name_that_it_does_not_have_yet_is_noticed(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FileTransaction, "_until_now", lambda _self, path: path)
+    monkeypatch.setattr(FileTransaction, "_current_path", lambda _self, path: path)
     with opened(tmp_path, layout) as store:
         send(store, "m1")
         with pytest.raises(StaleRevision):
@@ -155,7 +155,7 @@ def test_a_rename_that_is_not_done_again_is_noticed(
     def forget_renames(
         step: transaction.Step, do_again: Callable[[transaction.Step], None] = transaction.do_again
     ) -> None:
-        if not isinstance(step, transaction.Resettle):
+        if not isinstance(step, transaction.RenameFolder):
             do_again(step)
 
     cut_off(tmp_path, layout, 0)

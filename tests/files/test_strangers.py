@@ -375,7 +375,7 @@ def test_whose_files_are_no_mail_is_told_once_and_by_the_doctor(
             write(folder, f"MSG-{number}{layout.ending}", b"{}")
             assert store.find(Query()) == []
         result = {finding.check: finding for finding in diagnosis(store)}
-    assert caplog.text.count("is no mailbox") == 1
+    assert caplog.text.count("is not a mailbox") == 1
     assert "has space" in result["mailboxes"].what and "3: " in result["mailboxes"].what
     assert result["index"].level is Level.OK
 

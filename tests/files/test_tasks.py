@@ -1,4 +1,4 @@
-"""Tasks that strangers give and answer, by their files alone."""
+"""Tasks that other programs give and answer with their files alone."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom import PostroomError, Room
 from postroom.formats.errors import Problem, mail_problem
 from postroom.server.mail import MAIL
-from postroom.server.table import taken
+from postroom.server.table import check_params
 
 METHODS = {method.name: method for method in MAIL}
 
@@ -43,7 +43,7 @@ ANYTHING = _WORDS | JSON | _INNER | st.lists(_INNER, max_size=2)
 
 def ask(room: Room, name: str, **message: Any) -> dict[str, Any]:
     method = METHODS[f"mail/{name}"]
-    answer: dict[str, Any] = method.run(room, taken(method, message))
+    answer: dict[str, Any] = method.run(room, check_params(method, message))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 

@@ -8,12 +8,12 @@ import msgspec
 
 from postroom import Room
 from postroom.map.table import MAP
-from postroom.server.table import taken
+from postroom.server.table import check_params
 
 
 def ask(room: Room, name: str, /, **message: Any) -> dict[str, Any]:
     method = MAP[f"map/{name}"]
-    answer: dict[str, Any] = method.run(room, taken(method, message))
+    answer: dict[str, Any] = method.run(room, check_params(method, message))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 

@@ -8,7 +8,16 @@ import pytest
 
 from postroom import Invalid, Room
 from postroom.core.authorize import Principal, agent_principal
-from postroom.server.events import TYPES, Event, EventFilter, Past, check_filter, events, map_event, wanted
+from postroom.server.events import (
+    TYPES,
+    Event,
+    EventFilter,
+    LoadedChanges,
+    check_filter,
+    events,
+    map_event,
+    wanted,
+)
 from tests.formats.asking import ask
 from tests.rooms import FakeClock, House
 
@@ -40,7 +49,7 @@ def events_of(house: House, since: Any, by: str | None = None, step: int = 1000)
         changes, since = store.changes(since, step)
         if not changes:
             return results
-        results += events(room, Past(room, changes))
+        results += events(room, LoadedChanges(room, changes))
 
 
 def types(results: list[Event]) -> list[str]:
@@ -95,7 +104,7 @@ def test_an_agent_hears_of_what_it_sent_or_received(house: House) -> None:
     ][-2:]
     assert [] == events_of(house, start, "eve")
     changes, _ = house.store.changes(start, 100)
-    assert [] == events(house.room(Principal("nobody")), Past(house.room(Principal("nobody")), changes))
+    assert [] == events(house.room(Principal("nobody")), LoadedChanges(house.room(Principal("nobody")), changes))
 
 
 def test_who_left_hears_of_it_and_of_nothing_after(house: House) -> None:
@@ -139,7 +148,7 @@ def test_what_is_deleted_by_now_is_told_to_nobody(house: House) -> None:
     room.mailbox("bob").check()[0].ack()
     house.clock.advance(10)
     room.purge(older_than=1)
-    assert [] == events(room, Past(room, changes))
+    assert [] == events(room, LoadedChanges(room, changes))
 
 
 def test_a_filter_narrows(house: House) -> None:

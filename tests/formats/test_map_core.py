@@ -194,14 +194,14 @@ def test_before_it_is_let_in_a_session_hears_of_nothing_but_who_it_is() -> None:
     session = Session("s")
     for row in ROWS:
         params = {param.name: "x" for param in row.params if param.required}
-        received = session.hear(request(1, row.name, **params))
+        received = session.receive(request(1, row.name, **params))
         if row.name in BEFORE[State.CONNECTED]:
             assert isinstance(received, Step)
         else:
             assert isinstance(received, dict) and received["error"]["code"] == 1000
     session.step("admit")
-    assert isinstance(session.hear(request(1, "map/agents/list")), Step)
-    again = session.hear(request(1, CONNECT, participantType="agent"))
+    assert isinstance(session.receive(request(1, "map/agents/list")), Step)
+    again = session.receive(request(1, CONNECT, participantType="agent"))
     assert isinstance(again, dict) and 3001 == again["error"]["code"]
 
 
@@ -224,17 +224,17 @@ def test_a_session_says_what_its_own_agent_says() -> None:
     session.step("admit")
     session.take("ann")
     session.take("ann.kid")
-    step = session.hear(request(1, "map/send", to="bob"))
+    step = session.receive(request(1, "map/send", to="bob"))
     assert isinstance(step, Step) and ("ann", "ann") == (step.params["from"], session.speaker(step))
-    step = session.hear(request(1, "map/agents/update", agentId="ann.kid", state="busy"))
+    step = session.receive(request(1, "map/agents/update", agentId="ann.kid", state="busy"))
     assert isinstance(step, Step) and "ann.kid" == session.speaker(step)
-    step = session.hear(request(1, "map/agents/update", agentId="bob", state="busy"))
+    step = session.receive(request(1, "map/agents/update", agentId="bob", state="busy"))
     assert isinstance(step, Step) and session.speaker(step) is None
     session.drop("ann")
     session.drop("ann.kid")
     assert State.JOINED is session.state
     session.step("close")
-    assert session.hear(request(1, "map/send", to="bob")) is None
+    assert session.receive(request(1, "map/send", to="bob")) is None
 
 
 @given(JSON | st.fixed_dictionaries({"jsonrpc": st.just("2.0")}, optional={
@@ -245,7 +245,7 @@ def test_whatever_comes_is_understood_or_refused_by_a_number(value: Any) -> None
     for state in (State.CONNECTED, State.JOINED):
         session = Session("s")
         session.state = state
-        received = session.hear(value)
+        received = session.receive(value)
         if isinstance(received, dict):
             assert isinstance(received["error"]["code"], int) and received["error"]["code"] != -32603
             assert received["error"]["data"]["category"] in {"protocol", "auth", "agent", "mail"}

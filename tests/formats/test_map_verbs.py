@@ -111,7 +111,7 @@ def test_a_system_that_a_peer_leads_to_is_written_to(team: Room, to: Any, mailbo
     know_peer(team, Peer(system="far", relays_for=("moon",)))
     result = ask(team, "send", to=to, payload="hello", **{"from": "ann"})
     assert [mailbox] == result["delivered"]
-    assert [mailbox] == outbox.waiting(team._core)
+    assert [mailbox] == outbox.waiting_mailboxes(team._core)
 
 
 def test_a_result_answers_the_message_it_names(team: Room) -> None:

@@ -22,15 +22,15 @@ from tests.hosts.hosting import Host, Place, name_of
 
 # Two hooks at the end of one turn: each has found its session before either of them may do anything.
 MEETING = """
-import multiprocessing, postroom.cli.hooks as h
+import multiprocessing, postroom.hosts.hooks as h
 both, source_of = multiprocessing.Barrier(2), h.source_of
-def meet(context, *said, **how):
-    if context.call.heard["hook_event_name"] == "Stop":
+def meet(access, *args, **kwargs):
+    if access._context.call.host_input["hook_event_name"] == "Stop":
         both.wait(60)
-    return source_of(context, *said, **how)
+    return source_of(access, *args, **kwargs)
 h.source_of = meet
 """
-FORGETFUL = "import postroom.cli.hooks as h; h.Visit._catch_up = lambda *_: None"
+FORGETFUL = "import postroom.hosts.hooks as h; h.SessionHook._catch_up = lambda *_: None"
 AROUND = "from postroom.cli.context import Context as C; C.session = property(C.session.func, lambda *_: None)"
 
 
@@ -131,7 +131,7 @@ def test_a_session_whose_folder_is_gone_gets_its_mail(place: Place) -> None:
 
 
 def test_a_hook_that_insists_on_a_folder_tells_it_nothing(place: Place) -> None:
-    insists = "import os, postroom.cli.hooks as h; h.Visit._folder = lambda _: os.getcwd()"
+    insists = "import os, postroom.hosts.hooks as h; h.SessionHook._folder = lambda _: os.getcwd()"
     assert "" == told_without_a_folder(place, insists)
 
 
@@ -169,6 +169,6 @@ def test_who_was_registered_by_hand_or_by_a_session_is_the_sessions(place: Place
 
 def test_a_hook_that_asks_nobody_takes_anothers_mail(place: Place) -> None:
     name, result = beside_another(
-        place, "import postroom.cli.hooks as h; h.program_of = lambda *_: ''", program="x"
+        place, "import postroom.hosts.hooks as h; h.program_of = lambda *_: ''", program="x"
     )
     assert "shop" == name and "For another." in result

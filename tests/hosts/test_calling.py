@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from postroom.hosts import webhooks
-from postroom.hosts.webhooks import Outcome, Telephone
+from postroom.hosts.webhooks import Outcome, WebhookClient
 from postroom.model.webhook import Webhook, secret_of, sign
 from tests.hosts.receiver import HOST, Answer, Receiver, make_certificate, raw_server
 
@@ -50,7 +50,7 @@ def resolver(*answers: list[str]) -> Callable[..., list[Any]]:
     return look_up
 
 
-class Street(Telephone):
+class Street(WebhookClient):
     """A telephone whose network is this machine: which address is at which port is told here."""
 
     def __init__(self, look_up: Callable[..., list[Any]], doors: dict[str, int], trusted: Path) -> None:
@@ -58,9 +58,9 @@ class Street(Telephone):
         self.doors = doors
         self.dialled: list[str] = []
 
-    async def _dial(self, _family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    async def _connect_socket(self, _family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
         self.dialled.append(address[0])
-        return await super()._dial(socket.AF_INET, ("127.0.0.1", self.doors[address[0]]))
+        return await super()._connect_socket(socket.AF_INET, ("127.0.0.1", self.doors[address[0]]))
 
 
 class LooksTwice(Street):
@@ -68,38 +68,38 @@ class LooksTwice(Street):
 
     def _prepare(self, target: Any, allow_private: bool) -> Any:
         _, context = super()._prepare(target, allow_private)
-        found = self._look_up(target.host, target.port)
+        found = self._resolve(target.host, target.port)
         return [(family, address) for family, _, _, _, address in found], context
 
 
 class Follows(Street):
     """A planted bug: goes where an answer leads."""
 
-    async def _say(self, webhook: Webhook, headers: Any, body: bytes) -> Any:
-        status, result = await super()._say(webhook, headers, body)
+    async def _post(self, webhook: Webhook, headers: Any, body: bytes) -> Any:
+        status, result = await super()._post(webhook, headers, body)
         if "location" not in result:
             return status, result
-        return await super()._say(hook(result["location"], allow_private=True), headers, body)
+        return await super()._post(hook(result["location"], allow_private=True), headers, body)
 
 
 def hook(url: str, **more: Any) -> Webhook:
     return Webhook(id="abcd", url=url, mailbox="human", secret=SECRET, created_at=NOW, **more)
 
 
-def call(make: Callable[[], Telephone], webhook: Webhook, body: bytes = BODY) -> Outcome:
+def call(make: Callable[[], WebhookClient], webhook: Webhook, body: bytes = BODY) -> Outcome:
     """Made inside the loop, as in a daemon."""
 
     async def one() -> Outcome:
-        telephone = make()
+        client = make()
         try:
-            return await telephone.call(webhook, "ring-1", body, lambda: NOW)
+            return await client.call(webhook, "ring-1", body, lambda: NOW)
         finally:
-            telephone.close()
+            client.close()
 
     return asyncio.run(one())
 
 
-def near(certificate: tuple[Path, Path], receiver: Receiver) -> Callable[[], Telephone]:
+def near(certificate: tuple[Path, Path], receiver: Receiver) -> Callable[[], WebhookClient]:
     return lambda: Street(resolver(["127.0.0.1"]), {"127.0.0.1": receiver.port}, certificate[0])
 
 
@@ -140,13 +140,13 @@ def test_no_proxy_of_the_environment_is_asked(
 
 
 def check_that_a_name_which_changes_leads_nowhere_else(
-    telephone: type[Street], receiver: Receiver, certificate: tuple[Path, Path]
+    client: type[Street], receiver: Receiver, certificate: tuple[Path, Path]
 ) -> None:
     """The first answer is everybody's, the next is this machine: what listens here must not be called."""
     with Receiver(certificate) as inner:
         doors = {PUBLIC: receiver.port, "127.0.0.1": inner.port}
         look_up = resolver([PUBLIC], ["127.0.0.1"])
-        call(lambda: telephone(look_up, doors, certificate[0]), hook(receiver.url(HOST)))
+        call(lambda: client(look_up, doors, certificate[0]), hook(receiver.url(HOST)))
         assert [] == inner.calls, "this machine is called"
         assert 1 == len(receiver.calls)
 
@@ -220,14 +220,18 @@ def test_a_name_that_nobody_knows_is_told() -> None:
     def nobody(*_: Any, **__: Any) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    assert "Name or service not known" in call(lambda: Telephone(nobody), hook("https://nobody.example/")).problem
-    assert "no address" in call(lambda: Telephone(lambda *_, **__: []), hook("https://nobody.example/")).problem
+    assert (
+        "Name or service not known" in call(lambda: WebhookClient(nobody), hook("https://nobody.example/")).problem
+    )
+    assert (
+        "no address" in call(lambda: WebhookClient(lambda *_, **__: []), hook("https://nobody.example/")).problem
+    )
 
 
 def test_without_tls_only_this_machine_is_called() -> None:
     with Receiver() as plain:
-        assert call(Telephone, hook(plain.url("127.0.0.1"), allow_private=True)).is_rung
-        assert not call(Telephone, hook(plain.url("127.0.0.1"))).is_rung
+        assert call(WebhookClient, hook(plain.url("127.0.0.1"), allow_private=True)).is_rung
+        assert not call(WebhookClient, hook(plain.url("127.0.0.1"))).is_rung
         assert 1 == len(plain.calls)
 
 
@@ -235,13 +239,13 @@ def test_without_tls_only_this_machine_is_called() -> None:
 
 
 def check_that_no_redirect_is_followed(
-    telephone: type[Street], receiver: Receiver, certificate: tuple[Path, Path]
+    client: type[Street], receiver: Receiver, certificate: tuple[Path, Path]
 ) -> None:
     with Receiver() as elsewhere:
         receiver.answers.append(Answer(307, {"Location": elsewhere.url("127.0.0.1")}))
         doors = {PUBLIC: receiver.port, "127.0.0.1": elsewhere.port}
         look_up = resolver([PUBLIC], ["127.0.0.1"])
-        outcome = call(lambda: telephone(look_up, doors, certificate[0]), hook(receiver.url(HOST)))
+        outcome = call(lambda: client(look_up, doors, certificate[0]), hook(receiver.url(HOST)))
         assert [] == elsewhere.calls, "it is followed"
         assert 307 == outcome.status and "redirect" in outcome.problem
 
@@ -272,7 +276,7 @@ def test_a_sender_that_follows_is_found_out(receiver: Receiver, certificate: tup
 def test_an_answer_means_what_the_convention_says(answer: Answer, result: Outcome) -> None:
     with Receiver() as plain:
         plain.answers.append(answer)
-        assert result == call(Telephone, hook(plain.url("127.0.0.1"), allow_private=True))
+        assert result == call(WebhookClient, hook(plain.url("127.0.0.1"), allow_private=True))
 
 
 def _drip(line: socket.socket) -> None:
@@ -317,7 +321,7 @@ def test_who_answers_badly_is_given_up_on(
     monkeypatch.setattr(webhooks, "WHOLE", 0.5)
     with raw_server(answer) as port:
         began = time.monotonic()
-        outcome = call(Telephone, hook(f"http://127.0.0.1:{port}/", allow_private=True))
+        outcome = call(WebhookClient, hook(f"http://127.0.0.1:{port}/", allow_private=True))
         assert not outcome.is_rung and outcome.status is None and time.monotonic() - began < 5
 
 
@@ -328,7 +332,7 @@ def test_an_answer_that_first_says_that_it_comes_and_then_never_ends_counts() ->
         line.recv(4096)  # until the other side hangs up
 
     with raw_server(answer) as port:
-        assert Outcome(status=202) == call(Telephone, hook(f"http://127.0.0.1:{port}/", allow_private=True))
+        assert Outcome(status=202) == call(WebhookClient, hook(f"http://127.0.0.1:{port}/", allow_private=True))
 
 
 # -- the loop goes on
@@ -342,14 +346,14 @@ def test_a_name_that_is_slow_to_look_up_stops_nobody(monkeypatch: pytest.MonkeyP
         return []
 
     async def both() -> tuple[Outcome, float]:
-        telephone = Telephone(slow)
-        calls = asyncio.ensure_future(telephone.call(hook("https://slow.example/"), "1", BODY, lambda: NOW))
+        client = WebhookClient(slow)
+        calls = asyncio.ensure_future(client.call(hook("https://slow.example/"), "1", BODY, lambda: NOW))
         longest = 0.0
         while not calls.done():
             began = time.monotonic()
             await asyncio.sleep(0)
             longest = max(longest, time.monotonic() - began)
-        telephone.close()
+        client.close()
         return calls.result(), longest
 
     outcome, longest = asyncio.run(both())
@@ -357,13 +361,13 @@ def test_a_name_that_is_slow_to_look_up_stops_nobody(monkeypatch: pytest.MonkeyP
 
 
 def test_so_many_are_called_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "MOST", 3)
+    monkeypatch.setattr(webhooks, "MOST_CALLS", 3)
 
     async def many(url: str) -> list[Outcome]:
-        telephone = Telephone()
+        client = WebhookClient()
         webhook = hook(url, allow_private=True)
-        found = await asyncio.gather(*(telephone.call(webhook, str(n), BODY, lambda: NOW) for n in range(12)))
-        telephone.close()
+        found = await asyncio.gather(*(client.call(webhook, str(n), BODY, lambda: NOW) for n in range(12)))
+        client.close()
         return list(found)
 
     with Receiver() as plain:

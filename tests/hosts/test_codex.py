@@ -78,7 +78,7 @@ def test_whoever_sees_the_arguments_of_programs_sees_no_word_of_a_letter(host: H
 
 
 def test_a_ring_as_for_others_would_show_its_sender_and_subject(place: Place) -> None:
-    bug = "import postroom.cli.hooks as h; h.ring_in_public = h.ring"
+    bug = "import postroom.hosts.hooks as h; h.ring_in_public = h.ring"
     with Host(place, "codex", bug=bug) as host:
         message = first_call(host)["words"][4]
     assert "ann" in message and "Sorting" in message

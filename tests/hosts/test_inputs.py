@@ -14,10 +14,10 @@ import pytest
 
 import postroom
 from postroom.app.inbox_files import InboxFolder
-from postroom.cli.hooks import _host_entry
 from postroom.core.authorize import Principal
 from postroom.formats.plain import plain_letter
 from postroom.hosts.sessions import MOST_HOLDS
+from postroom.hosts.sources import host_entry
 from postroom.hosts.text import PERSON, mail
 from tests.cli.shell import Desk, Done
 from tests.hosts.hosting import inputs, read_input
@@ -120,8 +120,8 @@ def test_behind_a_socket_it_is_the_same() -> None:
             proven.mailbox(sender).send("bob", "Yes.")
             room.mailbox(sender).send("bob", "Yes, too.")
             first, second = room.mailbox("bob").check()
-            assert is_persons is _host_entry(plain_letter(first))[PERSON]
-            assert False is _host_entry(plain_letter(second))[PERSON]
+            assert is_persons is host_entry(plain_letter(first))[PERSON]
+            assert False is host_entry(plain_letter(second))[PERSON]
 
 
 def test_the_option_of_the_plugin_names_the_agent(desk: Desk) -> None:

@@ -301,7 +301,7 @@ CRASH = """
 import os, sys
 from pathlib import Path
 from tests.hosts.places import Home
-from postroom.hosts.install import writing
+from postroom.hosts.install import write
 home, host, steps, planted = Home(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 def counted(real):
     def step(*given, **named):
@@ -315,7 +315,7 @@ if planted:
     def torn(draft, path, *, is_new):
         Path(path).write_bytes(b"")
         os.replace(draft, path)
-    writing._move = torn
+    write._move = torn
 for name in ("replace", "link", "unlink", "mkdir", "fsync"):
     setattr(os, name, counted(getattr(os, name)))
 home.install(host)

@@ -20,7 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.hosts import webhooks
-from postroom.hosts.webhooks import Telephone
+from postroom.hosts.webhooks import WebhookClient
 from postroom.model.alert import RungLetter
 from postroom.model.message import Priority
 from postroom.model.webhook import Webhook, secret_of, signed_headers
@@ -137,10 +137,10 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
     )  # fmt: skip
 
     async def call() -> list[int | None]:
-        telephone = Telephone()
+        client = WebhookClient()
         stranger = replace(webhook, secret=OTHER)
         found = [
-            await telephone.call(one, id, body, lambda at=at: at)  # type: ignore[misc]
+            await client.call(one, id, body, lambda at=at: at)  # type: ignore[misc]
             for one, id, at in (
                 (webhook, "1", datetime.now(UTC)),
                 (webhook, "1", datetime.now(UTC)),
@@ -149,7 +149,7 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
                 (webhook, "4", datetime.now(UTC)),
             )
         ]
-        telephone.close()
+        client.close()
         return [outcome.status for outcome in found]
 
     assert [204, 204, 401, 401, 204] == asyncio.run(call())

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,13 +16,12 @@ from postroom.core import webhooks
 from postroom.core.authorize import OWNER
 from postroom.errors import StoreBusy
 from postroom.hosts import webhooks as hosts_webhooks
-from postroom.hosts.webhooks import Pusher
+from postroom.hosts.webhooks import WebhookService
 from postroom.model.report import Stop
 from postroom.model.webhook import Webhook
 from postroom.server.counters import Counters
 from postroom.server.executor import Executor
-from postroom.server.metrics import _of_house
-from tests.coverage import uncounted
+from postroom.server.metrics import server_lines
 from tests.daemons import until
 from tests.hosts.receiver import Answer, Receiver
 
@@ -60,7 +56,7 @@ def push(room: Room, act: Callable[[Executor], object]) -> None:
 
     async def both() -> None:
         executor = Executor(room)
-        pushing = asyncio.ensure_future(Pusher(executor).run())
+        pushing = asyncio.ensure_future(WebhookService(executor).run())
         try:
             await asyncio.to_thread(act, executor)
         finally:
@@ -70,35 +66,6 @@ def push(room: Room, act: Callable[[Executor], object]) -> None:
         assert pushing.cancelled()
 
     asyncio.run(both())
-
-
-def test_nothing_of_it_is_loaded_where_nobody_is_called(tmp_path: Path) -> None:
-    code = """if True:
-        import asyncio, sys, postroom
-        from postroom.server.executor import Desk
-        from postroom.hosts.webhooks import pusher
-        async def main():
-            desk = Desk(postroom.open("room.db"))
-            pushing = asyncio.ensure_future(pusher.Pusher(desk).run())
-            await asyncio.sleep(0)
-            while not desk.is_idle:  # until it has looked
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.05)
-            pushing.cancel()
-            await asyncio.wait([pushing])
-            await desk.close()
-        asyncio.run(main())
-        print(*sorted({"postroom.hosts.webhooks", "postroom.hosts.webhooks"} & set(sys.modules)))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=uncounted(dict(os.environ)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "" == done.stdout.strip()
 
 
 def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> None:
@@ -195,10 +162,10 @@ def test_webhooks_that_cannot_be_looked_at_for_a_moment_are_called_then(
 
 def test_calls_are_counted_for_prometheus() -> None:
     counters = Counters()
-    assert "webhook" not in "".join(_of_house(counters))
+    assert "webhook" not in "".join(server_lines(counters))
     counters.rang("abcd", "rung")
     counters.rang("abcd", "rung")
-    assert 'postroom_webhook_calls_total{webhook="abcd",outcome="rung"} 2' in list(_of_house(counters))
+    assert 'postroom_webhook_calls_total{webhook="abcd",outcome="rung"} 2' in list(server_lines(counters))
 
 
 def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Receiver) -> None:

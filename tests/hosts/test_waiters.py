@@ -21,22 +21,22 @@ from tests.hosts.hosting import Host, Place, name_of
 
 NO_LOCK = "import postroom.hosts.waiter as w; w.flock = lambda file, how: None"
 BLIND = """
-import postroom.cli.hooks as h, postroom.hosts.waiter as w
+import postroom.hosts.hooks as h, postroom.hosts.waiter as w
 h.end_with_host = lambda session: None
 """
 TWO_PLACES = """
-import postroom.cli.hooks as h, postroom.hosts.waiter as w
+import postroom.hosts.hooks as h, postroom.hosts.waiter as w
 h.end_waiter = lambda session: None
-w._still = lambda session, find=w.find: find(session.host, session.id)
+w._current = lambda session, find=w.find: find(session.host, session.id)
 """
 BUSY_AT_FIRST = """
 import postroom.hosts.waiter as w
-from postroom.mailbox import Errands
+from postroom.mailbox import Mailbox
 from postroom.errors import StoreBusy
-def wait(*said, _wait=Errands.wait_to_ring, _busy=iter([True, True, False]), _error=StoreBusy, **more):
+def wait(*said, _wait=Mailbox.wait_to_ring, _busy=iter([True, True, False]), _error=StoreBusy, **more):
     if next(_busy, False): raise _error("another program holds the room")
     return _wait(*said, **more)
-Errands.wait_to_ring, w.AGAIN = wait, 0.05
+Mailbox.wait_to_ring, w.AGAIN = wait, 0.05
 """
 
 
@@ -205,7 +205,7 @@ def test_a_daemon_that_was_away_is_asked_again(place: Place) -> None:
     words = ("--room", place.environment.pop("POSTROOM_STORE"), "--http", "off")
     with Daemon(place.home, *words) as daemon:
         place.environment["POSTROOM_SOCKET"] = str(daemon.socket)
-        with Host(place, bug="import postroom.cli.hooks as b; b.LOOK_EVERY = 0.2") as host:
+        with Host(place, bug="import postroom.hosts.sources as s; s.LOOK_EVERY = 0.2") as host:
             host.start()
             host.wait_for_armed(1)
             daemon.stop(signal.SIGKILL)
@@ -234,7 +234,7 @@ def test_a_session_whose_daemon_ended_finds_its_mail_in_the_room(place: Place) -
 
 @pytest.mark.daemon
 def test_a_hook_that_asks_nobody_but_its_daemon_finds_none(place: Place) -> None:
-    stubborn = "import postroom.cli.hooks as s; s._answers = lambda *_, **__: True"
+    stubborn = "import postroom.hosts.sources as s; s.daemon_answers = lambda *_, **__: True"
     assert "" == told_without_its_daemon(place, stubborn)
 
 

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 import postroom
 from postroom.map.link import MapLink
-from postroom.map.visit import Wants
+from postroom.map.link_session import LinkOptions
 from postroom.server.broker import Broker
 from postroom.server.executor import Executor
 from tests import daemons
@@ -147,7 +147,7 @@ async def linked(host: Host, folder: Path, **wants: str) -> AsyncIterator[postro
     with postroom.open(folder / "room.db", durability="process", backoff_first=0) as room:
         executor = Executor(room)
         broker = Broker(executor)
-        link = MapLink(executor, Wants(server=host.url, name="berlin", **wants))
+        link = MapLink(executor, LinkOptions(server=host.url, name="berlin", **wants))
         broker.listeners.append(link.emitted)
         host.publish = lambda event, scope: broker.publish({"event": event, "scope": scope}, "ann")
         running = asyncio.ensure_future(link.run())

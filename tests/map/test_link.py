@@ -11,14 +11,14 @@ import pytest
 from postroom import Room
 from postroom.federation.connection import pause
 from postroom.formats.map import map_letter
-from postroom.map import visit
+from postroom.map import link_session
 from tests.map.host import Host, Refused, Silent, hosted, linked, run, until
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visit, "LOOK", 0.3)
-    monkeypatch.setattr(visit, "SOON", 0.1)
+    monkeypatch.setattr(link_session, "LOOK", 0.3)
+    monkeypatch.setattr(link_session, "SOON", 0.1)
     monkeypatch.setattr("postroom.federation.connection.FIRST", 0.02)
 
 

@@ -64,7 +64,7 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
 
 def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Away with its connection, then stopped."""
-    monkeypatch.setattr("postroom.map.subscriptions.LOOK", 0.05)
+    monkeypatch.setattr("postroom.map.subscriptions.SCAN_EVERY", 0.05)
 
     async def story() -> list[tuple[str, str, str]]:
         house = open_house(tmp_path, with_map=True, settings={"away_grace": 1})

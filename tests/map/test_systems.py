@@ -16,7 +16,7 @@ from tests.daemons import Daemon
 from tests.formats.map_asking import ask
 from tests.map.host import Host, hosted, linked, run, until
 from tests.map.test_link import hasty
-from tests.map.test_visit import welcome
+from tests.map.test_link_session import welcome
 
 __all__ = ["hasty"]
 

@@ -20,8 +20,8 @@ from postroom.core.authorize import Principal, agent_principal
 from postroom.mcp import http as mcp_http
 from postroom.mcp.http import ROOM, asgi
 from postroom.server.broker import Broker
-from postroom.server.callers import Door
-from tests.mcp.house import MODES, House, ask, house, refused, run
+from postroom.server.callers import PrincipalCalls
+from tests.mcp.harness import MODES, Harness, ask, harness, refused, run
 
 PATIENCE = 120.0  # seconds; a bound, not a pace
 
@@ -38,9 +38,9 @@ KNOWN: dict[str, Principal] = {}  # callers with a token of their own
 
 
 @asynccontextmanager
-async def serving(opened: House) -> AsyncIterator[str]:
+async def serving(opened: Harness) -> AsyncIterator[str]:
     """A rim that believes a header; what it stands for asks for a token."""
-    app = asgi(Door(opened.executor, Broker(opened.executor)), "0")
+    app = asgi(PrincipalCalls(opened.executor, Broker(opened.executor)), "0")
 
     async def rim(scope: Any, receive: Any, send: Any) -> None:
         name = dict(scope["headers"]).get(b"x-agent", b"").decode()
@@ -71,7 +71,7 @@ async def calling(url: str, name: str, mode: str = "2026-07-28") -> AsyncIterato
 def test_each_caller_is_its_tokens_agent(mode: str) -> None:
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             calling(url, "ann", mode) as ann,
             calling(url, "bob", mode) as bob,
@@ -87,7 +87,7 @@ def test_each_caller_is_its_tokens_agent(mode: str) -> None:
 def test_new_mail_is_told_over_http() -> None:
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             calling(url, "bob") as bob,
             bob.listen(resource_subscriptions=["inbox://bob"]) as received,
@@ -100,10 +100,10 @@ def test_new_mail_is_told_over_http() -> None:
 
 def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        async with house() as opened, serving(opened) as url:
+        async with harness() as opened, serving(opened) as url:
             core, owner = opened.room._core, opened.room.principal
             text, token = tokens.create(core, owner, "bob", ["read"], "")
-            monkeypatch.setitem(KNOWN, "bob", tokens.holder(core, text))
+            monkeypatch.setitem(KNOWN, "bob", tokens.authenticate(core, text))
             async with calling(url, "bob") as bob:
                 opened.room.mailbox("ann").send("bob", "hello")
                 assert 1 == (await ask(bob, "check_inbox"))["count"]
@@ -117,7 +117,7 @@ def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.Mo
 def test_a_session_belongs_to_whoever_opened_it() -> None:
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             httpx.AsyncClient(headers=JSON, timeout=PATIENCE) as http,
         ):
@@ -151,11 +151,11 @@ def test_a_session_counts_once_though_the_request_that_opened_it_goes_on() -> No
 def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mcp_http, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(mcp_http, "MAX_SESSIONS_EACH", 2)
 
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             httpx.AsyncClient(headers=JSON, timeout=PATIENCE) as http,
         ):
@@ -178,11 +178,11 @@ def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
 
 
 def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_http, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(mcp_http, "MAX_SESSIONS_EACH", 3)
 
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             httpx.AsyncClient(headers=JSON, timeout=PATIENCE) as http,
         ):
@@ -201,11 +201,11 @@ def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_http, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(mcp_http, "MAX_SESSIONS_EACH", 1)
 
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             httpx.AsyncClient(headers=JSON | {"x-agent": "ann"}, timeout=PATIENCE) as http,
         ):
@@ -232,7 +232,7 @@ def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyP
 )
 def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int) -> None:
     async def story() -> None:
-        async with house() as opened, serving(opened) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
+        async with harness() as opened, serving(opened) as url, httpx.AsyncClient(timeout=PATIENCE) as http:
             got = await http.post(url, json=HELLO, headers={**JSON, **headers})
             assert status == got.status_code
             if status == 401:
@@ -245,7 +245,7 @@ def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int
 def test_a_letter_is_not_handed_to_a_client_that_hung_up(tool: str) -> None:
     async def story() -> None:
         async with (
-            house() as opened,
+            harness() as opened,
             serving(opened) as url,
             httpx.AsyncClient(headers=JSON | {"x-agent": "bob"}, timeout=PATIENCE) as http,
         ):

@@ -12,9 +12,9 @@ import pytest
 from mcp import Client, MCPError
 from postroom.errors import StoreBusy
 from postroom.mcp import resources
-from postroom.mcp.resources import MOST_WATCHES
+from postroom.mcp.resources import MAX_WATCHES
 from postroom.mcp.tools import Caller
-from tests.mcp.house import MODES, House, ask, played
+from tests.mcp.harness import MODES, Harness, ask, played
 
 # The older revision is served for as long as hosts speak it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*removed as of 2026-07-28")
@@ -39,11 +39,11 @@ async def watch(client: Client, mode: str, *uris: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_inbox_thread_and_message_can_be_read_and_nothing_is_marked(mode: str) -> None:
-    async def story(house: House) -> None:
-        ann, bob = house.room.mailbox("ann"), house.room.mailbox("bob")
+    async def story(harness: Harness) -> None:
+        ann, bob = harness.room.mailbox("ann"), harness.room.mailbox("bob")
         ann.send("bob", "hello", id="m-1")
         bob.reply("m-1", "hi", id="m-2")
-        async with house.client("bob", mode=mode) as client:
+        async with harness.client("bob", mode=mode) as client:
             (listed,) = (await client.list_resources()).resources
             assert "inbox://bob" == listed.uri
             inbox = await read(client, "inbox://bob")
@@ -60,9 +60,9 @@ def test_inbox_thread_and_message_can_be_read_and_nothing_is_marked(mode: str) -
 
 @pytest.mark.parametrize("uri", ["message://nothing", "inbox://../x", "other://x", "inbox://", "inbox://bob"])
 def test_what_is_absent_and_what_is_forbidden_look_the_same(uri: str) -> None:
-    async def story(house: House) -> None:
-        house.room.mailbox("ann").send("bob", "private", id="m-1")
-        async with house.client(token="eve") as eve:  # noqa: S106 - a name
+    async def story(harness: Harness) -> None:
+        harness.room.mailbox("ann").send("bob", "private", id="m-1")
+        async with harness.client(token="eve") as eve:  # noqa: S106 - a name
             with pytest.raises(MCPError) as refused:
                 await eve.read_resource(uri)
             assert (types.INVALID_PARAMS, uri) == (refused.value.code, refused.value.data["uri"])
@@ -72,9 +72,9 @@ def test_what_is_absent_and_what_is_forbidden_look_the_same(uri: str) -> None:
 
 
 def test_a_stranger_sees_neither_thread_nor_message() -> None:
-    async def story(house: House) -> None:
-        house.room.mailbox("ann").send("bob", "private", id="m-1")
-        async with house.client(token="eve") as eve:  # noqa: S106 - a name
+    async def story(harness: Harness) -> None:
+        harness.room.mailbox("ann").send("bob", "private", id="m-1")
+        async with harness.client(token="eve") as eve:  # noqa: S106 - a name
             assert [] == (await read(eve, "thread://m-1"))["messages"]
             with pytest.raises(MCPError, match="no such thing"):
                 await eve.read_resource("message://m-1")
@@ -83,11 +83,11 @@ def test_a_stranger_sees_neither_thread_nor_message() -> None:
 
 
 def test_new_mail_is_told_to_who_listens() -> None:
-    async def story(house: House) -> None:
-        ann = house.room.mailbox("ann")
+    async def story(harness: Harness) -> None:
+        ann = harness.room.mailbox("ann")
         ann.send("bob", "before", id="m-1")
         watched = ["inbox://bob", "thread://m-1", "message://m-1"]
-        async with house.client("bob") as bob, bob.listen(resource_subscriptions=watched) as received:
+        async with harness.client("bob") as bob, bob.listen(resource_subscriptions=watched) as received:
             ann.send("bob", "new")
             assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
             ann.send("bob", "answer", in_reply_to="m-1")
@@ -98,32 +98,32 @@ def test_new_mail_is_told_to_who_listens() -> None:
 
 
 def test_watching_goes_on_after_the_room_was_restored() -> None:
-    async def story(house: House) -> None:
-        async with house.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as received:
-            house.room._core.store.renew_epoch()
-            house.room.mailbox("ann").send("bob", "after")
+    async def story(harness: Harness) -> None:
+        async with harness.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as received:
+            harness.room._core.store.renew_epoch()
+            harness.room.mailbox("ann").send("bob", "after")
             assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
 
     played(story)
 
 
 def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(house: House) -> None:
-        monkeypatch.setattr(resources, "TROUBLE", 0.01)
+    async def story(harness: Harness) -> None:
+        monkeypatch.setattr(resources, "RETRY_SECONDS", 0.01)
         result = asyncio.Event()
         troubles = [StoreBusy(), StoreBusy()]
 
         async def call(name: str, params: dict[str, Any]) -> Any:
             if name == "wait" and params["timeout"] and troubles:
                 raise troubles.pop()
-            return await house.executor.call(house.room.principal, name, params)
+            return await harness.executor.call(harness.room.principal, name, params)
 
         async def changed() -> None:
             result.set()
 
-        watch = await resources.follow(Caller(call, usual="bob"), resources.Place("inbox", "bob"))
+        watch = await resources.watch_target(Caller(call, usual="bob"), resources.Target("inbox", "bob"))
         watching = asyncio.ensure_future(watch(changed))
-        house.room.mailbox("ann").send("bob", "new")
+        harness.room.mailbox("ann").send("bob", "new")
         await result.wait()
         watching.cancel()
         assert not troubles
@@ -132,15 +132,15 @@ def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatc
 
 
 def test_new_mail_is_told_to_who_subscribed_until_it_unsubscribes() -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         result: asyncio.Queue[str] = asyncio.Queue()
 
         async def hear(message: Any) -> None:
             if isinstance(message, types.ResourceUpdatedNotification):
                 await result.put(str(message.params.uri))
 
-        ann = house.room.mailbox("ann")
-        async with house.client("bob", mode="legacy", message_handler=hear) as bob:
+        ann = harness.room.mailbox("ann")
+        async with harness.client("bob", mode="legacy", message_handler=hear) as bob:
             await bob.subscribe_resource("inbox://bob")
             await bob.subscribe_resource("inbox://bob")
             ann.send("bob", "1")
@@ -159,8 +159,8 @@ def test_new_mail_is_told_to_who_subscribed_until_it_unsubscribes() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nobody_watches_anothers_inbox(mode: str) -> None:
-    async def story(house: House) -> None:
-        async with house.client(token="eve", mode=mode) as eve:  # noqa: S106 - a name
+    async def story(harness: Harness) -> None:
+        async with harness.client(token="eve", mode=mode) as eve:  # noqa: S106 - a name
             with pytest.raises(MCPError, match="no such thing"):
                 await watch(eve, mode, "inbox://bob")
 
@@ -168,12 +168,12 @@ def test_nobody_watches_anothers_inbox(mode: str) -> None:
 
 
 def test_a_client_watches_so_many_things_and_no_more() -> None:
-    async def story(house: House) -> None:
-        many = [f"inbox://a{place}" for place in range(MOST_WATCHES + 1)]
-        async with house.client("bob") as bob:
+    async def story(harness: Harness) -> None:
+        many = [f"inbox://a{place}" for place in range(MAX_WATCHES + 1)]
+        async with harness.client("bob") as bob:
             with pytest.raises(MCPError, match="at most"):
                 await watch(bob, "2026-07-28", *many)
-        async with house.client("bob", mode="legacy") as bob:
+        async with harness.client("bob", mode="legacy") as bob:
             with pytest.raises(MCPError, match="at most"):
                 await watch(bob, "legacy", *many)
 
@@ -181,10 +181,10 @@ def test_a_client_watches_so_many_things_and_no_more() -> None:
 
 
 def test_watching_ends_with_the_session() -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         before = len(asyncio.all_tasks())
         for mode in MODES:
-            async with house.client("bob", mode=mode) as bob:
+            async with harness.client("bob", mode=mode) as bob:
                 await watch(bob, mode, "inbox://bob")
         await asyncio.sleep(0.05)
         assert before == len(asyncio.all_tasks())

@@ -16,9 +16,9 @@ import pytest
 import postroom
 from mcp import Client, StdioServerParameters, stdio_client
 from postroom.errors import PostroomError
-from postroom.mcp import server as mcp_server
+from postroom.mcp import sdk
 from tests.daemons import Daemon
-from tests.mcp.house import PATIENCE, ask, refused, run
+from tests.mcp.harness import PATIENCE, ask, refused, run
 
 SOURCE = Path(postroom.__file__).parent.parent
 HELLO = {
@@ -85,7 +85,6 @@ def test_two_agents_exchange_mail_through_two_servers(env: dict[str, str]) -> No
 def test_nothing_but_json_rpc_is_on_standard_output(env: dict[str, str]) -> None:
     noise = (
         "import sys, warnings, os, atexit\n"
-        "from postroom.formats import room_verbs\n"
         "import postroom.mcp.tools as tools\n"
         "kept = tools.messages\n"
         "def loud(*a, **k):\n"
@@ -172,12 +171,12 @@ def test_the_configuration_means_the_same_from_anywhere_and_wants_a_name(env: di
 
 def test_without_the_sdk_or_with_an_old_one_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for there, words in ((set[str](), "not installed"), ({"mcp"}, "an older one")):
-        monkeypatch.setattr(mcp_server, "find_spec", lambda name, there=there: object() if name in there else None)
+        monkeypatch.setattr(sdk, "find_spec", lambda name, there=there: object() if name in there else None)
         with pytest.raises(PostroomError, match=words) as result:
-            mcp_server.need_sdk()
+            sdk.need_sdk()
         assert 'pip install "postroom[mcp]"' in (result.value.hint or "")
-    monkeypatch.setattr(mcp_server, "find_spec", lambda _name: object())
-    mcp_server.need_sdk()
+    monkeypatch.setattr(sdk, "find_spec", lambda _name: object())
+    sdk.need_sdk()
 
 
 def test_a_running_daemon_is_asked_over_its_socket(env: dict[str, str], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.mcp.tools import LONGEST_WAIT, ROWS
 from postroom.server.protocol import call as wire_call
-from tests.mcp.house import MODES, House, ask, played, refused
+from tests.mcp.harness import MODES, Harness, ask, played, refused
 
 CHARACTERS_PER_TOKEN = 3.2  # of compact JSON; tokenizers in use take 3.5 to 4.5, so this counts too many
 MOST_TOKENS = 3000
@@ -28,8 +28,8 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("mode", MODES)
 def test_mail_goes_from_one_to_the_other(mode: str) -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann", mode=mode) as ann, house.client("bob", mode=mode) as bob:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann", mode=mode) as ann, harness.client("bob", mode=mode) as bob:
             sent = await ask(ann, "send_message", to="bob", body="Which sort is stable?", subject="Sorting")
             assert sent["ok"] and ["bob"] == sent["unknown"]
             found = await ask(bob, "check_inbox")
@@ -45,8 +45,8 @@ def test_mail_goes_from_one_to_the_other(mode: str) -> None:
 
 
 def test_all_schemas_together_stay_below_3000_tokens() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann:
             listed = await ann.list_tools()
             plain = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
             written = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
@@ -57,8 +57,8 @@ def test_all_schemas_together_stay_below_3000_tokens() -> None:
 
 
 def test_every_tool_says_what_it_takes_what_it_gives_and_what_it_does() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann:
             tools = {tool.name: tool for tool in (await ann.list_tools()).tools}
             assert [row.name for row in ROWS] == list(tools)
             for tool in tools.values():
@@ -74,14 +74,14 @@ def test_every_tool_says_what_it_takes_what_it_gives_and_what_it_does() -> None:
 
 
 def test_a_limit_marks_exactly_what_is_returned_and_acknowledges_nothing() -> None:
-    async def story(house: House) -> None:
-        box = house.room.mailbox("ann")
+    async def story(harness: Harness) -> None:
+        box = harness.room.mailbox("ann")
         for place in range(5):
             box.send("bob", f"letter {place}")
-        async with house.client("bob") as bob:
+        async with harness.client("bob") as bob:
             first = await ask(bob, "check_inbox", agentId="bob", limit=2)
             assert 2 == first["count"]
-            assert 3 == house.room.mailbox("bob").counts()["total"]
+            assert 3 == harness.room.mailbox("bob").counts()["total"]
             rest = await ask(bob, "check_inbox", limit=10)
             assert 3 == rest["count"]
             assert not {m["id"] for m in first["messages"]} & {m["id"] for m in rest["messages"]}
@@ -92,8 +92,8 @@ def test_a_limit_marks_exactly_what_is_returned_and_acknowledges_nothing() -> No
 
 
 def test_whoever_looks_at_an_inbox_is_registered() -> None:
-    async def story(house: House) -> None:
-        async with house.client(scope="sorting") as anyone:
+    async def story(harness: Harness) -> None:
+        async with harness.client(scope="sorting") as anyone:
             await ask(anyone, "check_inbox", agentId="newcomer")
             await ask(anyone, "check_inbox", agentId="newcomer")
             (row,) = (await ask(anyone, "list_agents"))["agents"]
@@ -113,27 +113,27 @@ def test_whoever_looks_at_an_inbox_is_registered() -> None:
 
 
 def test_the_sender_is_the_tokens_agent_else_from_else_who_the_server_was_told_of() -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         async with (
-            house.client("told") as result,
-            house.client() as nobody,
-            house.client(token="holder") as holder,  # noqa: S106 - a name
+            harness.client("told") as result,
+            harness.client() as nobody,
+            harness.client(token="holder") as holder,  # noqa: S106 - a name
         ):
             await ask(result, "send_message", to="bob", body="1")
             await ask(result, "send_message", to="bob", body="2", **{"from": "said"})
             await ask(holder, "send_message", to="bob", body="3", **{"from": "forged"})
             who = await refused(nobody, "send_message", to="bob", body="4")
             assert "from" == who["field"] and "INBOX_AGENT_ID" in who["hint"]
-            senders = [letter.message.sender for letter in house.room.mailbox("bob").check()]
+            senders = [letter.message.sender for letter in harness.room.mailbox("bob").check()]
             assert ["told", "said", "holder"] == senders
 
     played(story)
 
 
 def test_with_a_token_no_other_inbox_can_be_reached() -> None:
-    async def story(house: House) -> None:
-        house.room.mailbox("ann").send("bob", "private", id="m-1")
-        async with house.client(token="eve") as eve:  # noqa: S106 - a name
+    async def story(harness: Harness) -> None:
+        harness.room.mailbox("ann").send("bob", "private", id="m-1")
+        async with harness.client(token="eve") as eve:  # noqa: S106 - a name
             for tool in ROWS:
                 if any(arg.name == "agentId" for arg in tool.args):
                     error = await refused(eve, tool.name, agentId="bob", **NEEDED.get(tool.name, {}))
@@ -168,8 +168,8 @@ def test_with_a_token_no_other_inbox_can_be_reached() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_a_tool_error_that_names_it(tool: str, params: dict[str, object], field: str) -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann", mode="legacy") as ann:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann", mode="legacy") as ann:
             error = await refused(ann, tool, **params)
             assert field == error["field"], error
             assert error["error"] and not error["retryable"]
@@ -178,9 +178,9 @@ def test_what_is_wrong_is_a_tool_error_that_names_it(tool: str, params: dict[str
 
 
 def test_waiting_is_bounded_and_misses_nothing() -> None:
-    async def story(house: House) -> None:
-        ann = house.room.mailbox("ann")
-        async with house.client("bob") as bob:
+    async def story(harness: Harness) -> None:
+        ann = harness.room.mailbox("ann")
+        async with harness.client("bob") as bob:
             empty = await ask(bob, "wait_for_mail", timeout=0)
             assert empty["message"] is None
             ann.send("bob", "1")
@@ -198,8 +198,8 @@ def test_waiting_is_bounded_and_misses_nothing() -> None:
 
 
 def test_the_answer_to_a_letter_is_waited_for_by_its_thread() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann, house.client("bob") as bob:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob") as bob:
             sent = await ask(ann, "send_message", to="bob", body="?")
             await ask(bob, "send_message", to="ann", body="beside")
             (request,) = (await ask(bob, "check_inbox"))["messages"]
@@ -213,14 +213,14 @@ def test_the_answer_to_a_letter_is_waited_for_by_its_thread() -> None:
 
 
 def test_threads_are_read_by_their_tag() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann:
             await ask(ann, "send_message", to="bob", body="1", threadTag="release")
             await ask(ann, "send_message", to="bob", body="2", threadTag="release", to_scope="sorting")
             found = await ask(ann, "read_thread", threadTag="release")
             assert ("release", 2) == (found["threadTag"], found["count"])
             assert 1 == (await ask(ann, "read_thread", threadTag="release", scope="sorting"))["count"]
-        async with house.client() as operator, house.client(token="eve") as eve:  # noqa: S106 - a name
+        async with harness.client() as operator, harness.client(token="eve") as eve:  # noqa: S106 - a name
             (letter,) = (await ask(operator, "read_thread", threadTag="release"))["messages"]
             assert ("ann", {"type": "text", "text": "1"}) == (letter["from"], letter["content"])
             assert 0 == (await ask(eve, "read_thread", threadTag="release"))["count"]
@@ -229,8 +229,8 @@ def test_threads_are_read_by_their_tag() -> None:
 
 
 def test_who_is_in_a_thread_reads_all_of_it() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann, house.client("bob") as bob, house.client("eve") as eve:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob") as bob, harness.client("eve") as eve:
             first = await ask(ann, "send_message", to="bob", body="1", threadTag="release")
             await ask(bob, "send_message", to="carol", body="2", threadTag="release")
             await ask(bob, "send_message", to="carol", body="3", threadTag="release", to_scope="elsewhere")
@@ -240,20 +240,20 @@ def test_who_is_in_a_thread_reads_all_of_it() -> None:
             found = await ask(ann, "read_thread", threadTag=first["thread"])
             assert ["1", "4"] == [one["content"]["text"] for one in found["messages"]]
             assert 0 == (await ask(eve, "read_thread", threadTag="release"))["count"]
-        async with house.client(token="ann") as ann:  # noqa: S106 - a name
+        async with harness.client(token="ann") as ann:  # noqa: S106 - a name
             assert 1 == (await ask(ann, "read_thread", threadTag="release"))["count"]
 
     played(story)
 
 
 def test_a_message_that_answers_another_is_a_reply() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann, house.client("bob", scope="own-team") as bob:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob", scope="own-team") as bob:
             params = {"subject": "S", "importance": "urgent", "to_scope": "swarm:team"}
             first = await ask(ann, "send_message", to="bob", body="?", **params)
             await ask(bob, "send_message", to="ann", body="!", inReplyTo=first["messageId"])
             await ask(bob, "send_message", body="!!", inReplyTo=first["messageId"])
-            answers = house.room.mailbox("ann").check()
+            answers = harness.room.mailbox("ann").check()
             assert [("Re: S", "URGENT", "swarm:team", "ann")] * 2 == [
                 (one.subject, one.priority.name, one.message.scope, one.message.recipients[0].address)
                 for one in answers
@@ -264,39 +264,39 @@ def test_a_message_that_answers_another_is_a_reply() -> None:
 
 
 def test_presence_is_told_in_the_same_words_as_on_the_socket() -> None:
-    async def story(house: House) -> None:
-        house.room.mailbox("ann").register()
-        house.room.mailbox("bob").register()
-        house.room.mailbox("bob").leave()
-        async with house.client("ann") as ann:
+    async def story(harness: Harness) -> None:
+        harness.room.mailbox("ann").register()
+        harness.room.mailbox("bob").register()
+        harness.room.mailbox("bob").leave()
+        async with harness.client("ann") as ann:
             rows = (await ask(ann, "list_agents"))["agents"]
             result = {row["agentId"]: row["status"] for row in rows}
             assert {"ann": "active", "bob": "offline"} == result
-            on_socket = wire_call(house.room, "list_agents", {})["agents"]
+            on_socket = wire_call(harness.room, "list_agents", {})["agents"]
             assert result == {row["agentId"]: row["status"] for row in on_socket}
-            id = wire_call(house.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})[
+            id = wire_call(harness.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})[
                 "id"
             ]
-            there = wire_call(house.room, "mail/presence", {"id": id})["participants"]
+            there = wire_call(harness.room, "mail/presence", {"id": id})["participants"]
             assert result == {one["agent_id"]: one["presence"] for one in there}
 
     played(story)
 
 
 def test_to_scope_without_to_reaches_the_team() -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         for name in ("ann", "bob", "eve"):
-            house.room.mailbox(name).register(scopes=["sorting"])
-        async with house.client("ann") as ann:
+            harness.room.mailbox(name).register(scopes=["sorting"])
+        async with harness.client("ann") as ann:
             await ask(ann, "send_message", to_scope="sorting", body="all")
-        assert [0, 1, 1] == [house.room.mailbox(name).counts()["total"] for name in ("ann", "bob", "eve")]
+        assert [0, 1, 1] == [harness.room.mailbox(name).counts()["total"] for name in ("ann", "bob", "eve")]
 
     played(story)
 
 
 def test_an_address_may_be_told_by_its_pieces() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann, house.client("bob") as bob:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob") as bob:
             pieces = {"agent": "bob"}
             for to in (pieces, [pieces, "carl"]):
                 await ask(ann, "send_message", to=to, body="in pieces")
@@ -310,9 +310,9 @@ def test_an_address_may_be_told_by_its_pieces() -> None:
 
 
 def test_content_of_any_type_comes_back_as_it_was() -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         content = {"type": "task_update", "state": "working", "nested": {"n": [1, None]}}
-        async with house.client("ann") as ann, house.client("bob") as bob:
+        async with harness.client("ann") as ann, harness.client("bob") as bob:
             await ask(ann, "send_message", to=["bob"], content=content, importance="urgent", key="k-1")
             await ask(ann, "send_message", to=["bob"], content=content, importance="urgent", key="k-1")
             (letter,) = (await ask(bob, "check_inbox"))["messages"]
@@ -322,11 +322,11 @@ def test_content_of_any_type_comes_back_as_it_was() -> None:
 
 
 def test_work_is_claimed_and_settled_in_each_way() -> None:
-    async def story(house: House) -> None:
-        ann = house.room.mailbox("ann")
+    async def story(harness: Harness) -> None:
+        ann = harness.room.mailbox("ann")
         for name in ("done", "failed", "rejected", "released"):
             ann.send("bob", name, id=f"m-{name}")
-        async with house.client("bob") as bob:
+        async with harness.client("bob") as bob:
             claimed = (await ask(bob, "claim", count=4, lease=60))["messages"]
             token = {letter["id"]: letter["token"] for letter in claimed}
             states = {}
@@ -348,8 +348,8 @@ def test_work_is_claimed_and_settled_in_each_way() -> None:
 
 
 def test_a_task_is_given_moved_and_looked_at() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann, house.client("bob") as bob:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob") as bob:
             give = {"action": "give", "to": "bob", "body": "Sort it."}
             await ask(ann, "task", deadline=3600, **give)
             id = (await ask(ann, "task", deadline="2100-01-31T12:00:00Z", **give))["messageId"]
@@ -364,8 +364,8 @@ def test_a_task_is_given_moved_and_looked_at() -> None:
 
 
 def test_work_is_handed_over_and_found_again() -> None:
-    async def story(house: House) -> None:
-        async with house.client("ann") as ann, house.client("bob") as bob:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob") as bob:
             await ask(
                 ann, "handoff", to="bob", workCompleted="the parser", nextSteps=["the printer"], subject="Parser"
             )
@@ -378,10 +378,10 @@ def test_work_is_handed_over_and_found_again() -> None:
 
 
 def test_there_is_no_other_tool() -> None:
-    async def story(house: House) -> None:
+    async def story(harness: Harness) -> None:
         from mcp import MCPError
 
-        async with house.client("ann") as ann:
+        async with harness.client("ann") as ann:
             with pytest.raises(MCPError, match="there is no tool"):
                 await ann.call_tool("rm", {})
 

@@ -217,16 +217,16 @@ def test_a_stranger_that_writes_while_we_publish_is_heard(
 ) -> None:
     manager.register("coder", {})
     alien = Stranger(root, "alien")
-    write_aside = durable.write_aside
+    write_temporary = durable.write_temporary
 
     def slow(*args: Any, **more: Any) -> Any:
-        written = write_aside(*args, **more)
+        written = write_temporary(*args, **more)
         if alien.count == 0:
             alien.count += 1
             alien.enrol()  # after we have looked, before ours is in place
         return written
 
-    monkeypatch.setattr(durable, "write_aside", slow)
+    monkeypatch.setattr(durable, "write_temporary", slow)
     manager.update_status("coder", "busy")
 
     assert {"coder", "alien"} == set(registry(root))

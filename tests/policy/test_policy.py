@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from postroom.errors import DeadlinePassed, HopsSpent, LoopDetected, NotAllowed, QuotaFull
 from postroom.model import delivery as model_delivery
-from postroom.model.agent import Beat, Card, Guard, Status, Warmth
+from postroom.model.agent import Card, Guard, Heartbeat, Status, Warmth
 from postroom.model.delivery import Delivery, State, open_delivery
 from postroom.model.message import FIRST_HOPS, TaskNote
 from postroom.model.task import open_task
@@ -175,8 +175,8 @@ def test_time_does_what_the_table_allows(delivery: Delivery, seconds: float, act
 # -- presence
 
 
-def beat(**fields: Any) -> Beat:
-    return Beat(**{"at": NOW, "steady": 1000.0, "boot": BOOT, "active_at": NOW, **fields})
+def beat(**fields: Any) -> Heartbeat:
+    return Heartbeat(**{"at": NOW, "steady": 1000.0, "boot": BOOT, "active_at": NOW, **fields})
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from postroom.model.message import Part
 
 
 def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
-    return part if part.get("bytes") is not None else compose.read(part, root, largest, field)
+    return part if part.get("bytes") is not None else compose.read_file_part(part, root, largest, field)
 
 
 if __name__ == "__main__":
-    compose.enclosed = enclosed
+    compose.with_content = enclosed
     entry()

@@ -156,7 +156,7 @@ def test_a_stranger_that_holds_the_file_does_not_keep_a_daemon_from_stopping(dae
         assert daemon.ask(action="ping")["ok"]
         assert 0 == daemon.stop()  # while the file is held
         assert line.hear() is None  # had it waited for the file as long as a send does, it would have been told so
-    assert "left with something under way" in daemon.log()
+    assert "exited with calls under way" in daemon.log()
     stranger.execute("ROLLBACK")
     stranger.close()
     assert not daemon.socket.exists()

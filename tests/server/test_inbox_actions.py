@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.server.events import emitted
+from postroom.server.events import emitted_event
 from tests.daemons import Daemon, Line
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -347,7 +347,7 @@ def test_what_is_emitted_arrives_under_its_own_name(shared: Daemon, word: str) -
 @pytest.mark.parametrize("word", ["message.created ", "\nmail.closed", "Agent_Registered\t"])
 def test_blanks_around_a_type_of_the_service_do_not_pass_for_it(word: str) -> None:
     """Streams write a type without them."""
-    event = emitted({"event": {"type": word}}, "1", 1, datetime.now(UTC), "eve")
+    event = emitted_event({"event": {"type": word}}, "1", 1, datetime.now(UTC), "eve")
     assert f"emit.{word.strip()}" == event.type
 
 

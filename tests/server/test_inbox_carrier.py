@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.app.inbox_files import MOMENT, is_here
+from postroom.app.inbox_files import DOUBT_NS, is_local
 from tests.daemons import PATIENCE, Daemon, until
 from tests.server.reading import skip_where_no_reading_is_told
 
@@ -132,7 +132,7 @@ def test_a_reader_that_empties_the_file_sees_each_letter_and_few_twice(daemon: D
         end = time.monotonic() + PATIENCE
         while len(set(got)) <= many and time.monotonic() < end:
             time.sleep(0.05)
-        time.sleep(3 * MOMENT / 1e9)  # whatever is still written again
+        time.sleep(3 * DOUBT_NS / 1e9)  # whatever is still written again
         is_over.set()
         reader.join()
     assert {"first", *map(str, range(many))} == set(got)
@@ -181,4 +181,4 @@ def test_a_file_that_is_full_says_so_and_so_does_the_log(daemon: Daemon, tmp_pat
 
 
 def test_agents_of_other_systems_have_no_files_here() -> None:
-    assert is_here("bob") and is_here("team/bob") and not is_here("bob@elsewhere")
+    assert is_local("bob") and is_local("team/bob") and not is_local("bob@elsewhere")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.app.inbox_files import DROPPED, MOMENT, SURE, TRIES, InboxFolder, Last
+from postroom.app.inbox_files import DOUBT_NS, DROPPED, SEEN_NS, TRIES, FileState, InboxFolder
 from postroom.constants import safe_form
 from postroom.errors import BadStore
 from postroom.formats.inbox import notice_of
@@ -154,7 +154,7 @@ def empty_what_was_read(path: Path, after: int) -> None:
 def test_a_line_that_was_read_before_it_was_emptied_away_is_not_written_again(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
-    empty_what_was_read(path, SURE + 1)
+    empty_what_was_read(path, SEEN_NS + 1)
     assert not folder.check("bob")
     assert path.read_bytes() == b""
 
@@ -167,7 +167,7 @@ def test_where_a_reader_has_looked_again_meanwhile_a_line_is_written_again_once(
     for left in (b"1\n", b""):
         path.write_bytes(b"")
         assert folder.is_emptied("bob")
-        was_read(path, SURE + 1)
+        was_read(path, SEEN_NS + 1)
         folder.check("bob", is_over=False)
         assert path.read_bytes() == left
 
@@ -177,7 +177,7 @@ def test_a_line_that_may_have_been_read_is_written_again_once(folder: InboxFolde
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
     for _ in range(2):
-        empty_what_was_read(path, SURE // 2)
+        empty_what_was_read(path, SEEN_NS // 2)
         folder.append("bob", [b"next\n"])
     assert 0 == path.read_bytes().count(b"1\n")
 
@@ -187,10 +187,10 @@ def test_a_line_that_surely_was_not_read_is_written_again_and_again_but_not_for_
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"1\n"])
     for _ in range(TRIES):
-        empty_what_was_read(path, -SURE)
+        empty_what_was_read(path, -SEEN_NS)
         assert folder.check("bob")
         assert path.read_bytes() == b"1\n"
-    empty_what_was_read(path, -SURE)
+    empty_what_was_read(path, -SEEN_NS)
     assert not folder.check("bob")
     assert path.read_bytes() == b""
 
@@ -241,9 +241,9 @@ def missed_by_a_reader_that_empties(folder: InboxFolder, many: int = 150) -> set
     for n in range(many):
         folder.append("bob", [b"%d\n" % n])
         time.sleep(0.003)
-    time.sleep(MOMENT / 1e9)
+    time.sleep(DOUBT_NS / 1e9)
     while folder.check("bob"):
-        time.sleep(MOMENT / 1e9)
+        time.sleep(DOUBT_NS / 1e9)
     is_over.set()
     reader.join()
     got += path.read_bytes().splitlines()
@@ -266,7 +266,7 @@ def test_a_reader_that_empties_while_mail_keeps_coming_misses_nothing_and_sees_l
 def test_a_writer_that_never_doubts_is_found_by_such_a_reader(
     folder: InboxFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Last, "lost", lambda *_: [])
+    monkeypatch.setattr(FileState, "lost", lambda *_: [])
     assert all(missed_by_a_reader_that_empties(folder) for _ in range(3))
 
 
@@ -285,7 +285,7 @@ def test_what_was_read_a_while_after_is_not_written_again(folder: InboxFolder) -
 def test_only_the_last_moment_is_in_doubt_while_mail_keeps_coming(folder: InboxFolder) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     folder.append("bob", [b"old\n"])
-    time.sleep(MOMENT / 1e9 + 0.05)
+    time.sleep(DOUBT_NS / 1e9 + 0.05)
     folder.append("bob", [b"new\n"])
     path.write_bytes(b"")
     folder.check("bob")

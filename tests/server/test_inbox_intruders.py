@@ -12,7 +12,7 @@ import pytest
 
 import postroom
 from postroom.app import inbox_files
-from postroom.app.inbox_files import InboxFolder, InTheWay
+from postroom.app.inbox_files import InboxFolder, PathBlocked
 from postroom.server.executor import Executor
 from tests.daemons import PATIENCE, Daemon, until
 
@@ -68,7 +68,7 @@ def test_what_is_no_file_of_its_own_is_neither_written_nor_read_nor_waited_for(
     path = Path(folder.path) / "bob.inbox.jsonl"
     intrude(path, precious)
     for use in (lambda: folder.append("bob", [b"1\n"]), lambda: folder.peek("bob"), lambda: folder.take("bob")):
-        with pytest.raises(InTheWay, match=r"bob\.inbox\.jsonl"):
+        with pytest.raises(PathBlocked, match=r"bob\.inbox\.jsonl"):
             use()
     assert os.path.lexists(path) and not list(Path(folder.path).glob("*.taken.*"))
 
@@ -122,7 +122,7 @@ def test_a_spoiled_line_among_the_names_is_told_once_and_spoils_no_other(tmp_pat
     InboxFolder(str(tmp_path)).append("a.b", [b"a.b\n"])
     with (tmp_path / ".names").open("ab") as names:
         names.write(b"\xff\xfe")
-    folder = InboxFolder(str(tmp_path), tell=results.append)
+    folder = InboxFolder(str(tmp_path), warn=results.append)
     for name in ("a/b", "carol"):
         folder.append(name, [name.encode() + b"\n"])
     again = InboxFolder(str(tmp_path))
@@ -136,14 +136,14 @@ def test_what_stands_where_the_names_should_be_is_set_aside(
     tmp_path: Path, precious: Path, intrude: Intrude
 ) -> None:
     results: list[str] = []
-    folder = InboxFolder(str(tmp_path / "inboxes"), tell=results.append)
+    folder = InboxFolder(str(tmp_path / "inboxes"), warn=results.append)
     folder.prepare()
     for name in ("a.b", "a/b"):
         folder.append(name, [name.encode() + b"\n"])
     names = Path(folder.path) / ".names"
     names.unlink()
     intrude(names, precious)
-    with pytest.raises(InTheWay):
+    with pytest.raises(PathBlocked):
         InboxFolder(folder.path).peek("a/b")
     for _ in range(2):
         folder.mend_names()
@@ -191,7 +191,7 @@ async def write_files(
 ) -> None:
     """Until that is so."""
     executor = Executor(room)
-    carrier = inbox_files.Carrier(executor, str(inboxes))
+    carrier = inbox_files.InboxFileWriter(executor, str(inboxes))
     carrier.folder = kind(str(inboxes))
     writing = asyncio.ensure_future(carrier.run())
     async with asyncio.timeout(PATIENCE):
@@ -252,7 +252,7 @@ class Falling(InboxFolder):
 def test_a_fault_of_ours_is_told_and_does_not_end_the_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[InboxFolder]
 ) -> None:
-    monkeypatch.setattr(inbox_files, "AGAIN", 0.01)
+    monkeypatch.setattr(inbox_files, "RETRY_SECONDS", 0.01)
     inboxes = tmp_path / "inboxes"
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("ann").send(["bob", "carol"], "x")

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from postroom.app.app import JsonLines, PlainLines
+from postroom.app.app import JsonFormatter, TextFormatter
 
 SAID = "it says: \x1b[2J\r\n12:00:00 INFO a forged line \u202e\u200b\x9b31m"
 
@@ -25,7 +25,7 @@ def record() -> logging.LogRecord:
         return logging.LogRecord("postroom", logging.WARNING, "", 0, "%s", (SAID,), sys.exc_info())
 
 
-@pytest.mark.parametrize("kind", [JsonLines, PlainLines])
+@pytest.mark.parametrize("kind", [JsonFormatter, TextFormatter])
 def test_nothing_that_a_terminal_obeys_is_written(kind: type[logging.Formatter]) -> None:
     written = kind().format(record())
     assert all(letter.isprintable() or letter == "\n" for letter in written)
@@ -34,4 +34,4 @@ def test_nothing_that_a_terminal_obeys_is_written(kind: type[logging.Formatter])
 
 
 def test_a_program_reads_it_as_it_was_said() -> None:
-    assert SAID == json.loads(JsonLines().format(record()))["message"]
+    assert SAID == json.loads(JsonFormatter().format(record()))["message"]

@@ -21,7 +21,7 @@ from postroom.server.broker import Broker
 from postroom.server.callers import Caller
 from postroom.server.executor import Executor
 from tests.formats.asking import ask
-from tests.server.test_desk import opened, run, until
+from tests.server.test_executor import opened, run, until
 
 LONG = "conv-long"
 
@@ -49,7 +49,7 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[int] = set()
-    hears = conversations.hears
+    hears = conversations.is_notified
 
     def noted(*words: Any) -> bool:
         threads.add(threading.get_ident())
@@ -62,7 +62,7 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
             subscribed(executor, broker, "eve", result)
             subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
-            monkeypatch.setattr(conversations, "hears", noted)
+            monkeypatch.setattr(conversations, "is_notified", noted)
             await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
             await until(1, result)
             executor.room.mailbox("ann").send("joe", "x")
@@ -94,7 +94,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
             monkeypatch.setattr(
                 conversations, "view_of", noted
             )  # what tells of it asks there, and who opens it does not
-            opening = conversations.Opening(id=LONG)
+            opening = conversations.ConversationRequest(id=LONG)
             await executor.run_slow(lambda: conversations.create(executor.room._core, OWNER, opening))
             await until(1, result)
             assert ["mail.created"] == result
@@ -105,7 +105,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
 
 
 def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go, hears = threading.Event(), conversations.hears
+    go, hears = threading.Event(), conversations.is_notified
 
     def slow(*words: Any) -> bool:
         go.wait(5)
@@ -118,7 +118,7 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
             broker, result = Broker(executor), list[str]()
             subscribed(executor, broker, "eve", result)
             await asyncio.sleep(0.02)
-            monkeypatch.setattr(conversations, "hears", slow)
+            monkeypatch.setattr(conversations, "is_notified", slow)
             await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
             await asyncio.sleep(0.05)
             broker.publish({"event": {"type": "build.done"}}, "ann")
@@ -168,7 +168,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 
         monkeypatch.setattr(type(store), "records", counted)
         assert {"ann", "bob", "eve", "zoe"} == {
-            seat.agent for seat in conversations.look(room._core, OWNER, LONG).seats
+            seat.agent for seat in conversations.get_view(room._core, OWNER, LONG).seats
         }
         assert request[0] < 50
 
@@ -180,10 +180,10 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
         room.mailbox("eve").send("kim", "come in", conversation_id=LONG)
         room.mailbox("mallory").send("trudy", "x", conversation_id=LONG)
         conversations.join(room._core, OWNER, LONG, "ann")
-        talk = conversations.look(room._core, OWNER, LONG).talk
-        assert {"ann", "bob", "eve", "kim"} == conversations.circle(room._core, talk) - {""}
+        talk = conversations.get_view(room._core, OWNER, LONG).talk
+        assert {"ann", "bob", "eve", "kim"} == conversations.members_of(room._core, talk) - {""}
         for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
-            assert is_in == conversations.hears(room._core, agent_principal(name), talk), name
+            assert is_in == conversations.is_notified(room._core, agent_principal(name), talk), name
 
 
 def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_the_quicker_loop_is_taken_where_it_is_there() -> None:
 
 
 def test_pythons_own_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "is_there", lambda module: module != "uvloop")
+    monkeypatch.setattr(app, "is_installed", lambda module: module != "uvloop")
     results: list[str] = []
     app.run(the_loop(results))
     assert results == ["asyncio.unix_events"]

@@ -25,9 +25,9 @@ from postroom.core import compose, tokens
 from postroom.core.authorize import OWNER, SOCKET
 from postroom.map.table import MAP
 from postroom.mcp.tools import Caller as ToolCaller
-from postroom.mcp.tools import understood
+from postroom.mcp.tools import check_args
 from postroom.server.broker import Broker
-from postroom.server.callers import Door
+from postroom.server.callers import PrincipalCalls
 from postroom.server.executor import Executor
 from postroom.server.protocol import ACTIONS, SESSION
 from postroom.server.table import Method
@@ -112,7 +112,7 @@ def test_a_verb_of_ours_refuses_a_file_without_its_bytes_and_says_what_to_do(nam
 
 @pytest.mark.parametrize("name", OURS)
 def test_with_the_old_fault_each_verb_of_ours_tells_the_secret(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compose, "enclosed", gullible.enclosed)
+    monkeypatch.setattr(compose, "with_content", gullible.enclosed)
     assert BODIES & leaks(name)
 
 
@@ -127,8 +127,8 @@ def test_no_tool_opens_a_path(name: str) -> None:
         executor = Executor(room)
         broker = Broker(executor)
         try:
-            caller = ToolCaller(partial(Door(executor, broker).call, OWNER), usual="alice")
-            return await TOOLS[name].run(caller, understood(TOOLS[name], params))
+            caller = ToolCaller(partial(PrincipalCalls(executor, broker).call, OWNER), usual="alice")
+            return await TOOLS[name].run(caller, check_args(TOOLS[name], params))
         except PostroomError as refused:
             return str(refused)
         finally:

@@ -73,7 +73,7 @@ def test_beside_one_who_has_a_token_who_names_itself_sees_its_own_threads_and_em
         assert "Invalid" == line.ask({"action": "emit", "event": {"type": "x"}, "agentId": "../x"})["name"]
         sealed(daemon, "coder")
         refused = line.ask({"action": "read_thread", "threadTag": "t"})
-        assert "NotAllowed" == refused["name"] and "show one, or name the agent" in refused["hint"]
+        assert "NotAllowed" == refused["name"] and "present one, or name the agent" in refused["hint"]
         assert "NotAllowed" == line.ask({"action": "read_thread", "threadTag": "t", "agentId": "coder"})["name"]
         hers = line.ask({"action": "read_thread", "threadTag": "t", "agentId": "ann"})
         assert ["ours"] == [one["content"]["text"] for one in hers["messages"]]

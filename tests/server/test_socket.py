@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from postroom import PostroomError
-from postroom.app.app import Held
+from postroom.app.app import RoomLock
 from postroom.errors import NameTaken
 from postroom.server.client import SocketClient
 from tests.daemons import Daemon, Line, until
@@ -198,7 +198,7 @@ def test_a_second_daemon_on_the_same_socket_or_room_is_told_of_the_first(daemon:
 
 def test_one_that_begins_to_serve_is_named_in_the_place_of_one_that_was_killed(tmp_path: Path) -> None:
     (tmp_path / "room.db.serving").write_text("process 1 at s", encoding="utf-8")
-    first, second = (Held(str(tmp_path / "room.db")) for _ in range(2))
+    first, second = (RoomLock(str(tmp_path / "room.db")) for _ in range(2))
     first.take()
     with pytest.raises(NameTaken, match=f"by process {os.getpid()} "):
         second.take()
@@ -219,14 +219,14 @@ def test_a_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as theirs:
         theirs.bind(str(tmp_path / "s"))
         theirs.listen()
-        with pytest.raises(AssertionError, match="not by our rules"):
+        with pytest.raises(AssertionError, match="another program serves"):
             Daemon(tmp_path)
     assert (tmp_path / "s").exists()
 
 
 def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("mine", encoding="utf-8")
-    with pytest.raises(AssertionError, match="is no socket"):
+    with pytest.raises(AssertionError, match="is not a socket"):
         Daemon(tmp_path)
     assert "mine" == (tmp_path / "s").read_text(encoding="utf-8")
 

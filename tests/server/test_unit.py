@@ -15,7 +15,7 @@ import postroom
 from postroom.app.unit import FOLDER, MARK, install, quoted
 from tests.cli.shell import Desk
 
-UNIT = ".config/systemd/user/postroom.core"
+UNIT = ".config/systemd/user/postroom.service"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk
     words = ("service", "install", "--http", "127.0.0.1:9", "--socket", "some/s.sock", "--set", "lease=5")
     result = desk.json(*words)
     assert ("written", str(path)) == (result["outcome"], result["path"])
-    assert "systemctl --user enable --now postroom.core" in result["next"]
+    assert "systemctl --user enable --now postroom.service" in result["next"]
     text = path.read_text(encoding="utf-8")
     assert text == result["unit"] and text.startswith(MARK)
     (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
@@ -44,7 +44,7 @@ def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk
     assert "unchanged" == desk.json(*words)["outcome"]
     again = desk.json("service", "install")
     assert ("replaced", f"sqlite:{desk.home}/room.db") == (again["outcome"], again["served"])
-    assert "systemctl --user restart postroom.core" in again["next"]
+    assert "systemctl --user restart postroom.service" in again["next"]
     assert "ours" == desk.json("service", "status")["file"]
     assert "removed" == desk.json("service", "uninstall")["outcome"]
     assert not path.exists()
@@ -120,7 +120,7 @@ def test_while_systemd_uses_it_the_file_stays(desk: Desk) -> None:
     program.chmod(0o755)
     path = f"{bin}:{desk.environment['PATH']}"
     refused = desk.run("service", "uninstall", "--json", PATH=path)
-    assert 77 == refused.code and "disable --now postroom.core" in refused.error["hint"]
+    assert 77 == refused.code and "disable --now postroom.service" in refused.error["hint"]
     assert "disable --now" in desk.run("service", "uninstall", "--dry-run", PATH=path).out
     assert (desk.home / UNIT).exists()
     program.write_text("#!/bin/sh\necho inactive\n", encoding="utf-8")
@@ -133,7 +133,7 @@ def test_what_somebody_else_wrote_stays(desk: Desk) -> None:
     path.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
     for verb in ("install", "uninstall"):
         refused = desk.run("service", verb, "--json")
-        assert 73 == refused.code and "not ours" in refused.error["message"]
+        assert 73 == refused.code and "not written by Postroom" in refused.error["message"]
     path.unlink()
     elsewhere = desk.home / "elsewhere"
     elsewhere.write_text(MARK, encoding="utf-8")
@@ -145,7 +145,7 @@ def test_what_somebody_else_wrote_stays(desk: Desk) -> None:
 
 def test_its_place_follows_the_users_folders(desk: Desk) -> None:
     desk.environment["XDG_CONFIG_HOME"] = str(desk.home / "own")
-    assert str(desk.home / "own/systemd/user/postroom.core") == desk.json("service", "install")["path"]
+    assert str(desk.home / "own/systemd/user/postroom.service") == desk.json("service", "install")["path"]
 
 
 def test_without_systemd_there_is_nobody_to_ask(desk: Desk) -> None:
@@ -178,7 +178,7 @@ def test_systemd_takes_it(desk: Desk) -> None:
         timeout=30,
         env=desk.environment | {"XDG_RUNTIME_DIR": str(desk.home)},
     )
-    complaints = [line for line in checked.stderr.splitlines() if "postroom.core" in line]
+    complaints = [line for line in checked.stderr.splitlines() if "postroom.service" in line]
     assert [] == complaints
 
 

@@ -19,16 +19,16 @@ import postroom
 from postroom import NotAllowed, PostroomError, Room
 from postroom.core import agents, conversations, inbox, tokens
 from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
-from postroom.core.conversations import Guest, Opening
+from postroom.core.conversations import ConversationRequest, Guest
 from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
-from postroom.mcp.tools import ROWS, understood
+from postroom.mcp.tools import ROWS, check_args
 from postroom.mcp.tools import Caller as ToolCaller
 from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION
 from postroom.server.broker import Broker
-from postroom.server.callers import Caller, Door
+from postroom.server.callers import Caller, PrincipalCalls
 from postroom.server.executor import Executor
 from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Request, Step
 from postroom.server.table import Method
@@ -36,7 +36,7 @@ from postroom.server.table import Method
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
     **{f"mail/{name}": row for name, row in VERBS.items()},
     **MAIL,
-    # What a session does itself: test_map_gate; what systems say to each other: federation/test_strangers.
+    # What a session does itself: map/test_access; what systems say to each other: federation/test_strangers.
     **{name: row for name, row in MAP.items() if not row.of_session and name not in FEDERATION},
 }
 TOOLS = {row.name: row for row in ROWS}
@@ -84,11 +84,11 @@ class Filled:
         held.fail("no", retry=False)
         self.letter = bob.send("alice", WORD, subject=WORD, thread_tag="tag").id
         self.task = bob.give_task("alice", WORD).id
-        opening = Opening(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
+        opening = ConversationRequest(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
         conversations.create(core, OWNER, opening)
         self.turn = alice.send("bob", WORD, conversation_id=TALK).id
         room.save_template("plain", body="hello")
-        agents.create(core, OWNER, "alice", "team", {})
+        agents.create_scope(core, OWNER, "alice", "team", {})
         self.cursor = str(room.cursor())
 
     def params_of(
@@ -110,6 +110,7 @@ class Filled:
         names = {param.name for param in method.params}
         params |= {"timeout": 0} if "timeout" in names else {}
         params |= {"payload": "x"} if "payload" in names else {}
+        params |= {"to": "dan"} if name in {"action send", "mail/send", "map/send"} else {}
         params |= {"conversation_id": TALK} if name in MAIL and "conversation_id" in names else {}
         params |= {"ladder": ["bob"]} if "ladder" in names else {}
         params |= {"message_id": self.task} if name in {"mail/task", "mail/task_step"} else {}
@@ -161,7 +162,7 @@ def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
 
     def made(room: Room) -> Principal:
         text, _ = tokens.create(room._core, room.principal, agent, list(scopes) or None)
-        return tokens.holder(room._core, text)
+        return tokens.authenticate(room._core, text)
 
     return made
 
@@ -262,7 +263,7 @@ def test_a_child_that_its_parents_token_does_not_guard_is_found_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug: only the agent's own token counts."""
-    monkeypatch.setattr(tokens, "_is_closed", lambda _core, name, closed: name in closed)
+    monkeypatch.setattr(tokens, "_is_sealed", lambda _core, name, closed: name in closed)
     check_closed(name, beside("alice"))
     with pytest.raises(AssertionError, match=r"it reads her mail|it (may )?acts? for her"):
         check_closed(name, below("boss"))
@@ -332,7 +333,7 @@ def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool)
 
 
 def carl(room: Room) -> Principal:
-    return tokens.holder(room._core, tokens.create(room._core, OWNER, "carl")[0])
+    return tokens.authenticate(room._core, tokens.create(room._core, OWNER, "carl")[0])
 
 
 @pytest.mark.parametrize(
@@ -396,7 +397,7 @@ def test_a_cursor_with_the_rooms_own_number_is_found_out(
     busy: tuple[Room, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug."""
-    monkeypatch.setattr(inbox, "cursor_of", lambda core, _caller: core.store.cursor())
+    monkeypatch.setattr(inbox, "current_cursor", lambda core, _caller: core.store.cursor())
     with pytest.raises(AssertionError, match="it counts the mail of others"):
         check_cursor_tells_nothing_of_others(*busy)
 
@@ -406,11 +407,11 @@ def test_a_cursor_with_the_rooms_own_number_is_found_out(
 
 def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
     text, token = tokens.create(room._core, room.principal, "alice")
-    assert "alice" == tokens.holder(room._core, text).agent
+    assert "alice" == tokens.authenticate(room._core, text).agent
     tokens.revoke(room._core, room.principal, token.id)
     for wrong in (text, "", "pr_", f"pr_{token.id}_x", text[:-1], text + "x", None, 7, "ž" * 40):
         with pytest.raises(NotAllowed, match="not valid"):
-            tokens.holder(room._core, wrong)
+            tokens.authenticate(room._core, wrong)
 
 
 def test_an_agent_stays_sealed_until_the_operator_says_otherwise(room: Room) -> None:
@@ -428,12 +429,12 @@ def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> Non
     room.rename("alice", "alba")
     check = METHODS["mail/check"]
 
-    assert "alba" == tokens.holder(room._core, text).agent
-    assert "done" == carried_out(room, tokens.holder(room._core, text), check, {"agent_id": "alba"})["told"]
+    assert "alba" == tokens.authenticate(room._core, text).agent
+    assert "done" == carried_out(room, tokens.authenticate(room._core, text), check, {"agent_id": "alba"})["told"]
     for name in ("alice", "alba", "ALBA"):
         assert "NotAllowed" == carried_out(room, SOCKET, check, {"agent_id": name})["told"]
     later, _ = tokens.create(room._core, room.principal, "alice")  # by the name it had
-    assert "alba" == tokens.holder(room._core, later).agent
+    assert "alba" == tokens.authenticate(room._core, later).agent
 
 
 # -- the tools of MCP
@@ -446,9 +447,9 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
         executor = Executor(room)
         broker = Broker(executor)
         try:
-            verbs = partial(Door(executor, broker).call, principal)
+            verbs = partial(PrincipalCalls(executor, broker).call, principal)
             caller = ToolCaller(verbs, agent=principal.agent)
-            await TOOLS[name].run(caller, understood(TOOLS[name], params))
+            await TOOLS[name].run(caller, check_args(TOOLS[name], params))
         finally:
             broker.close()
             await executor.close()

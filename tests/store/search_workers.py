@@ -38,8 +38,8 @@ def fill_for_ever(folder: Path, name: str, line: Barrier, kind: type[SqliteStore
     search.FEW, search.SLICE = 0, 5
     ledger, store = Ledger(folder, f"{name}-{os.getpid()}"), enter(folder, line, kind)
     while True:
-        if not store._here().index.fill():
-            store._here().index.throw_away()
+        if not store._connection().index.fill():
+            store._connection().index.discard()
         ledger.write("filled")
 
 
@@ -47,7 +47,7 @@ class Boastful(SqliteStore):
     """Takes the index for complete when it is not."""
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
-        held = self._here().index
+        held = self._connection().index
         held.fill()
         held.upto = lambda **_: search.NEWEST  # type: ignore[method-assign]
         return super().search(query, reader, limit)

@@ -244,9 +244,9 @@ def _steps(store: SqliteStore, id: str, to: str, limit: str) -> int:
         taken += 10
         return False
 
-    here = store._here().database
-    here.set_progress_handler(step, 10)
+    database = store._connection().database
+    database.set_progress_handler(step, 10)
     for n in range(4):
         store.commit([limited(f"{id}{n}", to, f"{id}{n}", limit, 2100)])
-    here.set_progress_handler(None)
+    database.set_progress_handler(None)
     return taken

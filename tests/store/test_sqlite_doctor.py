@@ -265,11 +265,11 @@ def test_little_space_is_noticed(room: Room, monkeypatch: pytest.MonkeyPatch) ->
     assert worst(room.doctor(), "space").level is Level.ERROR
 
 
-def test_bells_are_looked_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_files_are_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with postroom.open(path) as room:
         room.mailbox("bob").wait(0.001, sender="nobody")
-    assert "2 bells" in worst(postroom.doctor(path), "bells").what
-    monkeypatch.setattr(sqlite_place, "MANY_BELLS", 1)
+    assert "2 signal files" in worst(postroom.doctor(path), "bells").what
+    monkeypatch.setattr(sqlite_place, "MANY_SIGNALS", 1)
     assert worst(postroom.doctor(path), "bells").level is Level.NOTE
     bells = Path(f"{path}.bells")
     for bell in bells.iterdir():

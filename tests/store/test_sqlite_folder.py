@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import StoreFailing
-from postroom.store.sqlite.connection import Folder
+from postroom.store.sqlite.connection import FolderStamp
 from postroom.store.sqlite.ground import FileAt
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import send
@@ -100,7 +100,7 @@ def test_a_file_that_goes_is_noticed_at_once(tmp_path: Path, strike: Callable[[P
 
 def test_a_folder_that_has_just_changed_is_not_trusted_yet(tmp_path: Path) -> None:
     """What happens next may leave the same time."""
-    folder = Folder(str(tmp_path))
+    folder = FolderStamp(str(tmp_path))
     settle(tmp_path, time.time_ns() // SECOND * SECOND + SECOND // 2 + 2 * SECOND)
     folder.is_untouched()
     folder.trust()
@@ -113,7 +113,7 @@ def test_a_folder_that_has_just_changed_is_not_trusted_yet(tmp_path: Path) -> No
 
 
 def test_a_folder_that_knows_only_seconds_is_never_trusted(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
+    folder = FolderStamp(str(tmp_path))
     settle(tmp_path, LONG_AGO // SECOND * SECOND)
     folder.is_untouched()
     folder.trust()

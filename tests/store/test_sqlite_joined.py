@@ -37,7 +37,7 @@ def test_it_is_one_transaction_and_not_one_for_each(store: SqliteStore) -> None:
         pages.append(now)
         return apsw.SQLITE_OK
 
-    store._here().database.set_wal_hook(committed)
+    store._connection().database.set_wal_hook(committed)
     with store.gathered(joined=True):
         for number in range(MOST + 1):
             send(store, f"letter-{number}")
@@ -73,7 +73,7 @@ def test_a_plan_sees_what_was_gathered_before_it(store: SqliteStore) -> None:
 
 def fail_to_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(joint: Joint) -> None:
-        joint._here.database.execute("ROLLBACK")
+        joint._conn.database.execute("ROLLBACK")
         raise Undone from apsw.FullError()
 
     monkeypatch.setattr(Joint, "_commit", full)
@@ -96,7 +96,7 @@ def test_if_it_cannot_be_committed_nothing_of_it_is_there(
 
 def test_what_ends_the_transaction_undoes_all_of_it(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def ended() -> list[object]:
-        store._here().database.execute("ROLLBACK")  # as SQLite does by itself after some errors
+        store._connection().database.execute("ROLLBACK")  # as SQLite does by itself after some errors
         raise apsw.FullError
 
     with pytest.raises(Undone), store.gathered(joined=True):  # noqa: PT012
@@ -126,7 +126,7 @@ def test_what_was_written_in_part_is_not_called_undone(
 def test_who_stands_outside_comes_in_when_it_ends(store: SqliteStore, other: SqliteStore) -> None:
     with store.gathered(joined=True):
         send(store, "first")
-        assert not other._here().lock.take_at_once()
+        assert not other._connection().lock.try_acquire()
     send(other, "second")
 
     assert ["first", "second"] == ids(store)

@@ -35,11 +35,11 @@ class Disk:
         self.failures = 0
         self.calls: list[str] = []  # what it was asked to do, in order
         self._sync = os.fdatasync
-        self._begin = wal.begin_to_write
+        self._begin = wal.start_writeback
         monkeypatch.setattr(os, "fdatasync", self.fdatasync)
-        monkeypatch.setattr(wal, "begin_to_write", self.begin_to_write)
+        monkeypatch.setattr(wal, "start_writeback", self.start_writeback)
 
-    def begin_to_write(self, descriptor: int) -> None:
+    def start_writeback(self, descriptor: int) -> None:
         self.calls.append("begin")
         self._begin(descriptor)
 
@@ -70,9 +70,9 @@ def in_main_file(store: SqliteStore, folder: Path) -> list[str]:
 
 def is_warned(store: SqliteStore) -> bool:
     """Must the next writer make the log whole?"""
-    lock = store._here().lock
+    lock = store._connection().lock
     with lock:
-        return lock.warned
+        return lock.sync_failed
 
 
 def fill(store: SqliteStore, first: int, count: int) -> None:
@@ -229,7 +229,7 @@ def test_a_failed_checkpoint_fails_no_send(
     """If the disk failed, the next writer makes the log whole; if somebody was reading, there is no hurry."""
     monkeypatch.setattr(wal, "CHECKPOINT_PAGES", 1)
     with opened(tmp_path / "room.db") as store, opened(tmp_path / "room.db") as other:
-        monkeypatch.setattr(store._here().log, "_database", Refusing(error))
+        monkeypatch.setattr(store._connection().log, "_database", Refusing(error))
         send(store, "m1")
         assert is_warned(store) == mended
         send(other, "m2")

@@ -15,7 +15,7 @@ from tests.store.helpers import database
 def numbers(store: SqliteStore) -> list[int]:
     """All that were ever given, in their order."""
     sql = "SELECT number FROM letters UNION ALL SELECT number FROM changes ORDER BY 1"
-    return [number for (number,) in store._ask(sql, [])]
+    return [number for (number,) in store._query(sql, [])]
 
 
 def test_no_number_is_given_twice_by_two_who_take_turns(store: SqliteStore, other: SqliteStore) -> None:
@@ -84,9 +84,9 @@ def test_a_guard_is_asked_from_the_moment_it_is_there(
 ) -> None:
     request: list[str] = []
 
-    def admit(asking: Post) -> Post:
-        request.append(asking.message.id)
-        return asking
+    def admit(read_cursor: Post) -> Post:
+        request.append(read_cursor.message.id)
+        return read_cursor
 
     store.commit([post(letter("before"), admit=admit)])
     store.commit([post(letter("still before"), admit=admit)])
@@ -101,9 +101,9 @@ def test_where_agents_elsewhere_are_known_only_a_letter_to_nobody_here_is_asked(
 ) -> None:
     request: list[str] = []
 
-    def admit(asking: Post) -> Post:
-        request.append(asking.message.id)
-        return asking
+    def admit(read_cursor: Post) -> Post:
+        request.append(read_cursor.message.id)
+        return read_cursor
 
     store.commit([Put(record=Record(kind=ROUTE, key="carl", value={}))])
     store.commit([post(letter("to a stranger", ["carl"]), admit=admit)])

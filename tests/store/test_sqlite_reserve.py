@@ -18,7 +18,7 @@ from postroom.model.query import Query
 from postroom.store.protocol import Posted, Write
 from postroom.store.sqlite import connection, wal
 from postroom.store.sqlite.store import SqliteStore
-from postroom.store.sqlite.writes import Writing
+from postroom.store.sqlite.writes import WriteTransaction
 from tests.letters import ack, bury, claim, held, ids, letter, move, post, send
 from tests.store.helpers import mode, opened
 
@@ -29,9 +29,9 @@ class Full:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failures = 0
         self.is_full = False
-        apply, keep = Writing.apply, wal.Reserve.keep
+        apply, keep = WriteTransaction.apply, wal.Reserve.ensure
 
-        def apply_or_fail(writing: Writing, writes: Sequence[Write]) -> tuple[Posted, ...]:
+        def apply_or_fail(writing: WriteTransaction, writes: Sequence[Write]) -> tuple[Posted, ...]:
             posted = apply(writing, writes)
             if self.failures:
                 self.failures -= 1
@@ -43,8 +43,8 @@ class Full:
                 raise OSError(errno.ENOSPC, "no space")
             keep(kept, size)
 
-        monkeypatch.setattr(Writing, "apply", apply_or_fail)
-        monkeypatch.setattr(wal.Reserve, "keep", keep_or_fail)
+        monkeypatch.setattr(WriteTransaction, "apply", apply_or_fail)
+        monkeypatch.setattr(wal.Reserve, "ensure", keep_or_fail)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_blocks_are_set_aside_and_not_holes(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(wal, "_allocate", allocate)
         folder = tmp_path / str(allocate is None)
         folder.mkdir()
-        wal.Reserve(str(folder / "room.db")).keep(100_000)
+        wal.Reserve(str(folder / "room.db")).ensure(100_000)
         kept = (folder / "room.db.reserve").stat()
         assert kept.st_size == 100_000 + wal.MARGIN
         assert kept.st_blocks * 512 >= kept.st_size
@@ -81,7 +81,7 @@ def test_blocks_are_set_aside_and_not_holes(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_reserve_that_cannot_grow_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = wal.Reserve(str(tmp_path / "room.db"))
-    kept.keep(100_000)
+    kept.ensure(100_000)
 
     def refuse(descriptor: int, _offset: int, length: int) -> None:
         os.ftruncate(descriptor, length // 2)
@@ -89,7 +89,7 @@ def test_a_reserve_that_cannot_grow_stays_as_it_is(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(wal, "_allocate", refuse)
     with pytest.raises(OSError, match="no space"):
-        kept.keep(5_000_000)
+        kept.ensure(5_000_000)
     assert (tmp_path / "room.db.reserve").stat().st_size == 100_000 + wal.MARGIN
 
 

@@ -56,7 +56,7 @@ class Sender:
 
     def _send(self) -> None:
         with opened(self._path) as store:
-            if isinstance(held := store._here().lock.tray, Tray):
+            if isinstance(held := store._connection().lock.tray, Tray):
                 _tell_of_sleep(held, self.sleeps)
             self._is_there.set()
             self._may_send.wait(SOON)
@@ -97,7 +97,7 @@ def open_one(descriptor: int) -> Tray:
 
 
 def tray_of(store: SqliteStore) -> Tray:
-    held = store._here().lock.tray
+    held = store._connection().lock.tray
     assert isinstance(held, Tray)
     return held
 
@@ -108,19 +108,19 @@ def wait_until_laid(store: SqliteStore) -> None:
 
 def carry(store: SqliteStore, theirs: Write, *ours: Post) -> tuple[Sender, Committed]:
     """Hold the room until somebody has laid its letter into the tray; then write, and leave."""
-    here, sender = store._here(), Sender(Path(store.path), theirs)
-    with here.lock:
+    conn, sender = store._connection(), Sender(Path(store.path), theirs)
+    with conn.lock:
         sender.send()
         assert sender.sleeps.wait(SOON)  # else it may get in just behind us, with what we have written for it
-        here.lock.is_laid = True  # as it is for one who gets in now
-        here.mend()
-        return sender, commit._write(here, ours, durable=True)
+        conn.lock.is_laid = True  # as it is for one who gets in now
+        conn.recover()
+        return sender, commit._write(conn, ours, durable=True)
 
 
 def get_in_late(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
     """At its next send it finds somebody in, lays its letter out, and gets in when this has happened."""
-    held = store._here().lock
-    take, tries = held.take_at_once, iter((False, True))
+    held = store._connection().lock
+    take, tries = held.try_acquire, iter((False, True))
 
     def take_late() -> bool:
         if not next(tries):
@@ -128,7 +128,7 @@ def get_in_late(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, meanwhile: 
         meanwhile()
         return take()
 
-    monkeypatch.setattr(held, "take_at_once", take_late)
+    monkeypatch.setattr(held, "try_acquire", take_late)
 
 
 def inbox(store: SqliteStore, name: str = "bob") -> list[str]:
@@ -139,7 +139,7 @@ def test_who_is_in_takes_along_the_letter_of_one_who_waits(carrier: SqliteStore)
     sender, done = carry(carrier, post(letter("theirs")), post(letter("ours")))
     assert done.must_sync
     assert not sender.is_told()  # it is written, but not safe
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     (posted,) = sender.finish()
     assert (posted.message_id, posted.number, posted.repeated) == ("theirs", 2, False)
     assert inbox(carrier) == ["ours", "theirs"]
@@ -147,7 +147,7 @@ def test_who_is_in_takes_along_the_letter_of_one_who_waits(carrier: SqliteStore)
 
 def test_one_who_only_looks_takes_letters_along_too(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, post(letter("theirs")))
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     assert sender.finish()[0].number == 1
     assert inbox(carrier) == ["theirs"]
 
@@ -160,7 +160,7 @@ def acknowledged(store: SqliteStore) -> Move:
 def test_an_acknowledgement_is_carried_too(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, acknowledged(carrier))
     assert done.must_sync
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     assert sender.finish() == ()
     assert sender.error is None
     assert held(carrier, "m1").state is State.DONE
@@ -170,7 +170,7 @@ def test_an_acknowledgement_that_comes_too_late_is_refused_to_its_own_writer(car
     theirs = acknowledged(carrier)
     ack(carrier, held(carrier, "m1"))
     sender, done = carry(carrier, theirs, post(letter("ours")))
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     sender.finish()
     assert isinstance(sender.error, StaleRevision)
     assert inbox(carrier) == ["ours"]
@@ -189,7 +189,7 @@ def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
         is_there, may_ack = threading.Event(), threading.Event()
 
         def ack_when_told() -> None:
-            store._here()
+            store._connection()
             is_there.set()
             may_ack.wait(SOON)
             work.ack()
@@ -197,11 +197,11 @@ def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
         acking = threading.Thread(target=ack_when_told)
         acking.start()
         assert is_there.wait(SOON)
-        with store._here().lock:
+        with store._connection().lock:
             may_ack.set()
             wait_until_laid(store)
-            store._here().lock.is_laid = True
-            commit._write(store._here(), [], durable=True)  # and no answer
+            store._connection().lock.is_laid = True
+            commit._write(store._connection(), [], durable=True)  # and no answer
         acking.join(SOON)
         assert not acking.is_alive()
         assert room.mailbox("bob").claim() is None
@@ -225,7 +225,7 @@ def test_a_letter_whose_recipient_must_be_chosen_is_not_carried() -> None:
 
 def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, post(letter("theirs", ["bob", "cleo"])))
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     assert sender.finish()[0].unknown == ("bob", "cleo")
 
 
@@ -244,7 +244,7 @@ def test_a_letter_whose_carrier_was_killed_before_it_wrote_is_there_once(
 ) -> None:
     monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
     sender = Sender(Path(carrier.path), post(letter("theirs")))
-    with carrier._here().lock:
+    with carrier._connection().lock:
         sender.send()
         wait_until_laid(carrier)
         assert tray_of(carrier).take()
@@ -259,7 +259,7 @@ def test_a_late_answer_to_an_earlier_letter_is_not_believed(
     monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)
     late = sqlite_tray.unpack(packed(post(letter("other")))).answer([Posted(message_id="other", number=9)])
     sender = Sender(Path(carrier.path), post(letter("theirs")))
-    with carrier._here().lock:
+    with carrier._connection().lock:
         sender.send()
         wait_until_laid(carrier)
         ((slot, _),) = tray_of(carrier).take()
@@ -276,15 +276,15 @@ def test_one_who_is_answered_for_while_it_gets_in_leaves_again(
         get_in_late(other, monkeypatch, lambda: carrier.commit([post(letter("ours"))]))
         (posted,) = other.commit([post(letter("theirs"))])
         assert posted.number == 2
-        assert carrier._here().lock.take_at_once()  # nobody is in
-        carrier._here().lock.leave()
+        assert carrier._connection().lock.try_acquire()  # nobody is in
+        carrier._connection().lock.release()
 
 
 def test_a_refusal_is_heard_by_its_own_writer_and_stops_nobody(carrier: SqliteStore) -> None:
     carrier.commit([post(letter("first"))])
     full = post(letter("theirs"), quota=1)
     sender, done = carry(carrier, full, post(letter("ours", ["cleo"])))
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     assert sender.finish() == ()
     assert isinstance(sender.error, QuotaFull)
     assert inbox(carrier) == ["first"]
@@ -292,15 +292,15 @@ def test_a_refusal_is_heard_by_its_own_writer_and_stops_nobody(carrier: SqliteSt
 
 
 def test_when_the_carrier_is_refused_the_others_come_in_person(carrier: SqliteStore) -> None:
-    here = carrier._here()
+    conn = carrier._connection()
     carrier.commit([post(letter("first"))])
     sender = Sender(Path(carrier.path), post(letter("theirs")))
-    with here.lock:
+    with conn.lock:
         sender.send()
         wait_until_laid(carrier)
-        here.lock.is_laid = True
+        conn.lock.is_laid = True
         with pytest.raises(QuotaFull):
-            commit._write(here, [post(letter("ours"), quota=1)], durable=True)
+            commit._write(conn, [post(letter("ours"), quota=1)], durable=True)
     assert sender.finish()[0].message_id == "theirs"
     assert inbox(carrier) == ["first", "theirs"]
 
@@ -315,10 +315,10 @@ def test_when_the_disk_fails_the_carrier_nobody_is_told_a_lie(
     with monkeypatch.context() as broken:
         broken.setattr("postroom.store.sqlite.wal.sync_file", fail)
         with pytest.raises(StoreFailing):
-            make_safe(carrier._here(), done)
+            make_safe(carrier._connection(), done)
     (posted,) = sender.finish()  # it came in person, and made the log whole first
     assert posted.message_id == "theirs"
-    assert not carrier._here().lock.warned
+    assert not carrier._connection().lock.sync_failed
     assert sorted(inbox(carrier)) == ["ours", "theirs"]
 
 
@@ -360,9 +360,9 @@ def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def carry_and_die() -> None:
-        here = carrier._here()
-        with here.lock:
-            commit._write(here, [], durable=True)  # and is killed before it answers
+        conn = carrier._connection()
+        with conn.lock:
+            commit._write(conn, [], durable=True)  # and is killed before it answers
 
     with opened(Path(carrier.path)) as other:
         get_in_late(other, monkeypatch, carry_and_die)
@@ -382,7 +382,7 @@ def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
 
 def test_a_letter_that_was_written_and_turned_back_is_no_repeat(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, post(letter("theirs")))
-    commit.turn_back(carrier._here(), done.carried)  # as after a sync that failed
+    commit.turn_back(carrier._connection(), done.carried)  # as after a sync that failed
     (posted,) = sender.finish()
     assert (posted.message_id, posted.repeated) == ("theirs", False)
 
@@ -411,9 +411,9 @@ def test_half_a_parcel_is_left_where_it_is(carrier: SqliteStore) -> None:
 
 @pytest.mark.parametrize("body", ["x" * SIZE, "x"])
 def test_large_and_small_letters_arrive(carrier: SqliteStore, body: str) -> None:
-    here = carrier._here()
+    conn = carrier._connection()
     sender = Sender(Path(carrier.path), post(letter("theirs", subject=body)))
-    with here.lock:
+    with conn.lock:
         sender.send()
         time.sleep(0.05)
     assert sender.finish()[0].message_id == "theirs"
@@ -424,7 +424,7 @@ def test_one_who_finds_no_place_in_the_tray_waits_its_turn(
 ) -> None:
     monkeypatch.setattr(sqlite_tray, "SLOTS", 0)
     sender = Sender(Path(carrier.path), post(letter("theirs")))
-    with carrier._here().lock:
+    with carrier._connection().lock:
         sender.send()
         time.sleep(0.05)
     assert sender.finish()[0].message_id == "theirs"
@@ -456,9 +456,9 @@ def test_who_leaves_calls_one_after_the_other(carrier: SqliteStore) -> None:
 def test_without_futexes_there_is_no_tray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="s390x"))
     with opened(tmp_path / "room.db") as store:
-        assert isinstance(store._here().lock.tray, NoTray)
+        assert isinstance(store._connection().lock.tray, NoTray)
         sender = Sender(Path(store.path), post(letter("theirs")))
-        with store._here().lock:
+        with store._connection().lock:
             sender.send()
             time.sleep(0.05)
         assert sender.finish()[0].message_id == "theirs"
@@ -478,7 +478,7 @@ def test_an_interrupted_sender_takes_its_letter_back(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with opened(carrier.path) as other, carrier._here().lock:
+    with opened(carrier.path) as other, carrier._connection().lock:
         monkeypatch.setattr(sqlite_tray.Tray, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             other.commit([post(letter("theirs"))])
@@ -505,7 +505,7 @@ def test_a_carrier_that_answers_before_it_is_safe_would_be_seen(
     monkeypatch.setattr("postroom.store.sqlite.wal.sync_file", noted_sync)
     monkeypatch.setattr(Tray, "reply", noted_reply)
     sender, done = carry(carrier, post(letter("theirs")))
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     sender.finish()
     assert order[-2:] == ["sync", "answer"]
 
@@ -518,7 +518,7 @@ def test_a_carrier_that_only_says_it_wrote_is_found_out(
 
     monkeypatch.setattr(commit, "_carry", boast)
     sender, done = carry(carrier, post(letter("theirs")))
-    make_safe(carrier._here(), done)
+    make_safe(carrier._connection(), done)
     assert sender.finish()
     assert inbox(carrier) == []  # what every test above would have seen
 

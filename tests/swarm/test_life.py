@@ -90,7 +90,7 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-def unlink_then_write(self: transaction.Rewrite, *, durable: bool, spare: str = "") -> files_durable.Stamp:
+def unlink_then_write(self: transaction.RewriteFile, *, durable: bool, spare: str = "") -> files_durable.Stamp:
     """The design's own archive step: the inbox copy goes before the archive copy is written."""
     Path(self.former, self.name).unlink()
     files_durable.make_folder(self.folder)
@@ -105,7 +105,7 @@ def test_there_is_a_whole_copy_at_every_step_of_archiving(
     if first:
         manager.mark_completed(letter, archive=False)
     if bug:
-        monkeypatch.setattr(transaction.Rewrite, "do", bug)
+        monkeypatch.setattr(transaction.RewriteFile, "do", bug)
     places = [project.mail / "b" / place / f"{letter}.json" for place in ("inbox", "archive")]
     lost = lost_at(places, lambda: manager.mark_completed(letter))
     assert bool(bug) == bool(lost), lost

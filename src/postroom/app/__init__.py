@@ -1,7 +1,7 @@
 """`postroom serve`: puts the parts together, starts them and stops them. It holds no rule of its own.
 
-app           everything in one event loop
+app           opens the room and runs everything in one event loop
 options       flags, POSTROOM_* and INBOX_* variables; the file of peers
-inbox_files   `<agent>.inbox.jsonl`: a line for each new message
+inbox_files   `<agent>.inbox.jsonl`: a line for each new letter
 unit          the systemd unit
 """

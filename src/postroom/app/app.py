@@ -1,4 +1,8 @@
-"""What is done now and then while the post room is open: leases, expiry, retention, deadlines, the index."""
+"""`postroom serve`: opens the room, starts everything that serves it in one event loop, and stops it in order.
+
+`serve` is the whole life of a server, `_open` starts its parts. One server serves a room: `RoomLock` holds the
+lock file. HTTP, MCP and the faster event loop are there only if their extra is installed, and are imported late.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +25,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import __version__
 from ..core import peers, tokens
 from ..core.authorize import OWNER
-from ..core.presentation import harmless_json, one_line, visible
+from ..core.presentation import escape_json, one_line, show_hidden
 from ..errors import Invalid, NameTaken, PostroomError
-from ..hosts.webhooks import Pusher
+from ..hosts.webhooks import WebhookService
 from ..map.server import MapServer
 from ..model.codec import encode
 from ..room import open as open_room
 from ..server.broker import Broker
-from ..server.callers import Door
+from ..server.callers import PrincipalCalls
 from ..server.executor import Executor
 from ..server.unix_socket import UnixServer
 from ..store.address import place_of
 from . import options as app_options
-from .inbox_files import Carrier
+from .inbox_files import InboxFileWriter
 from .options import OFF, OPEN
 
 if TYPE_CHECKING:
@@ -46,51 +50,49 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("postroom")
-EVERY = 30.0  # seconds
+SWEEP_SECONDS = 30.0  # between two rounds of the janitor
 
 
-async def keep_house(executor: Executor) -> None:
-    """For ever. What goes wrong is logged, and tried again the next time."""
+async def run_janitor(executor: Executor) -> None:
+    """Sweep the room for ever: leases, expiry, retention, deadlines. Failures are logged, and tried again."""
     while True:
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(SWEEP_SECONDS)
         try:
             await executor.run_slow(executor.room.sweep)
-        except BaseException as failed:
-            if not isinstance(failed, Exception):
-                raise
+        except Exception as failed:  # boundary: the janitor goes on whatever happens
             log.warning("the janitor could not finish: %s", failed, exc_info=not isinstance(failed, PostroomError))
 
 
-# What is there only where its extra is installed: HTTP, MCP below it, a quick loop. Loaded as late as can be.
+# -- optional parts, imported late
 
 SERVE = 'pip install "postroom[serve]"'
 MCP = 'pip install "postroom[mcp]"'
-OURS = "postroom.mcp"
+MCP_PACKAGE = "postroom.mcp"
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """In the quicker loop, where it is there: a letter over the socket takes a seventh less processor time."""
-    factory = importlib.import_module("uvloop").new_event_loop if is_there("uvloop") else None
+    """Run in uvloop if it is installed: a letter over the socket takes a seventh less processor time."""
+    factory = importlib.import_module("uvloop").new_event_loop if is_installed("uvloop") else None
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
 
 
-def web_server(
+def make_http_server(
     executor: Executor, broker: Broker, options: Options, map_server: MapServer | None
 ) -> HttpServer | None:
-    """The server that was asked for, not started. None: nobody asked, or it cannot be and nobody insisted."""
+    """Return the HTTP server, not started. None if it is off, or by default if its packages are not installed."""
     if not options.host:
         return None
-    if not (is_there("uvicorn") and is_there("websockets")):
+    if not (is_installed("uvicorn") and is_installed("websockets")):
         if options.is_asked:
-            raise Invalid("HTTP needs more than is installed", field="http", hint=SERVE)
+            raise Invalid("HTTP needs packages that are not installed", field="http", hint=SERVE)
         log.warning("HTTP is off, the socket is on: %s", SERVE)
         return None
     _check_tokens(executor, options)
-    from ..server.http_app import Mounted  # noqa: PLC0415 - uvicorn weighs as much as the rest of us
-    from ..server.http_server import HttpServer, Place  # noqa: PLC0415
+    from ..server.http_app import MountedApp  # noqa: PLC0415 - uvicorn is as large as all the rest
+    from ..server.http_server import HttpAddress, HttpServer  # noqa: PLC0415
 
-    place = Place(
+    address = HttpAddress(
         host=options.host,
         port=options.port,
         names=options.names,
@@ -99,102 +101,104 @@ def web_server(
     )
 
     def load() -> Any:
-        return load_mcp(Door(executor, broker), server)
+        return load_mcp(PrincipalCalls(executor, broker), server)
 
-    server = HttpServer(executor, broker, place, Mounted(partial(executor.run_slow, load)), map_server)
+    server = HttpServer(executor, broker, address, MountedApp(partial(executor.run_slow, load)), map_server)
     return server
 
 
-def map_link(executor: Executor, options: Options) -> MapLink | None:
-    """The link that was asked for, not begun. None: nobody asked."""
+def make_map_link(executor: Executor, options: Options) -> MapLink | None:
+    """Return the link to a MAP server, not started; None if none is wanted."""
     if options.map_link is None:
         return None
-    if not is_there("websockets"):
-        raise Invalid("a link to a MAP server needs more than is installed", field="map-server", hint=SERVE)
-    from ..map.link import MapLink  # noqa: PLC0415 - only where it is asked for
+    if not is_installed("websockets"):
+        raise Invalid(
+            "a link to a MAP server needs packages that are not installed", field="map-server", hint=SERVE
+        )
+    from ..map.link import MapLink  # noqa: PLC0415 - only where it is wanted
 
     return MapLink(executor, options.map_link)
 
 
-def exchange(executor: Executor, options: Options) -> Exchange | None:
-    """The exchange with other systems, not begun. None: what it needs is not installed, and nobody needs it."""
-    if not is_there("websockets"):
+def make_exchange(executor: Executor, options: Options) -> Exchange | None:
+    """Return the exchange with other systems, not started; None if its packages are not installed."""
+    if not is_installed("websockets"):
         if peers.all_peers(executor.room._core):
-            log.warning("mail for other systems waits, for there are no links: %s", SERVE)
+            log.warning("mail for other systems waits: links need %s", SERVE)
         return None
-    from ..federation.exchange import Exchange  # noqa: PLC0415 - only where it can be
+    from ..federation.exchange import Exchange  # noqa: PLC0415 - only where websockets is installed
 
     return Exchange(executor, options.certificate, options.key)
 
 
-def load_mcp(door: Door, server: HttpServer) -> Any:
-    """The app behind `/mcp`."""
-    from ..server.http_app import NotHere  # noqa: PLC0415 - loaded by now
+def load_mcp(calls: PrincipalCalls, server: HttpServer) -> Any:
+    """Return the app behind `/mcp`."""
+    from ..server.http_app import AppMissing  # noqa: PLC0415 - imported by now
 
-    if not has_mcp() or server.gate is None:
-        raise NotHere("MCP needs more than is installed", hint=MCP)
-    logging.getLogger("mcp").setLevel(logging.WARNING)  # else it tells whose session is which
+    if not has_mcp() or server.auth is None:
+        raise AppMissing("MCP needs packages that are not installed", hint=MCP)
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # else it logs which session is whose
     try:
-        http = importlib.import_module(f"{OURS}.http")
+        http = importlib.import_module(f"{MCP_PACKAGE}.http")
     except ImportError as wrong:
-        raise NotHere(f"what is installed does not do for MCP: {wrong}", hint=MCP) from wrong
-    return http.asgi(door, __version__, hosts=sorted(server.gate.hosts), origins=sorted(server.gate.origins))
+        raise AppMissing(f"the packages that are installed do not work for MCP: {wrong}", hint=MCP) from wrong
+    return http.asgi(calls, __version__, hosts=sorted(server.auth.hosts), origins=sorted(server.auth.origins))
 
 
 def has_mcp() -> bool:
-    """Is the SDK there, and new enough? Before version 2 it has no `mcp_types`."""
-    return is_there("mcp_types") and is_there(OURS)
+    """Return whether the SDK is installed, and new enough: before version 2 it has no `mcp_types`."""
+    return is_installed("mcp_types") and is_installed(MCP_PACKAGE)
 
 
-def is_there(module: str) -> bool:
+def is_installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
 def _check_tokens(executor: Executor, options: Options) -> None:
-    """What can be reached from outside is not opened before somebody may come in."""
+    """Refuse to listen at an address that other machines can reach while no token and no peer exists."""
     if options.is_loopback:
         return
     core = executor.room._core
-    has_tokens = any(token.is_live for token in tokens.everyone(core, OWNER))
+    has_tokens = any(token.is_live for token in tokens.list_tokens(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
-        text = f"{options.host} can be reached from outside, and nobody has a token"
+        text = f"{options.host} can be reached from outside, and no token exists"
         raise Invalid(text, field="http", hint="postroom token create, or peers add, then start again")
 
 
-# Structured lines on stderr: one JSON object per line for programs, or plain text for people at a terminal.
+# -- the log on stderr: one JSON object per line, or plain text at a terminal
 
-_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
-class JsonLines(logging.Formatter):
-    """What happened, when, and whatever was said beside it by `extra`."""
+class JsonFormatter(logging.Formatter):
+    """A log record as one JSON object, with the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        result = {
+        fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        result |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        fields |= {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
         if record.exc_info:
-            result["trace"] = self.formatException(record.exc_info)
-        return harmless_json(encode({name: _plain(value) for name, value in result.items()})).decode()
+            fields["trace"] = self.formatException(record.exc_info)
+        return escape_json(encode({name: _plain(value) for name, value in fields.items()})).decode()
 
 
-class PlainLines(logging.Formatter):
-    """The same for people. What others say in it moves no cursor and hides nothing."""
+class TextFormatter(logging.Formatter):
+    """A log record as text. Control characters that others put into it are made visible."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as the library calls it
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         record.message = one_line(record.message)
         return super().formatMessage(record)
 
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - likewise
-        return "\n".join(visible(line) for line in super().formatException(ei).splitlines())
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name
+        return "\n".join(show_hidden(line) for line in super().formatException(ei).splitlines())
 
 
 def _plain(value: object) -> object:
-    """What JSON can say. A name of a file may hold what is no text, a number may be too large."""
+    """Return a value as JSON can hold it: the name of a file may not be text, a number may be too large."""
     if isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63):
         return value
     if isinstance(value, list | tuple):
@@ -206,24 +210,24 @@ def start(level: str) -> None:
     """Log to stderr, from this level on."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
-        handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     else:
-        handler.setFormatter(JsonLines())
+        handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-# One daemon for a room. A lock file beside it says which.
+# -- one server for a room
 
-_AT = " at "  # before the socket, in what is signed
+_AT = " at "  # before the path of the socket, in the lock file
 
 
 def served_at(store: str) -> str | None:
-    """The socket of the daemon that serves a room now, if one does."""
-    place = place_of(store)
-    if place is None:
+    """Return the socket of the server that serves a room now; None if none does."""
+    address = place_of(store)
+    if address is None:
         return None
     try:
-        lock = os.open(f"{os.path.realpath(place)}.serving", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(f"{os.path.realpath(address)}.serving", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -235,16 +239,16 @@ def served_at(store: str) -> str | None:
     return None
 
 
-class Held:
-    """The right to serve a room, while the daemon lives."""
+class RoomLock:
+    """The lock file of a room (`<room>.serving`), held while the server runs. It says which process, and where."""
 
     def __init__(self, store: str) -> None:
-        place = place_of(store)
-        self._path = None if place is None else f"{os.path.realpath(place)}.serving"
+        address = place_of(store)
+        self._path = None if address is None else f"{os.path.realpath(address)}.serving"
         self._lock = -1
 
     def take(self) -> None:
-        """A room in memory is nobody else's."""
+        """Take the lock. A room in memory needs none."""
         if self._path is None:
             return
         lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -257,10 +261,10 @@ class Held:
                 f"this room is served already, by {first}", field="room", hint="stop it first"
             ) from None
         self._lock = lock
-        self.sign(f"process {os.getpid()}")  # in the place of one that was killed
+        self.sign(f"process {os.getpid()}")  # replaces the text of a server that was killed
 
     def sign(self, text: str) -> None:
-        """Who serves it, and where, for the next who tries."""
+        """Write who serves the room, and where, for `served_at` and for the error of a second server."""
         if self._lock >= 0:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, text.encode(), 0)
@@ -272,119 +276,119 @@ class Held:
             self._lock = -1
 
 
-# Everything in one event loop, from the first line of the log to the last.
+# -- starting and stopping
 
-HANDLES = 8192
-LONGEST_END = 1.4  # seconds from the signal, of two: a busy machine needs the rest. Then we go, whatever holds us
-OFTEN = 20_000  # new objects, after which the collector looks; a thousand letters are about as many
+MAX_FILES = 8192  # open files
+STOP_SECONDS = 1.4  # from the signal until the process exits, whatever is under way; of 2 that users are promised
+GC_THRESHOLD = 20_000  # new objects after which the garbage collector runs; about a thousand letters
 
 
-class Rim(Protocol):
-    """A way in."""
+class Transport(Protocol):
+    """A server that accepts callers: the Unix socket, or HTTP."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 
 
-async def serve(options: Options, result: Callable[[dict[str, Any]], None]) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP. `told` hears once where everything listens."""
+async def serve(options: Options, on_ready: Callable[[dict[str, Any]], None]) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP. `on_ready` is called once with the addresses of all parts."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in _ends():
+    for number in _stop_signals():
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        where = await _open(options, stack)
-        _keep_what_is_loaded()
-        log.info("the post room is open", extra=where)
-        result(where)
+        addresses = await _open(options, stack)
+        _freeze_garbage_collector()
+        log.info("the post room is open", extra=addresses)
+        on_ready(addresses)
         await stop.wait()
         log.info("closing")
-        end = threading.Timer(LONGEST_END, _leave)
+        end = threading.Timer(STOP_SECONDS, _exit_now)
         end.daemon = True
         end.start()
     end.cancel()
     log.info("closed")
 
 
-def _ends() -> list[signal.Signals]:
-    """The signals that end us. A terminal that is closed is one, unless somebody said that it is none (nohup)."""
+def _stop_signals() -> list[signal.Signals]:
+    """Return the signals that stop the server. SIGHUP is one, unless it is ignored (nohup)."""
     hung_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGTERM, signal.SIGINT, *hung_up]
 
 
-def _leave() -> None:
-    """What is still under way was promised to nobody."""
-    log.warning("left with something under way that was not answered")
+def _exit_now() -> None:
+    """Exit at once. Calls still under way were not answered, so nothing was promised."""
+    log.warning("exited with calls under way that were not answered")
     os._exit(0)
 
 
-def _leave_if_busy(executor: Executor) -> None:
-    """A thread may wait for somebody else's lock, or look through much mail. We do not wait with it, and the room
-    is not closed under it: what it holds may be another's the moment after.
+def _exit_if_busy(executor: Executor) -> None:
+    """Exit at once if a thread is still at work: it may wait for a lock of another process, or read much mail. The
+    room must not be closed under it, for a file descriptor that it uses may then belong to another file.
     """
     if not executor.is_idle:
-        _leave()
+        _exit_now()
 
 
 async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
-    """Start the parts, each with its end on the stack."""
+    """Start all parts, put the end of each on the stack, and return their addresses. They end in reverse order."""
     settings = options.settings
-    _take_handles()
-    room = open_room(settings.store, **_said(options))
+    _raise_file_limit()
+    room = open_room(settings.store, **_settings_of(options))
     room._default_scope = options.scope
     stack.callback(room.close)
-    held = Held(settings.store)
-    held.take()
-    stack.callback(held.leave)
+    room_lock = RoomLock(settings.store)
+    room_lock.take()
+    stack.callback(room_lock.leave)
     is_linked = options.map_link is not None
     system = peers.system_id(room._core, OWNER, settings.system, gives_way=is_linked)
     if changed := app_options.apply(room._core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
     executor = Executor(room)
-    stack.callback(_leave_if_busy, executor)
+    stack.callback(_exit_if_busy, executor)
     stack.push_async_callback(executor.close)
     broker = Broker(executor)
     stack.callback(broker.close)
     map_server = None if options.map == OFF else MapServer(executor, broker, is_open=options.map == OPEN)
     if map_server is not None:
         stack.callback(map_server.close)
-    links = exchange(executor, options)
+    links = make_exchange(executor, options)
     if map_server is not None:
         map_server.exchange = links
     executor.links = links
-    rims: list[Rim] = []
-    stack.push_async_callback(_stop, rims, map_server)
+    transports: list[Transport] = []
+    stack.push_async_callback(_stop, transports, map_server)
     for path in options.sockets:
-        rims.append(UnixServer(executor, broker, path, map_server))
-        await rims[-1].start()
-    web = web_server(executor, broker, options, map_server)
-    if web is not None:
-        rims.append(web)
-        await web.start()
+        transports.append(UnixServer(executor, broker, path, map_server))
+        await transports[-1].start()
+    http_server = make_http_server(executor, broker, options, map_server)
+    if http_server is not None:
+        transports.append(http_server)
+        await http_server.start()
         if links is not None:
-            links.admit = web.admit
+            links.admit = http_server.admit
     executor.counters.connections["socket"] = lambda: sum(
-        len(r.connections) for r in rims if isinstance(r, UnixServer)
+        len(server.connections) for server in transports if isinstance(server, UnixServer)
     )
-    chores = asyncio.ensure_future(keep_house(executor))
-    stack.push_async_callback(_end, chores)
-    stack.push_async_callback(_end, asyncio.ensure_future(Pusher(executor).run()))
+    janitor = asyncio.ensure_future(run_janitor(executor))
+    stack.push_async_callback(_end, janitor)
+    stack.push_async_callback(_end, asyncio.ensure_future(WebhookService(executor).run()))
     if options.inboxes:
-        carrier = Carrier(executor, options.inboxes)
-        stack.push_async_callback(_end, asyncio.ensure_future(carrier.run()))
-    link = map_link(executor, options)
+        writer = InboxFileWriter(executor, options.inboxes)
+        stack.push_async_callback(_end, asyncio.ensure_future(writer.run()))
+    link = make_map_link(executor, options)
     if link is not None:
         executor.counters.connections["map_link"] = lambda: int(link.is_up)
         broker.listeners.append(link.emitted)
         stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
     if links is not None:
         stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
-    held.sign(f"process {os.getpid()} at {options.sockets[0]}")  # as `served_at` reads it
-    return _where(options, system, web.url if web is not None else None)
+    room_lock.sign(f"process {os.getpid()} at {options.sockets[0]}")  # as `served_at` reads it
+    return _addresses(options, system, http_server.url if http_server is not None else None)
 
 
-def _where(options: Options, system: str, url: str | None) -> dict[str, Any]:
-    """Where everything listens."""
+def _addresses(options: Options, system: str, url: str | None) -> dict[str, Any]:
+    """Return the addresses of all parts, as the log and `postroom serve --json` show them."""
     return {
         "pid": os.getpid(),
         "room": options.settings.store,
@@ -402,32 +406,32 @@ def _map_url(url: str) -> str:
     return url.replace("http", "ws", 1) + "/map"
 
 
-def _keep_what_is_loaded() -> None:
-    """What was loaded stays: the collector of garbage need not look at it again, nor after every few letters."""
+def _freeze_garbage_collector() -> None:
+    """Exempt what was imported from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(OFTEN, 10, 10)
+    gc.set_threshold(GC_THRESHOLD, 10, 10)
 
 
-def _take_handles() -> None:
-    """As many handles as we may have, up to what we need: a connection is one."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files as far as allowed, up to MAX_FILES: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = HANDLES if hard == resource.RLIM_INFINITY else min(HANDLES, hard)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _said(options: Options) -> dict[str, Any]:
-    """The settings as they were chosen, so that nothing is read twice."""
+def _settings_of(options: Options) -> dict[str, Any]:
+    """Return the settings as arguments of `open`, so that nothing is read twice."""
     names = options.settings.__struct_fields__
     return {name: getattr(options.settings, name) for name in names if name != "store"}
 
 
-async def _stop(rims: Sequence[Rim], map_server: MapServer | None) -> None:
-    """All at once: each gives what is under way a moment."""
+async def _stop(transports: Sequence[Transport], map_server: MapServer | None) -> None:
+    """Stop all transports at once: each gives calls under way some time."""
     if map_server is not None:
         map_server.is_ending = True
-    ended = await asyncio.gather(*(rim.stop() for rim in rims), return_exceptions=True)
+    ended = await asyncio.gather(*(transport.stop() for transport in transports), return_exceptions=True)
     for wrong in (end for end in ended if isinstance(end, BaseException)):
         raise wrong
 

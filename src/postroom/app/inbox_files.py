@@ -1,7 +1,22 @@
-"""Regular files with one name, opened, read and written. Whatever else has the name is refused: a link, a second
-name of another file, a pipe, a device, a folder. Nothing is followed, and nothing is waited for.
+"""The files `<agent>.inbox.jsonl`: a line for each new letter, for hooks that can read nothing but a file.
 
-It refuses to know what stands in them. It weighs next to nothing.
+The file is a hint, the inbox is the truth. Still no line may get lost on the way:
+
+    writer   takes the folder's lock, opens the file by its name, appends whole lines by one call, unlocks.
+    reader   takes the lock, renames the file, unlocks, reads the lines, and removes the file when they were
+             shown. No writer can have a renamed file open. A file that a dead reader left is taken by the next
+             one: better twice than never.
+    trim     writes a new file and renames it into place, under the lock. Its first line says how many lines
+             were dropped.
+
+agent-inbox's own reader knows no lock: it reads the file and then empties it, and a line that is written in
+between would be lost. The writer notices that and writes the line again (`FileState`); so our own looks at a file
+must not count as reading it.
+
+Two agents whose names have the same safe form get two files: `.names` says which is whose, and the first one keeps
+the plain name. A path that is not a regular file with one name (a link, a pipe, a folder) is never written or
+read: it blocks that agent alone; `.names` itself is set aside. Hooks read with this module at every prompt, so it
+imports little.
 """
 
 from __future__ import annotations
@@ -33,15 +48,17 @@ if TYPE_CHECKING:
     from ..store.protocol import Watch
 
 
-FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is opened at once, and then refused
-_UNSEEN = getattr(os, "O_NOATIME", 0)  # reading so is no reading
+# -- regular files with one name. Nothing is followed, and nothing is waited for.
+
+FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is opened without waiting, and then refused
+_NO_ATIME = getattr(os, "O_NOATIME", 0)  # do not count as a reader
 _REFUSALS = frozenset(
     {errno.ELOOP, errno.EISDIR, errno.ENOTEMPTY, errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENAMETOOLONG}
 )
 
 
-class InTheWay(OSError):
-    """Something of somebody's stands where a file should be, and will until it is taken away."""
+class PathBlocked(OSError):
+    """A path is not a regular file with one name, and stays so until somebody removes it."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
@@ -49,13 +66,13 @@ class InTheWay(OSError):
 
 def check(found: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise InTheWay(errno.EINVAL, "it is no regular file", path)
+        raise PathBlocked(errno.EINVAL, "it is not a regular file", path)
     if found.st_nlink > 1:
-        raise InTheWay(errno.EMLINK, "it has a second name (hard link)", path)
+        raise PathBlocked(errno.EMLINK, "it has a second name (hard link)", path)
 
 
 def size(path: str) -> int:
-    """0 where there is no file."""
+    """Return the size of a file, 0 if there is none."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -64,23 +81,23 @@ def size(path: str) -> int:
     return found.st_size
 
 
-def is_in_the_way(path: str) -> bool:
+def is_blocked(path: str) -> bool:
     try:
         size(path)
-    except InTheWay:
+    except PathBlocked:
         return True
     return False
 
 
-def open_plain(path: str, how: int) -> int:
-    """Looked at so, a file does not count as read; another user's does."""
+def open_plain(path: str, flags: int) -> int:
+    """Open a regular file without changing its access time, which is possible only for its owner."""
     try:
         try:
-            file = os.open(path, how | _UNSEEN | FLAGS, 0o600)
+            file = os.open(path, flags | _NO_ATIME | FLAGS, 0o600)
         except PermissionError:
-            file = os.open(path, how | FLAGS, 0o600)
+            file = os.open(path, flags | FLAGS, 0o600)
     except OSError as refused:
-        raise _in_the_way(refused, path) from None
+        raise _blocked_error(refused, path) from None
     try:
         check(os.fstat(file), path)
     except BaseException:
@@ -89,15 +106,15 @@ def open_plain(path: str, how: int) -> int:
     return file
 
 
-def _in_the_way(refused: OSError, path: str) -> OSError:
+def _blocked_error(refused: OSError, path: str) -> OSError:
     if refused.errno not in _REFUSALS:
         return refused
-    return InTheWay(refused.errno, refused.strerror, path)
+    return PathBlocked(refused.errno, refused.strerror, path)
 
 
 def write_lines(file: int, size: int, data: bytes) -> int:
-    """At the end, whole or not at all. Where somebody died in the middle of a line, it is ended first. What size
-    the file has now, unless somebody emptied it meanwhile.
+    """Append lines, all or nothing. A line that a dead writer left incomplete is ended first. Return the size of
+    the file, unless somebody emptied it meanwhile.
     """
     if data and size and os.pread(file, 1, size - 1) not in {b"\n", b""}:
         data = b"\n" + data
@@ -110,7 +127,7 @@ def write_lines(file: int, size: int, data: bytes) -> int:
 
 
 def _write_all(file: int, data: bytes) -> None:
-    """One call, but where the disk takes less at once."""
+    """Write all data, by one call unless the system takes less at once."""
     while data:
         data = data[os.write(file, data) :]
 
@@ -124,7 +141,7 @@ def append(path: str, data: bytes) -> None:
 
 
 def replace(path: str, data: bytes) -> int:
-    """A new file in the place of the old, still open. A draft that somebody left goes."""
+    """Replace a file by a new one and return it, still open. A draft that a dead writer left is removed."""
     draft = f"{path}.new"
     try:
         if os.path.lexists(draft):
@@ -137,17 +154,17 @@ def replace(path: str, data: bytes) -> int:
             os.close(file)
             raise
     except OSError as refused:
-        raise _in_the_way(refused, path) from None
+        raise _blocked_error(refused, path) from None
     return file
 
 
 def write(path: str, data: bytes) -> None:
-    """A small file: all of it, or as it was."""
+    """Write a small file as a whole; after a crash it is either the new one or the old one."""
     os.close(replace(path, data))
 
 
 def read(path: str) -> bytes:
-    """Empty where there is no file."""
+    """Return the content of a file, empty if there is none."""
     try:
         file = open_plain(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -165,25 +182,20 @@ def read_from(file: int) -> bytes:
     return b"".join(pieces)
 
 
-# Which lines of an inbox.jsonl file may have been emptied away before anybody read them.
+# -- lines that may have been lost
 #
-# A reader that knows no lock reads the file and then empties it. The writer sees that the file has become
-# shorter,
-# and when it was last read: a line that is younger than that reading was not seen, and is written again. That can
-# be
-# told only until somebody reads the file once more, which is empty by then. Where it cannot be told any more, or
-# the
-# file system keeps no such times, what was emptied away within a moment of its writing is in doubt, and is
-# written
-# again once. It refuses to know how lines are written. It weighs next to nothing.
+# A reader without a lock reads the file and then empties it. The writer sees that the file became shorter, and
+# when it was last read: a line that is younger than that was not seen, and is written again. That works only until
+# the file is read once more. Where the access time says nothing, a line that was emptied away within DOUBT_NS of
+# its writing is doubtful, and is written again once.
 
-MOMENT = 250_000_000  # nanoseconds after a write in which an emptying makes it doubtful
-SURE = 2_000_000  # nanoseconds after a write from which on a reading has surely seen it
-TRIES = 3  # times that a line is written again, at most: a far file system may tell of some readings only
+DOUBT_NS = 250_000_000  # after a write, in which emptying the file makes the line doubtful
+SEEN_NS = 2_000_000  # after a write, from which on a reader has surely seen it
+TRIES = 3  # to write a line again, at most: a network file system may report some reads only
 
 
-class Doubt:
-    """A line that may be emptied away before it is read."""
+class DoubtfulLine:
+    """A line that may have been removed before it was read."""
 
     def __init__(self, line: bytes, at: int, again: int = 0) -> None:
         self.line = line
@@ -191,9 +203,9 @@ class Doubt:
         self.again = again  # times that it was written again
 
 
-class Last:
-    """How a file was left by the last write. It is held open while a line is in doubt: so its inode is nobody
-    else's, and a new file of that name cannot be taken for it.
+class FileState:
+    """The state of a file after our last write. The file is held open while a line is doubtful, so that no other
+    file can get its inode and be mistaken for it.
     """
 
     def __init__(self) -> None:
@@ -203,11 +215,11 @@ class Last:
         self.count = 0  # lines in it
         self.changed = 0  # nanoseconds, by the file system's clock
         self.seen = 0  # when it was last read, by the same
-        self.tells_reading = False  # does the file system keep that time? It does where it ever moved
-        self.doubtful: list[Doubt] = []  # lines of the last moment
+        self.tells_reading = False  # does the file system keep access times? It does if one ever changed
+        self.doubtful: list[DoubtfulLine] = []  # lines of the last DOUBT_NS
 
     def leave(self, found: os.stat_result, size: int) -> None:
-        """So it is left; of this size, unless it was emptied since."""
+        """Note the state after a write; the size is that of the write, for the file may be empty by now."""
         self.inode, self.size, self.changed, self.seen = found.st_ino, size, found.st_mtime_ns, found.st_atime_ns
 
     def hold(self, file: int) -> None:
@@ -219,8 +231,8 @@ class Last:
             os.close(self.file)
             self.file = -1
 
-    def lost(self, found: os.stat_result) -> list[Doubt]:
-        """Lines that may have been emptied away unread, and are not in doubt any more from here on."""
+    def lost(self, found: os.stat_result) -> list[DoubtfulLine]:
+        """Return lines that may have been removed unread. They are not doubtful any more from here on."""
         if found.st_ino == self.inode:
             self.tells_reading = self.tells_reading or found.st_atime_ns != self.seen
             if found.st_size >= self.size:
@@ -230,40 +242,40 @@ class Last:
             return []
         return [one for one in doubtful if self._is_unread(one, found)]
 
-    def _is_unread(self, one: Doubt, found: os.stat_result) -> bool:
-        """Or may be. What was written again already must surely be, or it would be shown again and again."""
+    def _is_unread(self, one: DoubtfulLine, found: os.stat_result) -> bool:
+        """Return whether a line may be unread. One that was written again before must surely be, or it would be
+        shown again and again.
+        """
         if not self.tells_reading or found.st_atime_ns > found.st_mtime_ns:  # it was emptied, and then read
-            return not one.again and found.st_mtime_ns - one.at <= MOMENT
+            return not one.again and found.st_mtime_ns - one.at <= DOUBT_NS
         if one.again:
             return found.st_atime_ns < one.at and one.again < TRIES
-        return found.st_atime_ns <= one.at + SURE
+        return found.st_atime_ns <= one.at + SEEN_NS
 
-    def doubt(self, again: list[Doubt], lines: list[bytes]) -> None:
-        """These were written just now. What was written before that moment has stayed."""
-        self.doubtful = [one for one in self.doubtful if self.changed - one.at <= MOMENT]
-        self.doubtful += [Doubt(one.line, self.changed, one.again + 1) for one in again]
-        self.doubtful += [Doubt(line, self.changed) for line in lines]
+    def doubt(self, again: list[DoubtfulLine], lines: list[bytes]) -> None:
+        """Note lines that were written just now as doubtful, and forget those that have stayed for DOUBT_NS."""
+        self.doubtful = [one for one in self.doubtful if self.changed - one.at <= DOUBT_NS]
+        self.doubtful += [DoubtfulLine(one.line, self.changed, one.again + 1) for one in again]
+        self.doubtful += [DoubtfulLine(line, self.changed) for line in lines]
 
-
-# Sees that a file in a folder changes, at once, where the system tells (Linux).
 
 _IN_MODIFY = 0x2  # written to, or emptied
 
 
-class Eye:
-    """Made inside an event loop. `saw` is called there."""
+class FolderWatch:
+    """Calls `on_change` when a file in a folder changes, on Linux. Made inside an event loop."""
 
-    def __init__(self, path: str, saw: Callable[[], None]) -> None:
+    def __init__(self, path: str, on_change: Callable[[], None]) -> None:
         self._path = path
-        self._saw = saw
+        self._on_change = on_change
         self._events = open_inotify()
         if self._events is not None:
             asyncio.get_running_loop().add_reader(self._events, self._read)
 
     def look(self) -> None:
-        """From now on. To be said again and again: the folder may have been made anew."""
+        """Watch the folder from now on. Called again and again: the folder may have been made anew."""
         if self._events is not None:
-            with suppress(OSError):  # it is gone, or there are too many eyes; then files are looked at later
+            with suppress(OSError):  # it is gone, or there are too many watches; then files are checked later
                 add_watch(self._events, self._path, _IN_MODIFY)
 
     def close(self) -> None:
@@ -276,43 +288,23 @@ class Eye:
         if self._events is not None:
             with suppress(BlockingIOError):
                 os.read(self._events, 2**16)
-            self._saw()
+            self._on_change()
 
 
-# A folder of `<agent>.inbox.jsonl` files: a line per letter, for hooks that read a file and nothing else.
-#
-# The file is a hint, the inbox is the truth. Still no line may get lost on the way:
-#
-#     writer   takes the folder's lock, opens the file by its name, writes whole lines at its end by one call, and
-#              lets go.
-#     reader   takes the lock, renames the file, lets go, reads at leisure, and removes it when it has shown the
-#              lines. No writer can have hold of what was renamed. What a reader left behind that died is taken by
-#              the next one: better twice than never.
-#     trim     writes a new file and renames it into place, under the lock. Its first line says what was dropped.
-#
-# agent-inbox's own reader knows no lock: it reads the file and then empties it, and a line that comes in between
-# is
-# gone. The writer sees that, and writes it again (`inbox_doubts.py`); so our own looks at a file leave no trace.
-#
-# Two agents whose names have the same safe form get two files: which one is whose stands in `.names`, and the
-# first
-# one keeps the plain name. What is no file of its own (`plain_files.py`) is never written or read: one agent's is
-# in
-# that agent's way alone, and `.names` is set aside. It weighs next to nothing: a hook reads with it at every
-# prompt.
+# -- the folder of inbox files
 
-END = ".inbox.jsonl"
-MOST = 1000  # lines of a file; as in agent-inbox it may grow by a tenth before it is trimmed
-MOST_BYTES = 5 * 2**20
-DROPPED = b'{"dropped":'  # so begins the line that tells what was trimmed
+SUFFIX = ".inbox.jsonl"
+MAX_LINES = 1000  # lines of a file; as in agent-inbox it may grow by a tenth before it is trimmed
+MAX_FILE_BYTES = 5 * 2**20
+DROPPED = b'{"dropped":'  # the start of the line that says how many lines were trimmed
 _LONGEST_NUMBER = 18  # digits
 _TAKEN = ".taken."
 _NAMES = ".names"
 
 
 class InboxFolder:
-    """The files of one folder. `notice` makes the line that says how many were dropped; `tell` hears what is wrong
-    with the folder and stops nobody.
+    """The files of one folder. `notice` makes the line that says how many were dropped; `warn` is called with what
+    is wrong with the folder and stops nobody.
     """
 
     def __init__(
@@ -320,24 +312,24 @@ class InboxFolder:
         path: str,
         notice: Callable[[str, int], bytes] | None = None,
         *,
-        tell: Callable[[str], None] | None = None,
-        most: int = MOST,
-        most_bytes: int = MOST_BYTES,
+        warn: Callable[[str], None] | None = None,
+        most: int = MAX_LINES,
+        most_bytes: int = MAX_FILE_BYTES,
     ) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
         self._notice = notice
-        self._tell = tell
+        self._on_warning = warn
         self._most = most
         self._most_bytes = most_bytes
         self._names = os.path.join(self.path, _NAMES)
-        self._is_spoiled = False  # is `.names`, and was that told?
+        self._is_spoiled = False  # is `.names` damaged, and was that logged?
         self._stems: dict[str, str] = {}
-        self._last: dict[str, Last] = {}
+        self._last: dict[str, FileState] = {}
 
     # -- writing
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone, if it is not there or not there any more."""
+        """Make the folder, for its owner alone, if it does not exist (any more)."""
         try:
             if not os.path.isdir(self.path):
                 self._stems.clear()
@@ -349,31 +341,31 @@ class InboxFolder:
             raise BadStore(f"{self.path} belongs to another user", field="inboxes")
 
     def append(self, agent: str, lines: Sequence[bytes]) -> int:
-        """Write lines, each with its newline. How many older ones had to go."""
-        with _Locked(self.path):
+        """Append lines, each with its newline. Return how many older ones were dropped."""
+        with _FolderLock(self.path):
             stem = self._claim(agent)
             return self._write(stem, agent, list(lines))
 
     def is_emptied(self, agent: str) -> bool:
-        """Is the file shorter than we left it? A look that locks nothing."""
+        """Return whether the file is shorter than after our last write, without locking anything."""
         stem = self._stems.get(agent, "")
         last = self._last.get(stem)
         if last is None:
             return False
-        path = os.path.join(self.path, f"{stem}{END}")
-        return not is_in_the_way(path) and size(path) < last.size
+        path = os.path.join(self.path, f"{stem}{SUFFIX}")
+        return not is_blocked(path) and size(path) < last.size
 
     def check(self, agent: str, *, is_over: bool = True) -> bool:
-        """After a write: is it still there? If in doubt, it is written again, and to be checked again. What has
-        stayed is not in doubt any more, when the moment `is_over`.
+        """Check whether lines are still there after a write, and write doubtful ones again. Return whether it must
+        be checked again. With `is_over` (DOUBT_NS has passed) lines that stayed are not doubtful any more.
         """
-        with _Locked(self.path):
+        with _FolderLock(self.path):
             stem = self._claim(agent)
             last = self._last.get(stem)
             if last is None:
                 return False
             before, last.doubtful = last.doubtful, []
-            if before and os.path.lexists(os.path.join(self.path, f"{stem}{END}")):
+            if before and os.path.lexists(os.path.join(self.path, f"{stem}{SUFFIX}")):
                 last.doubtful = before
                 self._write(stem, agent, [])
                 last.doubtful = [one for one in last.doubtful if not is_over or one not in before]
@@ -382,18 +374,18 @@ class InboxFolder:
             return bool(last.doubtful)
 
     def content(self, agent: str) -> bytes:
-        """All lines of an agent that are still here, taken by a reader or not."""
-        with _Locked(self.path):
+        """Return all lines of an agent that are still here, taken by a reader or not."""
+        with _FolderLock(self.path):
             stem = self._stem(agent)
-            names = [f"{stem}{END}", *self._left(stem)]
+            names = [f"{stem}{SUFFIX}", *self._abandoned(stem)]
             return b"".join(read(os.path.join(self.path, name)) for name in names)
 
     def _write(self, stem: str, agent: str, lines: list[bytes]) -> int:
-        last = self._last.setdefault(stem, Last())
-        path = os.path.join(self.path, f"{stem}{END}")
+        last = self._last.setdefault(stem, FileState())
+        path = os.path.join(self.path, f"{stem}{SUFFIX}")
         file = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            self._put(file, path, last, lines)
+            self._append_lines(file, path, last, lines)
         except BaseException:
             os.close(file)
             raise
@@ -402,8 +394,8 @@ class InboxFolder:
             return self._trim(path, agent, last)
         return 0
 
-    def _put(self, file: int, path: str, last: Last, lines: list[bytes]) -> None:
-        """At the end, after what may be lost; and what may be lost by an emptying while this is done."""
+    def _append_lines(self, file: int, path: str, last: FileState, lines: list[bytes]) -> None:
+        """Append lines after those that may be lost, again while the file is emptied meanwhile."""
         found = os.fstat(file)
         while True:
             again = last.lost(found)
@@ -418,8 +410,8 @@ class InboxFolder:
                 return
             lines = []
 
-    def _trim(self, path: str, agent: str, last: Last) -> int:
-        """The newest lines, in a new file. How many went now."""
+    def _trim(self, path: str, agent: str, last: FileState) -> int:
+        """Keep the newest lines in a new file. Return how many were dropped now."""
         lines = read(path).splitlines(keepends=True)
         before = _dropped(lines[0]) if lines else 0
         if before:
@@ -439,39 +431,39 @@ class InboxFolder:
     # -- reading
 
     def peek(self, agent: str) -> bytes:
-        """What waits, left where it is."""
+        """Return the lines that wait, and leave them there."""
         return self.content(agent) if os.path.isdir(self.path) else b""
 
     def take(self, agent: str) -> Taken | None:
-        """What waits, for this reader alone. None: nothing does."""
+        """Return the lines that wait, for this reader alone; None if there are none."""
         if not os.path.isdir(self.path):
             return None
-        with _Locked(self.path):
+        with _FolderLock(self.path):
             stem = self._stem(agent)
             taken = Taken(self, agent)
-            for name in self._left(stem):
+            for name in self._abandoned(stem):
                 taken.adopt(os.path.join(self.path, name))
-            path = os.path.join(self.path, f"{stem}{END}")
+            path = os.path.join(self.path, f"{stem}{SUFFIX}")
             if size(path):
                 name = os.path.join(self.path, f"{stem}{_TAKEN}{os.urandom(6).hex()}")
                 os.rename(path, name)
                 taken.adopt(name)
         return taken if taken.held else None
 
-    def _left(self, stem: str) -> list[str]:
-        """What readers have taken and not put away. They leave files, and what is none is not theirs."""
+    def _abandoned(self, stem: str) -> list[str]:
+        """Return the names of files that readers have taken and not removed."""
         left = sorted(name for name in os.listdir(self.path) if name.startswith(f"{stem}{_TAKEN}"))
-        return [name for name in left if not is_in_the_way(os.path.join(self.path, name))]
+        return [name for name in left if not is_blocked(os.path.join(self.path, name))]
 
     # -- whose file is which
 
     def _claim(self, agent: str) -> str:
-        """The stem of an agent's file, made its own now if it was not yet."""
+        """Return the stem of an agent's file, and record in `.names` that it is this agent's."""
         stem = self._stems.get(agent)
         if stem is None:
             stem, owners = self._find(agent)
             if stem not in owners:
-                append(self._names, _noted(stem, agent))
+                append(self._names, _name_line(stem, agent))
             self._stems[agent] = stem
         return stem
 
@@ -481,55 +473,55 @@ class InboxFolder:
     def _find(self, agent: str) -> tuple[str, dict[str, str]]:
         owners = self._owners()
         for length in (0, 8, 32):
-            stem = safe_form(agent) + (_mark(agent, length) if length else "")
+            stem = safe_form(agent) + (_suffix_of(agent, length) if length else "")
             if owners.get(stem, agent) == agent:
                 return stem, owners
         raise BadStore(f"no name is left for the file of {agent!a}", field="inboxes")
 
     def _owners(self) -> dict[str, str]:
-        """Whose each stem is. A line that is spoiled keeps its stem from everybody."""
+        """Return the agent of each stem. A damaged line keeps its stem from all agents."""
         held = read(self._names)
         text = held.decode(errors="replace")
         if text.encode() != held and not self._is_spoiled:
             self._is_spoiled = True
-            self._say(f"{self._names} has lines that are no text; they are passed by")
+            self._warn(f"{self._names} has lines that are not text; they are ignored")
         return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
 
     def mend_names(self) -> None:
-        """Set aside what is no file, and write down again whose files we know."""
-        if not is_in_the_way(self._names):
+        """Set `.names` aside if it is not a regular file, and write the names that are known again."""
+        if not is_blocked(self._names):
             return
-        with _Locked(self.path):
-            if not is_in_the_way(self._names):  # somebody else did it just now
+        with _FolderLock(self.path):
+            if not is_blocked(self._names):  # another process did it just now
                 return
             aside = f"{self._names}.{os.urandom(6).hex()}"
             os.rename(self._names, aside)
-            append(self._names, b"".join(_noted(stem, agent) for agent, stem in self._stems.items()))
-        self._say(f"{self._names} is no file of its own; it was set aside as {aside}")
+            append(self._names, b"".join(_name_line(stem, agent) for agent, stem in self._stems.items()))
+        self._warn(f"{self._names} is not a regular file; it was set aside as {aside}")
 
-    def _say(self, wrong: str) -> None:
-        if self._tell:
-            self._tell(wrong)
+    def _warn(self, wrong: str) -> None:
+        if self._on_warning:
+            self._on_warning(wrong)
 
 
-def _noted(stem: str, agent: str) -> bytes:
+def _name_line(stem: str, agent: str) -> bytes:
     return f"{stem} {agent}\n".encode()
 
 
 def _dropped(line: bytes) -> int:
-    """How many a first line of ours says were dropped. 0: it is none of ours."""
+    """Return how many lines the first line says were dropped; 0 if it is an ordinary line."""
     number = line[len(DROPPED) :].partition(b",")[0] if line.startswith(DROPPED) else b""
     return int(number) if number.isdigit() and len(number) < _LONGEST_NUMBER else 0
 
 
-def _mark(agent: str, length: int) -> str:
-    from ..model.codec import blake2b  # noqa: PLC0415 - few names meet
+def _suffix_of(agent: str, length: int) -> str:
+    from ..model.codec import blake2b  # noqa: PLC0415 - few names collide
 
     return f"-{blake2b(agent.encode(), digest_size=16).hexdigest()[:length]}"
 
 
 class Taken:
-    """Lines that one reader has to itself. Whoever ends without `done` leaves them to the next."""
+    """Lines that one reader has to itself. A reader that ends without `done` leaves them to the next."""
 
     def __init__(self, folder: InboxFolder, agent: str) -> None:
         self._folder = folder
@@ -538,7 +530,7 @@ class Taken:
         self.content = b""
 
     def adopt(self, path: str) -> None:
-        """Take a file that nobody reads just now."""
+        """Take a file that no living reader holds."""
         try:
             file = os.open(path, os.O_RDONLY | FLAGS)
         except FileNotFoundError:
@@ -555,7 +547,7 @@ class Taken:
         self.content += read_from(file)
 
     def done(self) -> None:
-        """The lines were shown. What a stranger without a lock still wrote into the file goes back."""
+        """Remove the lines: they were shown. Lines that a writer without a lock added meanwhile are put back."""
         for path, file in self.held:
             late = read_from(file)
             os.unlink(path)
@@ -570,8 +562,8 @@ class Taken:
         self.held = []
 
 
-class _Locked:
-    """The folder's lock, held while the block runs. Nobody who holds it waits for anything."""
+class _FolderLock:
+    """The folder's lock, held while the block runs. A holder never waits for anything else."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, ".lock")
@@ -582,121 +574,121 @@ class _Locked:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         return self
 
-    def __exit__(self, *how: object) -> None:
+    def __exit__(self, *flags: object) -> None:
         os.close(self._file)
 
 
-# Carries news of each new letter into the `inbox.jsonl` files, whoever sent it and by whatever way.
-#
-# How far it has come stands in a file beside them, written after the lines: after a crash a letter may be told
-# twice, never not at all; and what a file still holds is not told twice. At its very first start it tells of what
-# is
-# unread. A letter that was read before we looked is no news any more.
+# -- writing lines for new letters
 
 log = logging.getLogger("postroom")
-SLICE = 500  # numbers looked at in one go
-POLL = 1.0  # seconds between two looks where no bell can be heard
-AGAIN = 5.0  # seconds after a failure
+SLICE = 500  # changes looked at in one go
+POLL_SECONDS = 1.0  # between two looks where the store cannot notify
+RETRY_SECONDS = 5.0  # after a failure
 
 
-class Carrier:
-    """Made inside an event loop."""
+class InboxFileWriter:
+    """Writes a line for each new letter into the inbox files, whoever sent it. Made inside an event loop.
+
+    Its cursor is stored in a file next to them, written after the lines: after a crash a letter may get a second
+    line, but never none; and lines that a file still holds are not written twice. The very first start writes all
+    unread letters. A letter that was read before gets no line.
+    """
 
     def __init__(self, executor: Executor, folder: str) -> None:
         self._executor = executor
         self._core = executor.room._core
         self._store = self._core.store
         self.folder = InboxFolder(
-            folder, lambda name, n: notice_of(name, n, self._core.now().wall), tell=log.warning
+            folder, lambda name, n: notice_of(name, n, self._core.now().wall), warn=log.warning
         )
         self.folder.prepare()
         self._is_kept = not executor.room.settings.store.startswith("memory:")
-        self._rang = asyncio.Event()
-        self._number = -1  # told up to here; not known yet
-        self._is_first = True  # may some of the next slice have been told already?
-        self._unsure: dict[str, float] = {}  # whose file is to be looked at again, and when
-        self._emptied: set[str] = set()  # whose of these was emptied just now
+        self._notified = asyncio.Event()
+        self._number = -1  # of the last change that was written; -1: not known yet
+        self._is_first = True  # may some lines of the next slice be there already?
+        self._recheck_at: dict[str, float] = {}  # agents whose file is checked again, and when
+        self._emptied: set[str] = set()  # agents of these whose file was emptied just now
 
     async def run(self) -> None:
-        """For ever. What goes wrong is logged, and tried again."""
+        """Write lines for ever. Failures are logged, and tried again."""
         watch = self._store.watch((ROOM,))
         loop = asyncio.get_running_loop()
         if watch.fileno() >= 0:
-            loop.add_reader(watch.fileno(), self._hear, watch)
-        eye = Eye(self.folder.path, self._see)
+            loop.add_reader(watch.fileno(), self._on_notified, watch)
+        folder_watch = FolderWatch(self.folder.path, self._on_changed)
         try:
             while True:
-                eye.look()
-                await self._round(watch)
+                folder_watch.look()
+                await self._run_once(watch)
         finally:
-            eye.close()
+            folder_watch.close()
             if watch.fileno() >= 0:
                 loop.remove_reader(watch.fileno())
             watch.close()
 
-    async def _round(self, watch: Watch) -> None:
-        self._rang.clear()
+    async def _run_once(self, watch: Watch) -> None:
+        self._notified.clear()
         try:
-            await self._executor.run_slow(self.carry)
-        except BaseException as failed:
-            if not isinstance(failed, Exception):
-                raise
-            is_ours = not isinstance(failed, PostroomError | OSError)
-            log.warning("the inbox files could not be written: %s", failed, exc_info=is_ours)
-            self._is_first = True  # some of the slice may stand there
-            await asyncio.sleep(AGAIN)
+            await self._executor.run_slow(self.write_new_letters)
+        except Exception as failed:  # boundary: the writer goes on whatever happens
+            is_bug = not isinstance(failed, PostroomError | OSError)
+            log.warning("the inbox files could not be written: %s", failed, exc_info=is_bug)
+            self._is_first = True  # some lines of the slice may be there
+            await asyncio.sleep(RETRY_SECONDS)
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience(watch)):
-                await self._rang.wait()
+            async with asyncio.timeout(self._wait_seconds(watch)):
+                await self._notified.wait()
 
-    def _patience(self, watch: Watch) -> float | None:
-        """Until somebody rings, or a doubt is due."""
-        bounds = [] if watch.fileno() >= 0 else [POLL]
-        if self._unsure:
-            bounds.append(max(min(self._unsure.values()) - time.monotonic(), 0.0))
+    def _wait_seconds(self, watch: Watch) -> float | None:
+        """Return how long to wait: until a notification, or until a file must be checked again."""
+        bounds = [] if watch.fileno() >= 0 else [POLL_SECONDS]
+        if self._recheck_at:
+            bounds.append(max(min(self._recheck_at.values()) - time.monotonic(), 0.0))
         return min(bounds, default=None)
 
-    def _hear(self, watch: Watch) -> None:
-        watch.rung()
-        self._rang.set()
+    def _on_notified(self, watch: Watch) -> None:
+        watch.notified()
+        self._notified.set()
 
-    def _see(self) -> None:
-        """Something was written or emptied. Who read it before is told by the file until it is read again."""
-        self._emptied |= {name for name in list(self._unsure) if self.folder.is_emptied(name)}
+    def _on_changed(self) -> None:
+        """Check at once files that were emptied: their access time tells of the reader only until
+        the next read.
+        """
+        self._emptied |= {name for name in list(self._recheck_at) if self.folder.is_emptied(name)}
         if self._emptied:
-            self._rang.set()
+            self._notified.set()
 
     # -- on a thread of its own
 
-    def carry(self) -> None:
-        """Tell of everything that came since the last time."""
-        self.folder.prepare()  # somebody may have cleared it away
+    def write_new_letters(self) -> None:
+        """Write lines for all letters that came since the last time."""
+        self.folder.prepare()  # it may have been removed
         self.folder.mend_names()
         while self._emptied:
             self._check(self._emptied.pop(), is_over=False)
         now = time.monotonic()
-        for name in [name for name, due in self._unsure.items() if due <= now]:
-            del self._unsure[name]
+        for name in [name for name, due in self._recheck_at.items() if due <= now]:
+            del self._recheck_at[name]
             self._check(name)
-        self._tell_news()
+        self._write_news()
 
     def _check(self, name: str, *, is_over: bool = True) -> None:
-        with _alone(name):
+        with _isolated(name):
             if self.folder.check(name, is_over=is_over):
-                self._look_again_at(name)
+                self._recheck_later(name)
 
-    def _tell_news(self) -> None:
+    def _write_news(self) -> None:
         now = self._store.cursor()
         if self._number < 0:
-            self._number = self._begin(now)
+            self._number = self._load_cursor(now)
         while self._number < now.number:
             until = min(self._number + SLICE, now.number)
-            self._tell(self._news(until))
+            self._write_letters(self._new_letters(until))
             self._number, self._is_first = until, False
-            self._keep(Cursor(now.store, now.epoch, until))
+            self._save_cursor(Cursor(now.store, now.epoch, until))
 
-    def _news(self, until: int) -> list[Found]:
+    def _new_letters(self, until: int) -> list[Found]:
         open_ones = (State.UNREAD, State.CLAIMED)
         return self._store.find(
             Query(
@@ -704,73 +696,72 @@ class Carrier:
             )
         )
 
-    def _tell(self, found: list[Found]) -> None:
+    def _write_letters(self, found: list[Found]) -> None:
         by_name: dict[str, list[Found]] = {}
         for one in found:
-            if is_here(one.delivery.mailbox):
+            if is_local(one.delivery.mailbox):
                 by_name.setdefault(one.delivery.mailbox, []).append(one)
         for name, news in by_name.items():
-            with _alone(name):
-                self._tell_one(name, news)
+            with _isolated(name):
+                self._write_agent(name, news)
 
-    def _tell_one(self, name: str, news: list[Found]) -> None:
-        result = self.folder.content(name) if self._is_first else b""
-        lines = [line_of(one.message, name) for one in news if _id_in_line(one.message.id) not in result]
+    def _write_agent(self, name: str, news: list[Found]) -> None:
+        content = self.folder.content(name) if self._is_first else b""
+        lines = [line_of(one.message, name) for one in news if _id_in_line(one.message.id) not in content]
         gone = self.folder.append(name, lines) if lines else 0
         if lines:
-            self._look_again_at(name)
+            self._recheck_later(name)
         if gone:
             words = "the inbox file of %s was full: its %d oldest lines were dropped; the letters are in the inbox"
             log.warning(words, name, gone)
 
-    def _look_again_at(self, name: str) -> None:
-        self._unsure[name] = time.monotonic() + MOMENT / 1e9
+    def _recheck_later(self, name: str) -> None:
+        self._recheck_at[name] = time.monotonic() + DOUBT_NS / 1e9
 
-    # -- how far we are
+    # -- the cursor
 
-    def _begin(self, now: Cursor) -> int:
-        """Where we stopped. A room that was set back has fewer numbers: then from the beginning."""
+    def _load_cursor(self, now: Cursor) -> int:
+        """Return the number of the last change that was written. A restored room may have fewer: then 0."""
         path = self._cursor_file(now)
         try:
             held = read(path).decode("ascii", "replace").strip()
             number = Cursor.parse(held).number if held else 0
-        except (Invalid, InTheWay) as refused:
-            log.warning("%s cannot be read; what is unread is told from the beginning: %s", path, refused)
+        except (Invalid, PathBlocked) as refused:
+            log.warning("%s cannot be read; all unread letters are written again: %s", path, refused)
             return 0
         return number if number <= now.number else 0
 
-    def _keep(self, cursor: Cursor) -> None:
+    def _save_cursor(self, cursor: Cursor) -> None:
         if not self._is_kept:
             return
         try:
             write(self._cursor_file(cursor), f"{cursor}\n".encode())
-        except InTheWay as refused:
-            log.warning("how far the inbox files are cannot be noted: %s", refused)
+        except PathBlocked as refused:
+            log.warning("the cursor of the inbox files cannot be written: %s", refused)
 
     def _cursor_file(self, cursor: Cursor) -> str:
         return os.path.join(self.folder.path, f".cursor-{cursor.store}")
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """What is in one agent's way, or goes wrong with its file by a fault of ours, is no reason to tell the others
-    nothing. A disk that is full is everybody's.
+def _isolated(name: str) -> Iterator[None]:
+    """Log what goes wrong with one agent's file, so that the others get their lines. Errors of the disk are
+    raised: they concern all.
     """
     try:
         yield
-    except BaseException as refused:
-        is_everybodys = isinstance(refused, OSError) and not isinstance(refused, InTheWay)
-        if is_everybodys or not isinstance(refused, Exception):
+    except Exception as refused:  # boundary: one agent's file must not stop the others
+        if isinstance(refused, OSError) and not isinstance(refused, PathBlocked):
             raise
-        is_ours = not isinstance(refused, PostroomError | InTheWay)
-        log.warning("the inbox file of %s cannot be written: %s", name, refused, exc_info=is_ours)
+        is_bug = not isinstance(refused, PostroomError | PathBlocked)
+        log.warning("the inbox file of %s cannot be written: %s", name, refused, exc_info=is_bug)
 
 
 def _id_in_line(id: str) -> bytes:
-    """How a letter's id stands in its line."""
+    """Return the field of a line that holds the id of its letter."""
     return f'"messageId":"{id}"'.encode()
 
 
-def is_here(name: str) -> bool:
-    """Is this an agent of this room? Those of other systems have files there."""
+def is_local(name: str) -> bool:
+    """Return whether this is an agent of this room; those of other systems have their files there."""
     return "@" not in name

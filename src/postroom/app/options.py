@@ -1,4 +1,11 @@
-"""What was asked for: flags beat POSTROOM_*, which beats agent-inbox's INBOX_*."""
+"""The options of `postroom serve`, and its file of peers. Flags win over POSTROOM_*, which win over agent-inbox's
+INBOX_* variables.
+
+`peers.toml` has a table for each peer, applied when the server starts; the room holds the truth. Fields in the
+file win, and fields it leaves out get their defaults; but withdrawn trust, pins and tokens stay as the room has
+them unless the file says otherwise. A peer that was in the file and is gone from it is removed, and so are all of
+them if there is no file any more. A peer that was added by hand stays.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +19,11 @@ from msgspec.structs import asdict, replace
 
 from ..core import peers as core_peers
 from ..core.authorize import OWNER
-from ..core.peers import TOKENS, check_peer, check_pin, hashed, without_tokens
+from ..core.peers import TOKENS, check_peer, check_pin, without_tokens
 from ..environment import config_path, environment, first_variable, own_room, variable
 from ..errors import BadStore, Invalid
-from ..map.visit import Wants, checked
+from ..map.link_session import LinkOptions, checked
+from ..model.codec import token_hash
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import check_scope, fold
 from ..model.peer import Peer
@@ -32,25 +40,25 @@ if TYPE_CHECKING:
 
 DEFAULT_HTTP = "127.0.0.1:4650"
 OFF, OPEN = "off", "open"
-SOCKET = "postroom.sock"  # beside the room
+SOCKET = "postroom.sock"  # in the folder of the room
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """A daemon, as it is asked for."""
+    """The checked options of a server."""
 
     settings: Settings
-    sockets: tuple[str, ...]  # whole paths: who is told of one may stand in another folder
+    sockets: tuple[str, ...]  # absolute paths: the programs that use them may run in another folder
     host: str = ""  # empty: no HTTP
     port: int = 0
-    names: tuple[str, ...] = ()  # by which HTTP is called besides its address
-    is_asked: bool = False  # was HTTP asked for, or is it the default?
+    names: tuple[str, ...] = ()  # further host names of HTTP
+    is_asked: bool = False  # was HTTP requested, or is it the default?
     certificate: str = ""
     key: str = ""
     map: Literal["token", "open", "off"] = "token"  # who may connect to the MAP server
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
-    map_link: Wants | None = None  # to a MAP server
+    map_link: LinkOptions | None = None  # to a MAP server
     peers: str = ""  # the file of peers; empty: there is none
-    scope: str = DEFAULT_SCOPE  # of what agent-inbox's programs say without one
+    scope: str = DEFAULT_SCOPE  # of calls by agent-inbox's programs that name none
     log_level: str = "info"
 
     @property
@@ -73,7 +81,7 @@ def options(
     peers: str = "",
     log_level: str = "info",
 ) -> Options:
-    """Checked options."""
+    """Return the options by flags, environment and defaults, checked."""
     settings = chosen_settings(store or inbox_store(), params | _inbox_system(), SERVICE_DEFAULTS)
     request = http or variable("POSTROOM_HTTP") or _inbox_http()
     host, port = _address(request or DEFAULT_HTTP)
@@ -105,29 +113,29 @@ def options(
 
 def _map(word: str) -> Literal["token", "open", "off"]:
     if word not in {"token", "open", OFF}:
-        raise Invalid(f"{word!a} says nothing about MAP", field="map", hint=f"token, open or {OFF}")
+        raise Invalid(f"{word!a} is not a mode of MAP", field="map", hint=f"token, open or {OFF}")
     return cast('Literal["token", "open", "off"]', word)
 
 
 def _peers(named: str, settings: Settings) -> str:
-    """The file that was named; for the user's own room, the one beside the config file. Another room does not take
-    its peers from there: whom one room trusts is no peer of the next.
+    """Return the file of peers: the one that is named, else, for the user's own room, that next to the config
+    file. Other rooms do not use that one: a peer that one room trusts is not a peer of another.
     """
     if named:
         return "" if named == OFF else os.path.abspath(named)
     file = file_of(settings.store)
     is_own = file is not None and os.path.abspath(file) == os.path.abspath(own_room(environment()))
-    beside = os.path.join(os.path.dirname(config_path(environment())), NAME)
-    return beside if is_own and os.path.lexists(beside) else ""
+    default = os.path.join(os.path.dirname(config_path(environment())), NAME)
+    return default if is_own and os.path.lexists(default) else ""
 
 
 def _name(text: str) -> str:
-    """A name as it stands in a Host header; with a port, where one is forwarded to ours."""
+    """Return a name as a Host header has it; with a port, if another port is forwarded to ours."""
     name, colon, port = text.partition(":")
     is_name = bool(name) and text.isascii() and all(c.isalnum() or c in ".-" for c in name)
     if not is_name or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
         hint = "such as mail.example.com, or 127.0.0.1:5650 for a port that is forwarded"
-        raise Invalid(f"{text!a} is no name of a machine", field="http-name", hint=hint)
+        raise Invalid(f"{text!a} is not a host name", field="http-name", hint=hint)
     return f"{name.lower()}:{int(port)}" if colon else name.lower()
 
 
@@ -136,7 +144,7 @@ def _folder(named: str) -> str:
 
 
 def inbox_store() -> str | None:
-    """agent-inbox names its database by a variable of its own."""
+    """Return the room at the path in agent-inbox's variable for its database, if that is set."""
     path = variable("INBOX_SQLITE_PATH")
     if not path or variable("POSTROOM_STORE"):
         return None
@@ -148,7 +156,7 @@ def inbox_store() -> str | None:
 
 
 def _is_of_agent_inbox(path: str) -> bool:
-    """Has it agent-inbox's tables?"""
+    """Return whether a database has agent-inbox's tables."""
     if not os.path.isfile(path):
         return False
     import apsw  # noqa: PLC0415 - only where that variable is set
@@ -157,7 +165,7 @@ def _is_of_agent_inbox(path: str) -> bool:
         database = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         database.close()
-    except apsw.Error:  # whatever it is, opening it as a room will tell
+    except apsw.Error:  # opening it as a room will raise a better error
         return False
     return {"messages", "recipients", "conversations", "turns"} <= names
 
@@ -169,27 +177,27 @@ def _inbox_http() -> str:
     return f"127.0.0.1:{port}" if port else ""
 
 
-def _map_link(params: Mapping[str, str]) -> Wants | None:
-    """What was asked for of a link to a MAP server: options beat POSTROOM_MAP_*, which beats INBOX_MAP_*."""
+def _map_link(params: Mapping[str, str]) -> LinkOptions | None:
+    """Return the options of a link to a MAP server: flags win over POSTROOM_MAP_*, which win over INBOX_MAP_*."""
     theirs = _inbox_map_link()
     names = ("server", "scope", "name", "expose", "token", "method")
     ours = {name: variable(f"POSTROOM_MAP_{name.upper()}") for name in names}
-    value = theirs | {name: text for name, text in ours.items() if text} | dict(params)
-    return checked(Wants(**value)) if value.get("server") else None
+    chosen = theirs | {name: text for name, text in ours.items() if text} | dict(params)
+    return checked(LinkOptions(**chosen)) if chosen.get("server") else None
 
 
 def _inbox_map_link() -> dict[str, str]:
-    """agent-inbox dials only where it is told to."""
+    """Return agent-inbox's variables for a link; it connects only if INBOX_MAP_ENABLED is true."""
     if variable("INBOX_MAP_ENABLED") != "true":
         return {}
-    result = {
+    variables = {
         "server": variable("INBOX_MAP_SERVER"),
         "scope": first_variable("INBOX_MAP_SCOPE", "INBOX_SCOPE"),
         "name": variable("INBOX_MAP_SYSTEM_ID"),
     }
-    if not result["server"] and not variable("POSTROOM_MAP_SERVER"):
+    if not variables["server"] and not variable("POSTROOM_MAP_SERVER"):
         raise Invalid("is true, and nothing names the server", field="INBOX_MAP_ENABLED", hint="INBOX_MAP_SERVER")
-    return {name: text for name, text in result.items() if text}
+    return {name: text for name, text in variables.items() if text}
 
 
 def _inbox_system() -> dict[str, str]:
@@ -213,54 +221,46 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, digits = text.rpartition(":")
     host = host.strip("[]") if colon else "127.0.0.1"
     if not digits.isascii() or not digits.isdecimal() or int(digits) > 65535:
-        raise Invalid(f"{text!a} is no address", field="http", hint=f"such as {DEFAULT_HTTP}, or {OFF}")
+        raise Invalid(f"{text!a} is not an address", field="http", hint=f"such as {DEFAULT_HTTP}, or {OFF}")
     try:
         ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise Invalid(f"{host!a} is no address of this machine", field="http", hint=DEFAULT_HTTP) from None
+        raise Invalid(f"{host!a} is not an IP address", field="http", hint=DEFAULT_HTTP) from None
     return host, int(digits)
 
 
-# A file of peers, `peers.toml`: a table for each, applied when the daemon starts. The room keeps what is true.
-#
-# What the file says of a peer holds, and what it leaves out is as by default; whether somebody withdrew trust,
-# what
-# was pinned and which tokens there are stays as the room has it, unless the file says otherwise. A peer that
-# stood
-# in the file and is gone from it is removed, and so are all where there is no file any more. One that was added
-# by
-# hand stays.
+# -- the file of peers
 
 NAME = "peers.toml"
-_LARGEST = 1_000_000
+_MAX_BYTES = 1_000_000
 
 
 class PeerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a table of the file may hold. Secrets stand in files of their own, beside it."""
+    """The table of one peer. Secrets are in files of their own."""
 
     url: str = ""
-    auth: str = "bearer"  # which words there are is told by who checks the whole
-    token_file: str = ""  # what we show there
-    accept_file: str = ""  # what it shows here
+    auth: str = "bearer"  # checked by `check_peer`
+    token_file: str = ""  # the token we show there
+    accept_file: str = ""  # the token it shows here
     pin: str = ""
     certificate_file: str = ""
-    exposure: str = "gateway"  # likewise
+    exposure: str = "gateway"  # checked by `check_peer`
     tags: tuple[str, ...] = ()
     scopes: dict[str, tuple[str, ...]] = {}
     relays_for: tuple[str, ...] = ()
     relays_to: bool = False
 
 
-_AS_SAID = ("url", "auth", "exposure", "tags", "scopes", "relays_for", "relays_to")
+_COPIED_FIELDS = ("url", "auth", "exposure", "tags", "scopes", "relays_for", "relays_to")
 
 
 def apply(core: Core, path: str, ours: str) -> list[str]:
-    """Make the room's peers those of the file; the names of those that changed. All of it, or nothing and why."""
+    """Make the room's peers those of the file, all or nothing. Return the names of those that changed."""
     tables = _read(path) if path else {}
     folder = os.path.dirname(os.path.abspath(path))
     steps = {system: _step(system, params, folder) for system, params in tables.items()}
     made = [_checked(core, path, system, step, ours) for system, step in steps.items()]
-    _check_apart(path, made, core_peers.all_peers(core))
+    _check_distinct(path, made, core_peers.all_peers(core))
     before = core_peers.all_peers(core)
     for system, step in steps.items():
         core_peers.change(core, OWNER, system, step, ours=ours)
@@ -279,13 +279,13 @@ def _read(path: str) -> dict[str, PeerTable]:
         tables = tomllib.loads(_text(path, path, mask=0o022, wrong="others can write it", mode="644"))
     except ValueError as broken:
         raise Invalid(f"cannot be read: {broken}", field=path, hint="mend or remove it") from None
-    return {system: _said(path, system, table) for system, table in tables.items()}
+    return {system: _table(path, system, table) for system, table in tables.items()}
 
 
-def _said(path: str, system: str, table: Any) -> PeerTable:
+def _table(path: str, system: str, table: Any) -> PeerTable:
     if isinstance(table, dict) and "token" in table:
         hint = "token_file = a file that holds it, which only you can read"
-        raise Invalid("a token does not stand here", field=f"{path}: {system}.token", hint=hint)
+        raise Invalid("tokens are not written here", field=f"{path}: {system}.token", hint=hint)
     try:
         return msgspec.convert(table, PeerTable)
     except msgspec.ValidationError as broken:
@@ -294,8 +294,8 @@ def _said(path: str, system: str, table: Any) -> PeerTable:
 
 
 def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None], Peer]:
-    """From what is known of a peer to what the file says of it."""
-    changes: dict[str, Any] = {name: value for name, value in asdict(params).items() if name in _AS_SAID}
+    """Return the change from the peer as the room has it to the peer as the file has it."""
+    changes: dict[str, Any] = {name: value for name, value in asdict(params).items() if name in _COPIED_FIELDS}
     token = _secret(folder, system, params.token_file, "token_file")
     shows = _secret(folder, system, params.accept_file, "accept_file")
     pinned = _pinned(folder, system, params)
@@ -305,8 +305,8 @@ def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None]
         known = held or Peer(system=system)
         known = known if params.auth in TOKENS else without_tokens(known)
         peer = replace(known, **changes, of_file=True)
-        if shows and peer.proof != hashed(shows):
-            peer = replace(peer, proof=hashed(shows), former_proof="", former_until=None)
+        if shows and peer.proof != token_hash(shows):
+            peer = replace(peer, proof=token_hash(shows), former_proof="", former_until=None)
         if pinned and pinned["pin"] != peer.pin:
             peer = replace(peer, **pinned, alert="")
         if peer.auth in TOKENS and not (peer.proof or peer.is_dialled):
@@ -319,8 +319,8 @@ def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None]
 
 def _pinned(folder: str, system: str, params: PeerTable) -> dict[str, str]:
     if params.certificate_file:
-        place = _beside(folder, params.certificate_file)
-        pem = _text(place, f"{system}.certificate_file", mask=0o022, wrong="others can write it", mode="644")
+        file = _path_of(folder, params.certificate_file)
+        pem = _text(file, f"{system}.certificate_file", mask=0o022, wrong="others can write it", mode="644")
         pin = fingerprint_of_pem(pem, f"{system}.certificate_file")
         return {"pin": pin, "certificate": first_certificate(pem)}
     return {"pin": check_pin(params.pin, f"{system}.pin"), "certificate": ""} if params.pin else {}
@@ -330,32 +330,32 @@ def _secret(folder: str, system: str, name: str, key: str) -> str:
     if not name:
         return ""
     field = f"{system}.{key}"
-    text = _text(_beside(folder, name), field, mask=0o077, wrong="others can read it", mode="600").strip()
+    text = _text(_path_of(folder, name), field, mask=0o077, wrong="others can read it", mode="600").strip()
     if len(text) < 16 or len(text.split()) != 1 or not text.isascii():
-        raise Invalid("is no token", field=field, hint="one line of at least 16 ASCII characters without blanks")
+        raise Invalid(
+            "is not a token", field=field, hint="one line of at least 16 ASCII characters without blanks"
+        )
     return text
 
 
 def _text(path: str, field: str, *, mask: int, wrong: str, mode: str) -> str:
-    """The text of a file that only its owner has a hand in."""
+    """Return the text of a file; refuse one that is not ours, or that others may write (or read, by `mask`)."""
     try:
         with open(path, encoding="utf-8") as file:
             state = os.fstat(file.fileno())
             if state.st_uid not in {os.geteuid(), 0} or state.st_mode & mask:
                 raise Invalid(f"{path}: {wrong}", field=field, hint=f"chmod {mode}, and own it")
-            return file.read(_LARGEST)
+            return file.read(_MAX_BYTES)
     except (OSError, UnicodeDecodeError) as broken:
         raise Invalid(f"{path} cannot be read: {broken}", field=field, hint="mend or remove it") from None
 
 
-def _beside(folder: str, name: str) -> str:
+def _path_of(folder: str, name: str) -> str:
     return os.path.join(folder, os.path.expanduser(name))
 
 
-def _check_apart(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -> None:
-    """Two tables for one system would leave one of them unheeded, and two systems with one token could each be the
-    other.
-    """
+def _check_distinct(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -> None:
+    """Refuse two tables for one system, and two systems with one token: each could pose as the other."""
     named: dict[str, Peer] = {}
     for peer in made:
         if fold(peer.system) in named:
@@ -371,7 +371,7 @@ def _check_apart(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -> N
 
 
 def _checked(core: Core, path: str, system: str, step: Callable[[Peer | None], Peer], ours: str) -> Peer:
-    """Before anything is written. An error names the table as well."""
+    """Return the peer as it will be, checked before anything is written. An error names the table, too."""
     try:
         return check_peer(step(core_peers.peer(core, system)), ours)
     except Invalid as wrong:

@@ -1,6 +1,6 @@
-"""The post room as a systemd unit of the user: its text, and the file that holds it. A stranger's file stays.
+"""The systemd unit of the user that runs `postroom serve`: its text, and installing and removing its file.
 
-Nothing here needs systemd; the lines that it takes are told, not run.
+A file that Postroom did not write is never changed. Nothing here needs systemd: the commands to run are shown.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Literal
 
 from ..environment import units_folder
 from ..errors import Invalid, NameTaken
-from ..store.address import folder_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-NAME = "postroom.core"
+NAME = "postroom.service"
 FOLDER = "postroom-service"  # the unit's working folder: empty; systemd makes and removes it
 MARK = "# Written by `postroom service install`."
 AFTER_REPLACING = (
@@ -30,13 +29,13 @@ AFTER_REPLACING = (
     f"systemctl --user restart {NAME}",
 )
 AFTER_INSTALL = ("systemctl --user daemon-reload", f"systemctl --user enable --now {NAME}")
-STAY = "loginctl enable-linger"  # else it ends when its user logs out
-BEFORE_UNINSTALL = f"systemctl --user disable --now {NAME}"  # without its file systemd cannot
+STAY = "loginctl enable-linger"  # else the server ends when its user logs out
+BEFORE_UNINSTALL = f"systemctl --user disable --now {NAME}"  # systemd cannot disable a unit without its file
 AFTER_UNINSTALL = ("systemctl --user daemon-reload",)
 
 Outcome = Literal["written", "replaced", "unchanged"]
 
-# What a user's own manager can enforce. More (ProtectSystem and the like) needs the system's.
+# The restrictions that a user's manager can enforce. More (ProtectSystem and the like) need the system's.
 _TEXT = f"""{MARK} It may be written anew; for changes of your own: systemctl --user edit {NAME}
 [Unit]
 Description=Postroom, mail for AI agents
@@ -67,93 +66,85 @@ def path() -> str:
 
 
 def text(words: Sequence[str]) -> str:
-    """The unit that runs `postroom serve` with these words."""
+    """Return the text of a unit that runs `postroom serve` with these arguments."""
     program = _program()
-    if "$" in program[0]:  # systemd would not undo our escape there
-        raise Invalid(f"{program[0]!a} cannot stand in a unit", field="program")
+    if "$" in program[0]:  # systemd knows no escape for it in the first word
+        raise Invalid(f"{program[0]!a} cannot be written in a unit", field="program")
     return _TEXT.format(command=" ".join(quoted(word) for word in (*program, "serve", *words)))
 
 
 def quoted(word: str) -> str:
-    """One word of ExecStart, which knows escapes, specifiers (%) and variables ($)."""
+    """Return a word for ExecStart, which knows escapes, specifiers (%) and variables ($)."""
     if not word.isprintable():
-        raise Invalid(f"{word!a} cannot stand in a unit", field="words")
+        raise Invalid(f"{word!a} cannot be written in a unit", field="words")
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{plain}"'
 
 
-def absolute(address: str) -> str:
-    """A room's address that means the same from anywhere."""
-    place = place_of(address)
-    if place is None:
-        raise Invalid("a room in memory is gone when it ends", field="room", hint="name a file")
-    if folder_of(address) is not None:
-        return f"files:{os.path.abspath(place)}?{address.partition('?')[2]}"
-    return f"sqlite:{os.path.abspath(place)}"
-
-
 def held() -> str | None:
-    """What the file says; empty when it is not ours. None: it is not there."""
+    """Return the text of the installed unit; empty if Postroom did not write it, None if there is none."""
     where = path()
     if not os.path.lexists(where):
         return None
     try:
         descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, encoding="utf-8") as file:
-            params = file.read()
-    except (OSError, UnicodeDecodeError):  # a link, a folder, no text: not ours
+            found = file.read()
+    except (OSError, UnicodeDecodeError):  # a link, a folder, not text: not ours
         return ""
-    return params if params.startswith(MARK) else ""
+    return found if found.startswith(MARK) else ""
 
 
-def room_of(name: str) -> str | None:
-    """The room that a unit of ours serves."""
-    line = next((line for line in name.splitlines() if line.startswith("ExecStart=")), "")
+def room_of(unit: str) -> str | None:
+    """Return the room that a unit of ours serves."""
+    line = next((line for line in unit.splitlines() if line.startswith("ExecStart=")), "")
     try:
         words = shlex.split(line.removeprefix("ExecStart="))
         room = words[words.index("--room") + 1]
-    except (ValueError, IndexError):  # somebody changed it
+    except (ValueError, IndexError):  # it was edited
         return None
     return room.replace("%%", "%").replace("$$", "$")
 
 
-def outcome(before: str | None, words: str) -> Outcome:
-    """What installing this would be, where the file says that."""
+def outcome(before: str | None, unit: str) -> Outcome:
+    """Return what installing this text does, by the text that is installed."""
     if before is None:
         return "written"
-    return "unchanged" if before == words else "replaced"
+    return "unchanged" if before == unit else "replaced"
 
 
-def install(words: str) -> Outcome:
-    """Put it where systemd looks for it."""
+def install(unit: str) -> Outcome:
+    """Write the unit where systemd looks for it."""
     before = held()
     _check_ours(before)
-    if before == words:
+    if before == unit:
         return "unchanged"
     where = path()
     draft = f"{where}.{os.getpid()}"
-    for folder in reversed(Path(where).parents):  # whoever may write in one of them could put another unit there
+    for folder in reversed(Path(where).parents):  # private: a user who may write there could replace the unit
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)  # the umask may have taken more away
-            file.write(words)
+            os.fchmod(file.fileno(), 0o600)  # the umask may have removed permissions
+            file.write(unit)
         os.replace(draft, where)
     finally:
         if os.path.lexists(draft):
             os.unlink(draft)
-    return outcome(before, words)
+    return outcome(before, unit)
 
 
 def running() -> str | None:
-    """How systemd still uses it: active, enabled. None: it does not, or there is none to ask."""
+    """Return how systemd uses the unit (active, activating, enabled); None if it does not, or there
+    is no systemd.
+    """
     answers = (systemctl_says("is-active"), systemctl_says("is-enabled"))
-    return next((params for params in answers if params in {"active", "activating", "enabled"}), None)
+    return next((state for state in answers if state in {"active", "activating", "enabled"}), None)
 
 
 def uninstall() -> bool:
-    """Was there one?"""
+    """Remove the unit, and return whether there was one."""
     before = held()
     if before is None:
         return False
@@ -163,7 +154,7 @@ def uninstall() -> bool:
 
 
 def systemctl_says(question: str) -> str | None:
-    """What systemd says: `is-active`, `is-enabled`. None where there is none to ask."""
+    """Return systemd's answer to `is-active` or `is-enabled`; None if there is no systemd."""
     program = shutil.which("systemctl")
     if program is None:
         return None
@@ -175,12 +166,14 @@ def systemctl_says(question: str) -> str | None:
     return answer.stdout.strip() or None
 
 
-def _check_ours(words: str | None) -> None:
-    if words == "":
-        raise NameTaken(f"{path()} is there already and not ours", field="unit", hint="move it away first")
+def _check_ours(unit: str | None) -> None:
+    if unit == "":
+        raise NameTaken(
+            f"{path()} exists and was not written by Postroom", field="unit", hint="move it away first"
+        )
 
 
 def _program() -> tuple[str, ...]:
-    """How this program is started, whatever the working folder and PATH."""
+    """Return how this program is started, independent of the working folder and PATH."""
     script = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "postroom")
     return (script,) if os.access(script, os.X_OK) else (os.path.abspath(sys.executable), "-P", "-m", "postroom")

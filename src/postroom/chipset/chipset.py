@@ -1,4 +1,4 @@
-"""A state folder's four channels, put together. Decides nothing: each channel has a file of its own.
+"""The Chipset class, which holds the channels of one state folder, and the design's functions for mail.
 
 chipset = Chipset(".chipset/state")
 chipset.mayor().dispatch("polecat-alpha", "gt-abc12", "Auth middleware", "As in the plan.")
@@ -39,10 +39,10 @@ STATE = ".chipset/state"
 
 
 class Chipset:
-    """One state folder. Any number of processes may use it, and strangers that know the design.
+    """One state folder. Any number of processes may use it, other programs of the design too.
 
-    `room` is where mail goes: by default the room over the same folder. `roles` says who is what, where a name
-    does not (`mayor-a1b2c` is a mayor).
+    `room` takes the mail: by default the room over the same folder. `roles` gives the roles of agents whose
+    names do not tell them (`mayor-a1b2c` is a mayor).
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Chipset:
 
     @cached_property
     def room(self) -> Room:
-        """Opened when it is first needed: hooks and nudges need none."""
+        """The room, which is opened when first needed: hooks and nudges need none."""
         return self._room or _open_room(self.folder.path, self.clock, durable=self._durable)
 
     @cached_property
@@ -76,15 +76,15 @@ class Chipset:
         return Mailboxes(self.folder, self.room, self.clock)
 
     def mayor(self, name: str = "mayor") -> Mayor:
-        """Who hands out the work."""
+        """Return a mayor, who assigns the work."""
         return Mayor(self, name)
 
     def report(self, agent: str, body: str = "", *, to: str = "mayor") -> Hook:
-        """The work in hand is done: its hook is completed, and the mayor gets the completion report.
+        """Complete the hook of an agent, and send the completion report to the mayor.
 
-        Said again after a crash, it completes what was left undone, and the report comes once.
+        A second call after a crash does what the first left undone; the report arrives once.
         """
-        check_text(body, "body")  # before anything is moved
+        check_text(body, "body")  # before anything changes
         with self.folder.lock():
             hook = self.hooks.get(agent)
             if hook.status is not Status.COMPLETED:
@@ -93,21 +93,23 @@ class Chipset:
         return hook
 
     def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
-        """Answer a nudge, and be done with it. Work in hand is touched too: a slot holds one answer, and another
-        agent's may come right after this one. An answer is not answered: two agents would never end.
+        """Answer a nudge, and mark it as handled.
+
+        The agent's hook is touched too, because a slot holds one answer only, and that of another agent may
+        replace this one. An answer is not answered: two agents would never end.
         """
         if nudge.type == RESPONSE:
             hint = "handle it (postroom chipset handle)"
             raise Refused(f"the nudge in the slot is an answer of {nudge.sender!r}", hint=hint)
         with self.folder.lock():
-            value = self.nudges.respond(agent, nudge, message)
+            answer = self.nudges.respond(agent, nudge, message)
             if self.hooks.get(agent).status in AT_WORK:
                 self.hooks.touch(agent)
             self.nudges.handle(agent, nudge)
-        return value
+        return answer
 
     def close(self) -> None:
-        """Let go of the room, if it was opened here. Nothing needs to be saved."""
+        """Close the room, if it was opened here. Nothing needs to be saved."""
         if self._room is None and "room" in self.__dict__:
             self.room.close()
 
@@ -121,11 +123,11 @@ class Chipset:
 
 
 def _open_room(state: str, clock: Clock, *, durable: bool) -> Room:
-    value = {} if durable else {"durability": "process"}
-    return open_with(chosen_settings(f"files:{state}?layout=chipset", value), clock)
+    options = {} if durable else {"durability": "process"}
+    return open_with(chosen_settings(f"files:{state}?layout=chipset", options), clock)
 
 
-# The design's own verbs for mail, over the state folder they are given. `Mailboxes` says what each one does.
+# The design's functions for mail, over the state folder in `state`. `Mailboxes` documents each one.
 
 
 def send_mail(message: Mapping[str, Any], *, state: str | os.PathLike[str] = STATE) -> Mail:
@@ -154,7 +156,6 @@ def _at(state: str | os.PathLike[str]) -> Mailboxes:
     return _open(os.path.realpath(state)).mail
 
 
-@cache
+@cache  # each state folder is opened once in a process
 def _open(state: str) -> Chipset:
-    """Opened once in a process."""
     return Chipset(state)

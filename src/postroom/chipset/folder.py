@@ -1,4 +1,11 @@
-"""Times as the chipset writes them: ISO in UTC inside files, with dashes for colons in their names."""
+"""The state folder: JSON files that other programs may read and write too, one lock, times, and time limits.
+
+A file is written whole beside its target, synced and renamed, and then its folder is synced, so no reader ever
+sees half of a file. Links are refused. A decision that depends on what was read is made under the lock; other
+programs do not know the lock, but find whole files anyway. Nothing here knows what the files mean.
+
+Times are ISO in UTC inside files, with dashes for colons in their names.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-TICK = timedelta(microseconds=1)  # by so much is a time later than one that must come before it
+TICK = timedelta(microseconds=1)  # the least difference between two times that must differ
 
 
 def text_of(time: datetime) -> str:
@@ -34,7 +41,7 @@ def text_of(time: datetime) -> str:
 
 
 def time_in(value: Any) -> datetime | None:
-    """A time that somebody wrote, of any zone; one without a zone is UTC. None if it is no time."""
+    """Return the time in a text, of any zone; UTC if it has none. None if it is no time."""
     if not isinstance(value, str):
         return None
     try:
@@ -45,28 +52,26 @@ def time_in(value: Any) -> datetime | None:
 
 
 def name_of(time: datetime) -> str:
-    """As the beginning of a file's name: always as long, so that names sort by time."""
+    """Return a time as the start of a file's name, always of the same length, so that names sort by time."""
     return f"{time.astimezone(UTC):%Y-%m-%dT%H-%M-%S.%f}Z"
 
 
 def time_in_name(name: str) -> datetime | None:
-    """Back again, from a name that begins so."""
+    """Return the time at the start of a file's name."""
     day, _, rest = name.removesuffix(".json").partition("T")
     clock = rest.partition("Z")[0].replace("-", ":")
     return time_in(f"{day}T{clock}Z")
 
 
 def after(time: datetime, last: datetime | None) -> datetime:
-    """This time, or the next possible one where it is not later than the last: clocks are set back."""
+    """Return a time later than `last`, even if the clock was set back."""
     try:
         return time if last is None or time > last else last + TICK
-    except OverflowError:  # a stranger's, at the end of all days
+    except OverflowError:  # another program wrote the last possible time
         return time
 
 
-# How long is waited for what, and which values a user may choose. Knows numbers alone.
-#
-# `Patience(...)` takes any values; `chosen` is for what users set, and keeps them within the design's ranges.
+# Time limits. `Patience(...)` takes any values; `chosen` keeps those of users within the design's ranges.
 
 RANGES = {  # seconds
     "stall_after": (60.0, 1800.0),
@@ -76,11 +81,13 @@ RANGES = {  # seconds
 
 
 class Patience(Struct, frozen=True, kw_only=True):
+    """The time limits of mayor and witness."""
+
     stall_after: float = 300.0  # seconds without activity until an agent counts as stalled
     nudge_every: float = 120.0  # seconds between two nudges
     answer_within: float = 60.0  # seconds for an answer
-    answers: dict[str, float] = {}  # the same, for agents that need longer or shorter
-    most_restarts: int = 3  # of one item; then a human is told
+    answers: dict[str, float] = {}  # seconds for an answer, for agents that need longer or shorter
+    most_restarts: int = 3  # of one item; then a human is notified
     pause: float = 60.0  # seconds between two starts of one item
 
     def for_answer(self, agent: str) -> float:
@@ -94,7 +101,7 @@ def chosen(
     answer_within: float = 60.0,
     answers: Mapping[str, float] | None = None,
 ) -> Patience:
-    """What a user chose, or Invalid."""
+    """Return the limits that a user chose, or raise Invalid."""
     return Patience(
         stall_after=_within(stall_after, "stall_after"),
         nudge_every=_within(nudge_every, "nudge_every"),
@@ -114,31 +121,23 @@ def _within(seconds: float, name: str, agent: str = "") -> float:
     return float(seconds)
 
 
-# The state folder: JSON files that strangers may read and write too, and one lock among ourselves.
-#
-# Refuses to know what stands in the files. A file is written whole beside its target, synced, renamed, and the
-# folder synced, so nobody ever reads half of one. Nothing is followed: a link, or a folder that is one, is
-# refused.
-# What is decided by looking first is decided under the lock; strangers do not know it, and find whole files
-# anyway.
+# The state folder
 
-OWN = ".postroom"  # what no design has a place for
+OWN = ".postroom"  # the folder for files that the design does not have
 LARGEST = 1024 * 1024  # bytes of a file
 ENDING = ".json"
 ASIDE = ".quarantine"
 _LOCK = "chipset.lock"
 _DEEPEST = 64
-_UNFINISHED = re.compile(
-    rf"\.[0-9a-f]{{18}}\{files_durable.TEMPORARY}"
-)  # as paper calls a file that is not whole yet
-_KEY = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_PAUSE = 0.002  # seconds between two tries at the lock
+_UNFINISHED = re.compile(rf"\.[0-9a-f]{{18}}\{files_durable.TEMPORARY}")  # the name of an unfinished file
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_PAUSE = 0.002  # seconds between two attempts at the lock
 
 Fields = dict[str, Any]
 
 
 class StateFolder:
-    """One state folder. Made when something is first written into it."""
+    """One state folder, which is created by the first write."""
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True, busy_timeout: float = 30.0) -> None:
         self.path = os.path.realpath(path)
@@ -150,39 +149,39 @@ class StateFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One at a time, over all processes and threads. Whoever holds it may take it again."""
+        """Hold the folder's lock, over all processes and threads. The same thread may take it again."""
         depth = getattr(self._held, "depth", 0)
-        key = self._take() if depth == 0 else None
+        lock = self._take() if depth == 0 else None
         self._held.depth = depth + 1
         try:
             yield
         finally:
             self._held.depth = depth
-            if key is not None:
-                os.close(key)  # the lock goes with it, also when the process dies
+            if lock is not None:
+                os.close(lock)  # releases the lock, as the end of the process does
 
     def _take(self) -> int:
         folder = self._made((OWN,))
-        key: int = self._writing(lambda: os.open(f"{folder}/{_LOCK}", _KEY, 0o600))
+        lock: int = self._writing(lambda: os.open(f"{folder}/{_LOCK}", _LOCK_FLAGS, 0o600))
         until = time.monotonic() + self._busy_timeout
         try:
             while True:
                 try:
-                    fcntl.flock(key, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     if time.monotonic() > until:
                         raise StoreBusy(f"{folder}/{_LOCK} is held by another process") from None
                     time.sleep(_PAUSE)
                 else:
-                    return key
+                    return lock
         except BaseException:
-            os.close(key)
+            os.close(lock)
             raise
 
     # -- reading
 
     def read(self, *where: str) -> Fields | None:
-        """What a file holds; None if there is none. Unreadable says what is wrong with it."""
+        """Return the content of a file; None if there is none. Raise Unreadable if it is no JSON object."""
         try:
             self.check_folders(*where[:-1])
             raw, _ = files_durable.read("/".join((self.path, *where)), LARGEST)
@@ -198,7 +197,7 @@ class StateFolder:
         return fields
 
     def names(self, *where: str, ending: str = ENDING) -> list[str]:
-        """The names of the files in a folder, sorted; nothing of what is hidden."""
+        """Return the names of the files in a folder, sorted, without hidden ones."""
         try:
             self.check_folders(*where)
             found = os.listdir("/".join((self.path, *where)))
@@ -212,13 +211,13 @@ class StateFolder:
     # -- writing
 
     def write(self, fields: Fields, *where: str) -> None:
-        """This file says this from now on."""
+        """Write a file, or replace it."""
         folder = self._made(where[:-1])
         self._writing(lambda: files_durable.replace(folder, where[-1], dump(fields), durable=self._durable))
         self._sync(folder)
 
     def add(self, fields: Fields, *where: str) -> None:
-        """A file that was not there; FileExistsError if it is."""
+        """Write a new file; raise FileExistsError if there is one."""
         folder = self._made(where[:-1])
         self._writing(lambda: files_durable.write_new(folder, where[-1], dump(fields), durable=self._durable))
         self._sync(folder)
@@ -228,7 +227,7 @@ class StateFolder:
             self._writing(lambda: os.unlink("/".join((self.path, *where))))
 
     def set_aside(self, *where: str) -> str:
-        """A file that cannot be read makes room, and is kept: where it is now."""
+        """Move an unreadable file to the quarantine, and return its new path."""
         folder = self._made((*where[:-1], ASIDE))
         name = f"{where[-1]}.{os.urandom(4).hex()}"
         self._writing(lambda: files_durable.rename_new("/".join((self.path, *where)), f"{folder}/{name}"))
@@ -238,7 +237,7 @@ class StateFolder:
     # -- names
 
     def spelling(self, agent: str, *where: str, ending: str = "") -> str:
-        """How an agent's file or folder is called: its name, or the one that is there and counts as the same."""
+        """Return the name of the file or folder of an agent: an existing one, in any case, or a new one."""
         wanted = folder_of(agent) + ending
         if self.exists(*where, wanted):
             return wanted
@@ -250,14 +249,14 @@ class StateFolder:
     # -- below
 
     def _made(self, folders: tuple[str, ...]) -> str:
-        """The path of a folder that is there; what a killed process did not finish in it is cleared away."""
+        """Return the path of a folder after creating it, and delete the unfinished files of killed processes."""
         path = "/".join((self.path, *folders))
         self._writing(lambda: self._make(folders))
         try:
             self.check_folders(*folders)
         except Unreadable as wrong:
             raise StoreFailing(f"{path}: {wrong.message}") from None
-        if getattr(self._held, "depth", 0):  # all of us write under the lock: nobody is at it now
+        if getattr(self._held, "depth", 0):  # every write is made under the lock, so no other process writes now
             _clear(path)
         return path
 
@@ -270,7 +269,7 @@ class StateFolder:
             files_durable.make_folder(path)
 
     def check_folders(self, *folders: str) -> None:
-        """Each on the way is a folder and no link to one; FileNotFoundError if it is not there."""
+        """Refuse a path on which something is no folder, or a link; raise FileNotFoundError if one is missing."""
         path = self.path
         for name in folders:
             path = f"{path}/{name}"
@@ -283,7 +282,7 @@ class StateFolder:
 
     @staticmethod
     def _writing(do: Callable[[], Any]) -> Any:
-        """What goes wrong with the disk is told in the house's words."""
+        """Run a write, and turn an error of the disk into StoreFailing."""
         try:
             return do()
         except (FileExistsError, FileNotFoundError):
@@ -293,12 +292,12 @@ class StateFolder:
 
 
 def folder_of(agent: str) -> str:
-    """An agent's name as that of a file or folder: never a path, whatever was said."""
+    """Return an agent's name as the name of a file or folder; never a path."""
     return check_agent(agent, "agent").replace("/", "_")
 
 
 def dump(fields: Fields) -> bytes:
-    """Sorted keys, one to a line: a diff in git is small."""
+    """Return JSON with sorted keys, one to a line, so that a diff in git is small."""
     return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The life of a hook: every legal move, and who may make it. Code, messages and docs are read off this one table.
+"""Hooks: `hooks/<agent>.json`, one work item for each agent; the transition table, and the starts of each item.
 
     empty → pending      only the mayor (or a dispatcher)
     pending → active     only the owner
@@ -7,7 +7,9 @@
     active → empty       the mayor, to reassign
     pending → empty      the mayor, to reassign
 
-No move is skipped, and there are never two items on one hook. Does no I/O and knows no hook.
+No transition is skipped, and there are never two items on one hook. A transition is made under the folder's
+lock: the hook is read, compared with what the caller saw, checked against the table and written. So of two
+mayors that set one hook at the same time, exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -34,16 +36,20 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
+    """The status of a hook."""
+
     EMPTY = "empty"
-    PENDING = "pending"  # a work item was put on it; nobody has begun
+    PENDING = "pending"  # it has a work item; its owner has not started
     ACTIVE = "active"  # its owner is at work
-    COMPLETED = "completed"  # done, says its owner; the mayor checks
+    COMPLETED = "completed"  # its owner is done; the mayor has to check
 
 
 AT_WORK = frozenset({Status.PENDING, Status.ACTIVE})  # there is something to do
 
 
 class Move(NamedTuple):
+    """One row of the transition table."""
+
     before: Status
     after: Status
     roles: frozenset[str]
@@ -64,19 +70,19 @@ TABLE = {(move.before, move.after): move for move in MOVES}
 
 
 class Roles:
-    """Who is what. `mayor-a1b2c` is a mayor by its name; a name that tells nothing may be given a role."""
+    """The roles of agents. `mayor-a1b2c` is a mayor by its name; other agents can be assigned a role."""
 
-    def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        self._given = {fold(name): role for name, role in (values or {}).items()}
+    def __init__(self, assigned: Mapping[str, str] | None = None) -> None:
+        self._assigned = {fold(name): role for name, role in (assigned or {}).items()}
 
     def of(self, name: str, owner: str) -> set[str]:
-        """All that somebody is with regard to one agent's hook."""
-        role = self._given.get(fold(name)) or fold(name).partition("-")[0]
+        """Return the roles of an agent for the hook of `owner`."""
+        role = self._assigned.get(fold(name)) or fold(name).partition("-")[0]
         return {role, OWNER} if fold(name) == fold(owner) else {role}
 
 
 def check_move(before: Status, after: Status, *, by: str, owner: str, roles: Roles) -> None:
-    """IllegalMove or NotAllowed, in the words of the table, unless this may be done."""
+    """Raise IllegalMove or NotAllowed, unless the table allows this transition to this agent."""
     move = TABLE.get((before, after))
     if move is None:
         legal = ", ".join(f"{one.before} → {one.after} ({one.words})" for one in MOVES if one.before is before)
@@ -85,34 +91,34 @@ def check_move(before: Status, after: Status, *, by: str, owner: str, roles: Rol
         raise NotAllowed(f"{before} → {after} on the hook of {owner!r}: {move.words}, not {by!r}", field="by")
 
 
-# How often a work item was started: one record for each item that is under way, in `.postroom/`.
-#
-# A start is an agent and the moment of the assignment, so that whoever notices it (the mayor who made it, a
-# witness)
-# notes the same one, and it counts once.
+# The starts of each work item in progress, in `.postroom/`. A start is an agent and the time of the assignment,
+# so the mayor that made it and a witness that sees it note the same start, and it counts once.
 
 _ITEMS = (OWN, "witness", "items")
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """What is known of one work item."""
+    """The starts of one work item."""
 
     bead: str
     starts: tuple[str, ...] = ()  # each as `time agent`
-    human_told: int = -1  # at how many restarts a human was told last
+    human_told: int = -1  # the restarts at the time of the last notice to a human
 
     @property
     def restarts(self) -> int:
         return max(0, len(self.starts) - 1)
 
     def seconds_since_start(self, now: datetime) -> float:
-        """Since it was last given to somebody. What lies ahead is somebody's wrong clock."""
+        """Return the seconds since the last assignment.
+
+        A start in the future is from a wrong clock, and ignored.
+        """
         times = [time for start in self.starts if (time := time_in(start.partition(" ")[0])) is not None]
         return min(((now - time).total_seconds() for time in times if time <= now), default=math.inf)
 
 
 class Items:
-    """The items under way in a state folder. Call under its lock."""
+    """The items in progress of a state folder. Call under its lock."""
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
@@ -120,25 +126,27 @@ class Items:
     def get(self, bead: str) -> Item:
         try:
             fields = self._folder.read(*_ITEMS, _file(bead)) or {}
-        except Unreadable:  # counted anew
+        except Unreadable:  # the count starts again
             fields = {}
-        result = fields.get("human_told")
+        restarts = fields.get("human_told")
         return Item(
-            bead=bead, starts=_texts(fields.get("starts")), human_told=result if isinstance(result, int) else -1
+            bead=bead,
+            starts=_texts(fields.get("starts")),
+            human_told=restarts if isinstance(restarts, int) else -1,
         )
 
     def note(self, hook: Hook) -> Item:
-        """What lies on this hook was put there at that time."""
+        """Record the start of the item on a hook."""
         item, at = self.get(hook.item.bead_id), hook.item.assigned_at
         start = f"{'' if at is None else text_of(at)} {hook.agent_id}"
         return item if start in item.starts else self._write(replace(item, starts=(*item.starts, start)))
 
     def human_knows(self, item: Item) -> Item:
-        """A human knows, as of so many restarts."""
+        """Record that a human was notified at the present number of restarts."""
         return self._write(replace(item, human_told=item.restarts))
 
     def close(self, bead: str) -> None:
-        """It is done; whoever takes it up again begins anew."""
+        """Delete the record of a finished item."""
         self._folder.remove(*_ITEMS, _file(bead))
 
     def _write(self, item: Item) -> Item:
@@ -148,7 +156,7 @@ class Items:
 
 
 def _file(bead: str) -> str:
-    """A bead may be called anything; a file may not."""
+    """Return the name of an item's file: a hash, because a bead may have any name."""
     return blake2b(bead.encode(), digest_size=16).hexdigest() + ENDING
 
 
@@ -156,10 +164,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
-# Hooks: `hooks/<agent>.json`, exactly one work item for each agent.
-#
-# A move is decided under the folder's lock: the hook is read, compared with what the caller saw, held against the
-# table and written, all before anybody else of us can look. So of two mayors that set one hook, exactly one does.
+# Hooks
 
 HOOKS = "hooks"
 LONGEST_BEAD, LONGEST_TITLE = 200, 1000
@@ -168,12 +173,12 @@ _ITEM_FIELDS = frozenset({"bead_id", "title", "assigned_at"})
 
 
 class WorkItem(Struct, frozen=True, kw_only=True):
-    """What lies on a hook."""
+    """The work item on a hook."""
 
     bead_id: str
     title: str = ""
     assigned_at: datetime | None = None
-    extra: dict[str, Any] = {}  # what a stranger added; it is kept
+    extra: dict[str, Any] = {}  # fields of other programs; they are kept
 
     def to_dict(self) -> Fields:
         assigned = None if self.assigned_at is None else text_of(self.assigned_at)
@@ -181,7 +186,7 @@ class WorkItem(Struct, frozen=True, kw_only=True):
 
 
 class Hook(Struct, frozen=True, kw_only=True):
-    """One agent's hook, as it was read."""
+    """The hook of one agent, as it was read."""
 
     agent_id: str
     status: Status = Status.EMPTY
@@ -191,13 +196,13 @@ class Hook(Struct, frozen=True, kw_only=True):
 
     @property
     def item(self) -> WorkItem:
-        """What lies on it, where something must."""
+        """The work item; raises IllegalMove if there is none."""
         if self.work_item is None:
             raise IllegalMove(str(self), field="agent")
         return self.work_item
 
     def to_dict(self) -> Fields:
-        """As it stands in the file."""
+        """Return the fields of the file."""
         return self.extra | {
             "agent_id": self.agent_id,
             "status": str(self.status),
@@ -212,9 +217,10 @@ class Hook(Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """All hooks of a state folder. `by` says who makes a move, and is believed: a file proves nobody's name.
+    """All hooks of a state folder.
 
-    With `expect`, a move is made only if the hook is still as it was read: else StaleRevision.
+    `by` names the agent that makes a transition, and is believed: files cannot prove a name. With `expect`, a
+    transition is made only if the hook is still as it was read; else it raises StaleRevision.
     """
 
     def __init__(self, folder: StateFolder, clock: Clock, roles: Roles) -> None:
@@ -225,14 +231,14 @@ class Hooks:
     # -- looking
 
     def get(self, agent: str) -> Hook:
-        """The hook of an agent; one that was never written is empty. Unreadable if its file is no hook."""
+        """Return the hook of an agent; empty if it was never written. Raise Unreadable if its file is no hook."""
         name = check_agent(agent, "agent")
         file = self._file(name)
         fields = self._folder.read(HOOKS, file)
         return Hook(agent_id=name) if fields is None else _hook_in(fields, file)
 
     def all(self) -> tuple[list[Hook], list[Unreadable]]:
-        """Every hook that can be read, and what is wrong with the others."""
+        """Return every readable hook, and the errors of the others."""
         hooks: list[Hook] = []
         broken: list[Unreadable] = []
         for file in self._folder.names(HOOKS):
@@ -245,7 +251,7 @@ class Hooks:
         return hooks, broken
 
     def expected(self, agent: str, expect: Hook | None) -> Hook:
-        """The hook, if it is still as somebody read it; without `expect`, in any case."""
+        """Return the hook, if it still equals `expect`, or if `expect` is None."""
         hook = self.get(agent)
         if expect is not None and hook != expect:
             raise StaleRevision(f"{hook}; you saw it {expect.status}", field="agent", hint="look again")
@@ -254,7 +260,7 @@ class Hooks:
     # -- moving
 
     def set(self, agent: str, bead_id: str, title: str = "", *, by: str, expect: Hook | None = None) -> Hook:
-        """Put a work item on an empty hook. A hook that is busy is refused, and named with what is on it."""
+        """Put a work item on an empty hook. The error for a busy hook names its item."""
         bead = check_label(bead_id, "bead_id", LONGEST_BEAD)
         line = check_line(title, "title", LONGEST_TITLE)
         with self._folder.lock():
@@ -266,17 +272,17 @@ class Hooks:
             return self._move(hook, Status.PENDING, by, work_item=item)
 
     def activate(self, agent: str, *, by: str | None = None, expect: Hook | None = None) -> Hook:
-        """Its owner takes it up."""
+        """Start work on the item, as the owner of the hook."""
         return self._step(agent, Status.ACTIVE, agent if by is None else by, expect)
 
     def complete(self, agent: str, *, by: str | None = None, expect: Hook | None = None) -> Hook:
-        """Its owner is done."""
+        """Complete the work on the item, as the owner of the hook."""
         return self._step(agent, Status.COMPLETED, agent if by is None else by, expect)
 
     def clear(self, agent: str, *, by: str, expect: Hook | None = None) -> Hook:
-        """The mayor takes the item off: the hook is written empty, its file stays.
+        """Take the item off the hook, as the mayor. The file stays.
 
-        A file that cannot be read is set aside first, and kept.
+        An unreadable file is moved to the quarantine first.
         """
         with self._folder.lock():
             try:
@@ -286,7 +292,7 @@ class Hooks:
             return self._move(hook, Status.EMPTY, by, work_item=None)
 
     def restart(self, agent: str, *, by: str, expect: Hook | None = None) -> Hook:
-        """Cleared and set again with the same item: two moves in one write, between which nothing can be lost."""
+        """Clear the hook and set the same item again, in one write, so that the item cannot be lost in between."""
         with self._folder.lock():
             hook = self.expected(agent, expect)
             check_move(hook.status, Status.EMPTY, by=by, owner=hook.agent_id, roles=self._roles)
@@ -294,7 +300,7 @@ class Hooks:
             return self._move(replace(hook, status=Status.EMPTY), Status.PENDING, by, work_item=item)
 
     def touch(self, agent: str) -> Hook:
-        """Its owner is still there. Nothing to touch on an empty or completed hook."""
+        """Record that the owner is active. Refuse an empty or completed hook."""
         with self._folder.lock():
             hook = self.get(agent)
             if hook.status not in AT_WORK:
@@ -309,7 +315,7 @@ class Hooks:
             return self._move(hook, status, by, work_item=hook.work_item)
 
     def _move(self, hook: Hook, status: Status, by: str, *, work_item: WorkItem | None) -> Hook:
-        """Under the lock."""
+        """Check and write a transition. Call under the lock."""
         by = check_agent(by, "by")
         check_move(hook.status, status, by=by, owner=hook.agent_id, roles=self._roles)
         return self._write(replace(hook, status=status, work_item=work_item, last_activity=self._now(hook)))
@@ -325,7 +331,7 @@ class Hooks:
         return self._write(replace(empty, last_activity=self._clock.now().wall))
 
     def _now(self, hook: Hook) -> datetime:
-        """Always later than before: whoever compares must see that something happened."""
+        """Return the time, always later than the last activity, so that every write changes the hook."""
         return after(self._clock.now().wall, hook.last_activity)
 
     def _file(self, agent: str) -> str:
@@ -333,11 +339,11 @@ class Hooks:
 
 
 def _hook_in(fields: Fields, file: str) -> Hook:
-    """The hook that a file holds; Unreadable says why it is none."""
+    """Return the hook in a file, or raise Unreadable."""
     agent, status = fields.get("agent_id"), fields.get("status")
     if not isinstance(agent, str) or not _is_of(agent, file):
         raise Unreadable(f"{HOOKS}/{file}: it says it is of {agent!a}")
-    if status not in list(Status):  # it may be anything
+    if status not in list(Status):  # a list, because it may be unhashable
         raise Unreadable(f"{HOOKS}/{file}: {status!a} is no status")
     item = _item_in(fields.get("work_item"), file)
     if (item is None) != (status == Status.EMPTY):

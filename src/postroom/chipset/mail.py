@@ -1,7 +1,7 @@
-"""Mail by the design's names: send_mail, check_mail, unread, mark_read, archive_old_mail.
+"""Mail with the design's verbs: send_mail, check_mail, unread, mark_read, archive_old_mail.
 
-Letters are sent, settled and archived by the room, so nothing here can lose one. They are read from the files,
-which are the truth: read ones too, in the order of time, under the names they have there.
+The room sends, settles and archives letters, so nothing here can lose one. They are listed from the files, which
+are the truth: all of them, read or not, in the order of time, under the names of their files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core import messages
-from ..core.compose import Draft, seal
+from ..core.compose import Draft, encode_within_limit
 from ..core.deliveries import SLICE, move_found
 from ..core.retention import EVER
 from ..core.validation import check_seconds
@@ -50,13 +50,13 @@ TYPES = tuple(LAYOUT.kinds)
 PRIORITIES = ("urgent", "normal", "low")
 A_DAY = 24 * 3600.0
 _REQUIRED = ("from", "to", "type", "subject", "body")
-_SAID = {*_REQUIRED, "priority", "timestamp", "read"}
+_FIELDS = {*_REQUIRED, "priority", "timestamp", "read"}
 _LARGEST = 16 * LARGEST
-_TRIES = 20  # for a name that no other letter has
+_TRIES = 20  # attempts to find an unused file name
 
 
 class Mail(Struct, frozen=True, kw_only=True):
-    """One letter: the design's eight fields, and the file it lies in. `sender` is `from` in the file."""
+    """One letter: the design's eight fields, and the name of its file. `sender` is `from` in the file."""
 
     sender: str
     to: str
@@ -69,7 +69,7 @@ class Mail(Struct, frozen=True, kw_only=True):
     filename: str
 
     def to_dict(self) -> Fields:
-        """The eight fields, as they stand in the file."""
+        """Return the eight fields of the file."""
         fields = {
             name: getattr(self, name) for name in self.__struct_fields__ if name not in {"sender", "filename"}
         }
@@ -88,72 +88,74 @@ class Mailboxes:
         """Send a letter: from, to, type, subject, body, and priority, which is normal by default.
 
         When this returns, it is on stable storage. A `timestamp` in the message is the letter's time, in the file
-        and in its name; without one it is now. `read` may be there, and is the room's to say. The same key again
-        sends nothing twice.
+        and in its name; the default is now. A `read` in it is ignored. A second send with the same key has no
+        effect.
         """
-        value = _checked(message)
-        sent = self._send(value, key).message
+        fields = _check_fields(message)
+        sent = self._send(fields, key).message
         return Mail(
             sender=sent.sender,
             to=sent.recipients[0].address,
-            type=value["type"] if value["type"] in TYPES else LAYOUT.other_kind,
+            type=fields["type"] if fields["type"] in TYPES else LAYOUT.other_kind,
             subject=sent.subject,
-            body=value["body"],
+            body=fields["body"],
             timestamp=text_of(sent.created_at),
             read=False,
-            priority=value.get("priority", "normal"),
+            priority=fields.get("priority", "normal"),
             filename=f"{sent.id}{LAYOUT.ending}",
         )
 
     def check_mail(self, agent: str) -> list[Mail]:
-        """Everything in a mailbox, read or not, the oldest first. Looking changes nothing."""
-        self._room.quarantined()  # whatever is asked of the room, it takes in what strangers did first
-        found = sorted(self._sheets(agent), key=lambda each: (each[1].message.created_at, each[1].order, each[0]))
-        return [_mail(sheet, name, agent) for name, sheet in found]
+        """Return all letters of a mailbox, read or not, the oldest first. This changes nothing."""
+        self._room.quarantined()  # any call makes the room take in the changes of other programs
+        found = sorted(self._files(agent), key=lambda each: (each[1].message.created_at, each[1].order, each[0]))
+        return [_mail(file, name, agent) for name, file in found]
 
     def unread(self, agent: str) -> list[Mail]:
-        """What was not marked as read yet."""
+        """Return the letters that are not marked as read."""
         return [mail for mail in self.check_mail(agent) if not mail.read]
 
     def mark_read(self, agent: str, filename: str) -> None:
-        """This letter is done with. Nothing happens if it is gone or was read before."""
+        """Mark a letter as read, which settles it. Do nothing if it is gone or was read before."""
         home, name = self._home(agent), _file_name(filename)
         for place in ("", ARCHIVE):
-            sheet = self._sheet(agent, home, place, name)
-            if sheet is not None and sheet.state.state is not State.DONE:
-                self._settle(agent, sheet.message.id)
+            file = self._file(agent, home, place, name)
+            if file is not None and file.state.state is not State.DONE:
+                self._settle(agent, file.message.id)
 
     def archive_old_mail(self, agent: str, older_than: float | timedelta = A_DAY) -> int:
-        """Put letters into `archive/` that were written so long ago and are read; says how many went.
+        """Move read letters of at least this age into `archive/`, and return how many.
 
-        What nobody has read stays where it is, however old.
+        Unread letters stay, however old they are.
         """
         span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
         now = self._clock.now().wall
         cutoff = now - timedelta(seconds=check_seconds(span, "older_than", most=1e9))
         self._room.quarantined()
         old = [
-            sheet.message.id
-            for _, sheet in self._sheets(agent, ("",))
-            if sheet.state.state is State.DONE and sheet.message.created_at <= cutoff
+            file.message.id
+            for _, file in self._files(agent, ("",))
+            if file.state.state is State.DONE and file.message.created_at <= cutoff
         ]
         slices = (tuple(old[start : start + SLICE]) for start in range(0, len(old), SLICE))
-        return sum(self._put_away(self._room.mailbox(agent), ids, now) for ids in slices)
+        return sum(self._archive(self._room.mailbox(agent), ids, now) for ids in slices)
 
     # -- below
 
-    def _send(self, value: Fields, key: str | None) -> Receipt:
-        box, to, time = self._room.mailbox(value["from"]), check_party(value["to"], "to"), value.get("timestamp")
-        fields = {"subject": value["subject"], "kind": value["type"], "priority": value.get("priority", "normal")}
+    def _send(self, mail: Fields, key: str | None) -> Receipt:
+        box, to, time = self._room.mailbox(mail["from"]), check_party(mail["to"], "to"), mail.get("timestamp")
+        fields = {"subject": mail["subject"], "kind": mail["type"], "priority": mail.get("priority", "normal")}
         if key is not None:
             fields["key"] = key
         if time is None:
-            return box.send(to, value["body"], **fields)
-        return self._send_at(_time(time), Draft(sender=box.name, to=to, body=value["body"], **fields))
+            return box.send(to, mail["body"], **fields)
+        return self._send_at(_time(time), Draft(sender=box.name, to=to, body=mail["body"], **fields))
 
     def _send_at(self, time: datetime, draft: Draft) -> Receipt:
-        """Send a letter whose time its sender chose. Its file's name begins with that time and ends with digits
-        that no other letter has: where one has them, other digits are tried.
+        """Send a letter with a time that its sender chose.
+
+        The name of its file starts with that time and ends with digits that no other letter has: if another letter
+        has them, other digits are tried.
         """
         core, principal = self._room._core, self._room._principal
         for last in range(_TRIES, 0, -1):
@@ -161,8 +163,8 @@ class Mailboxes:
             now = core.now().wall
             post = messages.prepare(core, principal, named, now)
             letter = replace(post.message, created_at=time)
-            sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # its age counts from now
-            post = replace(post, message=letter, deliveries=sent, encoded=seal(letter, core.limits))
+            sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # its age in the inbox is real
+            post = replace(post, message=letter, deliveries=sent, encoded=encode_within_limit(letter, core.limits))
             try:
                 (receipt,) = messages.commit_posts(core, [post], [post])
             except IdTaken as taken:
@@ -170,12 +172,12 @@ class Mailboxes:
                     raise
                 continue
             is_by_key = letter.key is not None and receipt.message.key == letter.key
-            if is_by_key or not receipt.repeated:  # else another letter of the same words has these digits
+            if is_by_key or not receipt.repeated:  # else another letter with the same content has these digits
                 return receipt
         raise IdTaken(field="id")
 
-    def _put_away(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
-        """Each of them is asked about again in the commit: somebody may be quicker."""
+    def _archive(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
+        """Archive letters, and return how many. The commit checks each again: another process may be faster."""
         query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
         moved = move_found(box._core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
         return len(moved)
@@ -184,26 +186,26 @@ class Mailboxes:
         box = self._room.mailbox(agent)
         letter = _read(box, id) or _read(box, self._id_there(box, id))
         if letter is not None and letter.state is not State.DONE:
-            with suppress(Missing):  # it went meanwhile
+            with suppress(Missing):  # it was deleted meanwhile
                 letter.ack(archive=False)
 
     @staticmethod
     def _id_there(box: Mailbox, id: str) -> str:
-        """A second letter under a name of ours, with other content, has a longer id in the room."""
+        """Return the id in the room for a second letter with the same name and other content: a longer one."""
         found = box._core.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
         return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
 
-    def _sheets(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:
-        """What lies in the mailbox; and in its archive, what nobody has read: a stranger put it there."""
+    def _files(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:
+        """Yield the letters of a mailbox, and the unread ones in its archive, where another program put them."""
         home = self._home(agent)
         for place in places:
             for name in self._folder.names(*_at(home, place)):
-                sheet = self._sheet(agent, home, place, name)
-                if sheet is not None and (not place or sheet.state.state is State.UNREAD):
-                    yield name, sheet
+                file = self._file(agent, home, place, name)
+                if file is not None and (not place or file.state.state is State.UNREAD):
+                    yield name, file
 
-    def _sheet(self, agent: str, home: str, place: str, name: str) -> ParsedFile | None:
-        """None if it is gone, or is no letter: the room sets that aside, and says so, once it is sure."""
+    def _file(self, agent: str, home: str, place: str, name: str) -> ParsedFile | None:
+        """Return a parsed file; None if it is gone, or is no letter: the room will quarantine that."""
         try:
             self._folder.check_folders(*_at(home, place))
             raw, stamp = durable.read("/".join((self._folder.path, *_at(home, place), name)), _LARGEST)
@@ -228,8 +230,8 @@ def _at(home: str, place: str) -> tuple[str, ...]:
     return (MAIL, home, place) if place else (MAIL, home)
 
 
-def _mail(sheet: ParsedFile, name: str, agent: str) -> Mail:
-    fields, message = sheet.fields, sheet.message
+def _mail(file: ParsedFile, name: str, agent: str) -> Mail:
+    fields, message = file.fields, file.message
     to, type, body, timestamp = (fields.get(name) for name in ("to", "type", "body", "timestamp"))
     priority = fields.get("priority")
     return Mail(
@@ -239,27 +241,27 @@ def _mail(sheet: ParsedFile, name: str, agent: str) -> Mail:
         subject=line_in(fields.get("subject")),
         body=body if isinstance(body, str) else message.text,
         timestamp=timestamp if isinstance(timestamp, str) else text_of(message.created_at),
-        read=sheet.state.state is State.DONE,
+        read=file.state.state is State.DONE,
         priority=priority if priority in PRIORITIES else "normal",
         filename=name,
     )
 
 
-def _checked(message: Any) -> Fields:
-    """What a sender must say, and nothing that no letter of the design has."""
+def _check_fields(message: Any) -> Fields:
+    """Return the fields of a message, or raise Invalid if one is missing, unknown or wrong."""
     if not isinstance(message, Mapping):
         raise Invalid(f"must be an object, not {type(message).__name__}", field="message")
-    value = dict(message)
+    fields = dict(message)
     for name in _REQUIRED:
-        if not isinstance(value.get(name), str):
+        if not isinstance(fields.get(name), str):
             raise Invalid("is missing, or no text", field=name, hint=", ".join(_REQUIRED))
-    if strange := sorted(map(str, set(value) - _SAID)):
-        raise Invalid("a letter has no such field", field=strange[0], hint=", ".join(sorted(_SAID)))
-    if value.get("timestamp") is not None:
-        _time(value["timestamp"])
-    if value.get("priority", "normal") not in PRIORITIES:
-        raise Invalid(f"{value['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
-    return value
+    if unknown := sorted(map(str, set(fields) - _FIELDS)):
+        raise Invalid("a letter has no such field", field=unknown[0], hint=", ".join(sorted(_FIELDS)))
+    if fields.get("timestamp") is not None:
+        _time(fields["timestamp"])
+    if fields.get("priority", "normal") not in PRIORITIES:
+        raise Invalid(f"{fields['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
+    return fields
 
 
 def _time(value: Any) -> datetime:
@@ -270,14 +272,17 @@ def _time(value: Any) -> datetime:
 
 
 def _id_at(sender: str, time: datetime) -> str:
-    """A new id for this time. What the time leaves open (a whole second: nine digits) comes from the clock."""
+    """Return a new id for a time.
+
+    Digits that the time leaves open (nine for a whole second) come from the clock.
+    """
     now = time_ns()
     whole = timegm(time.utctimetuple()) * 1_000_000 + (time.microsecond or now // 1000 % 1_000_000)
     return LAYOUT.fresh_id(sender, whole * 1000, now % 1000)
 
 
 def _file_name(name: Any) -> str:
-    """The name of a letter's file, and no path."""
+    """Return the name of a letter's file; refuse a path."""
     if not isinstance(name, str) or os.path.basename(name) != name or not LAYOUT.may_hold(name) or "\0" in name:
         raise Invalid(f"{name!a} is no letter's name", field="filename", hint="as check_mail tells it")
     return name

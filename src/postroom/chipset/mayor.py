@@ -1,7 +1,7 @@
-"""The mayor's errands, each of which needs several channels: hand out work, accept it, give it to another.
+"""The mayor, who assigns work, accepts it, and reassigns it.
 
-The order of the steps is what keeps an item from being lost: wherever it is cut off, the item lies on a hook, and
-the same errand once more completes it.
+Each of these needs several channels, in an order in which no item can be lost: wherever a crash interrupts it,
+the item is on a hook, and a second call completes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Mayor:
-    """Hands out the work of a state folder. The moves are still the table's: whoever is no mayor is refused."""
+    """A mayor of a state folder. The transition table holds: an agent that is no mayor is refused."""
 
     def __init__(self, chipset: Chipset, name: str = "mayor", *, human: str = "human") -> None:
         self._chipset = chipset
@@ -29,7 +29,7 @@ class Mayor:
 
     def dispatch(self, agent: str, bead_id: str, title: str = "", body: str = "") -> Hook:
         """Put an item on an empty hook, and send the assignment."""
-        check_text(body, "body")  # before anything is moved
+        check_text(body, "body")  # before anything changes
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.set(agent, bead_id, title, by=self._name)
             self._chipset.items.note(hook)
@@ -37,7 +37,7 @@ class Mayor:
         return hook
 
     def remind(self, agent: str, body: str = "") -> Hook:
-        """Send the assignment of an item nobody took up yet: what a crash left undone. It never comes twice."""
+        """Send the assignment of a pending item, which a crash may have left unsent. It never arrives twice."""
         hook = self._chipset.hooks.get(agent)
         if hook.status is not Status.PENDING:
             raise IllegalMove(str(hook), field="agent", hint="only a pending item is assigned")
@@ -45,7 +45,7 @@ class Mayor:
         return hook
 
     def accept(self, agent: str) -> Hook:
-        """The work was checked: its hook is empty again."""
+        """Accept completed work, which empties its hook."""
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.get(agent)
             if hook.status is not Status.COMPLETED:
@@ -55,10 +55,10 @@ class Mayor:
         return cleared
 
     def reassign(self, agent: str, to: str, body: str = "", *, expect: Hook | None = None) -> Hook:
-        """Give the item of a stalled agent to another, or to the same once more; that is a restart.
+        """Assign the item of a stalled agent to another, or to the same agent again; that is a restart.
 
-        Refused when it was restarted as often as it may be: then a human is told. Busy within the pause. With
-        `expect`, only if the hook is still as it was read.
+        Raise Refused after too many restarts, and notify a human. Raise Busy within the pause. With `expect`, only
+        if the hook is still as it was read.
         """
         check_text(body, "body")
         check_agent(to, "to")
@@ -66,13 +66,13 @@ class Mayor:
             hook = self._chipset.hooks.expected(agent, expect)
             if hook.status not in AT_WORK:
                 raise IllegalMove(str(hook), field="agent", hint="only unfinished work is reassigned")
-            value = self._hand_over(hook, self._chipset.items.note(hook), to)
-            self._chipset.items.note(value)
-        witness.assign(self._chipset.room, self._name, value, body)
-        return value
+            assigned = self._hand_over(hook, self._chipset.items.note(hook), to)
+            self._chipset.items.note(assigned)
+        witness.assign(self._chipset.room, self._name, assigned, body)
+        return assigned
 
     def _hand_over(self, hook: Hook, item: Item, to: str) -> Hook:
-        """The new hook is set before the old one is cleared: whatever happens, the item lies on one."""
+        """Set the new hook, then clear the old one, so that the item is always on a hook."""
         hooks = self._chipset.hooks
         target = hooks.get(to)
         if fold(target.agent_id) == fold(hook.agent_id):
@@ -85,7 +85,7 @@ class Mayor:
             except IllegalMove as busy:
                 busy.field = "to"
                 raise
-        hooks.clear(hook.agent_id, by=self._name)  # also where it was cut off here the last time
+        hooks.clear(hook.agent_id, by=self._name)  # also if a crash interrupted an earlier call here
         return target
 
     def _check_restart(self, hook: Hook, item: Item) -> None:

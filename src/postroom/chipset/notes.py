@@ -1,6 +1,11 @@
-"""Handoff notes: `handoff/<agent>/<time>.json`, what a session leaves behind when it ends in the middle of work.
+"""Handoff notes and nudges.
 
-Append-only: a note is written once, under a name that no other note has, and never changed or removed by us.
+A note, `handoff/<agent>/<time>.json`, tells the next session about unfinished work. It is written once, under a
+name that no other note has, and never changed or removed.
+
+A nudge, `nudge/<agent>/latest.json`, is a short message in a slot of one: the latest wins, without history. Each
+nudge has a time later than the one it replaces, whatever the clock says, because a reader acts only on nudges
+newer than the last that it handled. A slot that cannot be read holds no nudge.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ LONGEST_LINE, LONGEST_SUMMARY, MOST_REMAINING = 500, 100_000, 1000
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """One note, and the file it stands in."""
+    """One handoff note, and the name of its file."""
 
     bead: str
     session_outgoing: str = ""
@@ -41,11 +46,11 @@ class Note(Struct, frozen=True, kw_only=True):
 
     @property
     def written_at(self) -> datetime | None:
-        """As its name says."""
+        """The time in its file's name."""
         return time_in_name(self.filename)
 
     def to_dict(self) -> Fields:
-        """As it stands in the file."""
+        """Return the fields of the file."""
         return {
             "bead": self.bead,
             "session_outgoing": self.session_outgoing,
@@ -74,7 +79,7 @@ class Notes:
         branch: str = "",
         last_commit: str = "",
     ) -> Note:
-        """Leave a note. It is later than all before it, whatever the clock says."""
+        """Write a note. Its time is later than that of all notes before it, whatever the clock says."""
         note = Note(
             bead=check_label(bead, "bead", LONGEST_BEAD),
             summary=check_text(summary, "summary", LONGEST_SUMMARY),
@@ -94,17 +99,17 @@ class Notes:
             name = f"{name_of(time)}{ENDING}"
             try:
                 self._folder.add(note.to_dict(), HANDOFF, home, name)
-            except FileExistsError:  # a stranger was quicker
+            except FileExistsError:  # another program was faster
                 time = after(time, time)
                 continue
             return Note(**_fields_of(note), filename=name)
 
     def all(self, agent: str) -> list[Note]:
-        """Every note, the oldest first. What cannot be read is left out; `broken` says what that is."""
+        """Return every readable note, the oldest first. `broken` returns the errors of the others."""
         return self._read(agent)[0]
 
     def latest(self, agent: str) -> Note | None:
-        """The last one that can be read: where the next session begins."""
+        """Return the last readable note, with which the next session starts."""
         notes = self.all(agent)
         return notes[-1] if notes else None
 
@@ -152,23 +157,18 @@ def _checked(remaining: Any) -> tuple[str, ...]:
     return tuple(check_text(item, "remaining", LONGEST_SUMMARY) for item in remaining)
 
 
-# Nudges: `nudge/<agent>/latest.json`. One slot, the latest wins, no history; the recipient is the folder.
-#
-# Each nudge is given a time later than the one it replaces, whatever the clock says: a reader acts only on what
-# is
-# newer than the last it handled, and would pass over one of the same moment. A slot that cannot be read is no
-# nudge.
+# Nudges
 
 NUDGE, SLOT = "nudge", "latest.json"
 HEALTH_CHECK, STALL_WARNING, RESPONSE = "health_check", "stall_warning", "nudge_response"
 TYPES = (HEALTH_CHECK, STALL_WARNING, "priority_change", "abort", "sync_request", RESPONSE)
 LONGEST = 100_000  # characters of a message
-_HANDLED = (OWN, "nudges")  # what each agent has handled, where it lets us remember
+_HANDLED = (OWN, "nudges")  # the time of the last nudge that each agent handled
 _log = logging.getLogger("postroom")
 
 
 class Nudge(Struct, frozen=True, kw_only=True):
-    """What lies in a slot. `sender` is `from` in the file."""
+    """The nudge in a slot. `sender` is `from` in the file."""
 
     sender: str
     type: str
@@ -177,7 +177,7 @@ class Nudge(Struct, frozen=True, kw_only=True):
     requires_response: bool = False
 
     def to_dict(self) -> Fields:
-        """As it stands in the file."""
+        """Return the fields of the file."""
         return {
             "from": self.sender,
             "type": self.type,
@@ -188,7 +188,7 @@ class Nudge(Struct, frozen=True, kw_only=True):
 
 
 class Nudges:
-    """All slots of a state folder."""
+    """The slots of a state folder."""
 
     def __init__(self, folder: StateFolder, clock: Clock) -> None:
         self._folder = folder
@@ -197,7 +197,7 @@ class Nudges:
     def send(
         self, sender: str, to: str, type: str, message: str = "", *, requires_response: bool = False
     ) -> Nudge:
-        """Put a nudge into a slot; what lay there is gone."""
+        """Put a nudge into a slot, and replace the one before."""
         if type not in TYPES:
             raise Invalid(f"{type!a} is no nudge", field="type", hint=", ".join(TYPES))
         sender, message = check_agent(sender, "from"), check_text(message, "message", LONGEST)
@@ -215,11 +215,11 @@ class Nudges:
         return nudge
 
     def respond(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
-        """Answer into the slot of whoever nudged."""
+        """Put an answer into the slot of the nudge's sender."""
         return self.send(agent, nudge.sender, RESPONSE, message)
 
     def latest(self, agent: str) -> Nudge | None:
-        """What lies in the slot, handled or not."""
+        """Return the nudge in the slot, handled or not."""
         home = self._home(agent)
         try:
             fields = self._folder.read(NUDGE, home, SLOT)
@@ -228,16 +228,19 @@ class Nudges:
             _log.warning("no nudge for %s: %s", agent, broken.message)
             return None
 
-    # -- what was handled
+    # -- handled nudges
 
     def unhandled(self, agent: str, *, since: datetime | None = None) -> Nudge | None:
-        """The nudge in the slot, if it is newer than the last one handled: as remembered here, or `since`."""
+        """Return the nudge in the slot, if it is newer than `since`, or than the last one handled."""
         nudge = self.latest(agent)
         handled = since if since is not None else self._handled(agent)
         return nudge if nudge is not None and (handled is None or nudge.timestamp > handled) else None
 
     def handle(self, agent: str, nudge: Nudge) -> None:
-        """This one, and all before it, need no more acting on. Say so after acting: a crash then repeats it."""
+        """Record that this nudge and all before it are handled.
+
+        Call it after acting: a crash then repeats the act.
+        """
         with self._folder.lock():
             handled = self._handled(agent)
             if handled is None or nudge.timestamp > handled:
@@ -246,7 +249,7 @@ class Nudges:
     def _handled(self, agent: str) -> datetime | None:
         try:
             fields = self._folder.read(*_HANDLED, self._memory(agent))
-        except Unreadable:  # then it is acted on once more
+        except Unreadable:  # the agent acts on the nudge once more
             return None
         return time_in((fields or {}).get("handled"))
 
@@ -258,7 +261,7 @@ class Nudges:
 
 
 def _nudge_in(fields: Fields) -> Nudge:
-    """The nudge in a slot; Unreadable if it is none."""
+    """Return the nudge in a slot, or raise Unreadable."""
     sender, type, message = (fields.get(name) for name in ("from", "type", "message"))
     timestamp = time_in(fields.get("timestamp"))
     if timestamp is None or type not in TYPES:

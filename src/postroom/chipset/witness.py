@@ -1,7 +1,8 @@
-"""What a witness must not forget of a stalled agent: one file for each, in `.postroom/`, shared by all witnesses.
+"""The witness, which finds stalled agents, nudges them, waits for an answer, and notifies the mayor or a human.
 
-It says what was asked, when, and whether it was told on. It is about one stall of one assignment: when the agent
-moves again, or holds something else, it is about nothing and goes.
+It never changes a hook: that belongs to its owner and the mayor. It keeps its memory in files, one for each
+stalled agent in `.postroom/`, checks each agent under the folder's lock, and sends letters with idempotency
+keys. So it may be killed at any moment, restarted, and run twice, and still asks once and notifies once.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _WATCHES = (OWN, "witness", "agents")
 
 
 class Watch(Struct, frozen=True, kw_only=True):
-    """A stall, as far as it has gone."""
+    """The memory of one stall of one assignment. It is void once the agent is active or has another item."""
 
     agent: str
-    about: str  # which stall: see `about`
-    seen_at: datetime  # when a witness first saw the hook like this
+    about: str  # identifies the stall: see `about`
+    seen_at: datetime  # the time at which a witness first saw the hook like this
     asked_at: datetime | None = None  # the first nudge since the last answer
     nudged_at: datetime | None = None  # the last nudge
-    by: str = ""  # whose nudge: there the answer comes
+    by: str = ""  # the witness that nudged, whose slot gets the answer
     escalated: bool = False
 
 
@@ -52,7 +53,10 @@ class Watches:
         self._folder = folder
 
     def get(self, hook: Hook) -> Watch | None:
-        """What is known of this very stall. A file that cannot be read is forgotten: mail has keys, too."""
+        """Return the watch of this stall; None if there is none.
+
+        An unreadable file is ignored: the keys of letters keep them from being sent twice.
+        """
         try:
             fields = self._folder.read(*_WATCHES, self._file(hook.agent_id))
             watch = None if fields is None else msgspec.convert(fields, Watch)
@@ -74,16 +78,15 @@ class Watches:
 
 
 def about(hook: Hook) -> str:
-    """Which item, since which assignment and which activity."""
+    """Return a text that identifies a stall: the item, the time of its assignment, and the last activity."""
     item = hook.work_item
     times = (None if item is None else item.assigned_at, hook.last_activity)
     return " ".join(["" if item is None else item.bead_id, *("-" if t is None else text_of(t) for t in times)])
 
 
-# The letters of the flows: assignment, completion, and of a stalled agent, to the mayor and at last to a human.
-#
-# Each has a key made from what it is about, and says nothing that changes from one look to the next: sent again
-# after a crash, it is the same letter and comes once.
+# The letters: assignment, completion, and escalation to the mayor and to a human. Each has an idempotency key
+# made from its subject matter, and holds nothing that changes from one check to the next: sent again after a
+# crash, it is the same letter and arrives once.
 
 ASSIGNMENT, COMPLETION, ESCALATION = "work_assignment", "completion_report", "health_escalation"
 _REASSIGN = "It did not answer. Reassign the item."
@@ -92,7 +95,7 @@ _DECIDE = "It will not be started again until somebody decides."
 
 
 def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
-    """What lies on a hook, for whoever it was put there."""
+    """Send the assignment of the item on a hook to its owner."""
     title = f": {hook.item.title}" if hook.item.title else ""
     room.mailbox(sender).send(
         hook.agent_id,
@@ -104,7 +107,7 @@ def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
 
 
 def complete(room: Room, hook: Hook, mayor: str, body: str) -> None:
-    """What its owner did is done."""
+    """Send the completion report of a hook's owner to the mayor."""
     room.mailbox(hook.agent_id).send(
         mayor,
         body,
@@ -129,7 +132,7 @@ def tell_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> N
 
 
 def _facts(hook: Hook, item: Item) -> list[str]:
-    """One to a line. What a stranger wrote onto a hook stays on its own."""
+    """Return the facts, one to a line. Text from a hook is reduced to one line, so that it cannot add facts."""
     last = "never" if hook.last_activity is None else text_of(hook.last_activity)
     return [
         f"agent: {hook.agent_id}",
@@ -142,7 +145,7 @@ def _facts(hook: Hook, item: Item) -> list[str]:
 
 
 def _send(room: Room, sender: str, to: str, subject: str, lines: list[str], *, key: str) -> None:
-    with suppress(IdTaken):  # it was told before, in other words
+    with suppress(IdTaken):  # it was sent before, with other text
         room.mailbox(sender).send(
             to,
             "\n".join(lines),
@@ -157,35 +160,30 @@ def _key(*about: str) -> str:
     return f"chipset-{blake2b(' '.join(about).encode(), digest_size=16).hexdigest()}"
 
 
-# The witness: sees who stalled, nudges, waits for an answer, and tells the mayor; after too many starts, a human.
-#
-# It never touches a hook: what is on it is the owner's and the mayor's. All it must remember lies in files, each
-# agent is looked at under the folder's lock, and its letters have keys; so it may be killed at any moment,
-# started
-# again, and run twice, and still asks once and tells once.
+# The witness
 
 _log = logging.getLogger("postroom")
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """What one look at all hooks did; agents by name."""
+    """The result of one check of all hooks; agents by name."""
 
-    watched: tuple[str, ...] = ()  # who has work in hand
-    stalled: tuple[str, ...] = ()  # of these, who has shown no activity for too long
+    watched: tuple[str, ...] = ()  # agents with work
+    stalled: tuple[str, ...] = ()  # agents with work and without activity for too long
     nudged: tuple[str, ...] = ()
-    escalated: tuple[str, ...] = ()  # of whom the mayor was told
-    human: tuple[str, ...] = ()  # items of which a human was told
+    escalated: tuple[str, ...] = ()  # agents about which the mayor was notified
+    human: tuple[str, ...] = ()  # items about which a human was notified
     damaged: tuple[str, ...] = ()  # hooks that cannot be read, and why
-    failed: tuple[str, ...] = ()  # agents that could not be looked after this time, and why
+    failed: tuple[str, ...] = ()  # agents that could not be checked this time, and why
 
     def has_news_after(self, last: Round) -> bool:
-        """Was anything done, or is something wrong that was not the last time?"""
+        """Return whether anything was done, or an error is new since the last check."""
         wrong = (self.damaged, self.failed) != (last.damaged, last.failed)
         return bool(self.nudged or self.escalated or self.human) or wrong
 
 
 class Witness:
-    """Watches the hooks of a state folder."""
+    """A witness of the hooks of a state folder."""
 
     def __init__(
         self,
@@ -203,7 +201,7 @@ class Witness:
         self._patience = patience or chipset.patience
 
     def look(self) -> Round:
-        """One round. Safe at any time, from any number of processes."""
+        """Check all hooks once. This is safe at any time, from any number of processes."""
         if not self._chipset.folder.exists(HOOKS):
             return Round()
         hooks, broken = self._chipset.hooks.all()
@@ -216,7 +214,7 @@ class Witness:
         return Round(**{name: tuple(found) for name, found in done.items()})
 
     def _look_at(self, agent: str, done: dict[str, list[str]]) -> None:
-        """One agent's trouble must not leave the others unwatched."""
+        """Check one agent. An error must not leave the other agents unwatched."""
         try:
             with self._chipset.folder.lock():
                 hook = self._chipset.hooks.get(agent)
@@ -251,7 +249,7 @@ class Witness:
             done["nudged"].append(agent)
 
     def _is_stalled(self, hook: Hook, watch: Watch | None, now: datetime) -> bool:
-        """A time that lies ahead (whose clock is wrong?) or is missing counts from when it was first seen."""
+        """Return whether an agent has stalled. A future or missing time counts from when it was first seen."""
         last = hook.last_activity or hook.item.assigned_at
         if last is None or last > now:
             if watch is None:
@@ -266,7 +264,10 @@ class Witness:
         return self._chipset.watches.keep(Watch(agent=hook.agent_id, about=about(hook), seen_at=now))
 
     def _adopted(self, hook: Hook, watch: Watch, now: datetime) -> Watch:
-        """A nudge of ours about this stall that is not in our memory: we died in between. It is not repeated."""
+        """Return the watch with a nudge of ours that it lacks, because we died before we recorded it.
+
+        Such a nudge is not repeated.
+        """
         slot = self._chipset.nudges.latest(watch.agent)
         if watch.nudged_at is not None or slot is None or fold(slot.sender) != fold(self._name):
             return watch
@@ -279,7 +280,10 @@ class Witness:
         )
 
     def _has_answered(self, hook: Hook, watch: Watch) -> bool:
-        """Its answer lies in the slot of whoever asked. Activity would have ended the stall."""
+        """Return whether the answer is in the slot of the witness that asked.
+
+        Activity would have ended the stall.
+        """
         answer = self._chipset.nudges.latest(watch.by)
         return (
             answer is not None
@@ -295,9 +299,9 @@ class Witness:
         return now - watch.asked_at >= timedelta(seconds=self._patience.for_answer(watch.agent))
 
     def _escalate(self, hook: Hook, item: Item, watch: Watch, done: dict[str, list[str]]) -> None:
-        room, request = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
+        room, asked_at = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
         is_spent = item.restarts >= self._patience.most_restarts
-        tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=request, is_spent=is_spent)
+        tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked_at, is_spent=is_spent)
         done["escalated"].append(hook.agent_id)
         if is_spent and item.human_told < item.restarts:
             tell_human(room, watch.by, self._human, hook, item)
@@ -305,7 +309,10 @@ class Witness:
             done["human"].append(item.bead)
 
     def _may_nudge(self, watch: Watch, now: datetime) -> bool:
-        """Not too often; and another's word, an abort maybe, is left in the slot for its time, once."""
+        """Return whether it is time for a nudge.
+
+        A nudge by another agent, maybe an abort, stays for one period.
+        """
         every = timedelta(seconds=self._patience.nudge_every)
         if watch.nudged_at is not None:
             return now - watch.nudged_at >= every
@@ -323,7 +330,7 @@ class Witness:
 
 
 def _unless_ahead(watch: Watch | None, now: datetime) -> Watch | None:
-    """A watch from a time that is still to come: the clock was set back, and it begins anew."""
+    """Return the watch; None if its times are in the future, because the clock was set back."""
     if watch is None or max(watch.seen_at, watch.nudged_at or watch.seen_at) > now:
         return None
     return watch

@@ -8,6 +8,12 @@
     context   what a command works with: caller, room, texts
     output    answers as JSON, Markdown or tables
     errors    errors and exit codes
+    views     what people read of letters, agents and receipts
+    screen    a screen of its own on a terminal, for `top` and the inbox
+    inbox     the person's inbox on a terminal
 
-Each other module holds the commands of one group, and is loaded only when one of them is called.
+Each other module holds the commands of one group, and is loaded only when one of them is called: `send`, `read`,
+`work`, `tasks`, `escalation`, `agents`, `alerts`, `peers`, `webhooks`, `room` (make and sweep a room), `health`
+(doctor, stats, top, trace), `copies` (copy, export, backup), `serve`, `unit` (systemd), `install`, `hooks`,
+`help`, `chipset`, and `edges` (nanobot and swarm).
 """

@@ -1,4 +1,4 @@
-"""The commands about who is there: the directory, and one's own place in it."""
+"""The commands about agents: the directory, and the caller's own card and presence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def run_agents(context: Context) -> Answer:
     wanted = {"scope": context.get("scope"), "capability": context.get("capability")}
     everyone = context.room.agents(**wanted, gone=True)
     found = everyone if context.get("gone") else context.room.agents(**wanted)
-    result = {"agents": [_plain(context, agent) for agent in found], "gone": len(everyone) - len(found)}
-    return Answer(context.name, result, views.agents)
+    data = {"agents": [_plain(context, agent) for agent in found], "gone": len(everyone) - len(found)}
+    return Answer(context.name, data, views.agents)
 
 
 def run_agents_show(context: Context) -> Answer:
@@ -39,32 +39,33 @@ def run_agents_show(context: Context) -> Answer:
 
 
 def run_register(context: Context) -> Answer:
-    card = context.options_given("description", "program", "model", "metadata", **_CARD)
+    card = context.passed_options("description", "program", "model", "metadata", **_CARD)
     before = _card_of(context)
     agent = context.act(lambda box: box.register(**card))
     dropped = {name: old for name, old in before.items() if name not in card and old != getattr(agent.card, name)}
     if dropped:
         note(
-            context.call, f"no longer said of {agent.card.id}: {_told(dropped)}; register replaces the whole card"
+            context.call,
+            f"no longer said of {agent.card.id}: {_as_options(dropped)}; register replaces the whole card",
         )
     return Answer(context.name, {"agent": _plain(context, agent), "dropped": to_plain(dropped)}, views.agent)
 
 
 def _card_of(context: Context) -> dict[str, Any]:
-    """What the caller said of itself before, if it did."""
+    """Return the fields of the caller's present card, if it has one."""
     if context.is_new_room:
         return {}
     try:
         card = asdict(context.room.agent(context.me).card)
-    except PostroomError:  # there is none; what else is wrong, register tells
+    except PostroomError:  # there is none; `register` reports other errors
         return {}
     return {name: value for name, value in card.items() if name not in {"id", "registered_at", "principal"}}
 
 
-def _told(args: dict[str, Any]) -> str:
-    """In the words of the options."""
-    words = {name: f"--{_CARD.get(name, name).replace('_', '-')}" for name in args}
-    several = {name: value if isinstance(value, tuple) else (value,) for name, value in args.items()}
+def _as_options(fields: dict[str, Any]) -> str:
+    """Return fields of a card as the options that set them."""
+    words = {name: f"--{_CARD.get(name, name).replace('_', '-')}" for name in fields}
+    several = {name: value if isinstance(value, tuple) else (value,) for name, value in fields.items()}
     return ", ".join(f"{words[name]} {one}" for name, values in several.items() for one in values)
 
 
@@ -74,9 +75,9 @@ def run_heartbeat(context: Context) -> Answer:
         if tasks:
             raise Usage("says the opposite of --task", field="--no-tasks")
         tasks = []
-    args = context.options_given("poll_interval")
+    options = context.passed_options("poll_interval")
     return _answer(
-        context, context.mailbox.heartbeat(current_tasks=tasks, active=bool(context.get("active")), **args)
+        context, context.mailbox.heartbeat(current_tasks=tasks, active=bool(context.get("active")), **options)
     )
 
 
@@ -85,7 +86,7 @@ def run_leave(context: Context) -> Answer:
 
 
 def _plain(context: Context, agent: Agent) -> dict[str, Any]:
-    """Every field, also those that were not said, and the tasks it has taken on."""
+    """Return every field of an agent, and the tasks that it has accepted."""
     tasks = []
     if agent.presence.current_tasks:
         box = context.room.mailbox(agent.card.id)

@@ -1,4 +1,9 @@
-"""What people read of rings: one line for each, a table of those that were given up."""
+"""The commands that alert somebody to mail: watch, and rings, which lists and retries alerts that were given up.
+
+`postroom watch` prints a line, runs a program or shows a desktop note for each alert until it is ended. A program
+gets what others wrote on its standard input, never in its arguments, and nothing of a host's session around it: a
+child that found the session's socket would speak for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from ..core.presentation import harmless, harmless_json
+from ..core.presentation import defuse, escape_json
 from ..environment import environment, without_host
 from ..hosts import desktop
 from ..model.codec import encode, to_plain
@@ -34,8 +39,11 @@ Data = Mapping[str, Any]
 LONGEST = 60  # characters of a subject
 
 
+# -- views
+
+
 def ring(_screen: Screen, data: Data) -> str:
-    """One line, whatever a subject holds."""
+    """Show an alert on one line, whatever its subject holds."""
     if not data["letters"]:
         return "Nothing came.\n"
     first, *others = data["letters"]
@@ -44,7 +52,7 @@ def ring(_screen: Screen, data: Data) -> str:
     more = f", and {len(others)} more" if others else ""
     failed = f"; failed: {one_line(data['failed'])}" if data["failed"] else ""
     text = f"{mark}{one_line(first['from'])}: {subject} ({first['id']}){more}"
-    return harmless(f"{data['mailbox']}, {data['unread']} unread: {text}{failed}") + "\n"
+    return defuse(f"{data['mailbox']}, {data['unread']} unread: {text}{failed}") + "\n"
 
 
 def alerts_view(screen: Screen, data: Data) -> str:
@@ -68,12 +76,10 @@ def alerts_view(screen: Screen, data: Data) -> str:
     return shown + hint(screen, "rings retry")
 
 
-# The program that a watch runs for a ring. What others wrote comes on its standard input, never in its arguments.
-#
-# Nothing of a session that we may run in goes along: a child that found its socket would speak for it.
+# -- the program that a watch runs
 
 SHELL = "/bin/sh"
-GRACE = 2.0  # seconds between asking it to end and ending it
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
 def plain_letter(letter: RungLetter) -> dict[str, Any]:
@@ -94,16 +100,16 @@ def plain_ring(rung: Rung) -> dict[str, Any]:
 
 
 def run_program(context: Context, command: str, rung: Rung, seconds: float) -> str | None:
-    """Run it to its end, or to the end of its time. Why it failed; None if it did not."""
+    """Run a program for an alert, for so many seconds at most. Return why it failed; None if it did not."""
     process = subprocess.Popen(  # noqa: S603 - the user's own program
         [SHELL, "-c", command],
         stdin=subprocess.PIPE,
         stdout=sys.stderr if context.screen.json else None,
         env=_environment(context),
-        start_new_session=True,  # it ends with all that it started, and Ctrl-C is ours
+        start_new_session=True,  # ended with all that it started; Ctrl-C reaches only the watch
     )
     try:
-        process.communicate(harmless_json(encode(plain_ring(rung))) + b"\n", timeout=seconds)
+        process.communicate(escape_json(encode(plain_ring(rung))) + b"\n", timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(process)
         return f"it took longer than {seconds:g} s"
@@ -115,7 +121,7 @@ def run_program(context: Context, command: str, rung: Rung, seconds: float) -> s
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """It and all that it started."""
+    """End a program and all that it started."""
     for final in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, final)
@@ -128,32 +134,32 @@ def _environment(context: Context) -> dict[str, str]:
     return without_host(environment()) | ours
 
 
-# `postroom watch`: a line, a run of a program or a note on the desktop for each ring, until it shall end.
+# -- the watch
 
 SLICE = 5.0  # seconds of one wait
-LIMIT = 60.0  # seconds for a program, where nobody says otherwise
-SPARE = 10.0  # seconds to end one that takes longer, and to write down what came of it
+LIMIT = 60.0  # seconds for a program, unless --limit says otherwise
+SPARE = 10.0  # seconds to end a program that takes longer, and to record the outcome
 ENDED = "the watch ended"
 
 
 def watch(context: Context) -> Iterator[Answer]:
     way, timeout = _way(context), context.get("timeout", FOR_EVER)
     if context.get("desktop"):
-        desktop.program()  # that there is none is told before anything begins
+        desktop.program()  # a missing program is reported before anything begins
     context.try_out(lambda box: box.begin_rings(way))
     _begin(context, way)
-    rang = False
+    has_alerted = False
     with Ending() as ending:
         try:
             while rung := _next(context, way, timeout, ending):
-                rang = True
+                has_alerted = True
                 yield from _ring(context, way, rung, ending)
                 if context.get("once"):
                     return
                 ending.let_go()
         except KeyboardInterrupt:
             return
-    if not rang:
+    if not has_alerted:
         unread = context.mailbox.counts()["total"]
         nothing = {"mailbox": context.mailbox.name, "unread": unread, "letters": [], "failed": None}
         yield Answer(context.name, nothing, ring, code=NOTHING)
@@ -167,18 +173,18 @@ def _way(context: Context) -> str:
 
 
 def _is_run(context: Context) -> bool:
-    """Does a program tell of it, rather than a line?"""
+    """Return whether an alert runs a program, rather than printing a line."""
     return bool(context.get("exec") or context.get("desktop"))
 
 
 def _begin(context: Context, way: str) -> None:
-    result = context.mailbox.begin_rings(way, backlog=bool(context.get("backlog")))
-    if result:
-        note(context.call, f"{result} unread already, and counted as told; --backlog rings for what waits, too")
+    unread = context.mailbox.begin_rings(way, backlog=bool(context.get("backlog")))
+    if unread:
+        note(context.call, f"{unread} unread already, and counted as told; --backlog rings for what waits, too")
 
 
 def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | None:
-    """The next ring; from when it is written down until it is done, nobody interrupts."""
+    """Return the next alert. From when it is recorded until it is done, signals are held back."""
     end, within = time.monotonic() + timeout, context.get("limit", LIMIT) + SPARE
     while True:
         left = max(0.0, end - time.monotonic())
@@ -189,8 +195,10 @@ def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | 
 
 
 def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[Answer]:
-    """Run the program, or print: what did not get through is tried again, and so is what nobody hears of, because
-    this process was killed.
+    """Run the program or print the line, and record the outcome.
+
+    A failed alert is tried again later, and so is one whose outcome was never recorded because this process was
+    killed.
     """
     why: str | None = ENDED
     try:
@@ -222,15 +230,15 @@ def _run(context: Context, rung: Rung, ending: Ending) -> str | None:
 
 
 class Ending:
-    """Ctrl-C and SIGTERM end a watch at once, except while it is held: then as soon as it is let go."""
+    """Signals that end a watch: at once, or as soon as `let_go` is called while it is held."""
 
     def __init__(self) -> None:
-        self._asked = self._held = False
+        self._is_asked = self._is_held = False
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._former[number] = signal.signal(number, self._hear)
+            self._former[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -238,26 +246,25 @@ class Ending:
             signal.signal(number, former)
 
     def hold(self) -> bool:
-        """From now on nobody interrupts; False if somebody asked before."""
-        self._held = True
-        return not self._asked
+        """Hold signals back from now on; return False if one came before."""
+        self._is_held = True
+        return not self._is_asked
 
     def let_go(self) -> None:
-        self._held = False
-        if self._asked:
+        self._is_held = False
+        if self._is_asked:
             raise KeyboardInterrupt
 
-    def _hear(self, *_: object) -> None:
-        self._asked = True
-        if not self._held:
+    def _on_signal(self, *_: object) -> None:
+        self._is_asked = True
+        if not self._is_held:
             raise KeyboardInterrupt
 
 
-# The commands that tell somebody of mail: watch, and look after rings that were given up.
+# -- commands
 
 
 def run_watch(context: Context) -> Iterator[Answer]:
-
     return watch(context)
 
 

@@ -1,4 +1,4 @@
-"""The commands for the chipset's state folder: hooks, nudges, notes, and its witness."""
+"""The commands for a chipset's state folder: hooks, nudges, notes, and its witness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..chipset.notes import HEALTH_CHECK, RESPONSE
 from ..errors import Invalid, PostroomError
 from ..hosts.quick import state_of
 from ..model.codec import to_plain
-from .context import text_of
+from .context import body_text
 from .errors import NOTHING, NoInput
 from .output import Answer, one_line, sayable
 from .parse import seconds
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .output import Screen
 
 
-# What the library calls by another name than the command line.
+# Field of the library -> the option that sets it.
 _TYPED_AS = {
     "by": "as",
     "from": "as",
@@ -43,8 +43,8 @@ _TYPED_AS = {
     "session_outgoing": "session",
     "message": "body",
 }
-FASTEST, SLOWEST = 0.1, 600.0  # seconds between two looks
-_TOLD = {
+FASTEST, SLOWEST = 0.1, 600.0  # seconds between two rounds of the witness
+_REPORTS = {
     "nudged": "Nudged {}.",
     "escalated": "Told the mayor of {}, who does not answer.",
     "human": "Told a human of {}, which was started too often.",
@@ -57,7 +57,7 @@ _TOLD = {
 
 
 def run_chipset_check(context: Context) -> Answer:
-    """What lies on the caller's hook, in its slot, and in its last note."""
+    """Show the caller's hook, its nudge and its last note."""
     with _chipset(context) as chipset:
         me = context.me
         nudge, note = chipset.nudges.unhandled(me), chipset.notes.latest(me)
@@ -88,9 +88,9 @@ def run_chipset_notes(context: Context) -> Answer:
 
 def run_chipset_dispatch(context: Context) -> Answer:
     context.default_me("mayor")
-    args = (context.get("agent"), context.get("bead"), context.get("title", ""), _text(context))
+    work = (context.get("agent"), context.get("bead"), context.get("title", ""), _text(context))
     with _chipset(context) as chipset:
-        return _moved(context, chipset.mayor(context.me).dispatch(*args))
+        return _moved(context, chipset.mayor(context.me).dispatch(*work))
 
 
 def run_chipset_remind(context: Context) -> Answer:
@@ -132,11 +132,11 @@ def run_chipset_touch(context: Context) -> Answer:
 
 def run_chipset_report(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
-        return _moved(context, chipset.report(context.me, _text(context), **context.options_given("to")))
+        return _moved(context, chipset.report(context.me, _text(context), **context.passed_options("to")))
 
 
 def run_chipset_note(context: Context) -> Answer:
-    fields = context.options_given(
+    fields = context.passed_options(
         "bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session"
     )
     with _chipset(context) as chipset:
@@ -175,11 +175,11 @@ def run_chipset_handle(context: Context) -> Answer:
 
 
 def run_witness(context: Context) -> Iterator[Answer]:
-    """Looks until it is stopped; answers at first, and whenever something happened."""
+    """Look after the agents until stopped; answer at first, and whenever something happened."""
     pause, patience = _pause(context), _patience(context)
     context.default_me("witness")
     with _chipset(context) as chipset:
-        names = context.options_given("mayor", "human")
+        names = context.passed_options("mayor", "human")
         witness = Witness(chipset, name=context.me, patience=patience, **names)
         seen = witness.look()
         yield _answer(context, chipset, seen)
@@ -192,7 +192,7 @@ def run_witness(context: Context) -> Iterator[Answer]:
 
 @contextmanager
 def _chipset(context: Context, *, needed: bool = False) -> Iterator[Chipset]:
-    """The state folder, and where its letters go. What it refuses is named as it was typed."""
+    """Open the state folder. Errors name the options that were typed."""
     with _opened(context, needed=needed) as chipset:
         try:
             yield chipset
@@ -202,17 +202,17 @@ def _chipset(context: Context, *, needed: bool = False) -> Iterator[Chipset]:
 
 
 def _as_typed(context: Context, field: str | None) -> str | None:
-    """The option, or the place, that says what the library calls `field`."""
+    """Return the option or argument that sets what the library calls `field`."""
     if field is None or context.call.command is None:
         return field
     typed = {option.name: option.names[0] for option in (*EVERYWHERE, *context.call.command.options)}
-    if field == "agent" and field not in context.values:  # then it is the caller
+    if field == "agent" and field not in context.values:  # then the caller is meant
         field = "as"
     return typed.get(field) or typed.get(_TYPED_AS.get(field, ""), field)
 
 
 def _opened(context: Context, *, needed: bool) -> Chipset:
-    """`needed`: a command that moves what is there makes no folder."""
+    """Open the state folder. Where it is `needed`, a missing one is an error and is not made."""
     context.check_named_room()
     folder = state_of(context.settings.store)
     state = os.path.expanduser(context.get("state", folder or STATE))  # noqa: PTH111 - text as it was typed
@@ -237,7 +237,7 @@ def _pause(context: Context) -> float:
 def _patience(context: Context) -> Patience:
     answers = {name: seconds(span, ANSWER_OF) for name, span in context.get("answer_of", ())}
     try:
-        return chosen(**context.options_given("stall_after", "nudge_every", "answer_within"), answers=answers)
+        return chosen(**context.passed_options("stall_after", "nudge_every", "answer_within"), answers=answers)
     except Invalid as wrong:
         option = "--answer-of" if wrong.field == "answers" else f"--{(wrong.field or '').replace('_', '-')}"
         raise Invalid(wrong.message, field=option, hint=wrong.hint) from None
@@ -247,8 +247,8 @@ def _patience(context: Context) -> Patience:
 
 
 def _text(context: Context) -> str:
-    """Return what `--body` says, or nothing."""
-    return text_of(context, optional=True) or ""
+    """Return the text of --body, or an empty one."""
+    return body_text(context, optional=True) or ""
 
 
 def _moved(context: Context, hook: Hook) -> Answer:
@@ -280,11 +280,11 @@ def _noted(_screen: Screen, data: Mapping[str, Any]) -> str:
 
 
 def _damaged_lines(data: Mapping[str, Any]) -> str:
-    return "".join(f"{_TOLD['damaged'].format(one_line(one))}\n" for one in data["damaged"])
+    return "".join(f"{_REPORTS['damaged'].format(one_line(one))}\n" for one in data["damaged"])
 
 
 def _nudge_answer(context: Context, nudge: Nudge | None, **to: str | None) -> Answer:
-    """`to`: whose slot it was put into."""
+    """Return the answer about a nudge; `to` is the agent whose slot it was put into."""
     data = {"nudge": nudge and nudge.to_dict(), **to}
     return Answer(context.name, data, _nudged, code=0 if nudge else NOTHING)
 
@@ -318,11 +318,11 @@ def _note_line(note: Mapping[str, Any]) -> str:
 
 def _answer(context: Context, chipset: Chipset, seen: Round) -> Answer:
     at = to_plain(chipset.clock.now().wall)
-    result = {name: [sayable(one) for one in found] for name, found in asdict(seen).items()}
-    return Answer(context.name, {"at": at, **result}, _view)
+    reports = {name: [sayable(one) for one in found] for name, found in asdict(seen).items()}
+    return Answer(context.name, {"at": at, **reports}, _view)
 
 
 def _view(_screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [f"{len(data['watched'])} at work, {len(data['stalled'])} stalled."]
-    lines += [words.format(one_line(one)) for name, words in _TOLD.items() for one in data[name]]
+    lines += [words.format(one_line(one)) for name, words in _REPORTS.items() for one in data[name]]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The commands that copy a whole room: into another room, as JSON lines for any store, as a file to put back."""
+"""The commands that copy a whole room: into another room, as JSON lines for any store, or as a backup file."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from msgspec.structs import asdict
 
 from ..core.portable import check_head
 from ..errors import BadStore, Conflict, Invalid, Missing, PostroomError, StoreFailing, TooLarge
+from ..maintenance import copy_room, follow_room, restore
 from ..model.codec import to_plain
-from ..room import copy_room, follow_room, restore
 from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
 from .context import STDIN
 from .errors import CannotCreate, NoInput, Usage, exit_code
-from .health import backed_up, copied, restored
-from .output import Answer, Progress, sayable
+from .output import Answer, Progress, hint, one_line, sayable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..core.portable import Imported
     from ..core.transfer import Copied
     from ..model.report import BackupReport
     from .context import Context
+    from .output import Screen
 
 
-FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # not the fault of a name
+FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # errors of the disk, not of the name of a file
 
 
 # -- another room
@@ -51,20 +51,20 @@ def run_copy(context: Context) -> Iterator[Answer]:
         if not context.get("watch"):
             done = copy_room(source, target, progress=progress.tell, **how)
             progress.wipe()
-            yield _told(context, done)
+            yield _copy_answer(context, done)
             return
         for done in follow_room(source, target, progress=progress.tell, **how):
             progress.wipe()
-            yield _told(context, done)
+            yield _copy_answer(context, done)
 
 
-def _told(context: Context, done: Copied) -> Answer:
+def _copy_answer(context: Context, done: Copied) -> Answer:
     data = to_plain(asdict(done))
     return Answer(context.name, data, copied, code=exit_code(Conflict()) if done.refused else 0)
 
 
 def _check_parent(target: str) -> None:
-    """A room is made in a folder that is there: else that was a typing error."""
+    """Refuse to make a room in a folder that does not exist: its name is probably mistyped."""
     try:
         folder = Path(os.path.realpath(place_of(target) or ".")).parent
     except BadStore as refused:
@@ -76,7 +76,7 @@ def _check_parent(target: str) -> None:
 
 @contextmanager
 def _as_rooms() -> Iterator[None]:
-    """What the library refuses, in the words of the command line."""
+    """Rename the fields of errors to the arguments SRC and DST."""
     try:
         yield
     except PostroomError as refused:
@@ -103,7 +103,7 @@ def run_export(context: Context) -> Answer | Iterator[Answer]:
 
 
 def _place(context: Context, name: str) -> Path:
-    """Where a new file may be put."""
+    """Return where a new file may be put."""
     target = Path(name)
     if target.is_dir():
         raise CannotCreate(f"{name!a} is a folder", field="FILE", hint="name a file in it")
@@ -117,7 +117,7 @@ def _place(context: Context, name: str) -> Path:
 
 
 def _is_inside(room: str, target: Path) -> bool:
-    """Is this a file of the room, or does it lie in the folder that is the room?"""
+    """Return whether this is a file of the room, or in the folder that is the room."""
     file, folder = file_of(room), folder_of(room)
     if file is not None:
         return belongs_to(Path(file), target)
@@ -125,7 +125,7 @@ def _is_inside(room: str, target: Path) -> bool:
 
 
 def _export_to(context: Context, target: Path) -> Answer:
-    """Written beside its place and put there when it is whole."""
+    """Write an export beside its place, and put it there when it is whole."""
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     room = context.room
     lines = 0
@@ -148,7 +148,7 @@ def _export_to(context: Context, target: Path) -> Answer:
 
 
 def _created(path: Path) -> BinaryIO:
-    """For its owner alone, and never somebody's file that is there."""
+    """Create a file for its owner alone; never open one that exists."""
     return os.fdopen(
         os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
     )
@@ -171,14 +171,14 @@ def run_import(context: Context) -> Answer:
 
 
 def _load(context: Context, lines: Iterator[bytes]) -> Imported:
-    """What does not even begin as an export makes no room."""
+    """Load an export. The head is checked first, so that other input makes no room."""
     head = next(lines, b"")
     check_head(context.settings, head)
     return context.room.load(chain([head], lines))
 
 
 def _lines(file: BinaryIO, size: int | None, context: Context) -> Iterator[bytes]:
-    """Line by line, none longer than a letter and its deliveries may be."""
+    """Yield the lines of a file, none longer than a letter and its deliveries may be."""
     longest = context.settings.max_message_bytes + 64 * 1024 * 1024
     done = 0
     with Progress("importing", whole=size, quiet=context.screen.json) as progress:
@@ -199,7 +199,7 @@ def run_backup(context: Context) -> Answer:
     if not target.absolute().parent.is_dir():
         raise CannotCreate(f"there is no folder {str(target.parent)!a}", field="FILE")
     room = context.room
-    with Progress("backing up", quiet=context.screen.json) as progress, _as_said({"path": "FILE"}):
+    with Progress("backing up", quiet=context.screen.json) as progress, _as_arguments({"path": "FILE"}):
         done = room.backup(target, overwrite=bool(context.get("force")), progress=progress.tell)
     return Answer(context.name, _plain(done), backed_up)
 
@@ -213,7 +213,7 @@ def run_restore(context: Context) -> Answer:
         raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None
     context.check_folder()
     settings = dict(context.get("set", ()))
-    with Progress("restoring", quiet=context.screen.json) as progress, _as_said({"backup": "FILE"}):
+    with Progress("restoring", quiet=context.screen.json) as progress, _as_arguments({"backup": "FILE"}):
         done = restore(
             source,
             context.settings.store or None,
@@ -225,15 +225,17 @@ def run_restore(context: Context) -> Answer:
 
 
 @contextmanager
-def _as_said(names: dict[str, str]) -> Iterator[None]:
-    """What the library refuses, in the words of the command line."""
+def _as_arguments(names: dict[str, str]) -> Iterator[None]:
+    """Rename the fields of errors to arguments of the command, and add hints about its options."""
     try:
         yield
     except PostroomError as refused:
         refused.field = names.get(refused.field or "", refused.field)
         if isinstance(refused, Conflict):
             refused.hint = "--force replaces it; a room that is replaced is kept beside the new one"
-        if type(refused) is BadStore and refused.field == "FILE":  # not the room's address, but what was named
+        if (
+            type(refused) is BadStore and refused.field == "FILE"
+        ):  # the fault is in the file, not in the room's address
             bad = Invalid if "backup" in names else CannotCreate
             raise bad(refused.message, field="FILE", hint=refused.hint) from None
         raise
@@ -242,3 +244,37 @@ def _as_said(names: dict[str, str]) -> Iterator[None]:
 def _plain(report: BackupReport) -> dict[str, Any]:
     result: dict[str, Any] = to_plain(asdict(report))
     return {name: sayable(value) if isinstance(value, str) else value for name, value in result.items()}
+
+
+# -- views
+
+
+def copied(_screen: Screen, data: Mapping[str, Any]) -> str:
+    """Show what was copied in one sentence, and a line for each thing that was refused."""
+    words = (
+        ("letters", "{:,} new letters"),
+        ("states", "{:,} states brought up to date"),
+        ("names", "{:,} names"),
+        ("records", "{:,} records"),
+        ("moved", "{:,} moved"),
+        ("held", "{:,} left to the agents that work on them"),
+    )
+    typed = ", ".join(text.format(data[name]) for name, text in words if data[name])
+    lines = [f"Copied: {typed}." if typed else "Nothing is new."]
+    lines += [f"Refused {one_line(each['what'])}: {one_line(each['why'])}" for each in data["refused"]]
+    return "\n".join(lines) + "\n"
+
+
+def backed_up(screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
+        screen, f"restore {quote(data['path'])}", "puts it back"
+    )
+
+
+def restored(_screen: Screen, data: Mapping[str, Any]) -> str:
+    kept = f"The room that was there is kept as {one_line(data['kept'])}\n" if data["kept"] else ""
+    return f"Restored {_amount(data)} to {one_line(data['path'])}\n{kept}"
+
+
+def _amount(data: Mapping[str, Any]) -> str:
+    return f"{data['letters']:,} letters ({data['bytes']:,} bytes, {data['seconds']:.1f} s)"

@@ -1,4 +1,4 @@
-"""The command for nanobot: whether it finds our channel."""
+"""The commands for other designs: check nanobot's channel, and install agent-swarm's file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _nanobot_view(screen: Screen, data: Mapping[str, Any]) -> str:
     return health.diagnosis(screen, data, healthy="nanobot finds the channel.", command="postroom nanobot doctor")
 
 
-# The command for agent-swarm: its programs import a file, and this one writes it.
+# -- agent-swarm: its programs import a file, which this command writes
 
 DEFAULT_FOLDER = "shared"
 

@@ -1,6 +1,7 @@
-"""Which error ends the program with which code: those of sysexits, which scripts and mail programs know.
+"""Errors on the command line: their exit codes, and how they are printed.
 
-The errors of the command line itself stand here too; each is one of the house's.
+Exit codes are those of sysexits, which scripts and mail programs know. The errors of the command line itself stand
+here too; each derives from a class of `postroom.errors`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ..core.presentation import escape_json
 from ..environment import variable
 from ..errors import (
     BadStore,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 OK = 0
 NOTHING = 1  # nothing came, nothing was sent
-NOT_NOW = 75  # what was asked for did not get through; another time it may
+NOT_NOW = 75  # the request did not get through; a later one may
 INTERRUPTED = 130  # as a shell reports Ctrl-C
 PIPE_CLOSED = 141  # as a shell reports a reader that left
 IO = 74
@@ -66,7 +68,7 @@ class Abandoned(Refused):
     code = 2901
 
 
-# The nearest of an error's ancestors decides.
+# The nearest ancestor of an error that is listed here decides.
 EXITS: dict[type[PostroomError], int] = {
     Usage: 64,
     Invalid: 65,
@@ -98,10 +100,10 @@ MEANINGS: tuple[tuple[int, str], ...] = (
     (73, "a file or folder cannot be made"),
     (IO, "the disk is full or failing"),
     (75, "not now; the same again later helps"),
-    (77, "the rules of the house say no"),
+    (77, "a rule of the room forbids it"),
     (78, "the room's address, its version or a setting is wrong"),
     (INTERRUPTED, "interrupted by Ctrl-C; nothing is half done"),
-    (PIPE_CLOSED, "whoever read the output left"),
+    (PIPE_CLOSED, "the reader of the output closed it"),
 )
 
 
@@ -109,20 +111,17 @@ def exit_code(error: PostroomError) -> int:
     return next(EXITS[kind] for kind in type(error).__mro__ if kind in EXITS)
 
 
-# An error as people and programs read it, and the code to end with.
-
-LONGEST = 1000  # characters of what an error says; whatever it quotes
+LONGEST = 1000  # characters of a message that are printed: it may quote a long value
 
 
 def complain(error: PostroomError, words: Sequence[str]) -> int:
-    """Say what is wrong, on standard error."""
+    """Print an error on standard error and return the exit code."""
     error.message = _shortened(error.message)
     error.field, error.hint = error.field and _shortened(error.field), error.hint and _shortened(error.hint)
     if "--json" in words:
-        from ..core.presentation import harmless_json  # noqa: PLC0415
-        from ..model.codec import encode  # noqa: PLC0415 - not for a word to people
+        from ..model.codec import encode  # noqa: PLC0415 - only for JSON
 
-        text = harmless_json(encode({"schema": 1, "error": as_plain(error)})).decode()
+        text = escape_json(encode({"schema": 1, "error": as_plain(error)})).decode()
     else:
         text = _for_people(error)
     sys.stderr.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
@@ -131,7 +130,7 @@ def complain(error: PostroomError, words: Sequence[str]) -> int:
 
 
 def as_plain(error: PostroomError) -> dict[str, Any]:
-    """The fields that programs may rely on."""
+    """Return the fields of an error that programs may rely on."""
     known = {
         "code": error.code,
         "name": type(error).__name__,
@@ -147,26 +146,26 @@ def as_plain(error: PostroomError) -> dict[str, Any]:
 
 
 def _for_people(error: PostroomError) -> str:
-    from ..core.presentation import visible  # noqa: PLC0415 - only for mistakes
+    from ..core.presentation import show_hidden  # noqa: PLC0415 - only for mistakes
 
     bold, plain = ("\033[1;31m", "\033[0m") if _is_colourful() else ("", "")
     where = f"{error.field}: " if error.field else ""
-    lines = [f"postroom: {visible(where + error.message)}"]
+    lines = [f"postroom: {show_hidden(where + error.message)}"]
     if error.hint:
-        lines.append(f"  {visible(error.hint)}")
+        lines.append(f"  {show_hidden(error.hint)}")
     if error.key:
-        lines.append(f"  to send the same letter again: --key {visible(error.key)}")
+        lines.append(f"  to send the same letter again: --key {show_hidden(error.key)}")
     text = "\n".join(folded for line in lines for folded in _folded(line.replace("\n", " ")))
     return f"{bold}postroom:{plain}{text.removeprefix('postroom:')}"
 
 
 def _shortened(text: str) -> str:
-    """What comes before a long quotation and behind it is what matters."""
+    """Cut the middle out of a long message: what stands before and after a quoted value matters."""
     return text if len(text) <= LONGEST else f"{text[:120]}…{text[-120:]}"
 
 
 def _folded(line: str) -> list[str]:
-    """To the terminal's width. What has no blanks stays whole: it may be a path, or something to type."""
+    """Fold a line to the terminal's width. A long word stays whole: it may be a path, or something to type."""
     if not sys.stderr.isatty():
         return [line]
     from textwrap import wrap  # noqa: PLC0415 - only for mistakes
@@ -181,5 +180,5 @@ def _is_colourful() -> bool:
 
 
 def _sayable(value: Any) -> Any:
-    """Half characters cannot be written as JSON."""
+    """Return a value that can be written as JSON: lone surrogates in a text are written out."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,4 +1,8 @@
-"""What people read of questions that wait for somebody."""
+"""The commands about questions that wait for an answer: escalate, escalations, resolve, waiting and inbox.
+
+`waiting_for` gathers what waits for one agent (escalations, questions about tasks, tasks and mail), each once,
+with the command to type. The terminal inbox and the hooks of hosts use it, too.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +36,22 @@ if TYPE_CHECKING:
     from .views import Data
 
 
-MOST_SAID = 3  # lines of how a letter begins, on a terminal
+MOST_LINES = 3  # lines of the beginning of a letter, on a terminal
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 
 
 def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
-    """To whom it went, why not to somebody nearer, and who is next."""
+    """Show who was asked, which nearer agents were passed over, and who is asked next."""
     if data["repeated"]:
         return sent(screen, data)
-    results = [f"Escalation: {data['escalation_id']}"]
+    lines = [f"Escalation: {data['escalation_id']}"]
     if passed_over:
-        results.append(
-            f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you)."
-        )
+        lines.append(f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you).")
     if data["next"] is not None:
-        results.append(
+        lines.append(
             f"Unanswered, it goes to {data['next']['name']} {ago(data['next']['at'], screen.now)}, by janitor."
         )
-    return sent(screen, data) + "".join(f"{line}\n" for line in results)
+    return sent(screen, data) + "".join(f"{line}\n" for line in lines)
 
 
 def escalations(screen: Screen, data: Data) -> str:
@@ -83,7 +85,7 @@ def escalation(screen: Screen, data: Data) -> str:
 
 
 def waiting(screen: Screen, data: Data) -> str:
-    """One entry after the other: since when, what, from whom, and what to type."""
+    """Show each entry with its age, its kind, its sender, and the command to type."""
     if not data["waiting"]:
         return f"Nothing waits for {data['mailbox']}.\n"
     lines = []
@@ -101,22 +103,22 @@ def waiting(screen: Screen, data: Data) -> str:
 
 
 def _quoted(screen: Screen, text: str) -> list[str]:
-    """A text behind its bar; on a terminal it is folded, the bar goes on, and some of it is enough."""
+    """Return a text behind its bar; on a terminal only the beginning, folded."""
     lines = body_lines(text) if text else []
-    return begun(lines, screen.width - 4, MOST_SAID) if screen.tables else lines
+    return begun(lines, screen.width - 4, MOST_LINES) if screen.tables else lines
 
 
-# What waits for somebody: escalations, questions, tasks and mail, each once, with what to type.
+# -- what waits for an agent
 
-MOST = 1000  # of each kind
+MOST = 1000  # entries of each kind
 Entry = dict[str, Any]
 URGENT = Priority.URGENT.name.lower()
 _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
-_HOLDS_UP = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # whoever asks stands still meanwhile
+_ORDER = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # the sender of a question cannot go on
 
 
 class Beginning(NamedTuple):
-    """What is told of a letter that nobody opened."""
+    """The beginning of a letter, read without marking the letter as read."""
 
     text: str = ""  # its first line
     priority: Priority = Priority.NORMAL
@@ -126,37 +128,43 @@ Texts = dict[str, Beginning]  # by the id of a letter
 
 
 def waiting_for(box: Mailbox, *, opened: bool = False, texts: Texts | None = None) -> list[Entry]:
-    """The oldest first. A letter that is part of something larger is not told twice. `opened`: also letters that
-    were read, and not done with. Whoever asks often brings `texts`, which are kept there: letters never change.
+    """Return what waits for the agent of a mailbox, the oldest first.
+
+    A letter that belongs to an escalation, question or task is listed with that only. `opened` adds letters that
+    were read and not done. `texts` caches the beginnings of letters, for callers that ask often: letters never
+    change.
     """
     known = {} if texts is None else texts
     steps = list(steps_for(box, known))
     found: dict[str, Entry] = {}
-    for entry in (*steps, *_letters(box, opened, MOST + len(steps))):  # the letters of steps are among them
+    for entry in (
+        *steps,
+        *_letters(box, opened, MOST + len(steps)),
+    ):  # the limit leaves room for the letters of steps, which are among the unread
         found.setdefault(entry["letter"], entry)
     return sorted(found.values(), key=lambda entry: (entry["since"], entry["id"]))
 
 
 def questions_first(entries: list[Entry]) -> list[Entry]:
-    """The oldest question first, then the oldest task, letter and news."""
-    return sorted(entries, key=lambda entry: _HOLDS_UP.get(entry["what"], 3))
+    """Return entries with questions first, then tasks, letters and news, each kind in its order."""
+    return sorted(entries, key=lambda entry: _ORDER.get(entry["what"], 3))
 
 
 def about(entry: Entry) -> str:
-    """Its subject, less the word that says what it is: that is told beside it."""
+    """Return the subject of an entry, without the mark of an escalation, which is shown beside it."""
     subject: str = entry["subject"]
     return subject.removeprefix(MARK).lstrip() if entry["what"] == "escalation" else subject
 
 
 def presses(entry: Entry, now: datetime) -> list[str]:
-    """Why it should not wait much longer, in a word or two each."""
+    """Return why an entry should not wait much longer, in a word or two each."""
     deadline = due(entry["due_at"], now)
-    args = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
-    return [URGENT, *args] if entry["priority"] == URGENT else args
+    words = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
+    return [URGENT, *words] if entry["priority"] == URGENT else words
 
 
 def steps_for(box: Mailbox, texts: Texts | None = None) -> Iterator[Entry]:
-    """What goes on only by a step of this mailbox's agent."""
+    """Yield the escalations, questions and tasks that go on only by a step of this mailbox's agent."""
     known = {} if texts is None else texts
     yield from _escalations(box, known)
     yield from _questions(box, known)
@@ -167,35 +175,34 @@ def _escalations(box: Mailbox, texts: Texts) -> Iterator[Entry]:
     for one in box.escalations():
         if one.waits_for is not None and same_name(one.waits_for, box.name):
             letter = one.letters[-1]
-            args, how = (
-                _beginning(box, one.thread, letter, texts),
-                f"postroom reply {letter} --done --as {box.name}",
-            )
-            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, args, how)
+            begin = _beginning(box, one.thread, letter, texts)
+            how = f"postroom reply {letter} --done --as {box.name}"
+            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, begin, how)
 
 
 def _questions(box: Mailbox, texts: Texts) -> Iterator[Entry]:
-    """Tasks that were given here, and whose receiver asks."""
+    """Yield the tasks that this agent assigned, and whose receiver has a question."""
     for task in box.tasks("given", states=TaskState.INPUT_REQUIRED, limit=MOST):
         last, since = task.standing.last, task.standing.moved_at
-        args, how = _beginning(box, task.thread, last, texts), f"postroom tasks answer {task.id} --as {box.name}"
-        result = (since, task.receiver, task.subject, args, how)
-        yield _entry("question", task.id, last, task.thread, *result, state=task.state)
+        begin = _beginning(box, task.thread, last, texts)
+        how = f"postroom tasks answer {task.id} --as {box.name}"
+        about = (since, task.receiver, task.subject, begin, how)
+        yield _entry("question", task.id, last, task.thread, *about, state=task.state)
 
 
 def _tasks(box: Mailbox, texts: Texts) -> Iterator[Entry]:
-    """Tasks that were given to this mailbox, and whose next step is here."""
+    """Yield the tasks assigned to this agent whose next step is its own."""
     for task in box.tasks("received", states=[str(state) for state in _STEPS], limit=MOST):
-        args = _beginning(box, task.thread, task.id, texts)
+        begin = _beginning(box, task.thread, task.id, texts)
         how = f"postroom tasks {_STEPS[task.state]} {task.id} --as {box.name}"
-        result = (task.standing.opened_at, task.giver, task.subject, args, how)
+        about = (task.standing.opened_at, task.giver, task.subject, begin, how)
         yield _entry(
-            "task", task.id, task.id, task.thread, *result, state=task.state, deadline=task.standing.deadline
+            "task", task.id, task.id, task.thread, *about, state=task.state, deadline=task.standing.deadline
         )
 
 
 def _letters(box: Mailbox, opened: bool, most: int) -> Iterator[Entry]:
-    """Mail that is not done with. News of a task that later news has overtaken waits for nobody."""
+    """Yield mail that is not done. News of a task that later news replaced is left out."""
     newest = {task.standing.last for task in box.tasks(limit=MOST)}
     for letter in box.check(most, peek=True, unread_only=not opened):
         if letter.kind != TASK_UPDATE or letter.id in newest:
@@ -203,16 +210,17 @@ def _letters(box: Mailbox, opened: bool, most: int) -> Iterator[Entry]:
 
 
 def _letter(box: Mailbox, letter: Letter) -> Entry:
-    """What the house or a task tells is only to be known; whoever wrote a letter may wait for an answer."""
+    """Return the entry of a letter. News from the postmaster or a task need no answer; other letters may."""
     is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
     what, verb = ("news", f"ack {letter.id}") if is_news else ("letter", f"reply {letter.id} --done")
     since, how = letter.delivery.delivered_at or letter.created_at, f"postroom {verb} --as {box.name}"
-    result = (since, letter.sender, letter.subject, Beginning(_first_line(letter.text), letter.priority), how)
-    return _entry(what, letter.id, letter.id, letter.thread, *result, read=letter.delivery.read_at is not None)
+    begin = Beginning(_first_line(letter.text), letter.priority)
+    about = (since, letter.sender, letter.subject, begin, how)
+    return _entry(what, letter.id, letter.id, letter.thread, *about, read=letter.delivery.read_at is not None)
 
 
 def _beginning(box: Mailbox, thread: str, id: str, texts: Texts) -> Beginning:
-    """How a letter begins, without stamping it as read."""
+    """Return the beginning of a letter, without marking it as read."""
     if id not in texts:
         texts |= {one.id: Beginning(_first_line(one.text), one.priority) for one in box.thread(thread)}
     return texts.setdefault(id, Beginning())
@@ -230,14 +238,14 @@ def _entry(
     since: datetime,
     sender: str,
     subject: str,
-    args: Beginning,
+    begin: Beginning,
     answer: str,
     *,
     state: TaskState | None = None,
     deadline: datetime | None = None,
     read: bool | None = None,
 ) -> Entry:
-    about = {"from": sender, "subject": subject, "text": args.text, "priority": args.priority.name.lower()}
+    about = {"from": sender, "subject": subject, "text": begin.text, "priority": begin.priority.name.lower()}
     how = {
         "thread": thread,
         "state": None if state is None else str(state),
@@ -247,12 +255,12 @@ def _entry(
     return {"what": what, "id": id, "letter": letter, "since": to_plain(since), **about, "answer": answer, **how}
 
 
-# The commands about questions that wait for somebody: escalate one, see what is open, see what waits for you.
+# -- commands
 
 
 def run_escalate(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)
-    request = context.options_given("reason", "ladder")
+    request = context.passed_options("reason", "ladder")
     receipt = context.act(lambda box: box.escalate(body, **request, **fields))
     id = _id_in(receipt.message)
     data = plain_receipt(receipt) | {"escalation_id": id, "next": _next(context, id)}
@@ -260,7 +268,7 @@ def run_escalate(context: Context) -> Answer:
 
 
 def _next(context: Context, id: str) -> dict[str, Any] | None:
-    """Who is asked when nobody answers, and when."""
+    """Return who is asked next if nobody answers, and when."""
     one = next((one for one in context.mailbox.escalations() if one.id == id), None)
     if one is None or one.due_at is None:
         return None
@@ -270,17 +278,17 @@ def _next(context: Context, id: str) -> dict[str, Any] | None:
 
 
 def _passed_over(context: Context, letter: Message) -> list[str]:
-    """Who stands below the one that was asked, and was not asked."""
+    """Return the agents on the ladder below the one that was asked."""
     core = context.room._core
     rungs = rungs_above(core_escalation.check_ladder(core, context.get("ladder")), context.mailbox.name)
-    request = letter.recipients[0].address
-    return list(takewhile(lambda name: not same_name(name, request), rungs)) if request in rungs else []
+    receiver = letter.recipients[0].address
+    return list(takewhile(lambda name: not same_name(name, receiver), rungs)) if receiver in rungs else []
 
 
 def _id_in(letter: Message) -> str:
-    """Its letter tells the escalation's id."""
-    results = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
-    return str(results[-1]["escalation_id"])
+    """Return the id of the escalation, which its letter carries."""
+    found = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
+    return str(found[-1]["escalation_id"])
 
 
 def run_escalations(context: Context) -> Answer:
@@ -298,21 +306,21 @@ def run_resolve(context: Context) -> Answer:
 
 
 def run_waiting(context: Context) -> Answer:
-    context.default_me(HUMAN)  # who asks, when nobody is named
+    context.default_me(HUMAN)
     return _waiting(context, waiting_for(context.mailbox))
 
 
 def run_inbox(context: Context) -> Answer | Iterator[Answer]:
     context.default_me(HUMAN)
     if _has_a_person(context):
-        from .inbox.session import sit  # noqa: PLC0415 - for terminals alone
+        from .inbox.session import run_terminal  # noqa: PLC0415 - for terminals alone
 
-        return sit(context)
+        return run_terminal(context)
     return _waiting(context, questions_first(waiting_for(context.mailbox, opened=True)))
 
 
 def _has_a_person(context: Context) -> bool:
-    """Is there somebody to look and to type, at a terminal that can be drawn on?"""
+    """Return whether a person sits at a terminal that can be drawn on."""
     ends = (sys.stdin, sys.stdout)
     can_draw = variable("TERM") not in {"", "dumb"} and not context.screen.json
     return can_draw and all(end is not None and end.isatty() for end in ends)

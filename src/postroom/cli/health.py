@@ -1,4 +1,4 @@
-"""What people read of a room's health, its numbers and its copies. Views see the answer's data alone."""
+"""The commands about the health of a room: doctor, stats, top and trace, with their views."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -17,11 +16,12 @@ from msgspec.structs import asdict
 from ..environment import variable
 from ..errors import BadStore, Invalid
 from ..formats.plain import plain_stats, plain_tally, plain_trace
+from ..maintenance import doctor
 from ..model.codec import to_plain
 from ..model.delivery import State
 from ..model.names import AT
 from ..model.report import Level
-from ..room import chosen_settings, doctor
+from ..room import chosen_settings
 from .errors import Misconfigured
 from .output import (
     Answer,
@@ -29,7 +29,6 @@ from .output import (
     ago,
     cut,
     facts,
-    hint,
     moment,
     one_line,
     painted,
@@ -57,10 +56,10 @@ _GROUPS = (
     ("warning", "Warnings"),
     ("error", "Errors"),
 )
-_IN_STATE = {"unread": "in inboxes"}  # read or not: to count them as unread would be another number
+_IN_STATE = {"unread": "in inboxes"}  # read or not: "unread" would mean another number
 _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 _RINGS = {"rung": "rung", "failed": "ring failed", "dead": "ring given up"}
-_OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown in yellow, in red
+_OLD, _VERY_OLD = 60.0, 600.0  # seconds after which a waiting letter is shown in yellow, in red
 
 # -- the doctor
 
@@ -68,7 +67,7 @@ _OLD, _VERY_OLD = 60.0, 600.0  # seconds; a letter that waits so long is shown i
 def diagnosis(
     screen: Screen, data: Data, *, healthy: str = "The room is healthy.", command: str = "postroom doctor"
 ) -> str:
-    """The worst comes last: that is where one looks."""
+    """Show the findings of the doctor, the worst last, where it is seen first."""
     groups: dict[str, list[Data]] = {}
     for found in data["findings"]:
         groups.setdefault("repaired" if found["repaired"] else found["level"], []).append(found)
@@ -83,15 +82,15 @@ def diagnosis(
 
 def _finding(screen: Screen, found: Data) -> Iterator[str]:
     mark, colour = ("+", "green") if found["repaired"] else _MARKS[found["level"]]
-    args = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
+    texts = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
     if not screen.tables:
-        yield f"- {mark} {found['check']}: {one_line('; '.join(args))}"
+        yield f"- {mark} {found['check']}: {one_line('; '.join(texts))}"
         return
     indent = " " * 4
-    first = f"{found['check']}: {one_line(args[0])}"
+    first = f"{found['check']}: {one_line(texts[0])}"
     for number, line in enumerate(wrapped(first, screen.width - len(indent))):
         yield f"{indent}{line}" if number else f"  {painted(screen, mark, colour)} {line}"
-    for line in wrapped(one_line(args[1]), screen.width - len(indent)) if len(args) > 1 else ():
+    for line in wrapped(one_line(texts[1]), screen.width - len(indent)) if len(texts) > 1 else ():
         yield painted(screen, f"{indent}{line}", "dim")
 
 
@@ -142,7 +141,7 @@ def stats(screen: Screen, data: Data) -> str:
 
 
 def _rates(screen: Screen, rates: Sequence[Data]) -> str:
-    """What came of telling somebody of mail."""
+    """Show how many alerts led to a letter being shown and acknowledged, and how soon."""
     rows = [
         (
             rate["name"],
@@ -157,7 +156,7 @@ def _rates(screen: Screen, rates: Sequence[Data]) -> str:
 
 
 def _first(*times: str | None) -> str | None:
-    """Of times that may not be there. As text they are all of one shape."""
+    """Return the earliest of some times, None among them. Their texts have one shape, so they compare as text."""
     return min((time for time in times if time), default=None)
 
 
@@ -196,7 +195,7 @@ def stats_title(screen: Screen, store: str, pause: float) -> str:
 
 
 def flow(screen: Screen, data: Data) -> str:
-    """One look of a live view."""
+    """Show the flow of mail, for one frame of the live view."""
     known = bool(data["seconds"])
     head = [
         ("Sent", f"{data['sent_per_second']:,.1f} per second" if known else ""),
@@ -230,7 +229,7 @@ def _age_colour(age: float | None) -> str:
 
 
 def _seconds(span: float | None) -> str:
-    """A span of time in few letters."""
+    """Return a span of time in few letters."""
     if span is None:
         return ""
     for unit, size, most in (("ms", 0.001, 1000), ("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
@@ -271,7 +270,7 @@ def trace(screen: Screen, data: Data) -> str:
         table(screen, titles, stops, _STATES, drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED")) if stops else ""
     )
     return (
-        facts(screen, head) + "\n" + shown + _told(screen, data) + _tries(screen, data) + _about_it(screen, data)
+        facts(screen, head) + "\n" + shown + _alerts(screen, data) + _tries(screen, data) + _about_it(screen, data)
     )
 
 
@@ -279,8 +278,8 @@ def _when(screen: Screen, time: str | None) -> str:
     return f"{ago(time, screen.now)} ({moment(time)})" if time else ""
 
 
-def _told(screen: Screen, data: Data) -> str:
-    """Who was told of it, and what followed; nothing where nobody was."""
+def _alerts(screen: Screen, data: Data) -> str:
+    """Show the alerts for a letter and what followed them; nothing where there were none."""
     rows = [
         (stop["mailbox"], ago(at, screen.now), what, how)
         for stop in data["stops"]
@@ -326,43 +325,9 @@ def _about_it(screen: Screen, data: Data) -> str:
     return "\n" + table(screen, titles, rows, {"bounce": "red"}) if rows else ""
 
 
-# -- copies
+# -- the live view: one frame after the other, on a screen of its own, or as JSON lines
 
-
-def copied(_screen: Screen, data: Data) -> str:
-    """In one sentence, and a line for each thing that could not come."""
-    words = (
-        ("letters", "{:,} new letters"),
-        ("states", "{:,} states brought up to date"),
-        ("names", "{:,} names"),
-        ("records", "{:,} records"),
-        ("moved", "{:,} moved"),
-        ("held", "{:,} left to whoever works on them"),
-    )
-    typed = ", ".join(text.format(data[name]) for name, text in words if data[name])
-    lines = [f"Copied: {typed}." if typed else "Nothing is new."]
-    lines += [f"Refused {one_line(each['what'])}: {one_line(each['why'])}" for each in data["refused"]]
-    return "\n".join(lines) + "\n"
-
-
-def backed_up(screen: Screen, data: Data) -> str:
-    return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
-        screen, f"restore {quote(data['path'])}", "puts it back"
-    )
-
-
-def restored(_screen: Screen, data: Data) -> str:
-    kept = f"The room that was there is kept as {one_line(data['kept'])}\n" if data["kept"] else ""
-    return f"Restored {_amount(data)} to {one_line(data['path'])}\n{kept}"
-
-
-def _amount(data: Data) -> str:
-    return f"{data['letters']:,} letters ({data['bytes']:,} bytes, {data['seconds']:.1f} s)"
-
-
-# The live view: one look after the other, on a screen of its own, or as JSON lines.
-
-FASTEST, SLOWEST = 0.1, 3600.0  # seconds between two looks
+FASTEST, SLOWEST = 0.1, 3600.0  # seconds between two frames
 
 _ORDER: dict[str, Callable[[AgentFlow], float]] = {
     "backlog": lambda agent: agent.backlog,
@@ -372,7 +337,7 @@ _ORDER: dict[str, Callable[[AgentFlow], float]] = {
 
 
 def watch(context: Context) -> Iterator[Answer]:
-    """Look, and look again."""
+    """Show the flow of mail again and again."""
     pause = _pause(context)
     room = context.room
     live = not context.get("once") and not context.screen.json and sys.stdout.isatty()
@@ -407,10 +372,10 @@ def _answer(context: Context, look: Flow) -> Answer:
 
 def _plain(look: Flow, order: str) -> dict[str, Any]:
     agents = sorted(look.agents, key=lambda agent: (-_ORDER[order](agent), agent.mailbox))
-    result = ("seconds", "sent", "settled", "died", "backlog", "median_to_done")
+    fields = ("seconds", "sent", "settled", "died", "backlog", "median_to_done")
     return {
         "at": to_plain(look.at),
-        **{name: getattr(look, name) for name in result},
+        **{name: getattr(look, name) for name in fields},
         "sent_per_second": look.sent_per_second,
         "settled_per_second": look.settled_per_second,
         "agents": [to_plain(asdict(agent)) for agent in agents],
@@ -418,18 +383,18 @@ def _plain(look: Flow, order: str) -> dict[str, Any]:
 
 
 def _frame(context: Context, look: Flow, pause: float, size: os.terminal_size) -> list[str]:
-    """The lines of one picture; no more than fit."""
+    """Return the lines of one frame; no more than fit on the screen."""
     screen = context.screen
     screen.width, screen.now = size.columns, look.at
     title = stats_title(screen, sayable(context.room.settings.store), pause)
     return [title, *flow(screen, _plain(look, context.get("sort", "backlog"))).splitlines()][: size.lines]
 
 
-# The commands that ask how a room is: its doctor, its numbers, its flow, the life of one letter.
+# -- commands
 
-_ENDS = {Level.WARNING: 1, Level.ERROR: 70}
+_EXIT_CODES = {Level.WARNING: 1, Level.ERROR: 70}
 
-# What the library says of itself -> what one types for it here.
+# A hint in terms of the library -> the same for the command line.
 _IN_A_SHELL = {
     "repair=True or room.sweep()": "postroom doctor --repair or postroom janitor",
     "repair=True": "postroom doctor --repair",
@@ -441,7 +406,7 @@ _IN_A_SHELL = {
 
 @contextmanager
 def named_as_typed(context: Context) -> Iterator[None]:
-    """A room that cannot be, by the name under which it was given."""
+    """Name the option --room in errors about the address of a room that was passed with it."""
     try:
         yield
     except BadStore as refused:
@@ -450,12 +415,12 @@ def named_as_typed(context: Context) -> Iterator[None]:
 
 
 def run_doctor(context: Context) -> Answer:
-    with suppress(Misconfigured, BadStore):  # the doctor has more to say of those
+    with suppress(Misconfigured, BadStore):  # the doctor reports those in more detail
         context.check_named_room()
-    args = {"store": context.get("room"), **dict(context.get("set", ()))}
+    settings = {"store": context.get("room"), **dict(context.get("set", ()))}
     with Progress("examining", quiet=context.screen.json) as progress, named_as_typed(context):
         found = doctor(
-            **args,
+            **settings,
             repair=bool(context.get("repair")),
             full=bool(context.get("full")),
             progress=progress.tell,
@@ -463,21 +428,21 @@ def run_doctor(context: Context) -> Answer:
     data = {
         "healthy": found.is_healthy,
         "worst": str(found.worst),
-        "durability": _durability(args),
+        "durability": _durability(settings),
         "findings": [plain_finding(finding) for finding in found.findings],
     }
     return Answer(context.name, data, diagnosis, code=end_of(found))
 
 
 def end_of(found: Diagnosis) -> int:
-    return _ENDS.get(found.worst, 0)
+    return _EXIT_CODES.get(found.worst, 0)
 
 
-def _durability(args: dict[str, Any]) -> str | None:
-    """Also of a room that does not open."""
-    store = args.pop("store")
+def _durability(settings: dict[str, Any]) -> str | None:
+    """Return the durability in force, also where the room cannot be opened."""
+    store = settings.pop("store")
     try:
-        return chosen_settings(store, args).durability
+        return chosen_settings(store, settings).durability
     except Invalid:
         return None
 
@@ -495,9 +460,6 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-# -- numbers
-
-
 def run_stats(context: Context) -> Answer:
     if is_operator(context):
         data = {"room": plain_stats(context.room.stats()), "mailbox": None}
@@ -507,16 +469,12 @@ def run_stats(context: Context) -> Answer:
 
 
 def run_top(context: Context) -> Iterator[Answer]:
-
     return watch(context)
 
 
 def is_operator(context: Context) -> bool:
-    """An agent sees its own; who gave no name looks after the room."""
+    """Return whether the whole room is meant: it is where the caller has no name. An agent sees its own mail."""
     return bool(context.get("everyone")) or not (context.get("as") or variable("POSTROOM_AGENT"))
-
-
-# -- one letter
 
 
 def run_trace(context: Context) -> Answer:

@@ -1,4 +1,4 @@
-"""Help in the words of the command table: the overview, and a page for each command."""
+"""Help, shell completion and the version: commands about the program itself, made from the command table."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 WIDEST = 92
-_LINK = re.compile(r"\[([^\]]+)\]\((?:#|[\w-]+\.md)[^)]*\)")  # of the page of commands
+_LINK = re.compile(r"\[([^\]]+)\]\((?:#|[\w-]+\.md)[^)]*\)")  # a link in the Markdown page of commands
 _SHORT = 24  # columns for the names of options
-_NARROW = 64  # where so few columns are left, what is said stands below its name
+_NARROW = 64  # columns; on a narrower screen an explanation stands below its name
 _ENVIRONMENT = (
-    ("POSTROOM_AGENT", "who you are, where --as does not say it"),
-    ("POSTROOM_STORE", "which room, where --room does not say it"),
-    ("POSTROOM_TOKEN", "the proof of a claim, where --token does not say it; work sets it for its program"),
+    ("POSTROOM_AGENT", "your agent name, unless --as names it"),
+    ("POSTROOM_STORE", "the room, unless --room names it"),
+    ("POSTROOM_TOKEN", "the proof of a claim, unless --token passes it; work sets it for its program"),
     ("POSTROOM_SETTING", "any setting, such as POSTROOM_LEASE=120; postroom room --settings shows all"),
     ("NO_COLOR", "no colours"),
 )
@@ -48,7 +48,7 @@ EVERYDAY = (
 
 
 def overview(width: int) -> str:
-    """A first page: what is used every day, and where the rest is."""
+    """Return the first page: the everyday commands, and where the rest is."""
     lines = [
         *_folded("postroom - durable mail for agents; no server needed", width, ""),
         "",
@@ -72,7 +72,7 @@ def overview(width: int) -> str:
 
 
 def contents(width: int) -> str:
-    """Every command, by group, and what holds for all."""
+    """Return the page of all commands by group, their common options, variables and exit codes."""
     lines = [
         *_folded("postroom - durable mail for agents; no server needed", width, ""),
         "",
@@ -92,7 +92,7 @@ def contents(width: int) -> str:
 
 
 def manual(command: Command, width: int) -> str:
-    """The page of one command."""
+    """Return the page of one command."""
     places = [option for option in command.options if option.is_place]
     options = [option for option in command.options if not option.is_place]
     lines = ["NAME", *_folded(f"postroom {command.name} - {command.summary}", width), ""]
@@ -120,7 +120,7 @@ def manual(command: Command, width: int) -> str:
 
 
 def group(name: str, width: int) -> str:
-    """The commands that begin with this word."""
+    """Return the page of the commands that begin with this word."""
     names = [f"{name} {word}" for word in below(name)]
     lines = [
         "COMMANDS",
@@ -132,7 +132,7 @@ def group(name: str, width: int) -> str:
 
 
 def usage(command: Command) -> str:
-    """One line: what must be said, in order."""
+    """Return one line with the arguments and required options of a command, in order."""
     words = [f"postroom {command.name}"]
     for option in command.options:
         if option.is_place:
@@ -147,7 +147,7 @@ def usage(command: Command) -> str:
 
 
 def named(option: Option) -> str:
-    """How an option is written."""
+    """Return an option as it is written on a command line."""
     if option.is_place:
         return option.metavar
     names = ", ".join(option.names)
@@ -155,7 +155,7 @@ def named(option: Option) -> str:
 
 
 def option_help(option: Option) -> str:
-    """What is said about an option."""
+    """Return the help of an option."""
     return f"{option.help} (may be repeated)" if option.many and not option.is_place else option.help
 
 
@@ -173,7 +173,7 @@ def _exits(exits: Sequence[tuple[int, str]], width: int) -> list[str]:
 
 
 def _entry(name: str, what: str, width: int, room: int = _SHORT) -> str:
-    """A name and what is said of it, beside it or below."""
+    """Return a name with its explanation beside it, or below where the screen is narrow."""
     if len(name) > room or width < _NARROW:
         indent = " " * (room + 4 if width >= _NARROW else 6)
         return f"  {name}\n{_hanging(indent, what, width)}"
@@ -197,7 +197,7 @@ def _folded(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 def _without_links(text: str) -> str:
-    """Where a page links, a terminal has but the words; another page is named."""
+    """Replace Markdown links by their words; a link to another page names that page."""
     return _LINK.sub(_without_link, text)
 
 
@@ -206,27 +206,27 @@ def _without_link(found: re.Match[str]) -> str:
     return found[1] if page.startswith("#") else f"{found[1]} (docs/{page.partition('#')[0]})"
 
 
-# Completion for shells: a short script asks `postroom __complete`, which answers from the table and the room.
+# -- completion: a short script runs `postroom __complete`, which answers from the table and the room
 
 FILES = "\t"  # alone on a line: the shell completes files itself
-MOST = 200
+MOST = 200  # candidates of one kind
 
 _BASH = """\
 # postroom completion for bash
 _postroom() {
-    local IFS=$'\\n' rest=$COMP_LINE found word said=() i last=-1 whole kept=""
+    local IFS=$'\\n' rest=$COMP_LINE found word typed=() i last=-1 whole kept=""
     for ((i = 0; i <= COMP_CWORD; i++)); do  # bash parts words at : and =; they are put together again
         word=${COMP_WORDS[i]}
         if ((i > 1)) && [[ $rest != [[:blank:]]* && "${COMP_WORDS[i-1]:(-1)}${word:0:1}" == *[:=]* ]]; then
-            said[last]+=$word
+            typed[last]+=$word
         else
-            said[++last]=$word
+            typed[++last]=$word
         fi
         rest=${rest#*"$word"}
     done
-    whole=${said[last]}
+    whole=${typed[last]}
     [[ $whole == "$word" ]] || kept=${whole%"${whole##*[:=]}"}  # what stands there already
-    found=$(postroom __complete -- "${said[@]:1}" 2>/dev/null) || return
+    found=$(postroom __complete -- "${typed[@]:1}" 2>/dev/null) || return
     if [[ $found == $'\\t' ]]; then
         COMPREPLY=($(compgen -f -- "${whole#"$kept"}"))
         compopt -o filenames 2>/dev/null
@@ -267,12 +267,8 @@ complete -c postroom -f -a '(__postroom_complete)'
 _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def script(shell: str) -> str:
-    return _SCRIPTS[shell]
-
-
 def candidates(words: Sequence[str]) -> list[str]:
-    """What the last word could become. Never an error: completion that complains is worse than none."""
+    """Return the words that the last one could become. Never raise: completion must not print errors."""
     *before, last = words or [""]
     name, rest = _command(before)
     if not name:
@@ -297,7 +293,7 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 
 def _command(before: Sequence[str]) -> tuple[str, list[str]]:
-    """The command among the words so far, and the words behind it."""
+    """Return the command among the words so far, and the words behind it."""
     takes = {name for option in everywhere() if option.kind != "flag" for name in option.names}
     at = 0
     while at < len(before) and before[at].startswith("-"):
@@ -338,7 +334,7 @@ def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
 
 
 def _from_room(what: str, words: Sequence[str]) -> list[str]:
-    """Names and ids out of a room that is there; none is made for this."""
+    """Return names and ids from the room; a room that does not exist is not made."""
     from ..room import open as open_room  # noqa: PLC0415 - only here
     from ..store.address import is_there  # noqa: PLC0415
 
@@ -358,7 +354,7 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
         return []
 
 
-# What is the room's, by its name.
+# What a room lists by name.
 _NAMES: dict[str, Callable[[Room], list[str]]] = {
     "scopes": lambda room: sorted({scope for agent in room.agents() for scope in agent.card.scopes}),
     "templates": lambda room: [template.name for template in room.templates()],
@@ -368,7 +364,7 @@ _NAMES: dict[str, Callable[[Room], list[str]]] = {
 
 
 def _addresses(agents: Sequence[Agent]) -> list[str]:
-    """Whom a letter may go to without a name."""
+    """Return the addresses that reach agents by skill or scope."""
     skills = {f"any:{skill}" for agent in agents for skill in agent.card.capabilities}
     return sorted(skills | {f"broadcast:{scope}" for agent in agents for scope in agent.card.scopes})
 
@@ -397,11 +393,11 @@ def _starting(last: str, known: Iterable[str]) -> list[str]:
     return [word for word in known if word.startswith(last)]
 
 
-# The commands about the program itself: help, completion, version. All of it comes from the command table.
+# -- commands
 
 
 def explain(call: Call, screen: Screen) -> Answer:
-    """What --help answers: the manual of a command, or the overview."""
+    """Return the answer to --help: the page of a command or group, or the overview."""
     width = min(screen.width, WIDEST)
     if call.group:
         text, rows = group(call.group, width), [row(f"{call.group} {word}") for word in below(call.group)]
@@ -417,7 +413,6 @@ def explain(call: Call, screen: Screen) -> Answer:
 
 
 def _contents(screen: Screen) -> Answer:
-    """Every command."""
     text = contents(min(screen.width, WIDEST))
     return Answer(
         "help",
@@ -448,14 +443,12 @@ def run_version(context: Context) -> Answer:
 
 
 def run_completion(context: Context) -> Answer:
-
     shell = context.get("shell")
-    text = script(shell)
+    text = _SCRIPTS[shell]
     return Answer(context.name, {"shell": shell, "script": text}, lambda _screen, _data: text)
 
 
 def run_complete(context: Context) -> Answer:
-
     found = candidates(context.get("word", ()))
     return Answer(context.name, {"candidates": found}, lambda _screen, _data: "".join(f"{one}\n" for one in found))
 

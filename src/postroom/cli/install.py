@@ -1,7 +1,11 @@
-"""The command `agent-inbox`, for hosts that start a program of that name: a small script that calls ours.
+"""The commands that install Postroom in agent hosts and remove it, and the shim for the program `agent-inbox`.
 
-It takes the three modes of agent-inbox and its variables, and listens and writes where agent-inbox does when
-nothing else is said. A file that is not ours is never touched.
+What would change is shown first, and nothing is written before the user agrees. Files in a folder that is
+Postroom's alone are named in one line; of files that others have a part in, every changed line is shown.
+
+The shim is a small script named `agent-inbox`, for hosts that start a program of that name. It takes the three
+modes of agent-inbox and its variables, and uses agent-inbox's socket and folder by default. Another program's file
+of that name is never touched.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from ..hosts.install.layouts import Order, layout_of
 from ..hosts.install.plan import diff as diff_of
 from ..hosts.install.plan import has_rules, standing
 from ..hosts.install.write import beside
-from ..mcp.server import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
+from ..mcp.sdk import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
 from .context import note, program, whole_address
 from .errors import NOTHING, OK, CannotCreate, Usage
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from .context import Context
     from .output import Screen
 
+
+# -- the shim
 
 NAME = "agent-inbox"
 FOLDER = "~/.local/bin"
@@ -70,7 +76,7 @@ Outcome = Literal["written", "replaced", "unchanged", "removed", "absent", "fore
 
 
 def script() -> str:
-    """The script, for the Postroom that runs now."""
+    """Return the shim for the Postroom that runs now."""
     beside = Path(sys.executable).parent / "postroom"
     words = [str(beside)] if beside.is_file() else [sys.executable, "-P", "-m", "postroom"]
     return _SCRIPT.replace("PROGRAM", shlex.join(words))
@@ -81,23 +87,24 @@ def place(folder: str) -> Path:
 
 
 def install(path: Path, *, really: bool) -> Outcome:
-    """Put it there, or say what would be done."""
-    held = _content(path)
-    if held is not None and MARK not in held:
+    """Write the shim; unless `really`, only return what would be done."""
+    before = _content(path)
+    if before is not None and MARK not in before:
         return "foreign"
-    if held == script():
+    if before == script():
         return "unchanged"
     if really:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, is_new=held is None)
-    return "written" if held is None else "replaced"
+        _write(path, is_new=before is None)
+    return "written" if before is None else "replaced"
 
 
 def uninstall(path: Path, *, really: bool) -> Outcome:
-    held = _content(path)
-    if held is None:
+    """Remove the shim; unless `really`, only return what would be done."""
+    before = _content(path)
+    if before is None:
         return "absent"
-    if MARK not in held:
+    if MARK not in before:
         return "foreign"
     if really:
         path.unlink()
@@ -109,7 +116,7 @@ def is_on_path(folder: Path) -> bool:
 
 
 def first_found(path: Path) -> Path | None:
-    """Another program of this name, which a shell would find before ours."""
+    """Return another program of this name that a shell finds before the shim, if there is one."""
     for folder in _places():
         found = Path(folder) / NAME
         if os.path.realpath(found) == os.path.realpath(path):
@@ -124,7 +131,7 @@ def _places() -> list[str]:
 
 
 def _content(path: Path) -> str | None:
-    """None where there is nothing; empty for what is no text of ours: a folder, a link, bytes."""
+    """Return the text of a file: None where there is nothing, empty for a folder, a link or other bytes."""
     if not os.path.lexists(path):
         return None
     try:
@@ -134,7 +141,7 @@ def _content(path: Path) -> str | None:
 
 
 def _write(path: Path, *, is_new: bool) -> None:
-    """Whole or not at all; and what somebody else puts there meanwhile stays."""
+    """Write the shim, whole or not at all. A new one never replaces a file that appears meanwhile."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(script(), encoding="utf-8")
@@ -147,15 +154,12 @@ def _write(path: Path, *, is_new: bool) -> None:
         draft.unlink(missing_ok=True)
 
 
-# What is said of a host into which Postroom is put: which files, the diff, what was done, what to do next.
-#
-# Files in a folder of our own are named in one line: nobody reads two hundred lines before a yes. Of what others
-# have a part in, every line is shown.
+# -- views of an installation in a host
 
 _COLOURS = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
 _WOULD = {"made": "Would make", "changed": "Would change", "removed": "Would remove"}
 _DONE = {action: action.capitalize() for action in _WOULD}
-_TOLD = {
+_OUTCOMES = {
     "unchanged": "All of it is there already.",
     "absent": "Nothing of Postroom is in {place}.",
     "declined": "Nothing was written.",
@@ -185,7 +189,7 @@ def plain_change(change: Change) -> dict[str, Any]:
 
 
 def next_steps(order: Order, outcome: str) -> list[str]:
-    """What to do now, where anything is left to do."""
+    """Return what is left for the user to do."""
     steps: list[str] = []
     if outcome == "written":
         steps += [*_NEXT[order.host], *([_IN_PROJECT[order.host]] if order.project else [])]
@@ -198,24 +202,27 @@ def next_steps(order: Order, outcome: str) -> list[str]:
 
 
 def diff(own: str, screen: Screen, data: Mapping[str, Any]) -> str:
-    """All of it, line by line. `own`: a folder that is ours alone; empty where there is none."""
-    return _text([*_files(data["changes"], own, _WOULD), *_diffs(screen, data["changes"]), *data["next"]])
+    """Show every line that would change. `own` is a folder that is Postroom's alone; empty where there is none."""
+    return _text([*_files(data["changes"], own, _WOULD), *_diff_lines(screen, data["changes"]), *data["next"]])
 
 
 def brief(own: str, runs: str, screen: Screen, data: Mapping[str, Any]) -> str:
-    """The same for who is asked next, without new files of our own. `runs`: what those would start."""
+    """Show what would change before the user is asked, without the lines of new files in `own`.
+
+    `runs` is the program that those files would start.
+    """
     shown = [change for change in data["changes"] if change["action"] == "changed" or not _is_in(own, change)]
     is_new = any(change["action"] == "made" for change in data["changes"] if _is_in(own, change))
     hint = [f"The new files start {one_line(runs)}; --dry-run shows every line of them."] if is_new else []
     files = _files(data["changes"], own, _WOULD)
-    return _text([*files, *hint, *_diffs(screen, shown), *data["next"]])
+    return _text([*files, *hint, *_diff_lines(screen, shown), *data["next"]])
 
 
 def install_view(own: str, _screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [*_files(data["changes"], own, _DONE)]
-    if data["outcome"] in _TOLD:
-        lines.append(_TOLD[data["outcome"]].format(place=one_line(data["place"])))
-    lines += [f"{one_line(one['path'])} {_whereabouts(one)}." for one in data.get("programs", ())]
+    if data["outcome"] in _OUTCOMES:
+        lines.append(_OUTCOMES[data["outcome"]].format(place=one_line(data["place"])))
+    lines += [f"{one_line(one['path'])} {_presence(one)}." for one in data.get("programs", ())]
     return _text([*lines, *data["next"]])
 
 
@@ -232,7 +239,7 @@ def _is_in(own: str, change: Mapping[str, Any]) -> bool:
     return bool(own) and change["path"].startswith(f"{own}/")
 
 
-def _diffs(screen: Screen, changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _diff_lines(screen: Screen, changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for line in (one_line(line) for change in changes for line in change["diff"].splitlines()):
         yield _coloured(line) if screen.colour else line
 
@@ -241,7 +248,7 @@ def _text(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _whereabouts(program: Mapping[str, Any]) -> str:
+def _presence(program: Mapping[str, Any]) -> str:
     if program["there"]:
         return "is there"
     return "is not there any more" if "/" in program["path"] else "is not on the PATH"
@@ -252,41 +259,43 @@ def _coloured(line: str) -> str:
     return f"{colour}{line}\033[0m" if colour else line
 
 
-# The commands that put Postroom into agent hosts, and take it out. What would change is shown, then asked.
+# -- commands for hosts
 
 
 def run_install_host(context: Context) -> Iterator[Answer]:
     with _refusals():
-        errand = Installation(context)
+        installation = Installation(context)
         if "check" in context.values:
-            yield errand.checked()
+            yield installation.checked()
             return
-        plan = errand.to_install(rules=errand.wants_rules())
+        plan = installation.to_install(rules=installation.wants_rules())
         if plan.changes and "dry_run" not in context.values:
-            yield from errand.shown(plan.changes)
+            yield from installation.shown(plan.changes)
             if not _is_agreed(context, "Write this?"):
-                yield errand.answer("declined", code=NOTHING)
+                yield installation.answer("declined", code=NOTHING)
                 return
-            if with_rules := errand.offer(plan):
-                yield from errand.shown([change for change in with_rules.changes if change not in plan.changes])
+            if with_rules := installation.offer(plan):
+                yield from installation.shown(
+                    [change for change in with_rules.changes if change not in plan.changes]
+                )
                 plan = with_rules if _is_agreed(context, "Add these rules, too?") else plan
-        yield errand.carried_out(plan, "written", "unchanged")
+        yield installation.apply(plan, "written", "unchanged")
 
 
 def run_uninstall_host(context: Context) -> Iterator[Answer]:
     with _refusals():
-        errand = Installation(context)
-        plan = errand.to_uninstall()
+        installation = Installation(context)
+        plan = installation.to_uninstall()
         if plan.changes and "dry_run" not in context.values:
-            yield from errand.shown(plan.changes)
+            yield from installation.shown(plan.changes)
             if not _is_agreed(context, "Take this out?"):
-                yield errand.answer("declined", code=NOTHING)
+                yield installation.answer("declined", code=NOTHING)
                 return
-        yield errand.carried_out(plan, "removed", "absent")
+        yield installation.apply(plan, "removed", "absent")
 
 
 class Installation:
-    """One call: the host, its files, and what earlier calls left behind."""
+    """One run of an install command: the host, its files, and the receipt of earlier runs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -302,13 +311,16 @@ class Installation:
         return install_plan.to_uninstall(self._layout, self._held)
 
     def wants_rules(self) -> bool:
-        """Were they asked for? Those that are there already are kept up to date."""
+        """Return whether to write the rules text: it was asked for, or is there and is kept up to date."""
         if {"rules", "no_rules"} <= self._context.values.keys():
             raise Usage("with them or without?", field="--rules")
         return "rules" in self._context.values or has_rules(self._layout)
 
     def offer(self, plan: Plan) -> Plan | None:
-        """The same with the rules, where they may be offered and added. Their file keeps nobody from the rest."""
+        """Return the plan with the rules text, if that may be offered.
+
+        A file of rules that cannot be changed does not keep the rest from being installed.
+        """
         if {"rules", "no_rules", "yes"} & self._context.values.keys():
             return None
         try:
@@ -319,12 +331,12 @@ class Installation:
         return found if found.changes != plan.changes else None
 
     def shown(self, changes: Sequence[Change]) -> Iterator[Answer]:
-        """What would be done, for people who are asked next. Programs get it with the answer."""
+        """Show what would be done to a person who is asked next. Programs get it with the answer."""
         if not self._context.screen.json:
             view = partial(brief, self._own, " ".join(self._order.program))
             yield Answer(self._context.name, self._data("", changes), view)
 
-    def carried_out(self, plan: Plan, done: str, idle: str) -> Answer:
+    def apply(self, plan: Plan, done: str, idle: str) -> Answer:
         if not plan.changes:
             return self.answer(idle)
         if "dry_run" in self._context.values:
@@ -334,7 +346,7 @@ class Installation:
         return self.answer(done, plan.changes)
 
     def checked(self) -> Answer:
-        """Is all of it there, and is what it starts?"""
+        """Check that everything is in place, with the programs that it starts."""
         found = standing(self._layout)
         programs = [_on_path(path) for path in found.programs]
         is_whole = found.is_all and all(one["there"] for one in programs)
@@ -365,14 +377,14 @@ class Installation:
 
     def _next_steps(self, outcome: str) -> list[str]:
         steps = next_steps(self._order, outcome)
-        is_heard = outcome == "written" and not self._context.screen.json  # before it was asked
-        if outcome not in {"declined", "absent"} and not is_heard:
+        was_shown = outcome == "written" and not self._context.screen.json  # before the question
+        if outcome not in {"declined", "absent"} and not was_shown:
             steps += map(sayable, beside(self._order, self._layout, receipts_folder()))
         if outcome in {"elsewhere", "twice"} and self._layout.obstacle:
             path, says, to_do = self._layout.obstacle
             steps += [f"{path} {says}{f'; {to_do}' if outcome == 'twice' else ''}."]
-        is_unsaid = "yes" in self._context.values and not {"rules", "no_rules"} & self._context.values.keys()
-        if outcome == "written" and is_unsaid and not has_rules(self._layout):
+        is_undecided = "yes" in self._context.values and not {"rules", "no_rules"} & self._context.values.keys()
+        if outcome == "written" and is_undecided and not has_rules(self._layout):
             steps += ["The rules text was not added: --rules adds it."]
         return steps
 
@@ -404,7 +416,7 @@ def _can_serve() -> bool:
 
 
 def _is_agreed(context: Context, question: str) -> bool:
-    """Ask. Where nobody can answer, --yes must have been said beforehand."""
+    """Ask the user. Where nobody can answer, --yes is required."""
     if "yes" in context.values:
         return True
     if context.screen.json or sys.stdin is None or not sys.stdin.isatty():
@@ -417,7 +429,7 @@ def _is_agreed(context: Context, question: str) -> bool:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What a file is refused for, or fails with, is told as what cannot be made."""
+    """Report a refused or failing file as CannotCreate."""
     try:
         yield
     except Refused as refused:
@@ -426,7 +438,7 @@ def _refusals() -> Iterator[None]:
         raise CannotCreate(f"{broken.strerror}; nothing was written", field=broken.filename) from None
 
 
-# The commands that put a program for other hosts in place, and take it away again.
+# -- commands for the shim
 
 _SHIM_WOULD = {
     "written": "Would write",

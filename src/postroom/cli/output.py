@@ -1,4 +1,12 @@
-"""Loading libraries: with as little as they need, and never interrupted in the middle."""
+"""What a command prints: its answer as JSON or for people, tables, harmless text, and a progress bar.
+
+Everything another agent wrote passes through `one_line`, `body_lines` or `cell` before it is printed: control and
+bidi characters, line separators and invisible characters are written out, and each line of a body stands behind a
+bar. So no letter can look like the program's own words.
+
+On a terminal an answer is laid out for people; elsewhere it is Markdown. With --json it is one document, whose
+fields are those of the command table.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from unicodedata import category, east_asian_width
 
 from ..core import presentation
-from ..core.presentation import harmless, visible
+from ..core.presentation import defuse, show_hidden
 from ..environment import variable
 from ..model.codec import encode
 
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Uninterrupted:
-    """Ctrl-C waits until the block is left: a library in C whose loading is interrupted may crash the program."""
+    """A block that Ctrl-C does not interrupt: a C library whose loading is interrupted may crash the program."""
 
     def __enter__(self) -> None:
         pthread_sigmask(SIG_BLOCK, {SIGINT})
@@ -34,57 +42,53 @@ class Uninterrupted:
         pthread_sigmask(SIG_UNBLOCK, {SIGINT})
 
 
-# How wide a terminal is, for what is written to it: answers, help, errors.
+# -- the width of a terminal
 
 NARROWEST = 40
 
 
 def columns(stream: TextIO) -> int:
-    """As wide as the terminal is; a person's COLUMNS beats what it says of itself."""
-    args = variable("COLUMNS")
-    if args.isascii() and args.isdecimal() and len(args) < 5:
-        return max(int(args), NARROWEST)
+    """Return the width of a terminal. The variable COLUMNS takes precedence over what the terminal reports."""
+    wish = variable("COLUMNS")
+    if wish.isascii() and wish.isdecimal() and len(wish) < 5:
+        return max(int(wish), NARROWEST)
     try:
         return max(os.get_terminal_size(stream.fileno()).columns, NARROWEST)
     except OSError:
         return 80
 
 
-# Text that others wrote, made harmless to show. Everything a peer said goes through here before it is printed.
-#
-# Control and bidi characters, line separators and what cannot be seen are written out. A body keeps its lines,
-# each
-# behind a bar, so that no letter can look like the words of the house.
+# -- text that others wrote, made harmless
 
 BAR = "│ "
 _NO_WIDTH = {"Mn", "Me", "Cf"}
-_MOST = 8  # characters to a column: what takes no room of its own could else go on for ever
+_MOST = 8  # characters to a column: characters without a width could go on for ever
 
 
 def one_line(text: str) -> str:
-    """On one line, whatever it holds."""
-    return harmless(visible(_whole(text).replace("\t", " ").replace("\n", "\\n")))
+    """Return a text on one line, whatever it holds."""
+    return defuse(show_hidden(_whole(text).replace("\t", " ").replace("\n", "\\n")))
 
 
 def body_lines(text: str) -> list[str]:
-    """Every line of a body, behind its bar."""
-    return [f"{BAR}{visible(line.expandtabs(4))}" for line in _whole(text).split("\n")]
+    """Return every line of a body, each behind a bar."""
+    return [f"{BAR}{show_hidden(line.expandtabs(4))}" for line in _whole(text).split("\n")]
 
 
 def cell(text: str) -> str:
-    """Inside a Markdown table."""
+    """Return a text for a cell of a Markdown table."""
     return one_line(text).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def width(text: str) -> int:
-    """Columns on a terminal, as nearly as one can tell."""
+    """Return how many columns a text takes on a terminal, as nearly as one can tell."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
 
 
 def cut(text: str, columns: int) -> str:
-    """At most so many columns; what is cut off is shown by a dot."""
+    """Cut a text to at most this many columns; an ellipsis shows that something was cut off."""
     if width(text) <= columns:
         return text
     kept, used = [], 1
@@ -97,7 +101,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """On as many lines as it takes, broken at blanks; a word that is too long is broken anywhere."""
+    """Fold a text at its blanks; a word that is too long for a line is broken anywhere."""
     lines, line = [], ""
     for word in text.split(" "):
         longer = f"{line} {word}" if line else word
@@ -112,12 +116,12 @@ def wrapped(text: str, columns: int) -> list[str]:
 
 
 def barred(line: str, columns: int) -> list[str]:
-    """A line of a body on as many as it takes; the bar goes on."""
+    """Fold a line of a body; each line of the result has the bar."""
     return [f"{BAR}{piece}" for piece in wrapped(line.removeprefix(BAR), columns - len(BAR))]
 
 
 def begun(lines: Sequence[str], columns: int, most: int) -> list[str]:
-    """The first of a body's lines, folded, on so many at most; a dot where it goes on."""
+    """Return the beginning of a body, folded, on at most `most` lines; an ellipsis shows that it goes on."""
     pieces = [piece for line in lines for piece in barred(line, columns)]
     if len(pieces) <= most:
         return pieces
@@ -125,7 +129,7 @@ def begun(lines: Sequence[str], columns: int, most: int) -> list[str]:
 
 
 def broken(text: str, columns: int) -> list[str]:
-    """On lines of this width, broken anywhere, each with one character at least. Looks once at each of them."""
+    """Break a text anywhere into lines of this width, each with at least one character, in linear time."""
     lines, start, used = [], 0, 0
     for place, character in enumerate(text):
         wide = _columns(character)
@@ -137,7 +141,7 @@ def broken(text: str, columns: int) -> list[str]:
 
 
 def ago(time: datetime | str | None, now: datetime) -> str:
-    """How long ago, or in how long, in few words."""
+    """Return how long ago a time was, or in how long it comes, in few words."""
     if time is None:
         return ""
     when = datetime.fromisoformat(time) if isinstance(time, str) else time
@@ -151,7 +155,7 @@ def ago(time: datetime | str | None, now: datetime) -> str:
 
 
 def due(time: str | None, now: datetime) -> str:
-    """In how long something is due, or for how long it is overdue already."""
+    """Return in how long something is due, or how long it has been overdue."""
     seconds = (now - datetime.fromisoformat(time)).total_seconds() if time else -1.0
     return f"{_span(seconds) or 'long'} overdue" if seconds >= 0 else ago(time, now)
 
@@ -164,7 +168,7 @@ def _span(seconds: float) -> str:
 
 
 def moment(time: str) -> str:
-    """A time as people write it, to the second."""
+    """Return a time as people write it, to the second."""
     return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
@@ -175,15 +179,15 @@ def _columns(character: str) -> int:
 
 
 def _whole(text: str) -> str:
-    """Without half characters."""
+    """Return a text without lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-# Tables, lists of facts, colours, hints: how anything is laid out on a terminal, and as Markdown elsewhere.
+# -- tables, lists of facts, colours, hints
 
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _WIDEST = 60  # columns of one column, but the last
-_LEAST = 10  # of one that holds more than that
+_LEAST = 10  # columns that a column keeps, if its content is longer
 _GAP = "  "
 
 
@@ -191,13 +195,13 @@ def painted(screen: Screen, text: str, colour: str) -> str:
     return f"\033[{_COLOURS[colour]}m{text}\033[0m" if screen.colour and colour else text
 
 
-def state_word(held: Mapping[str, Any]) -> str:
-    """Of a delivery. What is unread in the sense of its table, and was read, is called so."""
-    return "read" if held["state"] == "unread" and held["read_at"] else str(held["state"])
+def state_word(delivery: Mapping[str, Any]) -> str:
+    """Return the state of a delivery as people call it: an unread delivery whose letter was opened is "read"."""
+    return "read" if delivery["state"] == "unread" and delivery["read_at"] else str(delivery["state"])
 
 
 def hint(screen: Screen, command: str, what: str = "") -> str:
-    """What to type next, whole, so that it can be pasted; and what it does. For people only."""
+    """Return the command to type next, ready to be pasted, and what it does; nothing where no person reads."""
     if not screen.tables:
         return ""
     why = f"  # {what}" if what else ""
@@ -205,12 +209,12 @@ def hint(screen: Screen, command: str, what: str = "") -> str:
 
 
 def again(screen: Screen, command: str) -> str:
-    """The caller and the room, as they were said: the next command needs them too."""
-    from shlex import quote  # noqa: PLC0415 - most have both in their environment
+    """Return the options for caller and room, as they were passed to this command: the next one needs them too."""
+    from shlex import quote  # noqa: PLC0415 - most callers have both in their environment
 
-    args = (("--as", screen.caller), ("--room", screen.room))
+    options = (("--as", screen.caller), ("--room", screen.room))
     return "".join(
-        f" {name} {quote(one_line(value))}" for name, value in args if value and f"{name} " not in command
+        f" {name} {quote(one_line(value))}" for name, value in options if value and f"{name} " not in command
     )
 
 
@@ -223,12 +227,14 @@ def table(
     mark: Callable[[str], str] | None = None,
     drop: Sequence[str] = (),
 ) -> str:
-    """Rows under their titles. On a terminal they fit: columns get narrower, then some are left out, those of
-    `drop` first; and `mark` may colour words in the last one. Elsewhere: Markdown, whole.
+    """Return rows under their titles: on a terminal fitted to its width, elsewhere a whole Markdown table.
+
+    To fit, columns get narrower, then some are left out, those of `drop` first. `paint` maps the text of a cell to
+    its colour, and `mark` may colour words in the last column.
     """
     if not screen.tables:
         lines = [titles, ["---"] * len(titles), *([cell(text) for text in row] for row in rows)]
-        return "".join(harmless(f"| {' | '.join(line)} |") + "\n" for line in lines)
+        return "".join(defuse(f"| {' | '.join(line)} |") + "\n" for line in lines)
     shown = [[one_line(text) for text in row] for row in rows]
     natural = [max(width(text) for text in column) for column in zip(titles, *shown, strict=True)]
     wanted = [*(min(want, _WIDEST) for want in natural[:-1]), natural[-1]]
@@ -240,7 +246,7 @@ def table(
 
 
 def _fitted(titles: Sequence[str], wanted: Sequence[int], columns: int, drop: Sequence[str]) -> dict[int, int]:
-    """Place of a column -> its width. The first column says what a row is about: it stays, and stays whole."""
+    """Return the width of each shown column, by its place. The first column identifies a row and stays whole."""
     least = [
         wanted[0],
         *(min(want, max(len(title), _LEAST)) for title, want in zip(titles[1:], wanted[1:], strict=True)),
@@ -252,7 +258,7 @@ def _fitted(titles: Sequence[str], wanted: Sequence[int], columns: int, drop: Se
             break
         kept.remove(place)
     widths = {place: min(least[place], columns) for place in kept}
-    for place in kept:  # what is left is given out from the left
+    for place in kept:  # spare width is given out from the left
         spare = columns - _total(widths, kept)
         widths[place] += max(0, min(spare, wanted[place] - widths[place]))
     return widths
@@ -282,7 +288,7 @@ def _padded(text: str, columns: int) -> str:
 
 
 def facts(screen: Screen, pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values, one on each line; what is empty is left out."""
+    """Return names and values, one pair on each line; empty values are left out."""
     shown = [(name, one_line(value)) for name, value in pairs if value]
     if not screen.tables:
         return "".join(f"- {name}: {value}\n" for name, value in shown)
@@ -290,15 +296,13 @@ def facts(screen: Screen, pairs: Sequence[tuple[str, str]]) -> str:
     return "".join(f"{painted(screen, name.ljust(room), 'dim')}  {value}\n" for name, value in shown)
 
 
-# What a command gives back, and the one place where it becomes text: JSON, or what people read.
-#
-# `data` is what programs rely on; its fields are those of the command table. `view` says the same to people.
+# -- the answer of a command
 
-SCHEMA = 1  # of every JSON document; grows when a field changes its meaning or goes
+SCHEMA = 1  # version of every JSON document; grows when a field changes its meaning or goes
 
 
 class Screen:
-    """Where the answer is shown."""
+    """The terminal, file or pipe on which an answer is shown."""
 
     def __init__(
         self,
@@ -317,14 +321,14 @@ class Screen:
         self.colour = colour
         self.width = width
         self._now = now
-        self.caller = caller  # who calls, when the next command must say it again
-        self.room = room  # likewise, the room
-        self.short = short  # an id as a table shows it
-        self.human = "human"  # what the person's mailbox is called; the settings may say otherwise
+        self.caller = caller  # the agent, where the next command must name it again
+        self.room = room  # the room, where the next command must name it again
+        self.short = short  # shortens an id for a table
+        self.human = "human"  # name of the person's mailbox; the settings may change it
 
     @cached_property
     def now(self) -> datetime:
-        """The time at the first look at it, or what was handed in."""
+        """The time when it was first asked for, or the one that was passed in."""
         if self._now is not None:
             return self._now
         from ..clock import SystemClock  # noqa: PLC0415 - help needs no clock
@@ -333,7 +337,7 @@ class Screen:
 
 
 class Answer:
-    """One answer. Commands that keep answering give several."""
+    """One answer of a command: `data` for programs, and a `view` that renders it for people."""
 
     def __init__(
         self,
@@ -347,24 +351,24 @@ class Answer:
         self.command = command
         self.data = data
         self.view = view
-        self.letters = letters  # as they were accepted, for views that fence them
+        self.letters = letters  # the messages, for views that fence them
         self.code = code
 
     def text(self, screen: Screen) -> str:
         if screen.json:
-            answer = encode({"schema": SCHEMA, "command": self.command, **self.data})
-            return presentation.harmless_json(answer).decode() + "\n"
+            document = encode({"schema": SCHEMA, "command": self.command, **self.data})
+            return presentation.escape_json(document).decode() + "\n"
         return self.view(screen, {**self.data, "accepted": self.letters})
 
 
 def sayable(text: str) -> str:
-    """A path may hold bytes that are no text; they are written out."""
+    """Return a path as text; bytes in it that are not UTF-8 are written out."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-# How far a long command is: a bar on standard error, on a terminal only. Nothing of it stays.
+# -- progress
 
-PACE = 0.1  # seconds between two looks
+PACE = 0.1  # seconds between two updates
 _BAR = 24
 
 
@@ -375,7 +379,10 @@ def _terminal_columns() -> int:
 
 
 class Progress:
-    """A bar where the whole is known, else a count. As a context manager it wipes itself away."""
+    """A progress bar on standard error, on a terminal only; a count where the whole is not known.
+
+    As a context manager it wipes itself away at the end.
+    """
 
     def __init__(self, what: str, *, whole: int | None = None, quiet: bool = False) -> None:
         self._what = what
@@ -384,7 +391,7 @@ class Progress:
         self._next = 0.0
 
     def tell(self, done: int, whole: int | None = None) -> None:
-        """So much is done, and of how much, if that is known only now."""
+        """Show how much is done, and of how much, if that is known only now."""
         self._whole = whole or self._whole
         if not self._shown or time.monotonic() < self._next:
             return
@@ -402,7 +409,7 @@ class Progress:
         return f"[{'#' * filled}{'.' * (bar - filled)}] {share:.0%}"
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # nobody looks any more
+        with suppress(OSError):  # the terminal is gone
             sys.stderr.write(text)
             sys.stderr.flush()
 
@@ -410,7 +417,7 @@ class Progress:
         return self
 
     def wipe(self) -> None:
-        """Nothing of it is left on the line, where an answer is to be written."""
+        """Clear the line, so that an answer can be written there."""
         if self._shown and self._next:
             self._write("\r\033[K")
             self._next = 0.0

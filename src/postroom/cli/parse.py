@@ -1,4 +1,8 @@
-"""What the words of options mean: numbers, spans, times, JSON, settings. Each error names the option."""
+"""The parser of the command line: from words to a command and its values, by the command table.
+
+Parsing opens no file and no room. The first half converts the words of options into numbers, spans, times and
+JSON; each error names the option.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,9 @@ if TYPE_CHECKING:
 
 SPAN_RULE = "a number with s, m, h, d or w, such as 90s, 10m or 1h30m"
 TIME_RULE = f"{SPAN_RULE}; or a time such as 2030-01-31T09:00, local unless it says otherwise"
-DEEPEST = 200  # of nested JSON; the room's own limit is lower
+DEEPEST = 200  # levels of nested JSON; the room's own limit is lower
 LONGEST_COUNT = 15  # digits
-LARGEST = 64 * 1024 * 1024  # bytes of JSON on one argument; likewise
+LARGEST = 64 * 1024 * 1024  # bytes of JSON in one argument; the room's own limit is lower
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SPAN = re.compile(r"\+?(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
@@ -30,16 +34,13 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 
 def convert_all(values: dict[str, Any], options: dict[str, Option]) -> None:
-    """Put what the words mean in their place."""
-    for name, args in values.items():
+    """Replace the words of options by the values they mean."""
+    for name, value in values.items():
         option = options[name]
-        meaning = _MEANINGS.get(option.kind)
-        if meaning is None:
+        convert = _CONVERTERS.get(option.kind)
+        if convert is None:
             continue
-        if option.many:
-            values[name] = [meaning(word, option) for word in args]
-        else:
-            values[name] = meaning(args, option)
+        values[name] = [convert(word, option) for word in value] if option.many else convert(value, option)
 
 
 def seconds(word: str, option: Option) -> float:
@@ -50,13 +51,13 @@ def seconds(word: str, option: Option) -> float:
 
 
 def later(word: str, option: Option) -> datetime | float:
-    """A span from now, or a time."""
+    """Return a time, or a span from now in seconds."""
     span = _span(word)
     return _time(word, option) if span is None else span
 
 
 def past(word: str, option: Option) -> datetime:
-    """A time, or a span back from now."""
+    """Return a time; a span is counted back from now."""
     span = _span(word)
     if span is None:
         return _time(word, option)
@@ -79,7 +80,7 @@ def json(word: str, option: Option) -> Any:
 
 
 def address(word: str, option: Option) -> Any:
-    """As text, or as an object: no name begins like one."""
+    """Return an address as text, or as an object: no name begins with a brace."""
     return json(word, option) if word.startswith("{") else word
 
 
@@ -104,11 +105,11 @@ def pair(word: str, option: Option) -> tuple[str, str]:
 
 
 def rule(word: str, option: Option) -> tuple[str, str] | None:
-    """One of several; nothing means that there are none."""
+    """Return one rule of several; None for an empty word, which means that there are no rules."""
     return pair(word, option) if word else None
 
 
-_MEANINGS: dict[str, Any] = {
+_CONVERTERS: dict[str, Any] = {  # by the kind of an option
     "seconds": seconds,
     "when": later,
     "past": past,
@@ -148,19 +149,19 @@ def _short(word: str) -> str:
     return ascii(word if len(word) <= 80 else f"{word[:80]}…")
 
 
-# From words to a command and its values, by the command table. Nothing is opened, nothing is asked.
+# -- from words to a call
 
-_PLAIN = frozenset({"text", "flag"})  # what needs no converting
+_PLAIN = frozenset({"text", "flag"})  # kinds of options that need no converting
 
 
 class Call:
-    """A command and what was said to it. Values that were not given are not in it."""
+    """A command and the values of its options. Options that were not passed are not in `values`."""
 
     def __init__(self, command: Command | None, group: str = "") -> None:
         self.command = command
-        self.group = group  # the first word of several commands, when its help is asked for
+        self.group = group  # the first word of several commands, for help about them
         self.values: dict[str, Any] = {}
-        self.host_input: dict[str, object] = {}  # what a host said on standard input, where one did
+        self.host_input: dict[str, object] = {}  # what a host passed to a hook on standard input
 
     @property
     def name(self) -> str:
@@ -168,7 +169,7 @@ class Call:
 
 
 def parse(words: Sequence[str]) -> Call:
-    """The call these words mean, or Usage that says what is wrong and what was perhaps meant."""
+    """Return the call that these words mean; raise Usage with a hint where they mean none."""
     options = {name: option for option in everywhere() for name in option.names}
     name, rest = _split_command(list(words), options)
     if name and name not in FILE_OF:
@@ -188,7 +189,7 @@ def parse(words: Sequence[str]) -> Call:
 
 
 def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, list[str]]:
-    """The command's name, of one word or two, and all other words in their order."""
+    """Return the command's name, of one word or two, and all other words in their order."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         option = options.get(words[at])
@@ -208,12 +209,12 @@ def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, l
 
 
 def _group(name: str, rest: list[str], options: dict[str, Option]) -> Call:
-    """Help about several commands, or Usage: a first word alone is none."""
+    """Return a call for help about several commands; raise Usage otherwise: a first word alone is no command."""
     call = Call(None, name)
     following = below(name)
     try:
         args = _sort(rest, options, call)
-    except Usage:  # the second word would tell what may be said
+    except Usage:  # the options depend on the second word, which is missing
         args = []
     if "help" in call.values:
         return call
@@ -223,7 +224,7 @@ def _group(name: str, rest: list[str], options: dict[str, Option]) -> Call:
 
 
 def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]:
-    """Options into the call; what is left are places."""
+    """Put options into the call and return the other words, which are places."""
     left: list[str] = []
     at = 0
     while at < len(words):
@@ -250,8 +251,8 @@ def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]
     return left
 
 
-def _perhaps_no_option(word: str, command: str, before: list[str]) -> str:
-    """What to do where a word that begins with - may well be none."""
+def _hint_for_dash(word: str, command: str, before: list[str]) -> str:
+    """Return a hint where a word that begins with - may not be meant as an option."""
     if command == "work" and before:
         return "put -- before the program"
     if word.partition("=")[0] in {"--port", "--host"} and command in {"serve", "service install"}:
@@ -270,12 +271,12 @@ def _option(word: str, options: dict[str, Option], command: str, before: list[st
     short = word[:2]
     if not word.startswith("--") and short in options and options[short].kind != "flag":
         return options[short], word[2:]
-    hint = _perhaps_no_option(word, command, before) or meant(name, options) or "--help shows all"
+    hint = _hint_for_dash(word, command, before) or meant(name, options) or "--help shows all"
     raise Usage("there is no such option", field=name, hint=hint)
 
 
 def _fill(places: list[Option], args: list[str], call: Call) -> None:
-    """Give each place its word; the one that takes many gets all that the others leave."""
+    """Give each place its word; a place that takes many words gets all that the others leave."""
     spare = len(args) - sum(1 for place in places if not place.many)
     for place in places:
         taken = args[: max(spare, 0)] if place.many else args[:1]
@@ -317,7 +318,7 @@ def _keep(option: Option, value: str, call: Call) -> None:
 
 
 def meant(word: str, known: Iterable[object], before: str = "") -> str | None:
-    """The nearest of what is known, with what stands before it."""
+    """Return a hint with the known word most like this one, if any is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
     close = get_close_matches(word, [str(name) for name in known], 1)

@@ -1,4 +1,4 @@
-"""How other systems are shown to people: a list, one of them whole, what became of one."""
+"""The commands about other systems: peers, their trust and tokens, and mail folders mounted as systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..app.app import served_at
-from ..app.unit import absolute
 from ..core import authorize, outbox
 from ..core import peers as core_peers
 from ..environment import AUTH_TOKEN, variable
@@ -23,6 +22,7 @@ from ..model.peer import shown
 from ..policy.trust import speaks_for
 from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
+from ..store.address import absolute
 from .context import STDIN, note, read_source
 from .errors import NOT_NOW, Usage
 from .output import Answer, facts, hint, one_line, table
@@ -41,7 +41,10 @@ _EXPOSURES = {
     "gateway": "whom it knows by name; it is told of nobody",
     "all": "everybody",
 }
-WHERE = " --url wss://THIS-MACHINE:4650/map"  # what we do not know of ourselves
+WHERE = " --url wss://THIS-MACHINE:4650/map"  # this system does not know its own address
+
+
+# -- views
 _PAINT = {
     "ALERT": "red",
     "not trusted": "yellow",
@@ -62,7 +65,7 @@ def added(ours: str, screen: Screen, data: Mapping[str, Any]) -> str:
 
 
 def _became(data: Mapping[str, Any]) -> str:
-    """What is new about one that was a peer before."""
+    """Return what changed about a system that was a peer before."""
     peer, changed = data["peer"], data["changed"]
     if changed is None:
         return ""
@@ -74,7 +77,7 @@ def _became(data: Mapping[str, Any]) -> str:
 
 
 def _was(data: Mapping[str, Any], name: str) -> str:
-    """What a list replaced: whoever meant to add to it would not see that the rest is gone."""
+    """Return the former content of a list: a user who meant to add to it sees that the rest is gone."""
     is_gone = name in {"tags", "scopes", "relays_for"} and data["former"][name]
     return f" (it was: {_value(data['former'], name)})" if is_gone else ""
 
@@ -95,7 +98,7 @@ def _scopes(peer: Mapping[str, Any]) -> str:
 
 
 def how_to_bring(ours: str, system: str, where: str = "") -> str:
-    """Beside a token that went into a file or a pipe."""
+    """Return what to do with a token that went into a file or a pipe."""
     return f"{one_line(system)} shows this when it calls; over there: {_there(ours, where)}"
 
 
@@ -130,7 +133,7 @@ def _where(peer: Mapping[str, Any]) -> str:
 
 
 def link(peer: Mapping[str, Any]) -> str:
-    """Where nobody serves the room, nobody knows."""
+    """Return the state of the link; a dash where no server runs that would know it."""
     return str(peer["link"]["state"]) if peer.get("link") else "-"
 
 
@@ -187,12 +190,12 @@ def whole(screen: Screen, data: Mapping[str, Any]) -> str:
 def _proof(peer: Mapping[str, Any]) -> str:
     if peer["auth"] in {"mtls", "none"}:
         return str(peer["auth"])
-    args = [
+    parts = [
         *(["we show a token"] if peer["shows_token"] else []),
         *(["it shows one"] if peer["knows_token"] else []),
         *([f"the one before is good until {peer['former_until']}"] if peer["former_until"] else []),
     ]
-    return f"{peer['auth']}: {', '.join(args)}"
+    return f"{peer['auth']}: {', '.join(parts)}"
 
 
 def trusted(screen: Screen, data: Mapping[str, Any]) -> str:
@@ -231,11 +234,11 @@ def _alert(peer: Mapping[str, Any]) -> str:
     return f"{text}If its operator changed it: postroom peers trust {system}. Else somebody stands in between.\n"
 
 
-# The commands about other systems: who is a peer, what each may, and proof of who they are.
+# -- commands about peers
 
 
 def run_peers_add(context: Context) -> Answer:
-    args = context.options_given("url", "auth", "exposure")
+    args = context.passed_options("url", "auth", "exposure")
     lists = {name: word for name, word in _LISTS.items() if word in context.values}
     args |= {name: tuple(one for one in context.get(word) if one) for name, word in lists.items()}
     if "scope" in context.values:
@@ -254,11 +257,11 @@ def run_peers_add(context: Context) -> Answer:
 
 
 _LISTS = {"tags": "tag", "relays_for": "relays_for"}
-_SAID = ("url", "auth", "token", "exposure", "tags", "scopes", "relays_for", "relays_to")
+_CHANGEABLE = ("url", "auth", "token", "exposure", "tags", "scopes", "relays_for", "relays_to")
 
 
 def _token(context: Context) -> str:
-    """Its line, whatever stands below it. At a terminal it is typed unseen."""
+    """Return the first line of the token file. At a terminal the token is typed without echo."""
     source = context.get("token_file")
     is_typed = source == STDIN and sys.stdin is not None and sys.stdin.isatty()
     text = _typed(context.get("system")) if is_typed else read_source(context, source, "--token-file")
@@ -281,7 +284,7 @@ def _add(system: str, args: dict[str, Any], room: Room) -> tuple[Peer | None, st
 
 
 def _changed(before: Peer, after: Peer) -> list[str]:
-    return [name for name in _SAID if getattr(before, name) != getattr(after, name)]
+    return [name for name in _CHANGEABLE if getattr(before, name) != getattr(after, name)]
 
 
 def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ...]]:
@@ -292,9 +295,9 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
 
 
 def run_peers_list(context: Context) -> Answer:
-    found = core_peers.everyone(context.room._core, context.room.principal)
+    found = core_peers.list_peers(context.room._core, context.room.principal)
     links = _links(context) if found else {}
-    waiting, stranded = outbox.waiting_by_way(context.room._core)
+    waiting, stranded = outbox.count_waiting(context.room._core)
     peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
     result = {"system": context.room.system, "peers": peers, "stranded": stranded}
     return Answer(context.name, result, listed)
@@ -305,14 +308,14 @@ def _now(peer: Peer, links: dict[str, Any], waiting: dict[str, int]) -> dict[str
 
 
 def _links(context: Context) -> dict[str, Any]:
-    """How they are, where the room is served. A daemon that does not say so is none that could be asked."""
+    """Return the links of the room's server by system; nothing where no server answers."""
     with suppress(PostroomError):
         return {link.pop("system"): link for link in _ask(context, "links")["links"]}
     return {}
 
 
 def why_it_waits(context: Context, mailbox: str) -> str | None:
-    """What keeps a letter for another system here, though there is a way: that the link is down, and why."""
+    """Return why a letter for another system still waits: no server runs, or the link is down; else None."""
     core = context.room._core
     if served_at(context.room.settings.store) is None:
         return "waits: nobody serves this room"
@@ -327,14 +330,14 @@ def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         result = _ask(context, "ping_peer", system=_known(context).system)
         return Answer(context.name, result, pinged, code=0 if result["answers"] else NOT_NOW)
-    found = core_peers.everyone(context.room._core, context.room.principal)
+    found = core_peers.list_peers(context.room._core, context.room.principal)
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
     is_well = all(result["answers"] for result in every)
     return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
 
 
 def _ask(context: Context, action: str, **args: Any) -> Any:
-    """Of the daemon, which alone has links."""
+    """Send a request to the room's server, which alone has links."""
     path = served_at(context.room.settings.store)
     if path is None:
         raise Busy("nobody serves this room, so it has no links to others", field="room", hint="postroom serve")
@@ -343,7 +346,7 @@ def _ask(context: Context, action: str, **args: Any) -> Any:
 
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
-    waiting, _ = outbox.waiting_by_way(context.room._core)
+    waiting, _ = outbox.count_waiting(context.room._core)
     result = _plain(peer) | _now(peer, _links(context), waiting)
     return Answer(context.name, {"peer": result}, whole)
 
@@ -366,7 +369,7 @@ def run_peers_trust(context: Context) -> Answer:
 
 
 def _trusted(context: Context, before: Peer) -> dict[str, Any]:
-    """What is trusted from now on: the certificate that is named, else the one that is shown where we call."""
+    """Return what is trusted from now on: the named certificate, else the one that the peer's address presents."""
     if "pin" in context.values:
         pin = core_peers.check_pin(context.get("pin"), "--pin")
         kept = before.certificate if pin == before.pin else ""
@@ -391,7 +394,7 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 def run_peers_remove(context: Context) -> Answer:
     core = context.room._core
     gone = core_peers.remove(core, context.room.principal, context.get("system"))
-    _, stranded = outbox.waiting_by_way(core)
+    _, stranded = outbox.count_waiting(core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
 
@@ -406,7 +409,7 @@ def _plain(peer: Peer) -> dict[str, Any]:
     return plain
 
 
-# The commands that mount mail folders as systems.
+# -- commands about mounts
 
 
 def run_mount(context: Context) -> Answer:

@@ -7,7 +7,7 @@ rest of the program. Where it is not certain, or a word is unusual, there is no 
 from __future__ import annotations
 
 from ..environment import variable
-from ..hosts.quick import Look, chosen_room_has_nothing, is_plain_name, look
+from ..hosts.quick import DIALECTS, Look, chosen_room_has_nothing, is_plain_name, look
 
 NO_MAIL = "No unread mail for {0}.\n"
 NO_DIGEST = "You have no unread letters.\n"
@@ -20,6 +20,7 @@ _EMPTY = {
 }
 _WITH_VALUE = frozenset({"--as", "--room"})
 _FLAGS = {"check": ("--json", "--peek"), "counts": ("--json",), "digest": ("--json",), "hook": ("--wait",)}
+_HOOKS = frozenset({"prompt", "session-start", *DIALECTS})
 
 
 def understood(words: list[str]) -> tuple[str, dict[str, object]] | None:
@@ -27,6 +28,8 @@ def understood(words: list[str]) -> tuple[str, dict[str, object]] | None:
     if not words or words[0] not in _FLAGS or not all(word.isascii() for word in words):
         return None
     first = 2 if words[0] == "hook" else 1
+    if first == 2 and (len(words) < 2 or words[1] not in _HOOKS):
+        return None
     values: dict[str, object] = {}
     rest = iter(words[first:])
     for word in rest:

@@ -1,7 +1,8 @@
-"""Enclosed files, put into a folder: each under a name that is safe, none outside it, none over another.
+"""The commands that read mail: check, read, wait, counts, sent, digest, search, threads and conversations.
 
-The name of a file is its sender's word, and senders are strangers. Only its last piece counts, without what would
-hide it, name an option, or mislead the eye.
+Reading marks a letter as read and never takes it. Files in a letter are saved under safe names: the name of a file
+comes from its sender, so only its last piece counts, without characters that would hide it, make it an option or
+mislead the eye; no file is written outside the folder or over another.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ if TYPE_CHECKING:
     from .output import Screen
 
 
+# -- saving the files of a letter
+
 LONGEST = 200  # bytes of a name: file systems take 255
 MOST = 1000  # files of one name
 NAMELESS = "file"
-_FORBIDDEN = frozenset('/\\:*?"<>|')  # by some file system, or by every one
+_FORBIDDEN = frozenset('/\\:*?"<>|')  # in names of some or all file systems
 
 
 def folder_for(context: Context) -> Path:
-    """The folder that was named, made if need be; looked at before the letter is."""
+    """Return the folder of --save, made if need be; checked before the letter is read."""
     folder = Path(context.get("save"))
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -54,7 +57,7 @@ def folder_for(context: Context) -> Path:
 
 
 def save(context: Context, message: Message, folder: Path) -> list[dict[str, Any]]:
-    """The files of a letter, and where they are now."""
+    """Save the files of a letter; return their names and places."""
     room, saved = file_of(context.settings.store), []
     for part in message.parts:
         content = _content(part)
@@ -65,7 +68,7 @@ def save(context: Context, message: Message, folder: Path) -> list[dict[str, Any
 
 
 def safe_name(path: str) -> str:
-    """What a file is called here, whatever its sender called it."""
+    """Return a safe name for a file, whatever its sender called it."""
     last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
     seen = "".join(c for c in last if c.isprintable() and c not in _FORBIDDEN)
     stem, dot, end = seen.lstrip(".-~ ").rstrip(". ").rpartition(".")
@@ -80,24 +83,24 @@ def _cut(text: str, most: int) -> str:
 
 
 def _content(part: Part) -> bytes | None:
-    """The bytes that are enclosed; None when this is no file, or one that was not enclosed."""
-    held = part.get("bytes") if part.type == "file" else None
-    if not isinstance(held, str):
+    """Return the bytes of an enclosed file; None for a part that is no file, or a mere reference."""
+    encoded = part.get("bytes") if part.type == "file" else None
+    if not isinstance(encoded, str):
         return None
     try:
-        return binascii.a2b_base64(held, strict_mode=True)
+        return binascii.a2b_base64(encoded, strict_mode=True)
     except (ValueError, binascii.Error):
         raise Invalid(f"{part['path']!a} is not base64 text", field="--save") from None
 
 
 def _apart(folder: Path, name: str, room: str | None) -> str:
-    """Not as the room's own files are called: a log that was planted beside a room would be taken for its own."""
+    """Rename a file that is called like one of the room's own: SQLite would take a planted log for its own."""
     own = room is not None and os.path.realpath(folder / name).startswith(os.path.realpath(room))
     return f"saved-{name}" if own else name
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:
-    """Under the first name that is free."""
+    """Write a file under the first name that is free."""
     for place in _places(folder, name):
         try:
             descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -128,7 +131,7 @@ def _failed(place: Path, broken: OSError) -> CannotCreate | StoreFailing:
     return kind(f"{str(place)!a} cannot be written: {broken.strerror}", field="--save")
 
 
-# The commands that look at mail. Reading stamps, and never takes.
+# -- looking at mail
 
 _WANTED = {"kinds": "kind", "sender": "from"}
 _SAME = ("min_priority", "thread", "thread_tag", "tag", "scope")
@@ -136,8 +139,8 @@ FOR_EVER = 1e9  # seconds
 
 
 def filters_of(context: Context) -> dict[str, Any]:
-    """Which letters are wanted, under the library's names."""
-    return context.options_given(*_SAME, **_WANTED) | context.options_given("since")
+    """Return the filters that choose letters, under the library's names."""
+    return context.passed_options(*_SAME, **_WANTED) | context.passed_options("since")
 
 
 def run_check(context: Context) -> Answer:
@@ -181,31 +184,31 @@ def run_wait(context: Context) -> Answer | Iterator[Answer]:
 
 
 def _follow(context: Context) -> Iterator[Answer]:
-    """Letter after letter: first the unread mail, then by the cursor of the last one, so that what somebody else
-    reads meanwhile is seen too.
+    """Answer with one letter after the other: first the unread mail, then what comes after the cursor.
+
+    By the cursor, a letter that another process reads meanwhile is seen too.
     """
     cursor: Any = context.get("cursor")
-    something = False
+    has_answered = False
     if cursor is None:
-        cursor = (
-            context.room.cursor()
-        )  # before the look: what comes meanwhile may be shown twice, never not at all
+        # The cursor is taken before the look: a letter that comes meanwhile may be shown twice, never missed.
+        cursor = context.room.cursor()
         seen = set()
         while (found := _wait(context, 0.0, None)) and found.id not in seen:
-            seen.add(found.id)  # whoever only peeks would get the same letter for ever
-            something = True
+            seen.add(found.id)  # with --peek the same letter would come for ever
+            has_answered = True
             yield _waited(context, found)
     while found := _wait(context, context.get("timeout", FOR_EVER), cursor):
         cursor = found.cursor
-        something = True
+        has_answered = True
         yield _waited(context, found)
-    if not something:
+    if not has_answered:
         yield _waited(context, None)
 
 
 def _awaited(context: Context) -> tuple[list[str], dict[str, Any]]:
-    """At which mailboxes, for which letters."""
-    return [context.me, *context.get("at_mailbox", ())], context.options_given(*_SAME, **_WANTED)
+    """Return the mailboxes at which to wait, and the filters for letters."""
+    return [context.me, *context.get("at_mailbox", ())], context.passed_options(*_SAME, **_WANTED)
 
 
 def _wait(context: Context, timeout: float, since: Any) -> Letter | None:
@@ -237,25 +240,23 @@ def run_sent(context: Context) -> Answer:
 
 
 def run_digest(context: Context) -> Answer:
-    text = context.mailbox.digest(**context.options_given("budget", "most", "longest"))
+    text = context.mailbox.digest(**context.passed_options("budget", "most", "longest"))
     if not context.mailbox.counts()["total"]:
         context.note_if_unknown()
     return Answer(context.name, {"mailbox": context.me, "text": text}, views.digest)
 
 
-# The command that finds letters. On a terminal it shows the line that says it, with the words marked.
+# -- search: on a terminal the line that matches is shown, with the words marked
 
 _WORD = re.compile(r"[^\W_]+")
-_BEFORE = 30  # characters shown before the first word that was looked for
+_BEFORE = 30  # characters shown before the first match
 
 
 def run_search(context: Context) -> Answer:
     query = " ".join(context.get("query"))
-    terms = read_query(
-        query, SystemClock().now().wall
-    ).terms  # what is not understood is told before a room is opened
+    terms = read_query(query, SystemClock().now().wall).terms  # a wrong query is refused before a room is opened
     whose = context.room if context.get("everyone") else context.mailbox
-    found = whose.search(query, ranked=bool(context.get("ranked")), **context.options_given("limit"))
+    found = whose.search(query, ranked=bool(context.get("ranked")), **context.passed_options("limit"))
     data = {"letters": [plain_message(message) for message in found]}
     return Answer(context.name, data, partial(_results, terms), letters=tuple(found))
 
@@ -263,7 +264,7 @@ def run_search(context: Context) -> Answer:
 def _results(terms: Sequence[Term], screen: Screen, data: Mapping[str, Any]) -> str:
     if not screen.tables or not data["letters"]:
         return views.letters(screen, data)
-    wanted = Wanted(terms)
+    wanted = QueryWords(terms)
     rows = [
         (
             screen.short(letter["id"]),
@@ -281,15 +282,15 @@ def _results(terms: Sequence[Term], screen: Screen, data: Mapping[str, Any]) -> 
     return shown + hint(screen, "thread ID", "shows what was said around it")
 
 
-class Wanted:
-    """The words that were looked for."""
+class QueryWords:
+    """The words of a query, for finding and marking them in a text."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._words = {word for term in terms for word in term.words}
         self._beginnings = tuple(term.words[-1] for term in terms if term.begins)
 
     def line(self, text: str) -> str:
-        """The first line that holds one of them, else the first there is; it begins near the word."""
+        """Return the first line that holds one of the words, from shortly before it; else the first line."""
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         for line in lines:
             for piece in _WORD.finditer(line):
@@ -299,7 +300,7 @@ class Wanted:
         return lines[0] if lines else ""
 
     def marked(self, screen: Screen, line: str) -> str:
-        """A line that is safe to show, with the words in colour."""
+        """Return a line with the words in colour."""
         return _WORD.sub(lambda piece: self._mark(screen, piece[0]), line)
 
     def _mark(self, screen: Screen, piece: str) -> str:
@@ -314,7 +315,7 @@ class Wanted:
         )
 
 
-# The commands about threads and conversations. Each shows what the caller may see.
+# -- threads and conversations
 
 
 def run_thread(context: Context) -> Answer:

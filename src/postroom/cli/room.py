@@ -1,4 +1,4 @@
-"""The commands that look after a room: making it, looking at it, sweeping it."""
+"""The commands that look after a room: make it, show it, follow its changes, sweep, archive and purge it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_init(context: Context) -> Answer:
     made = not path.exists()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="ascii")  # mail is nobody else's business
+        (folder / ".gitignore").write_text("*\n", encoding="ascii")  # mail does not belong into version control
         open_room(path).close()
     except (OSError, BadStore, StoreFailing) as broken:
         why = broken.strerror if isinstance(broken, OSError) else broken.message
@@ -54,7 +54,7 @@ def run_room(context: Context) -> Answer:
 
 
 def _cursor(context: Context) -> str | None:
-    """None where there is no room yet: one of another room would not hold."""
+    """Return the room's cursor; None where there is no room yet."""
     cursor = context.room.cursor()
     return None if context.is_new_room else str(cursor)
 
@@ -81,5 +81,5 @@ def run_archive(context: Context) -> Answer:
 
 def run_purge(context: Context) -> Answer:
     with Progress("purging", quiet=context.screen.json) as progress:
-        purged = context.room.purge(**context.options_given("older_than", "keep"), progress=progress.tell)
+        purged = context.room.purge(**context.passed_options("older_than", "keep"), progress=progress.tell)
     return Answer(context.name, {"purged": purged}, views.numbers)

@@ -1,4 +1,4 @@
-"""A screen of its own on a terminal: drawn in place, and given back as it was, however the program ends."""
+"""A full screen on a terminal: drawn in place, and restored as it was, however the program ends."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 NARROWEST = 20  # columns
-_ENTER = "\033[?1049h\033[?25l"  # the other screen, without a cursor
+_ENTER = "\033[?1049h\033[?25l"  # the alternate screen, without a cursor
 _LEAVE = "\033[?25h\033[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
 _SHOW_CURSOR, _HIDE_CURSOR = "\033[?25h", "\033[?25l"
 _COLOUR = re.compile(r"\033\[[0-9;]*m")
 _QUIT = b"qQ"
-_ENDS = (signal.SIGTERM, signal.SIGHUP)  # signals that end us; the terminal comes first
+_ENDS = (signal.SIGTERM, signal.SIGHUP)  # signals that end the program, after the terminal is restored
 
 
 class Frame(NamedTuple):
-    """One picture, and where in it somebody writes: row and column, from 0."""
+    """The lines of a screen, and the row and column of the cursor, from 0."""
 
     lines: list[str]
     cursor: tuple[int, int] | None = None
 
 
 class Wakeup(NamedTuple):
-    """What ended a wait: keys, a bell, or a terminal that is gone. Nothing of it: the time was up."""
+    """What ended a wait: keys, a notification, a terminal that is gone; or the time was up."""
 
     keys: bytes = b""
-    rung: bool = False
+    notified: bool = False
     gone: bool = False
 
 
@@ -48,19 +48,19 @@ Picture = Callable[[os.terminal_size], Frame | list[str]]
 
 
 class LiveScreen:
-    """As a context manager. What is typed is not shown; Ctrl-C and Ctrl-Z work as ever."""
+    """A full screen as a context manager. Keys are not echoed; Ctrl-C and Ctrl-Z work as usual."""
 
     enter, leave = _ENTER, _LEAVE
 
     def __init__(self) -> None:
         self._taken = False
-        self._typing: list[Any] | None = None  # how the keyboard was
+        self._keyboard_mode: list[Any] | None = None  # as it was before
         self._picture: Picture | None = None
         self._has_cursor = False
         self._former: dict[int, Any] = {}
 
     def draw(self, picture: Picture) -> None:
-        """Show it: one write, line over line, so that nothing flickers."""
+        """Draw a screen with one write, line over line, so that nothing flickers."""
         self._picture = picture
         size = self.size()
         drawn = picture(size)
@@ -76,14 +76,14 @@ class LiveScreen:
         _write(text)
 
     def size(self) -> os.terminal_size:
-        """Never absurdly small. Some terminals do not know their size, and say that it is nothing at all."""
+        """Return the size of the terminal, with a minimum: some terminals report a size of 0."""
         size = os.terminal_size((0, 0))
         with suppress(OSError):
             size = os.get_terminal_size(sys.stdout.fileno())
         return os.terminal_size((max(size.columns or 80, NARROWEST), size.lines or 24))
 
     def sleep(self, seconds: float) -> bool:
-        """Wait; False when somebody wants to leave: of the keys, `q` alone is heeded."""
+        """Wait; return False where the user presses `q` or the terminal is gone. Other keys are ignored."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             received = self.listen(left)
@@ -91,31 +91,31 @@ class LiveScreen:
                 return False
         return True
 
-    def listen(self, seconds: float, ear: int = -1) -> Wakeup:
-        """Wait for a key, or a bell at this descriptor. A terminal that changes its size is drawn anew at once."""
+    def listen(self, seconds: float, watch: int = -1) -> Wakeup:
+        """Wait for a key, or a notification at this descriptor. A terminal that changes its size is redrawn."""
         end = time.monotonic() + seconds
-        keyboard = [sys.stdin.fileno()] if self._typing else []
-        received = [*keyboard, self._wakes, *([ear] if ear >= 0 else [])]
+        keyboard = [sys.stdin.fileno()] if self._keyboard_mode else []
+        descriptors = [*keyboard, self._wakes, *([watch] if watch >= 0 else [])]
         while (left := end - time.monotonic()) > 0:
-            ready, _, _ = select.select(received, [], [], left)
+            ready, _, _ = select.select(descriptors, [], [], left)
             if self._wakes in ready:
                 os.read(self._wakes, 4096)
                 if self._picture:
                     self.draw(self._picture)
             if set(ready) & set(keyboard):
-                args = os.read(sys.stdin.fileno(), 1024)
-                return Wakeup(keys=args, gone=not args)
-            if ear in ready:
-                return Wakeup(rung=True)
+                keys = os.read(sys.stdin.fileno(), 1024)
+                return Wakeup(keys=keys, gone=not keys)
+            if watch in ready:
+                return Wakeup(notified=True)
         return Wakeup()
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Another program has the terminal meanwhile. Its Ctrl-C is not for us; with Ctrl-Z both of us stop."""
-        keyboard = self._typing
+        """Lend the terminal to another program. Its Ctrl-C does not interrupt us; Ctrl-Z stops both."""
+        keyboard = self._keyboard_mode
         self._give_back()
         ours = {
-            signal.SIGINT: signal.signal(signal.SIGINT, _overhear),
+            signal.SIGINT: signal.signal(signal.SIGINT, _ignore),
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_DFL),
         }
         try:
@@ -124,7 +124,7 @@ class LiveScreen:
             for number, action in ours.items():
                 signal.signal(number, action)
             self._take()
-            self._typing = keyboard  # as it was before us both, whatever the other one left
+            self._keyboard_mode = keyboard  # as it was before both programs
 
     def __enter__(self) -> Self:
         self._wakes, self._wake = os.pipe()
@@ -134,7 +134,7 @@ class LiveScreen:
             with Uninterrupted():
                 signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
                 self._handle(signal.SIGINT, self._interrupt)
-                self._handle(signal.SIGWINCH, _overhear)
+                self._handle(signal.SIGWINCH, _ignore)
                 self._handle(signal.SIGTSTP, self._suspend)
                 for ending in _ENDS:
                     self._handle(ending, self._die)
@@ -145,7 +145,7 @@ class LiveScreen:
         return self
 
     def __exit__(self, *how: object) -> None:
-        signal.signal(signal.SIGINT, _overhear)  # from here on nobody is too impatient for the terminal
+        signal.signal(signal.SIGINT, _ignore)  # a second Ctrl-C must not keep the terminal from being restored
         self._give_back()
         signal.set_wakeup_fd(-1)
         os.close(self._wakes)
@@ -159,7 +159,7 @@ class LiveScreen:
     def _take(self) -> None:
         if sys.stdin is not None and sys.stdin.isatty():
             with suppress(termios.error):
-                self._typing = termios.tcgetattr(sys.stdin)
+                self._keyboard_mode = termios.tcgetattr(sys.stdin)
                 quiet = termios.tcgetattr(sys.stdin)
                 quiet[3] &= ~(termios.ICANON | termios.ECHO)
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
@@ -172,13 +172,13 @@ class LiveScreen:
             return
         with suppress(OSError):
             _write(self.leave)
-        if self._typing:
+        if self._keyboard_mode:
             with suppress(termios.error):
-                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._typing)
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._keyboard_mode)
         self._taken = False
 
     def _suspend(self, number: int, _frame: object) -> None:
-        """Ctrl-Z: the shell gets its screen; when we are back, we take it again."""
+        """On Ctrl-Z, restore the terminal and stop; take it again when the program continues."""
         self._give_back()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -188,8 +188,8 @@ class LiveScreen:
             self.draw(self._picture)
 
     def _interrupt(self, number: int, _frame: object) -> None:
-        """Ctrl-C: the terminal is given back before anything else, for the next one may come in no time."""
-        signal.signal(number, _overhear)
+        """On Ctrl-C, restore the terminal before anything else: a second Ctrl-C may follow at once."""
+        signal.signal(number, _ignore)
         self._give_back()
         raise KeyboardInterrupt
 
@@ -200,16 +200,16 @@ class LiveScreen:
 
 
 def _wiped(line: str, columns: int) -> str:
-    """The line, and nothing behind it. One that is full has nothing there: its last letter would be wiped."""
+    """Return a line that clears the rest of its row. A full line does not: its last character would be cleared."""
     return line if width(_COLOUR.sub("", line)) >= columns else line + _REST_OF_LINE
 
 
-def _overhear(*_: object) -> None:
-    """A signal that is told to the pipe alone."""
+def _ignore(*_: object) -> None:
+    """Handle a signal by nothing but the byte in the wakeup pipe."""
 
 
 def _write(text: str) -> None:
-    """Past Python's buffers: a signal may come in the middle of one write, and bring another."""
+    """Write past Python's buffers: a signal handler may write in the middle of another write."""
     left = text.encode("utf-8", "backslashreplace")
     while left:
         left = left[os.write(sys.stdout.fileno(), left) :]

@@ -1,4 +1,4 @@
-"""The commands that send letters: from what was said to a draft, and the receipt."""
+"""The commands that send letters, take them back, block senders, and keep templates of letters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..clock import SystemClock
+from ..core.compose import read_file_part
 from ..errors import Invalid, PostroomError
 from ..formats.plain import plain_message, plain_receipt, plain_template
 from ..mailbox import draft
@@ -16,7 +17,7 @@ from ..model import message as model_message
 from ..model.message import file, reference
 from ..model.values import read_json
 from . import views
-from .context import read_source, text_of
+from .context import body_text, read_source
 from .errors import NoInput, Usage
 from .output import Answer, body_lines, facts, hint, one_line, table
 
@@ -59,7 +60,7 @@ def run_send(context: Context) -> Answer:
 
 
 def _send_template(context: Context, to: list[str]) -> Answer:
-    """The text is the template's; the rest may be said as in any letter."""
+    """Send a letter with the text of a template; other fields may be set as in any letter."""
     for name in ("body", "edit", "file", "reference", "part"):
         if name in context.values:
             raise Usage("has no place in a letter from a template", field=f"--{name}")
@@ -100,60 +101,59 @@ def run_broadcast(context: Context) -> Answer:
 
 
 def run_handoff(context: Context) -> Answer:
-    args = context.options_given(**_HANDOFF)
+    fields = context.passed_options(**_HANDOFF)
     if "from_file" in context.values:
-        if args:
+        if fields:
             raise Usage("is either a file or options", field="--from-file")
-        args = _object(context, context.get("from_file"), "--from-file")
+        text = read_source(context, context.get("from_file"), "--from-file")
+        fields = _read_object(context, text, "--from-file")
     elif "done" not in context.values:
         raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
     try:
-        handoff = msgspec.convert(args, model_message.Handoff)
+        handoff = msgspec.convert(fields, model_message.Handoff)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="handoff", hint="say at least what was done: --done") from None
-    unknown = args.keys() - set(model_message.Handoff.__struct_fields__)
+    unknown = fields.keys() - set(model_message.Handoff.__struct_fields__)
     if unknown:
         raise Invalid(
             "a handoff has no such field",
             field=min(unknown),
             hint=", ".join(model_message.Handoff.__struct_fields__),
         )
-    to, fields = context.get("to"), fields_of(context)
-    return answer(context, context.act(lambda box: box.handoff(to, handoff, **fields)))
+    to, letter_fields = context.get("to"), fields_of(context)
+    return answer(context, context.act(lambda box: box.handoff(to, handoff, **letter_fields)))
 
 
 def fields_of(context: Context) -> dict[str, Any]:
-    """What was said of the letter, under the library's names."""
+    """Return the fields of the letter that options set, under the library's names."""
     if "task" in context.values and "kind" not in context.values:
         hint = "postroom tasks complete, fail, … do; a letter that only carries the note says --kind too"
         raise Usage("a plain letter moves no task", field="--task", hint=hint)
     at = context.get("at")
-    again = context.values.keys() & {"key", "letter_id"}  # the same letter once more, when its time may be past
+    again = context.values.keys() & {"key", "letter_id"}  # a retry of the same letter, whose time may be past
     if isinstance(at, datetime) and at < SystemClock().now().wall and not again:
         raise Invalid(f"{at.isoformat()} is past", field="--at", hint="leave it out to send at once")
-    return context.options_given(*_SAME, **_RENAMED)
+    return context.passed_options(*_SAME, **_RENAMED)
 
 
 def content_of(context: Context, *, optional: bool = False) -> Any:
-    """The body: text, and what is enclosed."""
+    """Return the body of the letter: its text, and the parts it encloses."""
     enclosed = [
         *(_enclosed(context, path) for path in context.get("file", ())),
         *(reference(uri) for uri in context.get("reference", ())),
         *context.get("part", ()),
     ]
-    text = text_of(context, optional=optional or bool(enclosed) or "data" in context.values)
+    text = body_text(context, optional=optional or bool(enclosed) or "data" in context.values)
     if not enclosed:
         return text
     return enclosed if text is None else [text, *enclosed]
 
 
 def _enclosed(context: Context, path: str) -> Part:
-    """A file, read now: what is wrong with it is told of the option that named it."""
-    from ..core.compose import read  # noqa: PLC0415 - few letters enclose files
-
+    """Read a file to enclose. Errors name the option --file."""
     settings = context.settings
     try:
-        return read(file(path), settings.file_root, settings.max_message_bytes, "--file")
+        return read_file_part(file(path), settings.file_root, settings.max_message_bytes, "--file")
     except PostroomError as refused:
         refused.field = "--file"
         if type(refused) is Invalid:
@@ -162,7 +162,7 @@ def _enclosed(context: Context, path: str) -> Part:
 
 
 def drafts_of(context: Context) -> list[Draft]:
-    """The letters of a file of JSON lines."""
+    """Return the letters of a file of JSON lines."""
     lines = read_source(context, context.get("drafts"), "--drafts").splitlines()
     found = []
     for number, line in enumerate(lines, start=1):
@@ -174,21 +174,17 @@ def drafts_of(context: Context) -> list[Draft]:
 
 
 def _draft(context: Context, line: str, field: str) -> Draft:
-    args = _read(context, line, field)
-    if "to" not in args:
+    fields = _read_object(context, line, field)
+    if "to" not in fields:
         raise Invalid("nobody is named", field=f"{field}: to")
     try:
-        return draft(args.pop("to"), args.pop("body", None), **args)
+        return draft(fields.pop("to"), fields.pop("body", None), **fields)
     except Invalid as wrong:
         wrong.field = f"{field}: {wrong.field}"
         raise
 
 
-def _object(context: Context, source: str, field: str) -> dict[str, Any]:
-    return _read(context, read_source(context, source, field), field)
-
-
-def _read(context: Context, text: str, field: str) -> dict[str, Any]:
+def _read_object(context: Context, text: str, field: str) -> dict[str, Any]:
     limits = context.settings
     value = read_json(text, field, depth=limits.max_depth, largest=limits.max_message_bytes)
     if not isinstance(value, dict):
@@ -203,12 +199,12 @@ def answer(context: Context, receipt: Receipt) -> Answer:
 
 
 def _due(context: Context) -> datetime | None:
-    """When it arrives, if that was said."""
+    """Return when the letter arrives, if --at sets it."""
     at: datetime | float | None = context.get("at")
     return at if isinstance(at, datetime | None) else context.screen.now + timedelta(seconds=at)
 
 
-# The commands for special occasions: take a letter back, refuse somebody's mail, give an agent another name.
+# -- unsend, block, rename
 
 
 def run_unsend(context: Context) -> Answer:
@@ -244,7 +240,7 @@ def _blocked(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"Blocked: {', '.join(map(one_line, data['blocked']))}.\n"
 
 
-# The commands about templates: letters written beforehand, which `send --template` fills in.
+# -- templates: letters written beforehand, which `send --template` fills in
 
 
 def run_templates(context: Context) -> Answer:
@@ -257,10 +253,10 @@ def run_templates_show(context: Context) -> Answer:
 
 
 def run_templates_save(context: Context) -> Answer:
-    args = context.options_given("subject", "kind", "priority", tags="tag")
-    body = text_of(context)
-    args |= {} if body is None else {"body": body}
-    saved = context.act_in_room(lambda room: room.save_template(context.get("name"), **args))
+    fields = context.passed_options("subject", "kind", "priority", tags="tag")
+    body = body_text(context)
+    fields |= {} if body is None else {"body": body}
+    saved = context.act_in_room(lambda room: room.save_template(context.get("name"), **fields))
     return Answer(context.name, {"template": plain_template(saved)}, _whole)
 
 

@@ -1,4 +1,4 @@
-"""The commands of the service: open it, and say who may call."""
+"""The commands of the server: serve, tokens for its callers, and mcp, the MCP server that a host starts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..app.options import inbox_store, options
 from ..core import tokens
 from ..environment import AUTH_TOKEN, first_variable, variable
 from ..hosts.sessions import session_around_us
-from ..mcp.server import need_sdk
+from ..mcp.sdk import need_sdk
 from ..model.codec import to_plain
 from ..model.names import check_agent, check_scope
 from ..room import chosen_settings
 from ..server.client import SocketClient
-from .context import is_own, note, program, typed_program, whole_address
+from .context import is_own, note, program, typed_program, whole_address, whole_path
 from .errors import Usage
 from .output import Answer, facts, hint, one_line, sayable, table
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def run_serve(context: Context) -> Iterator[Answer]:
-    """Answers once, when everything listens; then serves until it is stopped."""
+    """Serve until stopped; answer once, when everything listens."""
     chosen = options(
         context.get("room"),
         dict(context.get("set", ())),
@@ -47,7 +47,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         key=context.get("tls_key", ""),
         inboxes=context.get("inboxes", ""),
         map_link={
-            name: args for name in ("server", "scope", "name", "expose") if (args := context.get(f"map_{name}"))
+            name: value for name in ("server", "scope", "name", "expose") if (value := context.get(f"map_{name}"))
         },
         map=context.get("map", ""),
         peers=context.get("peers", ""),
@@ -60,7 +60,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         sys.stdout.write(Answer(context.name, where, view).text(context.screen))
         sys.stdout.flush()
 
-    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    gc.set_threshold(2000, 10, 10)  # a server runs long enough to collect garbage
     run(serve(chosen, report))
     return iter(())
 
@@ -86,7 +86,7 @@ def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
 
 
 def _next(data: Mapping[str, Any]) -> str:
-    """What to type in another terminal, whatever folder that is in. A room in memory cannot be reached so."""
+    """Return what to type in another terminal, in any folder. A room in memory cannot be reached so."""
     if data["room"].startswith("memory:"):
         return ""
     room = "" if is_own(data["room"]) else f" --room {quote(whole_address(data['room']))}"
@@ -101,19 +101,19 @@ def _next(data: Mapping[str, Any]) -> str:
 
 
 def _from_here(url: str) -> str:
-    """Who listens everywhere is called by the name in its certificate: nobody is called `0.0.0.0`."""
+    """Replace the address 0.0.0.0 by a place for the host's name, which its certificate holds."""
     return url.replace("//0.0.0.0", "//THIS-HOST").replace("//[::]", "//THIS-HOST")
 
 
 def _curl(url: str) -> str:
-    """A letter by HTTP, from carl, who has a token by now."""
+    """Return a command that sends a letter by HTTP, as the agent of the token."""
     call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/send", "params": {"to": "ann", "body": "Hello by HTTP"}}'
     text = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
     return f"curl {url} {text} -d '{call}'"
 
 
 def _paste(data: Mapping[str, Any]) -> str:
-    """What an agent's configuration needs."""
+    """Return what to paste into an agent's configuration."""
     socket = data["sockets"][0]
     theirs = f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={quote(socket)}\n"
     if not has_mcp():
@@ -136,7 +136,7 @@ def run_token_create(context: Context) -> Answer:
 
 
 def run_token_list(context: Context) -> Answer:
-    found = tokens.everyone(context.room._core, context.room.principal)
+    found = tokens.list_tokens(context.room._core, context.room.principal)
     return Answer(context.name, {"tokens": [_plain(token) for token in found]}, _list)
 
 
@@ -179,34 +179,29 @@ def _list(screen: Screen, data: Mapping[str, Any]) -> str:
     return table(screen, ("ID", "AGENT", "GOOD FOR", "STATE", "NOTE"), rows)
 
 
-def _row(token: Mapping[str, Any]) -> tuple[str, ...]:
-    state = "revoked" if token["revoked_at"] else "live"
-    return token["id"], token["agent"] or "(operator)", ", ".join(token["scopes"]), state, token["note"]
-
-
 def _revoked(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['about']['id']} is worth nothing now.\n"
 
 
 def _unsealed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{one_line(data['agent'])} is not sealed: on the socket, whoever says so speaks for it.\n"
+    return f"{one_line(data['agent'])} is not sealed: on the socket, any caller may act for it.\n"
 
 
-# The command that hosts start for an agent: mail as an MCP server.
+# -- the MCP server
 
 AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
 SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
 
 
 def run_mcp(context: Context) -> Iterator[Answer]:
-    """Serves until the host hangs up, and has nothing else to say: standard output is the wire."""
-    agent, scope = _said(context, "as", AGENT), _said(context, "scope", SCOPE)
+    """Serve MCP until the host closes the connection. Standard output carries the protocol and nothing else."""
+    agent, scope = _chosen(context, "as", AGENT), _chosen(context, "scope", SCOPE)
     if agent:
         check_agent(agent, "--as")
     if scope:
         check_scope(scope, "--scope")
     if context.get("config"):
-        need_sdk()  # a host would only say that it failed
+        need_sdk()  # reported here: a host would only report a failed server
         yield Answer(context.name, _config(context), _shown)
         if "as" not in context.values:
             text = "where the host has no hooks of Postroom, the agent must be named: --as NAME, or POSTROOM_AGENT"
@@ -216,11 +211,11 @@ def run_mcp(context: Context) -> Iterator[Answer]:
     path = _socket(context)
     if not path and "room" not in context.values and (theirs := inbox_store()):
         context.values["room"] = theirs
-    room = None if path else context.room  # what is wrong with it is told before a second is spent on loading
+    room = None if path else context.room  # opened first: loading the SDK takes a second
     from ..mcp import server  # noqa: PLC0415 - the SDK
 
-    gc.freeze()  # what was loaded stays
-    gc.set_threshold(2000, 10, 10)  # this one runs for long
+    gc.freeze()  # loaded modules are never collected
+    gc.set_threshold(2000, 10, 10)  # a server runs long enough to collect garbage
     if room is not None:
         server.run(server.serve_room(room, __version__, agent=lambda: agent or _of_the_session(), scope=scope))
     else:
@@ -229,13 +224,13 @@ def run_mcp(context: Context) -> Iterator[Answer]:
 
 
 def _of_the_session() -> str | None:
-    """The agent of the session whose host started us."""
+    """Return the agent of the session whose host started this process."""
     session = session_around_us()
     return session.agent if session else None
 
 
 def _socket(context: Context) -> str:
-    """The daemon's socket, where one is named. A room that is named by hand beats the variables."""
+    """Return the server's socket, where one is named. --room takes precedence over the variables."""
     if "room" in context.values and "socket" in context.values:
         raise Usage("a daemon's socket and a room: which of them?", field="--socket")
     if "room" in context.values:
@@ -245,15 +240,13 @@ def _socket(context: Context) -> str:
     return path
 
 
-def _said(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
+def _chosen(context: Context, option: str, variables: tuple[str, ...]) -> str | None:
     text: str = context.get(option) or first_variable(*variables)
     return text or None
 
 
 def _config(context: Context) -> dict[str, Any]:
-    """As most hosts want it. All paths are whole: a host may start it in another folder, with another PATH."""
-    from .context import program, whole_address, whole_path  # noqa: PLC0415 - a server needs none of it
-
+    """Return the configuration of the server. Paths are whole: a host may use another folder and PATH."""
     command, *before = program()
     whole = {"room": lambda room: whole_address(chosen_settings(room, {}).store), "socket": whole_path}
     args = [*before, "mcp"]
@@ -264,5 +257,5 @@ def _config(context: Context) -> dict[str, Any]:
 
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
-    result = {name: data[name] for name in ("command", "args")}
-    return json.dumps({"mcpServers": {data["name"]: result}}, indent=2, ensure_ascii=True) + "\n"
+    server = {name: data[name] for name in ("command", "args")}
+    return json.dumps({"mcpServers": {data["name"]: server}}, indent=2, ensure_ascii=True) + "\n"

@@ -1,4 +1,4 @@
-"""What people read of tasks: a list, one of them whole, and what a step made of it."""
+"""The commands about tasks: assign one, show how it stands, move it by one step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STATES = {
 
 
 def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
-    """The texts stand for subjects where there are none."""
+    """Show a list of tasks; `texts` stand in for empty subjects."""
     if not data["tasks"]:
         return "No tasks.\n"
     rows = [
@@ -60,20 +60,21 @@ def task_view(screen: Screen, data: Data) -> str:
     return _facts(screen, data["task"]) + "\n" + thread(screen, data)
 
 
-def given_view(screen: Screen, data: Data) -> str:
+def new_task_view(screen: Screen, data: Data) -> str:
     if data["repeated"]:
         return receipt(screen, data)
     return receipt(screen, data) + hint(screen, f"tasks show {data['id']}", "tells how it stands")
 
 
 def moved(screen: Screen, data: Data) -> str:
-    """What became of it, and that the other party was told."""
-    result = data.get("receipt")
-    return _facts(screen, data["task"]) + (f"Sent {result['id']}.\n" if result and not result["repeated"] else "")
+    """Show a task after a step, and the letter that reports it to the other party."""
+    receipt = data.get("receipt")
+    sent = f"Sent {receipt['id']}.\n" if receipt and not receipt["repeated"] else ""
+    return _facts(screen, data["task"]) + sent
 
 
 def _due(screen: Screen, task: Data) -> str:
-    """What is over cannot be overdue."""
+    """Show when a task is due. A finished task cannot be overdue."""
     return (ago if task["is_final"] else due)(task["deadline"], screen.now)
 
 
@@ -93,7 +94,7 @@ def _facts(screen: Screen, task: Data) -> str:
     )
 
 
-# The commands about tasks: give one, see how it stands, move it by one step.
+# -- commands
 
 _STEPS = {
     TaskState.ACCEPTED: "accept", TaskState.WORKING: "start", TaskState.INPUT_REQUIRED: "ask",
@@ -108,13 +109,13 @@ def run_tasks(context: Context) -> Answer:
         if states:
             raise Usage("is either --open or --state", field="--state")
         states = [str(state) for state, after in MOVES.items() if after]
-    found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.options_given("limit"))
+    found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.passed_options("limit"))
     texts = {} if context.screen.json else {task.id: _text(context, task) for task in found if not task.subject}
     return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(tasks, texts))
 
 
 def _text(context: Context, task: Task) -> str:
-    """The first line of the letter that opened it."""
+    """Return the first line of the letter that opened a task."""
     letters = context.mailbox.thread(task.thread)
     return next((m.text.strip().partition("\n")[0] for m in letters if m.id == task.id), "")
 
@@ -128,9 +129,9 @@ def run_tasks_show(context: Context) -> Answer:
 
 def run_tasks_give(context: Context) -> Answer:
     to, body, fields = context.get("to"), content_of(context), fields_of(context)
-    request = context.options_given("deadline", "session")
-    receipt = context.act(lambda box: box.give_task(to, body, **request, **fields))
-    return Answer(context.name, plain_receipt(receipt), given_view)
+    terms = context.passed_options("deadline", "session")
+    receipt = context.act(lambda box: box.give_task(to, body, **terms, **fields))
+    return Answer(context.name, plain_receipt(receipt), new_task_view)
 
 
 # -- steps
@@ -194,22 +195,22 @@ def _step(context: Context, step: Callable[[Task], Receipt]) -> Answer:
 
 @contextmanager
 def _as_typed(context: Context, task: Task) -> Iterator[None]:
-    """What is refused, with what may be typed instead."""
+    """Add the commands that may be typed instead to a refused step."""
     try:
         yield
     except IllegalMove as refused:
         if not refused.field:  # the table has no such move
-            refused.hint = _way_out(context, task) or refused.hint
+            refused.hint = _possible_steps(context, task) or refused.hint
         raise
-    except LeaseLost as held:
+    except LeaseLost as lost:
         from .work import HOLDERS_ALONE  # noqa: PLC0415 - only for mistakes
 
-        held.hint = held.hint if _token(context) else HOLDERS_ALONE
+        lost.hint = lost.hint if _token(context) else HOLDERS_ALONE
         raise
 
 
-def _way_out(context: Context, task: Task) -> str | None:
-    """The steps this caller can make from here."""
+def _possible_steps(context: Context, task: Task) -> str | None:
+    """Return the steps that this caller can make now."""
     task.refresh()
     state, roles = task.state, task.standing.roles_of(context.mailbox.name)
     steps = [_STEPS[after] for after in MOVES[state] if set(roles) & set(movers(state, after))]
@@ -223,20 +224,20 @@ def _way_out(context: Context, task: Task) -> str | None:
 
 
 def _task(context: Context) -> Task:
-    """The task; with a token, under the lease of the letter that opened it."""
+    """Return the task; with a token, under the lease of the letter that opened it."""
     id, token, box = context.get("id"), _token(context), context.mailbox
     return box.task(box.held(id, token) if token else id)
 
 
 def _token(context: Context) -> str:
-    """In a program that `work` started, the token of its letter is at hand."""
+    """Return the lease token; a program that `work` started has the one of its letter in the environment."""
     at_hand = variable("POSTROOM_TOKEN") if variable("POSTROOM_ID") == context.get("id") else ""
     token: str = context.get("token") or at_hand
     return token
 
 
 def _judge(program: str) -> Callable[[Card, Message], str | None]:
-    """A program that says why an agent is not fit for a task."""
+    """Return a function that asks a program whether an agent is fit for a task, and why not."""
     import shlex  # noqa: PLC0415 - rare
     import subprocess  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The commands that make the post room start by itself, where systemd runs."""
+"""The commands that install the server as a systemd unit of the user, remove it, and show its state."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..app.options import OFF
 from ..environment import environment
 from ..errors import NameTaken, Refused
 from ..room import chosen_settings
+from ..store.address import absolute
 from .errors import CannotCreate
 from .output import Answer, facts, one_line, sayable
 from .table.serve import COMMANDS
@@ -28,7 +29,7 @@ _PATHS = (
     "tls_key",
     "inboxes",
     "peers",
-)  # as typed they are from here; a unit runs elsewhere
+)  # options that are made absolute: a unit runs in another folder
 _OURS = ("POSTROOM_", "INBOX_")
 _NOT_FOR_SERVE = {"POSTROOM_STORE", "POSTROOM_AGENT", "POSTROOM_AUTH_TOKEN", "INBOX_AGENT_NAME"}
 _NOT_THERE = f"Set here and unknown to the unit; say it as an option, or by systemctl --user edit {unit.NAME}"
@@ -36,15 +37,15 @@ _OPTIONS = tuple(option.name for option in COMMANDS["serve"].options)
 
 
 def run_service_install(context: Context) -> Answer:
-    args = unit.text(_words(context))
+    text = unit.text(_words(context))
     before = unit.held()
     served = unit.room_of(before) if before else None
-    data = {"path": sayable(unit.path()), "unit": args, "served": served, "left_out": _left_out()}
+    data = {"path": sayable(unit.path()), "unit": text, "served": served, "left_out": _left_out()}
     if "dry_run" in context.values:
-        would = "refuse" if before == "" else unit.outcome(before, args)
+        would = "refuse" if before == "" else unit.outcome(before, text)
         return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
     try:
-        outcome = unit.install(args)
+        outcome = unit.install(text)
     except NameTaken as taken:
         raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
     except OSError as broken:
@@ -68,7 +69,7 @@ def run_service_uninstall(context: Context) -> Answer:
 
 
 def _check_stopped() -> None:
-    """Once its file is gone, systemd cannot disable it any more."""
+    """Refuse to remove a unit that runs: without its file systemd cannot disable it."""
     state = unit.running()
     if state is not None:
         raise Refused(f"the unit is still {state}", field="unit", hint=f"first type: {unit.BEFORE_UNINSTALL}")
@@ -87,8 +88,8 @@ def run_service_status(context: Context) -> Answer:
 
 
 def _words(context: Context) -> list[str]:
-    """What `serve` is started with; everything named so that it means the same from anywhere."""
-    room = unit.absolute(chosen_settings(context.get("room"), {}).store)
+    """Return the options of `serve`, with absolute paths."""
+    room = absolute(chosen_settings(context.get("room"), {}).store)
     words = ["--room", room]
     for name, value in dict(context.get("set", ())).items():
         words += ["--set", f"{name}={value}"]
@@ -102,7 +103,7 @@ def _words(context: Context) -> list[str]:
 
 
 def _left_out() -> list[str]:
-    """Variables that tell `serve` something here, and will not in the unit. The room is in its words."""
+    """Return the variables that `serve` reads here and will not have in the unit."""
     return sorted(name for name in environment() if name.startswith(_OURS) and name not in _NOT_FOR_SERVE)
 
 
@@ -115,12 +116,12 @@ _WOULD = {
 
 
 def _dry(_screen: Screen, data: Mapping[str, Any], *, would: str) -> str:
-    """A comment, then the unit: together still a unit."""
+    """Show the unit below a comment, so that the output is a valid unit."""
     return f"# {one_line(data['path'])} {_WOULD[would]}{_other(data)}\n{data['unit']}"
 
 
 def _other(data: Mapping[str, Any]) -> str:
-    """The room that is served no more, where it is another one."""
+    """Return the room that the replaced unit served, where it is another one."""
     served = data["served"]
     return f" (it served {one_line(served)})" if served and served != unit.room_of(data["unit"]) else ""
 

@@ -1,4 +1,7 @@
-"""What people read of each answer. Views see its data alone; `tables` lays out what they say."""
+"""Views of the answers about letters, threads, agents and the room, for people.
+
+A view is a function of the screen and an answer's data alone; `output` lays out its tables and lists.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 
 
 def inbox(screen: Screen, data: Data, *, states: bool = False) -> str:
-    """A list of letters, and what to do with them. Where all are unread, none needs to say so."""
+    """Show a list of letters, and what to do with them. Where all are unread, their state is not shown."""
     if not data["letters"]:
         return NO_MAIL.replace("{0}", data["mailbox"])
     return letters(screen, data, states=states) + _next(
@@ -47,7 +50,7 @@ def letters(screen: Screen, data: Data, *, states: bool = True) -> str:
 
 
 def outbox(screen: Screen, data: Data) -> str:
-    """What somebody sent, and to whom."""
+    """Show the letters that an agent sent, and their recipients."""
     if not data["letters"]:
         return f"{data['mailbox']} has sent nothing.\n"
     if not screen.tables:
@@ -72,8 +75,8 @@ def _about(letter: Data) -> str:
 
 
 def _letter_row(screen: Screen, letter: Data) -> list[str]:
-    held = letter.get("delivery")
-    state = state_word(held) if held else ""
+    delivery = letter.get("delivery")
+    state = state_word(delivery) if delivery else ""
     return [
         screen.short(letter["id"]),
         ago(letter["created_at"], screen.now),
@@ -85,7 +88,7 @@ def _letter_row(screen: Screen, letter: Data) -> list[str]:
 
 
 def letter(screen: Screen, data: Data) -> str:
-    """One letter, whole."""
+    """Show a whole letter."""
     if data["letter"] is None:
         return "Nothing came.\n"
     if not screen.tables:
@@ -95,14 +98,14 @@ def letter(screen: Screen, data: Data) -> str:
 
 
 def read(screen: Screen, data: Data) -> str:
-    """One letter, and where its files are now."""
-    results = [f"Saved {one_line(file['file'])} ({file['bytes']:,} bytes)." for file in data["saved"] or ()]
-    results += ["It encloses no file."] if data["saved"] == [] else []
-    return letter(screen, data) + "".join(f"{line}\n" for line in results)
+    """Show a whole letter, and where its files were saved."""
+    saved = [f"Saved {one_line(file['file'])} ({file['bytes']:,} bytes)." for file in data["saved"] or ()]
+    saved += ["It encloses no file."] if data["saved"] == [] else []
+    return letter(screen, data) + "".join(f"{line}\n" for line in saved)
 
 
 def _next(screen: Screen, id: str, *verbs: tuple[str, str]) -> str:
-    """What may be done with a letter."""
+    """Show what may be done with a letter."""
     return "".join(hint(screen, f"{verb} {id}", what) for verb, what in verbs)
 
 
@@ -115,7 +118,7 @@ def thread(screen: Screen, data: Data) -> str:
 
 
 def work(screen: Screen, data: Data) -> str:
-    """Letters that were claimed, each with its token."""
+    """Show claimed letters, each with its token."""
     if not data["letters"]:
         return "Nothing came.\n"
     entries = []
@@ -172,21 +175,21 @@ def _fenced(data: Data, notice: str = NOTICE) -> str:
 
 
 def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
-    """That it was sent, and when it arrives if that is later. The human is known before it ever wrote."""
+    """Show that a letter was sent, and when it arrives if that is later. The person always counts as known."""
     letter = data["letter"]
     to = ", ".join(r["address"] for r in letter["recipients"])
     if data["repeated"]:
         return f"Sent before as {data['id']}; nothing was sent.\n"
     later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
     new = [name for name in data["unknown"] if fold(name) != fold(screen.human)]
-    results = [f"Sent {data['id']} to {one_line(to)}{later}."]
-    results += [f"Not heard from yet: {', '.join(new)}. It waits for them."] if new else []
-    results += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
-    return "".join(f"{line}\n" for line in results)
+    lines = [f"Sent {data['id']} to {one_line(to)}{later}."]
+    lines += [f"No agent named {' or '.join(new)} has been seen here yet. The letter will wait."] if new else []
+    lines += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
+    return "".join(f"{line}\n" for line in lines)
 
 
 def sent(screen: Screen, data: Data, due: datetime | None = None) -> str:
-    """Likewise, of a letter that wants an answer."""
+    """Show that a letter was sent which wants an answer, and how to wait for that."""
     waiting = hint(screen, f"wait --thread {data['thread']}", "waits for the answer")
     return receipt(screen, data, due) + ("" if data["repeated"] else waiting)
 
@@ -304,9 +307,9 @@ def agent(screen: Screen, data: Data) -> str:
 
 
 def _works_on(agent: Data) -> str:
-    """Tasks by their subject, else by their id; and what it says itself."""
+    """Return what an agent works on: its tasks by subject, and what it says itself."""
     tasks = {task["id"]: task["subject"] for task in agent["tasks"]}
-    return "; ".join(tasks.get(args) or args for args in agent["presence"]["current_tasks"])
+    return "; ".join(tasks.get(one) or one for one in agent["presence"]["current_tasks"])
 
 
 def changes(screen: Screen, data: Data) -> str:
@@ -335,11 +338,11 @@ def room(screen: Screen, data: Data) -> str:
 
 
 def numbers(_screen: Screen, data: Data) -> str:
-    """Counts, in one sentence."""
-    args = [
+    """Show counts in one sentence."""
+    parts = [
         f"{name.replace('_', ' ')} {value:,}" for name, value in data.items() if isinstance(value, int) and value
     ]
-    return f"{', '.join(args) or 'Nothing to do'}.\n".capitalize()
+    return f"{', '.join(parts) or 'Nothing to do'}.\n".capitalize()
 
 
 def plain(_screen: Screen, data: Data) -> str:

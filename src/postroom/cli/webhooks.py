@@ -1,4 +1,4 @@
-"""How webhooks are shown to people: a list, a secret once, what came of a test."""
+"""The commands about webhooks: URLs that the server calls when mail waits."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['removed']} is called no more.\n"
 
 
-# The commands about webhooks: whom to call when mail waits.
+# -- commands
 
 
 def run_webhook_add(context: Context) -> Answer:
     secret, webhook = context.act_in_room(partial(_add, context))
     known = (*context.room.mailboxes(), context.settings.human)
     note_unknown(context.call, webhook.mailbox, () if webhook.mailbox in known else known)
-    _say_beside(
+    _note_beside_secret(
         context, f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"
     )
     return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, added)
@@ -95,14 +95,14 @@ def _add(context: Context, room: Room) -> tuple[str, Webhook]:
     )
 
 
-def _say_beside(context: Context, text: str) -> None:
-    """Where the secret goes into a file or a pipe, alone."""
+def _note_beside_secret(context: Context, text: str) -> None:
+    """Print a note where the secret alone goes into a file or a pipe."""
     if not context.screen.tables:
         note(context.call, text)
 
 
 def run_webhook_list(context: Context) -> Answer:
-    found = webhooks.everyone(context.room._core, context.room.principal)
+    found = webhooks.list_webhooks(context.room._core, context.room.principal)
     return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, listed)
 
 
@@ -125,21 +125,21 @@ def run_webhook_test(context: Context) -> Answer:
 
 
 async def _tried(room: Room, webhook: Webhook) -> Outcome:
-    from ..hosts import webhooks  # noqa: PLC0415 - only who calls needs what calls
-    from ..hosts.webhooks import Telephone  # noqa: PLC0415
+    from ..hosts import webhooks  # noqa: PLC0415 - only for a test call
+    from ..hosts.webhooks import WebhookClient  # noqa: PLC0415
 
-    core, telephone = room._core, Telephone()
+    core, client = room._core, WebhookClient()
     try:
         body = webhooks.trial(webhook.mailbox, core.now().wall)
-        return await telephone.call(webhook, core.ids.token(), body, lambda: core.now().wall)
+        return await client.call(webhook, core.ids.token(), body, lambda: core.now().wall)
     finally:
-        telephone.close()
+        client.close()
 
 
 def run_webhook_rotate(context: Context) -> Answer:
     room = context.room
     secret, webhook = webhooks.rotate(room._core, room.principal, context.get("id"))
-    _say_beside(context, f"the new secret of {webhook.id}; it is not shown again")
+    _note_beside_secret(context, f"the new secret of {webhook.id}; it is not shown again")
     return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, rotated)
 
 

@@ -1,4 +1,10 @@
-"""`postroom work`: a program for each letter. Done when it ends well, failed when not, given back on Ctrl-C."""
+"""The commands that work on mail under a lease: claim and settle letters, run a program for each, and dead
+letters.
+
+A letter may be claimed in one process and settled in another: the token of the lease is the proof. `postroom work`
+runs a program for each letter: its exit code 0 settles the letter, 75 gives it back, any other fails it, and
+Ctrl-C gives it back, too.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +34,15 @@ if TYPE_CHECKING:
     from .context import Context
 
 
-BEAT = 20.0  # seconds between two signs of life
-AGAIN = 75  # a program that ends so wants the same letter again, and no try counted
-MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system takes
+# -- postroom work
+
+BEAT = 20.0  # seconds between two heartbeats
+AGAIN = 75  # exit code of a program that wants the same letter again, without counting a try
+MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system accepts
 
 
 def work(context: Context) -> Iterator[Answer]:
-    """One letter, or one after the other."""
+    """Work on one letter, or with --loop on one after the other."""
     lease = context.get("lease", context.settings.lease)
     timeout = context.get("timeout", FOR_EVER)
     context.try_out(lambda box: box.claim(lease=lease, **filters_of(context)))
@@ -49,7 +57,7 @@ def work(context: Context) -> Iterator[Answer]:
 
 
 def _next(context: Context, lease: float, timeout: float) -> Work | None:
-    """The next letter. Who waits for work is there: a sign of life now and then says so."""
+    """Claim the next letter. While it waits, heartbeats show that the agent is there."""
     end = time.monotonic() + timeout
     while True:
         _beat(context)
@@ -60,7 +68,7 @@ def _next(context: Context, lease: float, timeout: float) -> Work | None:
 
 
 def _beat(context: Context) -> None:
-    with suppress(UnknownAgent):  # it never registered: nobody counts on it
+    with suppress(UnknownAgent):  # the agent is not registered
         context.mailbox.heartbeat(active=True)
 
 
@@ -68,7 +76,7 @@ def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
     try:
         code, printed = _run(context, claimed, lease)
         sent = _settle_run(context, claimed, code, printed)
-    except BaseException as error:  # Ctrl-C, or the program cannot be started: nobody's failure
+    except BaseException as error:  # Ctrl-C, or the program cannot be started: no failed try of the letter
         if not claimed.is_settled and not isinstance(error, LeaseLost):
             claimed.release()
         raise
@@ -77,8 +85,9 @@ def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
 
 
 def _run(context: Context, claimed: Work, lease: float) -> tuple[int, bytes]:
-    """Run the program; hold the letter while it does. With --reply its output is ours; where standard output is
-    JSON, it goes to standard error.
+    """Run the program and renew the lease meanwhile. Return its exit code and, with --reply, its output.
+
+    Where standard output is JSON, the program's output goes to standard error.
     """
     kept = subprocess.PIPE if context.get("reply") else sys.stderr if context.screen.json else None
     try:
@@ -93,7 +102,7 @@ def _run(context: Context, claimed: Work, lease: float) -> tuple[int, bytes]:
             try:
                 printed, _ = process.communicate(text, timeout=lease / 2)
             except subprocess.TimeoutExpired:
-                text = None  # it is on its way already
+                text = None  # it was passed to the program already
                 claimed.renew(lease)
                 _beat(context)
             else:
@@ -119,7 +128,7 @@ def _settle_run(context: Context, claimed: Work, code: int, printed: bytes) -> l
 
 
 def _answer(context: Context, claimed: Work, program: str, printed: bytes) -> list[Any]:
-    """Answer with what was printed. Nothing is no answer; what is no text cannot be one."""
+    """Reply with what the program printed. Empty output settles the letter without a reply; bytes fail it."""
     try:
         text = printed.decode()
     except UnicodeDecodeError:
@@ -145,16 +154,16 @@ def _environment(context: Context, claimed: Work) -> dict[str, str]:
     }
 
 
-# The commands that work on mail under a lease. Claim here, ack in another process: the token is the proof.
+# -- claiming and settling
 
 HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
 
 
 def run_claim(context: Context) -> Answer:
     lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
-    args = context.options_given("holder") | filters_of(context)
-    context.try_out(lambda box: box.claim(count, lease=lease, **args))
-    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **args)
+    wanted = context.passed_options("holder") | filters_of(context)
+    context.try_out(lambda box: box.claim(count, lease=lease, **wanted))
+    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **wanted)
     data = {"letters": [plain_work(work, lease) for work in claimed]}
     letters = tuple(work.message for work in claimed)
     return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
@@ -186,13 +195,14 @@ def run_renew(context: Context) -> Answer:
 
 
 def run_work(context: Context) -> Iterator[Answer]:
-
     return work(context)
 
 
 def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None], *, bare: bool = False) -> Answer:
-    """All letters that are named, in one commit: all or none. Those of one claim share a token; what nobody
-    holds needs none (`bare`).
+    """Settle all named letters in one commit, all or none.
+
+    The letters of one claim share a token. `bare` steps also take letters that nobody has claimed, without a
+    token.
     """
     ids, token, box = list(dict.fromkeys(context.get("id"))), _token(context), context.mailbox
     if not token and not bare:
@@ -200,14 +210,14 @@ def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None],
     letters = [box.held(id, token) if token else box.read(id) for id in ids]
     try:
         step(box, letters)
-    except LeaseLost as held:
-        held.hint = held.hint if token else HOLDERS_ALONE
+    except LeaseLost as lost:
+        lost.hint = lost.hint if token else HOLDERS_ALONE
         raise
     return _moved(context, letters, ())
 
 
 def _ack_and_send(context: Context, *, archive: bool) -> Answer:
-    """Done, and letters sent, in one commit."""
+    """Settle a letter and send others in one commit."""
     ids, token = context.get("id"), _token(context)
     if len(ids) != 1:
         raise Usage("is sent with the ack of one letter", field="--reply")
@@ -241,7 +251,7 @@ def _moved(context: Context, letters: Sequence[Letter], sent: Any) -> Answer:
     return Answer(context.name, result, views.moved)
 
 
-# The commands about dead letters: see why, bring back, delete.
+# -- dead letters
 
 
 def run_dead(context: Context) -> Answer:

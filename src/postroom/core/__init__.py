@@ -3,26 +3,26 @@
 A verb takes the `Core` (store, limits, clock, ids) and a `Principal`, asks `authorize`, then policy, then commits.
 Nothing here knows sockets, terminals or frameworks.
 
-    core            what every verb needs
-    authorize       who may do what: the table
-    validation      numbers and lists as callers give them
+    core            the Core: store, limits, clock and ids; small records
+    authorize       the table of rights: which principal may do what
+    validation      checks of numbers and lists that callers pass
     names           current and former names of an agent
     compose         from a caller's fields to a checked message; files and templates
-    addressing      who gets a message
+    addressing      from addresses to mailboxes: guards, former names, `any:` addresses
     messages        send, reply, forward, broadcast, handoff, unsend; the rate of answers (G11)
     inbox           check, read, counts, wait
     search          messages by their words, by sender, by the beginning of an id
     presentation    messages as text for prompts, fenced
     deliveries      moving deliveries; notices and bounces
     work            claim, ack, fail, release, renew; dead letters
-    threads         threads, and turns of a conversation
+    threads         threads; filter, count and summarise the turns of a conversation
     conversations   open, join, leave, invite, close a conversation; take a turn
     task_index      where each task stands, kept in the commit of its messages
     tasks           give, list and move tasks; deadlines
     escalation      escalate, resolve, climb
     agents          cards, heartbeats, presence, guards, scopes
     rename          another name for an agent
-    tokens          proof of who is calling
+    tokens          tokens that prove which agent or operator is calling
     alerts          notify an agent of mail, and the log of that
     webhooks        whom to call when mail waits
     outbox          mail for other systems

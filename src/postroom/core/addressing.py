@@ -1,6 +1,7 @@
-"""From addresses to mailboxes, inside the commit of a letter: whoever can do it (`any:python`), and the guards.
+"""From addresses to mailboxes: check guards, follow former names, choose agents for `any:SKILLS`.
 
-It looks and the letter is written with nobody in between, so two senders do not both choose the same idle agent.
+`resolve_post` runs inside the commit of a letter. No other writer comes between its reads and the write, so two
+senders cannot choose the same idle agent, and a guard that was just set is respected.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..errors import NotAllowed, QuotaFull, UnknownAgent
-from ..model.agent import EVERYONE, OPEN_DOOR, Card, guard_from
+from ..model.agent import EVERYONE, NO_GUARD, Card, guard_from
 from ..model.codec import convert
 from ..model.message import Recipient, is_any, same_name
 from ..model.names import ANY, AT, at_system, fold, system_of
@@ -21,7 +22,7 @@ from ..policy.admission import check_guard, without_letter
 from ..store.protocol import FEW, check_space
 from . import agents as core_agents
 from . import outbox
-from .names import is_sent_by, moved, names_of, resident
+from .names import current_name, is_sent_by, names_of, renamed_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -32,25 +33,25 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def addressed(core: Core, post: Post, *, ask: bool = True) -> Post:
-    """The letter as it may be written, or a refusal. With `ask` off it passes every guard."""
+def resolve_post(core: Core, post: Post, *, ask: bool = True) -> Post:
+    """Return the post with its final mailboxes, or raise a refusal. With `ask` off no guard is checked."""
     gone = _check_guards(core, post, ask=ask)
-    if gone:  # a note names the door of today: there is no second one to follow
-        post = _sent_on(post, gone)
+    if gone:  # `moved_to` is always the current name, so one step is enough
+        post = _to_current_names(post, gone)
         _check_guards(core, post, ask=ask)
-    post = outbox.bound(core, post)
-    return _routed(core, post) if post.routes else post
+    post = outbox.resolve_recipients(core, post)
+    return _resolve_any(core, post) if post.routes else post
 
 
-def routed_by(value: Post, written: Post) -> tuple[str, ...]:
-    """Who was chosen for the `any:` addresses of a letter."""
-    named = {delivery.mailbox for delivery in value.deliveries}
+def routed_by(prepared: Post, written: Post) -> tuple[str, ...]:
+    """Return the agents that were chosen for the `any:` addresses of a letter."""
+    named = {delivery.mailbox for delivery in prepared.deliveries}
     chosen = [d.mailbox for d in written.deliveries if d.mailbox not in named]
-    return tuple(name for name in chosen if value.routes or AT in name)
+    return tuple(name for name in chosen if prepared.routes or AT in name)
 
 
 def routed_to(core: Core, message: Message) -> Message:
-    """The letter, with those who got it in the place of `any:` addresses."""
+    """Return the letter with the agents that received it in place of its `any:` addresses."""
     if not any(is_any(recipient.address) for recipient in message.recipients):
         return message
     named = tuple(r for r in message.recipients if not is_any(r.address))
@@ -62,19 +63,19 @@ def routed_to(core: Core, message: Message) -> Message:
     return replace(message, recipients=(*named, *(other for other in others if other.kind != "bcc")))
 
 
-def without_it(core: Core, letter: Message, targets: Sequence[str]) -> list[str]:
-    """Those of `targets` who do not have the letter, whatever they were called when it was sent."""
+def without_copy(core: Core, letter: Message, targets: Sequence[str]) -> list[str]:
+    """Return the targets that have no copy of the letter, under their current name or a former one."""
     strangers = without_letter(letter, targets)
     if not strangers or len(strangers) > FEW:
         return strangers
-    names = {name: names_of(core, resident(core, name)) for name in strangers}
+    names = {name: names_of(core, current_name(core, name)) for name in strangers}
     return [name for name in strangers if len(without_letter(letter, names[name])) == len(names[name])]
 
 
 def _check_guards(core: Core, post: Post, *, ask: bool) -> dict[str, str]:
-    """Pass, or a refusal. Says which of these names are given up, and for which.
+    """Raise a refusal if a guard refuses the sender; return former names among the mailboxes and the current ones.
 
-    Guards stand only where somebody set one, so mostly there is nothing to read.
+    A guard record exists only for a mailbox that has one, so usually there is nothing to read.
     """
     sender = post.message.sender
     mailboxes = [sender, *(delivery.mailbox for delivery in post.deliveries), *post.copies]
@@ -86,41 +87,44 @@ def _check_guards(core: Core, post: Post, *, ask: bool) -> dict[str, str]:
         guard = guard_at(core, mailbox)
         if guard.moved_to is not None:
             gone[mailbox] = guard.moved_to
-        elif ask and guard is not OPEN_DOOR:
+        elif ask and guard is not NO_GUARD:
             _check_guard(core, guard, post.message, mailbox)
     if sender in gone:
-        raise moved(sender, gone[sender], "sender")
+        raise renamed_error(sender, gone[sender], "sender")
     return gone
 
 
 def guard_at(core: Core, mailbox: str) -> Guard:
+    """Return the guard of a mailbox."""
     found = core.store.records(GUARD, mailbox)
-    return guard_from(found[0].value) if found else OPEN_DOOR
+    return guard_from(found[0].value) if found else NO_GUARD
 
 
 def check_guard_at(core: Core, sender: str, name: str) -> None:
-    """Pass, or NotAllowed, as the guard at the door of this agent says, wherever that is today."""
-    mailbox = resident(core, name)
-    _ask(core, guard_at(core, mailbox), sender, mailbox)
+    """Raise NotAllowed if the guard of this agent refuses the sender. A former name is followed."""
+    mailbox = current_name(core, name)
+    _check_sender(core, guard_at(core, mailbox), sender, mailbox)
 
 
 def is_open_to(core: Core, message: Message, mailbox: str) -> bool:
-    """Pass, or NotAllowed, as the guard of this very mailbox says; who asked takes the answer. Says whether the
-    mailbox is open to everybody.
+    """Raise NotAllowed if the guard of this mailbox refuses the message; tell whether it has no guard at all.
+
+    An answer that the mailbox asked for is accepted whatever the allow list says.
     """
     guard = guard_at(core, mailbox)
-    if guard is not OPEN_DOOR:
+    if guard is not NO_GUARD:
         _check_guard(core, guard, message, mailbox)
-    return guard is OPEN_DOOR
+    return guard is NO_GUARD
 
 
 def _check_guard(core: Core, guard: Guard, message: Message, mailbox: str) -> None:
-    is_wanted = _is_asked_for(core, message, mailbox)
-    _ask(core, replace(guard, allow=(EVERYONE,)) if is_wanted else guard, message.sender, mailbox)
+    if _is_solicited(core, message, mailbox):
+        guard = replace(guard, allow=(EVERYONE,))
+    _check_sender(core, guard, message.sender, mailbox)
 
 
-def _is_asked_for(core: Core, message: Message, mailbox: str) -> bool:
-    """Does it answer a letter that this very mailbox sent to its sender? Who asks takes the answer."""
+def _is_solicited(core: Core, message: Message, mailbox: str) -> bool:
+    """Tell whether the message answers a letter that this mailbox sent to the message's sender."""
     if message.in_reply_to is None:
         return False
     found = core.store.get([message.in_reply_to]).get(message.in_reply_to)
@@ -128,33 +132,29 @@ def _is_asked_for(core: Core, message: Message, mailbox: str) -> bool:
         return False
     if AT in message.sender:
         return outbox.was_sent_to(core, found.message.id, message.sender)
-    return not without_it(core, found.message, [message.sender])
+    return not without_copy(core, found.message, [message.sender])
 
 
-def _ask(core: Core, guard: Guard, sender: str, mailbox: str) -> None:
-    """The guard knows people by the names they had when it was told of them."""
+def _check_sender(core: Core, guard: Guard, sender: str, mailbox: str) -> None:
+    """Raise NotAllowed if the guard refuses the sender under any of its names, or its whole system (`@system`)."""
     if not same_name(sender, mailbox):
-        check_guard((*names_of(core, sender), *_system_of(sender)), mailbox, guard)
+        system = (at_system("", system_of(sender)),) if AT in sender else ()
+        check_guard((*names_of(core, sender), *system), mailbox, guard)
 
 
-def _system_of(sender: str) -> tuple[str, ...]:
-    """A guard may know all of a system by `@system`."""
-    return (at_system("", system_of(sender)),) if AT in sender else ()
-
-
-def _sent_on(post: Post, gone: Mapping[str, str]) -> Post:
-    """The letter to the names of today, each once."""
+def _to_current_names(post: Post, gone: Mapping[str, str]) -> Post:
+    """Return the post with current names in place of former ones, each mailbox once."""
     first = {gone.get(d.mailbox, d.mailbox): d for d in reversed(post.deliveries)}
     deliveries = tuple(replace(d, mailbox=name) for name, d in reversed(first.items()))
     copies = dict.fromkeys(gone.get(name, name) for name in post.copies)
     return replace(post, deliveries=deliveries, copies=tuple(name for name in copies if name not in first))
 
 
-def _routed(core: Core, post: Post) -> Post:
-    """The letter with an agent's mailbox in the place of each `any:`. Never one that has it already."""
+def _resolve_any(core: Core, post: Post) -> Post:
+    """Return the post with an agent's mailbox in place of each `any:`, never one that has the letter already."""
     message = post.message
-    went = [resident(core, name) for name in message.trace]  # who was renamed since is still the same
-    taken = {fold(name) for name in (message.sender, *went, *post.copies)}
+    passed = [current_name(core, name) for name in message.trace]
+    taken = {fold(name) for name in (message.sender, *passed, *post.copies)}
     taken |= {fold(delivery.mailbox) for delivery in post.deliveries}
     deliveries = []
     for delivery in post.deliveries:
@@ -167,7 +167,7 @@ def _routed(core: Core, post: Post) -> Post:
 
 
 def _choose(core: Core, post: Post, wanted: Collection[str], taken: Collection[str]) -> str:
-    """The least busy agent that can do all of this and takes the letter."""
+    """Return the least busy agent that has all these capabilities and accepts the letter."""
     refusal: NotAllowed | QuotaFull | None = None
     sender = post.message.sender
     for candidate in routing.least_busy(_candidates(core, wanted, taken)):
@@ -177,36 +177,42 @@ def _choose(core: Core, post: Post, wanted: Collection[str], taken: Collection[s
                 check_space(sender, candidate.name, core.store.waiting(candidate.name, sender), post.quota)
         except NotAllowed as refused:
             refusal = refusal or refused
-        except QuotaFull as refused:  # trying again helps: better to hear this
+        except QuotaFull as refused:  # temporary, so a more useful error than NotAllowed
             refusal = refused
         else:
             return candidate.name
     if refusal is not None:
         raise refusal
-    raise _nobody(core, wanted, taken)
+    raise _no_candidate_error(core, wanted, taken)
 
 
-def _nobody(core: Core, wanted: Collection[str], taken: Collection[str]) -> UnknownAgent:
-    """Nobody can, or nobody who can has been heard from lately."""
+def _no_candidate_error(core: Core, wanted: Collection[str], taken: Collection[str]) -> UnknownAgent:
+    """Return the error for: no agent has these capabilities, or all that have them are offline."""
     skill = " and ".join(wanted)
     cards = [convert(record.value, Card) for record in core.store.records(CARD)]
-    away = [card.id for card in cards if _can(card, wanted) and fold(card.id) not in taken]
+    away = [card.id for card in cards if _has_capabilities(card, wanted) and fold(card.id) not in taken]
     if not away:
         hint = "register agents with this capability"
         return UnknownAgent(f"nobody else here can do {skill!a} now", field="to", hint=hint)
-    who = ", ".join(away[:FEW])
-    return UnknownAgent(f"who can do {skill!a} is offline: {who}", field="to", hint="a heartbeat brings them back")
+    offline = ", ".join(away[:FEW])
+    text = f"all agents that can do {skill!a} are offline: {offline}"
+    return UnknownAgent(text, field="to", hint="a heartbeat brings them back")
 
 
-def _can(card: Card, wanted: Collection[str]) -> bool:
-    """Those of other systems, who may be shown here, are chosen there, and not from here."""
+def _has_capabilities(card: Card, wanted: Collection[str]) -> bool:
+    """Tell whether a local agent has these capabilities.
+
+    Agents of other systems are chosen by their own system.
+    """
     return AT not in card.id and set(wanted) <= set(card.capabilities)
 
 
 def _candidates(core: Core, wanted: Collection[str], taken: Collection[str]) -> list[routing.Candidate]:
     moment = core.now()
     agents = [core_agents.agent_of(core, record, moment) for record in core.store.records(CARD)]
-    able = [agent for agent in agents if _can(agent.card, wanted) and fold(agent.card.id) not in taken]
+    able = [
+        agent for agent in agents if _has_capabilities(agent.card, wanted) and fold(agent.card.id) not in taken
+    ]
     return [
         routing.Candidate(
             name=agent.card.id,

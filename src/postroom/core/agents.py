@@ -1,6 +1,15 @@
-"""Guards at the doors of mailboxes: allow lists, and names whose mail is refused.
+"""Agents: cards, heartbeats and presence; guards of mailboxes; scopes.
 
-They are asked inside the commit of each letter (`sending`). A guard is there only where somebody set one.
+A card says what an agent is and can do; a heartbeat (`Beat`) says that it is alive. They are separate records: a
+card changes rarely and durably, a heartbeat often and without a sync of its own. Many processes register and send
+heartbeats at once; every change is one compare-and-set commit.
+
+A guard is the allow list of a mailbox and the names that it blocks. It is checked inside the commit of each letter
+(`addressing`) and exists only for a mailbox that has one.
+
+A scope is a team of agents. Membership is on the agent's card, so that a rename and an export include it, and in
+one small record per scope and agent, so that a broadcast does not read every card. A scope exists as soon as it
+was created or an agent is in it.
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ from msgspec.structs import replace
 
 from ..errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
 from ..model import delivery
-from ..model.agent import EVERYONE, OPEN_DOOR, Agent, Beat, Card, ScopeCard, Warmth, guard_from, guard_value
+from ..model.agent import EVERYONE, NO_GUARD, Agent, Card, Heartbeat, ScopeCard, Warmth, guard_from, guard_value
 from ..model.codec import convert, encode, to_plain
 from ..model.delivery import State
 from ..model.message import same_name
@@ -26,7 +35,7 @@ from . import names as core_names
 from . import task_index
 from .authorize import authorize
 from .core import find_record, put_record
-from .validation import check_count, check_seconds, listed
+from .validation import as_list, check_count, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,90 +48,21 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-MOST = 10_000  # names blocked by one mailbox
+# Cards, heartbeats and presence.
+
+MOST_REQUEUED = 10_000  # letters that are released when an agent returns; the leases of further ones run out
 
 
-def block(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
-    """Refuse mail from this name from now on. Gives all names that are refused."""
-    authorize(caller, "block", mailbox)
-    blocked = meant(check_party(name, "name"), core.limits.human)
-    if fold(blocked) == POSTMASTER:
-        raise Invalid("the notices of the house cannot be refused", field="name")
-    if same_name(blocked, mailbox):
-        raise Invalid("nobody can refuse their own mail", field="name")
+def register(core: Core, caller: Principal, name: str, /, **fields: Any) -> Agent:
+    """Write an agent's card and its first heartbeat.
 
-    def add(names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(names) >= MOST:
-            raise TooLarge(f"{len(names)} names are blocked, the limit is {MOST}", field="name")
-        return names if any(same_name(blocked, held) for held in names) else (*names, blocked)
-
-    return _change(core, mailbox, add)
-
-
-def unblock(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
-    """Take mail from this agent again, whatever it was called when it was blocked, if the allow list does. Gives
-    all names that are still refused.
-    """
-    authorize(caller, "block", mailbox)
-    freed = meant(check_party(name, "name"), core.limits.human)
-
-    def remove(names: tuple[str, ...]) -> tuple[str, ...]:
-        known = {fold(one) for one in (freed, *core_names.names_of(core, core_names.resident(core, freed)))}
-        return tuple(held for held in names if fold(held) not in known)
-
-    return _change(core, mailbox, remove)
-
-
-def blocked(core: Core, caller: Principal, mailbox: str) -> list[str]:
-    """The names whose mail is refused here, in order."""
-    authorize(caller, "block", mailbox)
-    core_names.check_not_moved(core, mailbox, "mailbox")
-    return sorted(_guard(find_record(core, GUARD, mailbox)).block)
-
-
-def allow_only(core: Core, name: str, card: Card) -> list[Write]:
-    """The guard a card asks for; who is blocked stays so. Part of a plan."""
-    held = find_record(core, GUARD, name)
-    allowed = (EVERYONE,) if EVERYONE in card.allow_from else card.allow_from
-    return _written(name, held, replace(_guard(held), allow=allowed))
-
-
-def _change(core: Core, mailbox: str, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> list[str]:
-    after: tuple[str, ...] = ()
-
-    def plan() -> Sequence[Write]:
-        nonlocal after
-        core_names.check_not_moved(core, mailbox, "mailbox")
-        held = find_record(core, GUARD, mailbox)
-        guard = _guard(held)
-        after = change(guard.block)
-        return _written(mailbox, held, replace(guard, block=after))
-
-    core.store.commit(plan)
-    return sorted(after)
-
-
-def _guard(held: Record | None) -> Guard:
-    return OPEN_DOOR if held is None else guard_from(held.value)
-
-
-def _written(name: str, held: Record | None, guard: Guard) -> list[Write]:
-    return [] if guard == _guard(held) else [put_record(GUARD, name, guard_value(guard), held)]
-
-
-# Who is here, what they can do, how they are. Many processes register and beat at once; nothing is torn.
-
-MOST_REQUEUED = 10_000  # letters, when somebody comes back; the leases of others run out
-
-
-def register(core: Core, caller: Principal, name: str, /, **value: Any) -> Agent:
-    """Write an agent's card and its first sign of life. The same agent may come back as often as it likes;
-    a live name is not given to another principal, unless a token proves whose it is. Who had left finds what it
-    had claimed in its inbox again: whoever held it is gone.
+    An agent may register as often as it likes. The name of a live agent is not given to another principal, unless
+    a token proves whose it is. When an agent returns after it left, the letters that it had claimed go back to its
+    inbox, because the process that held them has ended.
     """
     authorize(caller, "register", check_agent(name, "id"))
     moment = core.now()
-    card = replace(check_card(core, name, moment, value), principal=caller.name)
+    card = replace(check_card(core, name, moment, fields), principal=caller.name)
 
     def plan() -> Sequence[Write]:
         core_names.check_not_moved(core, name, "id")
@@ -131,9 +71,10 @@ def register(core: Core, caller: Principal, name: str, /, **value: Any) -> Agent
             _check_taken(core, convert(held.value, Card), moment)
         return [
             put_record(CARD, name, to_plain(card), held),
-            *memberships(core, name, card, held),
-            *allow_only(core, name, card),
-            *_requeued(core, name),
+            *membership_writes(core, name, card, held),
+            *allow_list_writes(core, name, card),
+            *_release_claimed(core, name),
+            # Last and without a sync of its own: the card before it is durable in the same commit.
             put_record(BEAT, name, to_plain(first_beat(moment)), find_record(core, BEAT, name), durable=False),
         ]
 
@@ -146,8 +87,8 @@ def register(core: Core, caller: Principal, name: str, /, **value: Any) -> Agent
     return agent(core, caller, name)
 
 
-def rewrite(core: Core, caller: Principal, name: str, change: Callable[[Card], Card]) -> Card:
-    """Change a card and nothing else: whose it is, and how its agent does, stays as it was."""
+def update_card(core: Core, caller: Principal, name: str, change: Callable[[Card], Card]) -> Card:
+    """Change the card of an agent; its principal and its presence stay as they were."""
     authorize(caller, "register", check_agent(name, "agent_id"))
     after: list[Card] = []
 
@@ -160,7 +101,7 @@ def rewrite(core: Core, caller: Principal, name: str, change: Callable[[Card], C
         after[:] = [_checked_change(core, card, change(card))]
         if after[0] == card:
             return []
-        return [put_record(CARD, name, to_plain(after[0]), held), *memberships(core, name, after[0], held)]
+        return [put_record(CARD, name, to_plain(after[0]), held), *membership_writes(core, name, after[0], held)]
 
     core.store.commit(plan)
     return after[0]
@@ -169,7 +110,8 @@ def rewrite(core: Core, caller: Principal, name: str, change: Callable[[Card], C
 def _checked_change(core: Core, before: Card, after: Card) -> Card:
     for field in ("metadata", "extra"):
         check_object(getattr(after, field), field, core.limits.max_depth)
-    if len(encode(to_plain(after))) > len(encode(to_plain(before))):  # one of older days may be made smaller
+    # An old card over the limit may be made smaller
+    if len(encode(to_plain(after))) > len(encode(to_plain(before))):
         check_size(core, after, "card")
     return after
 
@@ -185,15 +127,16 @@ def heartbeat(
     leaving: bool = False,
     dormant: bool = False,
 ) -> Agent:
-    """A sign of life. What is not said stays as it was. Who leaves `dormant` is kept until it comes back: it is
-    offline and never expires.
+    """Record that an agent is alive, or that it leaves. Values that are not passed stay as they were.
+
+    An agent that leaves as `dormant` is offline and never expires.
     """
     authorize(caller, "heartbeat", name)
     moment = core.now()
     changed: dict[str, Any] = {"left": leaving or dormant, "dormant": dormant}
     if current_tasks is not None:
         changed["current_tasks"] = check_tasks(current_tasks)
-        changed["says"] = ""  # its tasks say it
+        changed["says"] = ""  # the tasks replace the free text
     if poll_interval is not None:
         changed["poll_interval"] = check_seconds(poll_interval, "poll_interval", above=0, most=86_400)
     if active:
@@ -205,7 +148,7 @@ def heartbeat(
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
         if dormant:
             _check_warm(core, name, moment)
-        beat = replace(_beat(core, name, moment), **changed)
+        beat = replace(_next_beat(core, name, moment), **changed)
         return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=dormant)]
 
     core.store.commit(plan)
@@ -220,8 +163,9 @@ def heartbeats(
     poll_interval: float | None = None,
     leaving: bool = False,
 ) -> None:
-    """Signs of life of many, or their goodbyes, in one commit. Who is not registered, and who left before and
-    leaves again, is passed over.
+    """Record that many agents are alive, or that they leave, in one commit.
+
+    Agents that are not registered, and agents that have left already, are skipped.
     """
     moment = core.now()
     changed: dict[str, Any] = {"at": moment.wall, "steady": moment.steady, "boot": moment.boot, "left": leaving}
@@ -236,7 +180,7 @@ def heartbeats(
         writes: list[Write] = []
         for name in names:
             held = beats.get(name)
-            last = first_beat(moment) if held is None else convert(held.value, Beat)
+            last = first_beat(moment) if held is None else convert(held.value, Heartbeat)
             if name in cards and not (leaving and last.left):
                 beat = replace(last, dormant=False, **changed)
                 writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
@@ -247,6 +191,7 @@ def heartbeats(
 
 
 def agent(core: Core, caller: Principal, name: str) -> Agent:
+    """Return a registered agent with its presence."""
     authorize(caller, "agents")
     record = find_record(core, CARD, name)
     if record is None:
@@ -263,16 +208,16 @@ def agents(
     capability: str | None = None,
     gone: bool = False,
 ) -> list[Agent]:
-    """Everyone registered, by name. Those gone are kept, and shown when asked for; mail for them waits."""
+    """Return the registered agents, sorted by name; with `gone`, also those that are gone, whose mail waits."""
     authorize(caller, "agents")
     moment = core.now()
     cards = [convert(record.value, Card) for record in core.store.records(CARD)]
-    beats = {record.key: convert(record.value, Beat) for record in core.store.records(BEAT)}
+    beats = {record.key: convert(record.value, Heartbeat) for record in core.store.records(BEAT)}
     busy = task_index.all_active(core)
-    everyone = [_agent(core, card, beats.get(card.id), busy, moment) for card in cards]
+    registered = [_agent(core, card, beats.get(card.id), busy, moment) for card in cards]
     return [
         agent
-        for agent in everyone
+        for agent in registered
         if (scope is None or scope in agent.card.scopes)
         and (capability is None or capability in agent.card.capabilities)
         and (gone or agent.presence.warmth is not Warmth.GONE)
@@ -280,37 +225,37 @@ def agents(
 
 
 def agent_of(core: Core, record: Record, moment: Moment) -> Agent:
-    """The agent whose card this record is."""
+    """Return the agent whose card this record holds."""
     busy = {record.key: task_index.active_tasks(core, record.key)}
     return _agent(core, convert(record.value, Card), _last_beat(core, record.key), busy, moment)
 
 
 def _agent(
-    core: Core, card: Card, beat: Beat | None, busy: Mapping[str, tuple[str, ...]], moment: Moment
+    core: Core, card: Card, beat: Heartbeat | None, busy: Mapping[str, tuple[str, ...]], moment: Moment
 ) -> Agent:
     active = busy.get(card.id, ())
     if beat is not None and beat.current_tasks:
-        value = tuple(task for task in beat.current_tasks if not _is_over(core, card.id, task))
-        beat = replace(beat, current_tasks=value)
+        unfinished = tuple(task for task in beat.current_tasks if not _is_over(core, card.id, task))
+        beat = replace(beat, current_tasks=unfinished)
     return Agent(card=card, presence=presence(beat, moment, core.limits, active))
 
 
 def _is_over(core: Core, name: str, task: str) -> bool:
-    """Is this a task that the agent was given, and has finished? Then its last heartbeat is old news."""
+    """Tell whether this is a task of the agent that has ended since its last heartbeat."""
     known = task_index.task_of(core, name, task)
     return known is not None and known.is_final
 
 
 def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) -> Card:
-    """A checked card. Only known fields are taken."""
+    """Return a checked card; unknown fields are refused."""
     checks: dict[str, Callable[[Any, str], Any]] = {
         "display_name": lambda value, field: check_line(value, field, 200),
         "description": lambda value, field: check_text(value, field, 10_000),
         "program": lambda value, field: check_line(value, field, 200),
         "model": lambda value, field: check_line(value, field, 200),
-        "capabilities": lambda value, field: _all(value, field, check_label),
-        "scopes": lambda value, field: _all(value, field, check_scope),
-        "allow_from": lambda value, field: _all(value, field, partial(_check_allowed_name, core)),
+        "capabilities": lambda value, field: _check_each(value, field, check_label),
+        "scopes": lambda value, field: _check_each(value, field, check_scope),
+        "allow_from": lambda value, field: _check_each(value, field, partial(_check_allowed_name, core)),
         "max_concurrent_tasks": lambda value, field: check_count(value, field, least=0, most=1_000_000),
         "metadata": lambda value, field: check_object(value, field, core.limits.max_depth),
         "extra": lambda value, field: check_object(value, field, core.limits.max_depth),
@@ -320,7 +265,7 @@ def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) ->
         raise Invalid("a card has no such field", field=min(unknown), hint=", ".join(checks))
     fields = {field: checks[field](value, field) for field, value in values.items()}
     swarm, slash, _ = name.partition("/")
-    if slash:  # swarm/agent belongs to its swarm without saying so
+    if slash:  # an agent named swarm/agent is always a member of its swarm
         fields["scopes"] = tuple(dict.fromkeys((swarm, *fields.get("scopes", ()))))
     card = Card(id=name, registered_at=moment.wall, **fields)
     check_size(core, card, "card")
@@ -328,25 +273,25 @@ def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) ->
 
 
 def check_size(core: Core, value: Card | ScopeCard, field: str) -> None:
-    """Everybody who looks around reads it."""
+    """Raise TooLarge if a card is over the limit: every listing of agents reads all cards."""
     size, most = len(encode(to_plain(value))), core.limits.max_card_bytes
     if size > most:
         raise TooLarge(f"is {size} bytes, the limit is {most}", field=field, hint="keep what is large in letters")
 
 
 def check_tasks(value: Any) -> tuple[str, ...]:
-    """What an agent says it is busy with."""
-    return tuple(check_text(task, "current_tasks", 200) for task in listed(value, "current_tasks"))
+    """Return the checked list of tasks that an agent is busy with."""
+    return tuple(check_text(task, "current_tasks", 200) for task in as_list(value, "current_tasks"))
 
 
-def _all(value: Any, field: str, check: Callable[[Any, str], str]) -> tuple[str, ...]:
+def _check_each(value: Any, field: str, check: Callable[[Any, str], str]) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple, set, frozenset)):
         raise Invalid(f"must be a list, not {type(value).__name__}", field=field)
     return tuple(dict.fromkeys(check(item, field) for item in value))
 
 
 def is_member(core: Core, name: str, scope: str) -> bool:
-    """Is somebody in a scope? By one small record: no other card is read."""
+    """Tell whether an agent is in a scope, by one small record."""
     return find_record(core, MEMBER + scope, name) is not None
 
 
@@ -354,21 +299,21 @@ def _check_allowed_name(core: Core, value: Any, field: str) -> str:
     return EVERYONE if value == EVERYONE else meant(check_party(value, field), core.limits.human)
 
 
-def memberships(core: Core, name: str, card: Card, held: Record | None) -> list[Write]:
-    """One small record per scope, so that a broadcast need not read every card."""
+def membership_writes(core: Core, name: str, card: Card, held: Record | None) -> list[Write]:
+    """Return the writes of the membership records that a changed card needs."""
     before = convert(held.value, Card).scopes if held else ()
     joined = [(scope, True) for scope in card.scopes if scope not in before]
     left = [(scope, None) for scope in before if scope not in card.scopes]
     return [put_record(MEMBER + s, name, value, find_record(core, MEMBER + s, name)) for s, value in joined + left]
 
 
-def _beat(core: Core, name: str, moment: Moment) -> Beat:
-    """A further sign of life. What is not said stays as it was."""
+def _next_beat(core: Core, name: str, moment: Moment) -> Heartbeat:
+    """Return the next heartbeat of an agent, with the other values of its last one."""
     last = _last_beat(core, name) or first_beat(moment)
     return replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, left=False, dormant=False)
 
 
-def _requeued(core: Core, name: str) -> list[Write]:
+def _release_claimed(core: Core, name: str) -> list[Write]:
     last = _last_beat(core, name)
     if last is None or not last.left or not core.limits.requeue_on_return:
         return []
@@ -377,29 +322,102 @@ def _requeued(core: Core, name: str) -> list[Write]:
 
 
 def _check_warm(core: Core, name: str, moment: Moment) -> None:
-    """Who has expired cannot fall asleep: nobody knows any more whether it is there."""
+    """Raise IllegalMove for an expired agent, which cannot become dormant: it may not exist any more."""
     last = presence(_last_beat(core, name), moment, core.limits)
     if last.warmth in {Warmth.EXPIRED, Warmth.GONE}:
         raise IllegalMove(f"{name!r} is {last.warmth}", field="dormant", hint="a heartbeat brings it back")
 
 
-def first_beat(moment: Moment) -> Beat:
-    """Who starts, or starts again, is idle."""
-    return Beat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
+def first_beat(moment: Moment) -> Heartbeat:
+    """Return the heartbeat of an agent that starts, or starts again: it is idle."""
+    return Heartbeat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
 
 
-def _last_beat(core: Core, name: str) -> Beat | None:
+def _last_beat(core: Core, name: str) -> Heartbeat | None:
     record = find_record(core, BEAT, name)
-    return None if record is None else convert(record.value, Beat)
+    return None if record is None else convert(record.value, Heartbeat)
 
 
-# Scopes: teams that agents are in. Membership is on the agent's card, so that a broadcast, a rename and an export
-# know it; a scope's own description is a small record. A scope is there as soon as somebody made it or is in it.
+# Guards: allow lists and blocked names.
+
+MAX_BLOCKED = 10_000  # names blocked by one mailbox
 
 
-def create(core: Core, caller: Principal, creator: str | None, id: str, says: dict[str, Any]) -> ScopeCard:
-    """Make a scope; one that somebody made before is not made again."""
-    _check_hand(caller, creator)
+def block(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
+    """Refuse mail from this name from now on; return all names that are blocked."""
+    authorize(caller, "block", mailbox)
+    blocked = meant(check_party(name, "name"), core.limits.human)
+    if fold(blocked) == POSTMASTER:
+        raise Invalid("Postroom's own notices cannot be blocked", field="name")
+    if same_name(blocked, mailbox):
+        raise Invalid("a mailbox cannot block itself", field="name")
+
+    def add(names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(names) >= MAX_BLOCKED:
+            raise TooLarge(f"{len(names)} names are blocked, the limit is {MAX_BLOCKED}", field="name")
+        return names if any(same_name(blocked, held) for held in names) else (*names, blocked)
+
+    return _change_blocked(core, mailbox, add)
+
+
+def unblock(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
+    """Stop blocking this agent under all its names; return the names that are still blocked.
+
+    The allow list applies all the same.
+    """
+    authorize(caller, "block", mailbox)
+    freed = meant(check_party(name, "name"), core.limits.human)
+
+    def remove(names: tuple[str, ...]) -> tuple[str, ...]:
+        known = {fold(one) for one in (freed, *core_names.names_of(core, core_names.current_name(core, freed)))}
+        return tuple(held for held in names if fold(held) not in known)
+
+    return _change_blocked(core, mailbox, remove)
+
+
+def blocked(core: Core, caller: Principal, mailbox: str) -> list[str]:
+    """Return the names that a mailbox blocks, sorted."""
+    authorize(caller, "block", mailbox)
+    core_names.check_not_moved(core, mailbox, "mailbox")
+    return sorted(_guard(find_record(core, GUARD, mailbox)).block)
+
+
+def allow_list_writes(core: Core, name: str, card: Card) -> list[Write]:
+    """Return the writes that set the allow list of a card; blocked names stay blocked. Part of a plan."""
+    held = find_record(core, GUARD, name)
+    allowed = (EVERYONE,) if EVERYONE in card.allow_from else card.allow_from
+    return _guard_writes(name, held, replace(_guard(held), allow=allowed))
+
+
+def _change_blocked(core: Core, mailbox: str, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> list[str]:
+    after: tuple[str, ...] = ()
+
+    def plan() -> Sequence[Write]:
+        nonlocal after
+        core_names.check_not_moved(core, mailbox, "mailbox")
+        held = find_record(core, GUARD, mailbox)
+        guard = _guard(held)
+        after = change(guard.block)
+        return _guard_writes(mailbox, held, replace(guard, block=after))
+
+    core.store.commit(plan)
+    return sorted(after)
+
+
+def _guard(held: Record | None) -> Guard:
+    return NO_GUARD if held is None else guard_from(held.value)
+
+
+def _guard_writes(name: str, held: Record | None, guard: Guard) -> list[Write]:
+    return [] if guard == _guard(held) else [put_record(GUARD, name, guard_value(guard), held)]
+
+
+# Scopes.
+
+
+def create_scope(core: Core, caller: Principal, creator: str | None, id: str, says: dict[str, Any]) -> ScopeCard:
+    """Create a scope; IdTaken if it was created before."""
+    authorize(caller, "register", creator)
     scope = ScopeCard(
         id=check_scope(id, "scope_id"),
         created_at=core.now().wall,
@@ -418,25 +436,26 @@ def create(core: Core, caller: Principal, creator: str | None, id: str, says: di
     return scope
 
 
-def delete(core: Core, caller: Principal, agent: str | None, id: str) -> ScopeCard:
-    """Remove a scope that one made oneself: everybody leaves it."""
-    _check_hand(caller, agent)
-    scope = find(core, caller, id)
-    if not caller.operator and (not scope.created_by or _today(core, scope.created_by) != agent):
-        raise NotAllowed(f"only who made the scope {id!r} may delete it", field="scope_id")
+def delete_scope(core: Core, caller: Principal, agent: str | None, id: str) -> ScopeCard:
+    """Delete a scope that the agent created; all its members leave it."""
+    authorize(caller, "register", agent)
+    scope = find_scope(core, caller, id)
+    if not caller.operator and (not scope.created_by or core_names.current_name(core, scope.created_by) != agent):
+        raise NotAllowed(f"only the creator of the scope {id!r} may delete it", field="scope_id")
 
     def plan() -> Sequence[Write]:
         held = find_record(core, SCOPE, id)
         writes: list[Write] = [] if held is None else [put_record(SCOPE, id, None, held)]
         for name in core.store.keys(MEMBER + id):
-            writes += _without(core, name, id)
+            writes += _leave_writes(core, name, id)
         return writes
 
     core.store.commit(plan)
     return scope
 
 
-def find(core: Core, caller: Principal, id: str) -> ScopeCard:
+def find_scope(core: Core, caller: Principal, id: str) -> ScopeCard:
+    """Return a scope that was created or has members; Missing if there is none."""
     authorize(caller, "agents")
     held = find_record(core, SCOPE, check_scope(id, "scope_id"))
     if held is not None:
@@ -446,8 +465,8 @@ def find(core: Core, caller: Principal, id: str) -> ScopeCard:
     return ScopeCard(id=id, created_at=core.now().wall)
 
 
-def everyone(core: Core, caller: Principal) -> list[ScopeCard]:
-    """All scopes, by name: those that were made, and those that stand on cards."""
+def list_scopes(core: Core, caller: Principal) -> list[ScopeCard]:
+    """Return all scopes, sorted by name: those that were created and those that cards name."""
     authorize(caller, "agents")
     made = {record.key: convert(record.value, ScopeCard) for record in core.store.records(SCOPE)}
     now = core.now().wall
@@ -457,39 +476,34 @@ def everyone(core: Core, caller: Principal) -> list[ScopeCard]:
     return [made[id] for id in sorted(made)]
 
 
-def members(core: Core, caller: Principal, id: str) -> list[str]:
-    """Who is in it; Missing where there is no such scope."""
-    return sorted(core.store.keys(MEMBER + find(core, caller, id).id))
+def scope_members(core: Core, caller: Principal, id: str) -> list[str]:
+    """Return the names of the agents in a scope; Missing if there is no such scope."""
+    return sorted(core.store.keys(MEMBER + find_scope(core, caller, id).id))
 
 
-def join(core: Core, caller: Principal, agent: str, id: str) -> Card:
-    """Be in a scope from now on: what is sent to it comes. Again is no error."""
-    return rewrite(core, caller, agent, lambda card: _in(card, (*card.scopes, find(core, caller, id).id)))
+def join_scope(core: Core, caller: Principal, agent: str, id: str) -> Card:
+    """Add an agent to a scope, so that it gets broadcasts to it. Joining twice is no error."""
+    return update_card(
+        core, caller, agent, lambda card: _with_scopes(card, (*card.scopes, find_scope(core, caller, id).id))
+    )
 
 
-def leave(core: Core, caller: Principal, agent: str, id: str) -> Card:
-    """Be in it no more. Again is no error."""
+def leave_scope(core: Core, caller: Principal, agent: str, id: str) -> Card:
+    """Remove an agent from a scope. Leaving twice is no error."""
     left = check_scope(id, "scope_id")
-    return rewrite(core, caller, agent, lambda card: _in(card, [one for one in card.scopes if one != left]))
+    return update_card(
+        core, caller, agent, lambda card: _with_scopes(card, [one for one in card.scopes if one != left])
+    )
 
 
-def _in(card: Card, scopes: Sequence[str]) -> Card:
+def _with_scopes(card: Card, scopes: Sequence[str]) -> Card:
     return replace(card, scopes=tuple(dict.fromkeys(scopes)))
 
 
-def _without(core: Core, name: str, id: str) -> list[Write]:
+def _leave_writes(core: Core, name: str, id: str) -> list[Write]:
     held = find_record(core, CARD, name)
     if held is None:
         return []
     card = convert(held.value, Card)
     left = replace(card, scopes=tuple(scope for scope in card.scopes if scope != id))
-    return [put_record(CARD, name, to_plain(left), held), *memberships(core, name, left, held)]
-
-
-def _check_hand(caller: Principal, agent: str | None) -> None:
-    """Nobody makes or removes a scope in another's name."""
-    authorize(caller, "register", agent)
-
-
-def _today(core: Core, name: str) -> str:
-    return core_names.resident(core, name)
+    return [put_record(CARD, name, to_plain(left), held), *membership_writes(core, name, left, held)]

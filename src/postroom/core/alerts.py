@@ -1,6 +1,16 @@
-"""Who was told of a letter, by what bell, and where it was shown: an audit beside the mail, which moves nothing.
+"""Alerts: telling a person or a program that mail waits, what became of that, and where letters were shown.
 
-It belongs to its letter and is forgotten with it. It says something of this room alone, so it never travels.
+An alert is a hint: it moves no delivery, and one that is lost loses no mail. The rules (when, for which letters,
+how often) are `policy.alerts`; this module reads what they need and writes what follows. The public API calls an
+alert a *ring* and its channel a *way*; these words are stored, too. Three kinds of record are kept:
+
+- the alert log (`BELL`), one for a mailbox and a channel (`claude`, `exec`, `webhook:<id>`);
+- the recipient's alerts (`TOLD`), one for a mailbox: how often it was alerted, by whatever channel;
+- the audit (`AUDIT`), one for a letter at a mailbox: its alerts, and where it was shown. It is deleted with the
+  letter and never leaves this room.
+
+The letters are synced to disk before anybody is alerted of them. An alert is decided and recorded in one commit,
+so two processes never alert by one channel for the same letter, and two channels at once count as one alert.
 """
 
 from __future__ import annotations
@@ -13,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge
 from ..model import delivery as model_delivery
-from ..model.alert import Audit, Book, Later, LostRing, RecipientAlerts, Ring, Rung, RungLetter, Sight
+from ..model.alert import AlertLog, Audit, Later, LostRing, RecipientAlerts, Ring, Rung, RungLetter, Sight
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.message import Priority
@@ -29,7 +39,7 @@ from . import deliveries, inbox
 from .authorize import authorize
 from .core import find_record, put_record
 from .inbox import check_spelling
-from .validation import check_seconds, listed
+from .validation import as_list, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -45,10 +55,13 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-MOST_RECENT = 100  # letters of a mailbox that are counted in rates
-LONGEST_WORD = 200  # of where something was shown
+MOST_RECENT = 100  # audited letters of a mailbox that are counted in rates
+LONGEST_WHERE = 200  # characters of the place where a letter was shown
 MOST_AUDITED = 1000  # letters named in one call
-_COME = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
+_ARRIVED = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
+
+
+# -- the audit: alerts and sights of one letter
 
 
 def audit_of(core: Core, mailbox: str, letter: str) -> Audit:
@@ -62,43 +75,41 @@ def _audit(held: Record | None) -> Audit:
 def audit_writes(
     core: Core, mailbox: str, ids: Collection[str], change: Callable[[str, Audit], Audit]
 ) -> list[Write]:
-    """The audits of these letters, each changed. Part of a plan: it looks first."""
+    """Return the writes that change the audits of these letters. Reads, so it belongs inside a plan."""
     writes: list[Write] = []
     for id in ids:
         held = find_record(core, AUDIT + mailbox, id)
         writes.append(put_record(AUDIT + mailbox, id, to_plain(change(id, _audit(held))), held, durable=False))
-    return [*writes, *_recent(core, mailbox, ids)] if writes else []
-
-
-def _recent(core: Core, mailbox: str, ids: Collection[str]) -> list[Write]:
+    if not writes:
+        return []
     held = find_record(core, AUDITED, mailbox)
     before = [] if held is None else held.value
     after = [*(id for id in before if id not in set(ids)), *ids][-MOST_RECENT:]
-    return [] if after == before else [put_record(AUDITED, mailbox, after, held, durable=False)]
+    return writes if after == before else [*writes, put_record(AUDITED, mailbox, after, held, durable=False)]
 
 
 def check_ids(ids: Any) -> tuple[str, ...]:
-    """Letters as callers name them, each once."""
-    named = tuple(dict.fromkeys(check_id(id, "ids") for id in listed(ids, "ids")))
+    """Check the ids of letters that a caller names, and return each once."""
+    named = tuple(dict.fromkeys(check_id(id, "ids") for id in as_list(ids, "ids")))
     if len(named) > MOST_AUDITED:
         raise TooLarge(f"{len(named)} letters, the limit is {MOST_AUDITED}", field="ids")
     return named
 
 
-def forgotten(core: Core, letters: Sequence[Message]) -> list[Write]:
-    """What goes with these letters when they are deleted. Part of a plan: it looks first."""
-    result = {held.key: held for held in core.store.records(AUDITED)}
-    if not result:
+def forget_letters(core: Core, letters: Sequence[Message]) -> list[Write]:
+    """Return the writes that delete audits and log entries of deleted letters. Belongs inside a plan."""
+    audited = {held.key: held for held in core.store.records(AUDITED)}
+    if not audited:
         return []
     ids = {letter.id for letter in letters}
     found = core.store.find(Query(message_ids=tuple(ids)))
-    places = {(f.delivery.mailbox, f.message.id) for f in found if f.delivery.mailbox in result}
+    places = {(f.delivery.mailbox, f.message.id) for f in found if f.delivery.mailbox in audited}
     audits = [(AUDIT + at, id, find_record(core, AUDIT + at, id)) for at, id in sorted(places)]
     writes: list[Write] = [put_record(kind, id, None, held, durable=False) for kind, id, held in audits if held]
     for mailbox in sorted({at for at, _ in places}):
-        kept = [id for id in result[mailbox].value if id not in ids]
-        if kept != result[mailbox].value:
-            writes.append(put_record(AUDITED, mailbox, kept or None, result[mailbox], durable=False))
+        kept = [id for id in audited[mailbox].value if id not in ids]
+        if kept != audited[mailbox].value:
+            writes.append(put_record(AUDITED, mailbox, kept or None, audited[mailbox], durable=False))
     return [*writes, *without(core, ids)]
 
 
@@ -112,19 +123,20 @@ def mark_shown(
     *,
     read: bool = True,
 ) -> int:
-    """These letters were put before a model or a person. Say so afterwards: better shown twice than never. They
-    are stamped as read, unless only their headings were shown. What is not in the mailbox (any more) is passed
-    over; gives how many are.
+    """Record that these letters were shown to a model or a person, and return how many are in the mailbox.
+
+    Call it after showing them: better shown twice than never. They are stamped as read, unless only their headings
+    were shown. Letters that are not in the mailbox (any more) are skipped.
     """
     authorize(caller, "show", mailbox)
     named = check_ids(ids)
     now = core.now().wall
-    sight = Sight(at=now, host=check_kind(host, "host"), where=check_line(where, "where", LONGEST_WORD))
+    sight = Sight(at=now, host=check_kind(host, "host"), where=check_line(where, "where", LONGEST_WHERE))
     marked = 0
 
     def plan() -> Sequence[Write]:
         nonlocal marked
-        query = Query(mailbox=mailbox, message_ids=named, states=_COME, shown_only=True, order="age")
+        query = Query(mailbox=mailbox, message_ids=named, states=_ARRIVED, shown_only=True, order="age")
         found = [f.delivery for f in core.store.find(query)]
         marked = len(found)
         here = [delivery.message_id for delivery in found]
@@ -137,92 +149,93 @@ def mark_shown(
     return marked
 
 
-# The books of ringers, and what waits at a mailbox as a ringer sees it. For plans: `ringing` and `lost_rings`
-# write down what follows from it.
+# -- alert logs, and the letters that wait
 
-MOST_ALERTED = 100  # letters that a ring names, and urgent ones that it names besides; the others are in its count
+MOST_ALERTED = 100  # letters named in an alert, and urgent ones besides; the others are only counted
 
 
 class Look(Struct, frozen=True):
-    """What waits at a mailbox."""
+    """The letters that wait at a mailbox, as the rules need them."""
 
     waiting: tuple[Waiting, ...]
-    found: dict[str, Found]  # the same letters
-    settled: frozenset[str]  # letters in the book that nobody need be told of any more
+    found: dict[str, Found]  # the waiting letters, by id
+    settled: frozenset[str]  # letters in the log that need no alert any more
 
 
-def find_book(core: Core, mailbox: str, way: str) -> tuple[Book, Record] | None:
+def find_log(core: Core, mailbox: str, way: str) -> tuple[AlertLog, Record] | None:
     held = find_record(core, BELL, bell_key(mailbox, way))
-    return None if held is None else (convert(held.value, Book), held)
+    return None if held is None else (convert(held.value, AlertLog), held)
 
 
-def books(core: Core, mailbox: str | None) -> Iterator[tuple[str, str, Book, Record]]:
-    """Mailbox, way and book: of one mailbox, or of all."""
+def alert_logs(core: Core, mailbox: str | None) -> Iterator[tuple[str, str, AlertLog, Record]]:
+    """Yield mailbox, channel, alert log and record: of one mailbox, or of all (None)."""
     for held in core.store.records(BELL):
         at, _, way = held.key.partition(" ")
         if mailbox in {None, at}:
-            yield at, way, convert(held.value, Book), held
+            yield at, way, convert(held.value, AlertLog), held
 
 
 def without(core: Core, ids: AbstractSet[str]) -> list[Write]:
-    """All books, without what they hold of these letters."""
+    """Return the writes that remove these letters from all alert logs."""
     return [
-        put_book(at, way, alerts.without(book, ids), held)
-        for at, way, book, held in books(core, None)
-        if ids & (book.notes.keys() | book.dead.keys() | book.open.keys())
+        put_log(at, way, alerts.forget(log, ids), held)
+        for at, way, log, held in alert_logs(core, None)
+        if ids & (log.notes.keys() | log.dead.keys() | log.open.keys())
     ]
 
 
-def put_book(mailbox: str, way: str, book: Book, held: Record | None) -> Put:
-    return put_record(BELL, bell_key(mailbox, way), to_plain(book), held, durable=False)
+def put_log(mailbox: str, way: str, log: AlertLog, held: Record | None) -> Put:
+    return put_record(BELL, bell_key(mailbox, way), to_plain(log), held, durable=False)
 
 
-def find_told(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
-    """What all ringers of a mailbox remember together. In a room of an older version each had its book alone."""
+def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
+    """Return the alerts of a mailbox by all channels, and their record.
+
+    A room of an older version has only the logs of single channels; the alerts are then derived from those.
+    """
     held = find_record(core, TOLD, mailbox)
     if held is None:
-        return alerts.of_books((book for _, _, book, _ in books(core, mailbox)), moment), None
+        return alerts.recipient_from_logs((log for _, _, log, _ in alert_logs(core, mailbox)), moment), None
     return convert(held.value, RecipientAlerts), held
 
 
-def put_told(mailbox: str, result: RecipientAlerts, held: Record | None) -> Put:
-    return put_record(TOLD, mailbox, to_plain(result), held, durable=False)
+def put_recipient(mailbox: str, recipient: RecipientAlerts, held: Record | None) -> Put:
+    return put_record(TOLD, mailbox, to_plain(recipient), held, durable=False)
 
 
 def look(
     core: Core,
     mailbox: str,
     way: str,
-    book: Book,
+    log: AlertLog,
     moment: Moment,
     until: int,
     least: Priority = Priority.NORMAL,
 ) -> Look:
-    """New letters that came up to this number, and those in the book."""
-    page = _new(core, mailbox, way, book.up_to, until, moment, least)
-    # They overtake.
+    """Return new letters that came up to the number `until`, and those in the log."""
+    page = _new(core, mailbox, way, log.up_to, until, moment, least)
+    # Urgent letters overtake: they are named even beyond the first page.
     more = _new(core, mailbox, way, _number(page[-1]), until, moment, Priority.URGENT) if page else []
-    noted = _noted(core, mailbox, book)
+    noted = _noted(core, mailbox, log)
     again = [f for f in noted if f.delivery.state is State.UNREAD]
     return Look(
         waiting=(*(_waiting(f, is_new=True) for f in (*page, *more)), *(_waiting(f, is_new=False) for f in again)),
         found={f.message.id: f for f in (*page, *more, *again)},
-        settled=frozenset(book.notes) - {f.message.id for f in noted},
+        settled=frozenset(log.notes) - {f.message.id for f in noted},
     )
 
 
-def not_new(core: Core, mailbox: str, book: Book, until: int) -> int:
-    """After a ring, nothing that came up to this number is new. But what somebody holds and nobody has read is not
-    passed: it may come back.
+def not_new(core: Core, mailbox: str, log: AlertLog, until: int) -> int:
+    """Return the number up to which letters are no longer new after an alert.
+
+    It stays before a letter that is claimed and unread, because that letter may come back to the inbox.
     """
-    held = Query(
-        mailbox=mailbox, states=(State.CLAIMED,), unread_only=True, after=book.up_to, order="age", limit=1
-    )
+    held = Query(mailbox=mailbox, states=(State.CLAIMED,), unread_only=True, after=log.up_to, order="age", limit=1)
     return min((until, *(_number(f) - 1 for f in core.store.find(held))))
 
 
 def alerted_letters(found: Iterable[Found]) -> tuple[RungLetter, ...]:
-    """What may be said of these letters: the most urgent first, then the oldest."""
+    """Return these letters as an alert names them: the most urgent first, then the oldest."""
     ordered = sorted(found, key=lambda f: (-f.delivery.priority, _number(f)))
     return tuple(
         RungLetter(
@@ -240,7 +253,7 @@ def alerted_letters(found: Iterable[Found]) -> tuple[RungLetter, ...]:
 def _new(
     core: Core, mailbox: str, way: str, after: int, until: int, moment: Moment, least: Priority
 ) -> list[Found]:
-    """The first unread letters that this way never rang for, in the order of their coming."""
+    """Return the first unread letters without an alert by this channel, in the order of arrival."""
     while True:
         query = Query(
             mailbox=mailbox,
@@ -260,12 +273,12 @@ def _new(
         after = _number(page[-1])
 
 
-def _noted(core: Core, mailbox: str, book: Book) -> list[Found]:
-    """The letters in the book that are not settled, whoever works on them."""
-    if not book.notes:
+def _noted(core: Core, mailbox: str, log: AlertLog) -> list[Found]:
+    """Return the letters noted in the log that are not settled, claimed or not."""
+    if not log.notes:
         return []
     open_here = (State.UNREAD, State.CLAIMED)
-    return core.store.find(Query(mailbox=mailbox, message_ids=tuple(book.notes), states=open_here, order="age"))
+    return core.store.find(Query(mailbox=mailbox, message_ids=tuple(log.notes), states=open_here, order="age"))
 
 
 def _waiting(found: Found, *, is_new: bool) -> Waiting:
@@ -281,31 +294,25 @@ def _waiting(found: Found, *, is_new: bool) -> Waiting:
 
 
 def _number(found: Found) -> int:
-    """Of its coming."""
+    """Return the number of the change by which the letter arrived."""
     return found.delivery.arrived or found.delivery.number
 
 
-# Telling somebody of mail: stored first, then rung, and each letter once for each way. A ring is a hint.
-#
-# A ringer keeps one book for a mailbox and a way (`claude`, `exec`, `webhook:<id>`); how often the recipient was
-# told, by whatever way, is one record for all of them. What is rung for is decided by `policy.ringing` and
-# written
-# in the commit that looked, so two ringers of one way never ring for the same letter, and two ways at once are
-# one
-# telling. No delivery moves, and a ring that is lost loses no mail; `lost_rings` is for those.
+# -- deciding and recording an alert
 
 if TYPE_CHECKING:
     MayRing = Callable[[], bool]
-    Also = Callable[[Collection[str]], Sequence[Write]]
+    OnAlert = Callable[[Collection[str]], Sequence[Write]]
 
-LOOK_EVERY = 10.0  # seconds; a dead ring that is tried again rings no bell
-CUT_OFF = "whoever rang ended before it was done"
-NOT_NOW = 1.0  # seconds until one who may not be told now is asked again
+LOOK_EVERY = 10.0  # seconds; retry_rings sends no notification
+CUT_OFF = "whoever rang ended before it was done"  # shown as the reason of such a failure
+NOT_NOW = 1.0  # seconds until `may_ring`, which said no, is called again
 
 
 def begin(core: Core, caller: Principal, mailbox: str, way: str, *, backlog: bool = False) -> int:
-    """Open the book, if there is none: what is unread already counts as told; gives how many letters that is. With
-    `backlog`, only what this way rang for counts as told.
+    """Begin an alert log, if there is none: letters that are unread already count as alerted; return their number.
+
+    With `backlog`, only letters that were alerted by this channel count as alerted.
     """
     authorize(caller, "ring", mailbox)
     way = check_kind(way, "way")
@@ -314,13 +321,13 @@ def begin(core: Core, caller: Principal, mailbox: str, way: str, *, backlog: boo
 
     def plan() -> Sequence[Write]:
         nonlocal seen
-        found = find_book(core, mailbox, way)
+        found = find_log(core, mailbox, way)
         if found is not None:
-            return [put_book(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else []
+            return [put_log(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else []
         seen = 0 if backlog else _count_unread(core, mailbox, core.now())
-        return [put_book(mailbox, way, Book(up_to=0 if backlog else core.store.cursor().number), None)]
+        return [put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)]
 
-    if backlog or find_book(core, mailbox, way) is None:
+    if backlog or find_log(core, mailbox, way) is None:
         core.store.commit(plan)
     return seen
 
@@ -334,92 +341,95 @@ def try_ring(
     *,
     within: float | None = None,
     least: Priority = Priority.NORMAL,
-    also: Also | None = None,
+    on_alert: OnAlert | None = None,
 ) -> Rung | Later:
-    """Is it time to ring? Then that is written down, and whoever gets a `Rung` rings, once. `may_ring` is asked
-    when there is something to ring for; if it says no, nothing is written. Where there is no book, it is begun.
-    Whoever promises to say that the ring is done (`lost_rings.ring_done`) `within` so many seconds, and does not,
-    has failed. Mail below `least` is not rung for. What `also` says of the letters is written in the same commit.
+    """Decide whether it is time to alert, and if so record it: the caller carries out a `Rung`, once.
+
+    `may_ring` is called when there is something to alert for; if it returns False, nothing is recorded. A missing
+    alert log is begun. With `within`, an alert that is not confirmed by `ring_done` in so many seconds has failed.
+    Letters below the priority `least` get no alert. The writes of `on_alert`, called with the ids of the letters,
+    go into the same commit.
     """
     authorize(caller, "ring", mailbox)
     way = check_kind(way, "way")
     if may_ring is not None and not callable(may_ring):
         raise Invalid(f"must be a function, not {type(may_ring).__name__}", field="may_ring")
-    promised = None if within is None else check_seconds(within, "within", above=0)
+    within = None if within is None else check_seconds(within, "within", above=0)
     moment = core.now()
-    deliveries.let_time_pass(core, moment, (mailbox,))
-    book = _book_now(core, caller, mailbox, way, moment)
-    if book is None:
+    deliveries.apply_timers(core, moment, (mailbox,))
+    log = _current_log(core, caller, mailbox, way, moment)
+    if log is None:
         begin(core, caller, mailbox, way)
         return Later()
-    more = alerts.unheard_of(book, moment)[1]
+    more = alerts.unconfirmed(log, moment)[1]
     until = core.store.cursor().number
-    seen = look(core, mailbox, way, book, moment, until, least)
+    seen = look(core, mailbox, way, log, moment, until, least)
     if not seen.waiting:
         check_spelling(core, mailbox)
         return Later(more)
-    before, _ = find_told(core, mailbox, moment)
-    verdict = alerts.decide(seen.waiting, book, before, moment, core.limits)
+    before, _ = find_recipient(core, mailbox, moment)
+    verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
     if not verdict.ring:
         return Later(min((s for s in (verdict.look_again, more) if s is not None), default=None))
     if may_ring is not None and not may_ring():
         return Later(NOT_NOW)
-    core.store.sync()  # whoever is told finds it, whatever happens next
-    letters = _ring(core, mailbox, way, moment, until, least, also, promised)
+    core.store.sync()  # the letters must survive a power cut before anybody hears of them
+    letters = _record_alert(core, mailbox, way, moment, until, least, on_alert, within)
     if not letters:
-        return Later(0.0)  # somebody was quicker
+        return Later(0.0)  # another process recorded it first
     return Rung(mailbox=mailbox, way=way, letters=letters, unread=_count_unread(core, mailbox, moment))
 
 
-def _book_now(core: Core, caller: Principal, mailbox: str, way: str, moment: Moment) -> Book | None:
-    """Rings that nobody said to be done in time have failed in it."""
-    found = find_book(core, mailbox, way)
-    if found is not None and (lost := alerts.unheard_of(found[0], moment)[0]):
+def _current_log(core: Core, caller: Principal, mailbox: str, way: str, moment: Moment) -> AlertLog | None:
+    """Return the alert log after failing the alerts that nobody confirmed in time."""
+    found = find_log(core, mailbox, way)
+    if found is not None and (lost := alerts.unconfirmed(found[0], moment)[0]):
         ring_failed(core, caller, mailbox, way, lost, CUT_OFF)
-        found = find_book(core, mailbox, way)
+        found = find_log(core, mailbox, way)
     return None if found is None else found[0]
 
 
-def _ring(
+def _record_alert(
     core: Core,
     mailbox: str,
     way: str,
     moment: Moment,
     until: int,
     least: Priority,
-    also: Also | None,
+    on_alert: OnAlert | None,
     within: float | None,
 ) -> tuple[RungLetter, ...]:
-    """Look again with the door closed, and write down what is rung for. Nothing that came after the first look: it
-    may not be safe yet.
+    """Look again inside the commit, and record the alert. Returns its letters; none if another process was first.
+
+    Letters that came after the first look (`until`) are left out: they may not be on stable storage yet.
     """
     letters: tuple[RungLetter, ...] = ()
 
     def plan() -> Sequence[Write]:
         nonlocal letters
         letters = ()
-        found = find_book(core, mailbox, way)
+        found = find_log(core, mailbox, way)
         if found is None:
             return []
-        book, held = found
-        seen = look(core, mailbox, way, book, moment, until, least)
-        before, shared = find_told(core, mailbox, moment)
-        verdict = alerts.decide(seen.waiting, book, before, moment, core.limits)
+        log, held = found
+        seen = look(core, mailbox, way, log, moment, until, least)
+        before, recipient = find_recipient(core, mailbox, moment)
+        verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
         ids = verdict.ring
         if not ids:
             return []
         after = alerts.recipient_notified(before, len(ids), until, moment, core.limits, joins=verdict.joins)
-        telling = after.tellings[-1]
-        rung = [waiting for waiting in seen.waiting if waiting.id in ids]
-        up_to = min(telling.up_to, not_new(core, mailbox, book, until))
-        book = alerts.rang(book, rung, up_to, telling.number, moment, core.limits, within=within)
-        ring = Ring(at=moment.wall, way=way, telling=telling.number)
+        recipient_alert = after.tellings[-1]
+        alerted = [waiting for waiting in seen.waiting if waiting.id in ids]
+        up_to = min(recipient_alert.up_to, not_new(core, mailbox, log, until))
+        log = alerts.record_alert(log, alerted, up_to, recipient_alert.number, moment, core.limits, within=within)
+        ring = Ring(at=moment.wall, way=way, telling=recipient_alert.number)
         letters = alerted_letters(seen.found[id] for id in ids)
         return [
-            put_book(mailbox, way, alerts.without(book, seen.settled), held),
-            put_told(mailbox, after, shared),
+            put_log(mailbox, way, alerts.forget(log, seen.settled), held),
+            put_recipient(mailbox, after, recipient),
             *audit_writes(core, mailbox, ids, lambda _, audit: audit.with_ring(ring)),
-            *(also([letter.id for letter in letters]) if also is not None else ()),
+            *(on_alert([letter.id for letter in letters]) if on_alert is not None else ()),
         ]
 
     core.store.commit(plan)
@@ -436,15 +446,15 @@ def wait_to_ring(
     *,
     within: float | None = None,
 ) -> Rung | None:
-    """Block until it is time to ring, at most `timeout` seconds: woken by new mail, and by the rules' timers."""
+    """Block until it is time to alert, at most `timeout` seconds: woken by new mail and by the rules' timers."""
     inbox.check_timeout(timeout)
     begin(core, caller, mailbox, way)
-    patience = Patience(core, caller, mailbox, way, may_ring, within=within)
-    return inbox.wait_until(core, (mailbox,), timeout, patience.look, patience.nap)
+    poll = AlertPoll(core, caller, mailbox, way, may_ring, within=within)
+    return inbox.wait_until(core, (mailbox,), timeout, poll.look, poll.longest_sleep)
 
 
-class Patience:
-    """One look after the other, and how long to sleep between them."""
+class AlertPoll:
+    """Repeated calls of `try_ring`, and how long to sleep between them. The async face uses it too."""
 
     def __init__(
         self,
@@ -466,7 +476,7 @@ class Patience:
         self._seconds = outcome.seconds
         return None
 
-    def nap(self) -> float:
+    def longest_sleep(self) -> float:
         return LOOK_EVERY if self._seconds is None else min(self._seconds + 0.001, LOOK_EVERY)
 
 
@@ -475,8 +485,7 @@ def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:
     return sum(core.store.count(query).values())
 
 
-# What came of rings. Those that did not get through are tried again after a pause, and given up after several
-# tries. What was given up is listed and can be tried again; the mail itself waits in any case.
+# -- outcomes: a failed alert is tried again after a pause, and given up (dead) after several tries
 
 LONGEST_WHY = 500
 
@@ -493,8 +502,10 @@ def ring_failed(
     chance: float = 1.0,
     was_tried: bool = True,
 ) -> int:
-    """The last ring for these letters did not get through. Saying so twice counts once. Gives for how many of them
-    it is given up. `asked`: seconds that must pass before the next try; the rest as `policy.ringing.failed` says.
+    """Record that the last alert for these letters did not get through; return for how many it is given up.
+
+    Reporting it twice counts once. `delay`: seconds that must pass before the next try; `chance` and `was_tried`
+    as in `policy.alerts.failed`.
     """
     authorize(caller, "ring", mailbox)
     way, why = check_kind(way, "way"), check_text(why, "why")[:LONGEST_WHY]
@@ -504,59 +515,57 @@ def ring_failed(
 
     def plan() -> Sequence[Write]:
         nonlocal given_up
-        found = find_book(core, mailbox, way)
+        found = find_log(core, mailbox, way)
         if found is None:
             return []
-        book, held = found
-        is_known = book.open.keys().isdisjoint(named)
-        book = alerts.done(book, named)
+        log, held = found
+        is_known = log.open.keys().isdisjoint(named)
+        log = alerts.done(log, named)
         lasts = {id: audit_of(core, mailbox, id).last(way) for id in named}
         lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
         for id in lost:
-            book = alerts.failed(
-                book, id, why, moment, core.limits, delay=delay, chance=chance, was_tried=was_tried
-            )
-        given_up = len(lost.keys() & book.dead.keys())
+            log = alerts.failed(log, id, why, moment, core.limits, delay=delay, chance=chance, was_tried=was_tried)
+        given_up = len(lost.keys() & log.dead.keys())
         outcomes = {
-            id: replace(last, outcome="dead" if id in book.dead else "failed", why=why)
-            for id, last in lost.items()
+            id: replace(last, outcome="dead" if id in log.dead else "failed", why=why) for id, last in lost.items()
         }
         audits = audit_writes(core, mailbox, outcomes, lambda letter, audit: audit.with_last(outcomes[letter]))
-        before, shared = find_told(core, mailbox, moment)
+        before, recipient = find_recipient(core, mailbox, moment)
         after = alerts.recipient_failed(before, [last.telling for last in lost.values()])
         if is_known and not lost:
             return []
-        return [put_book(mailbox, way, book, held), put_told(mailbox, after, shared), *audits]
+        return [put_log(mailbox, way, log, held), put_recipient(mailbox, after, recipient), *audits]
 
     core.store.commit(plan)
     return given_up
 
 
 def ring_done(core: Core, caller: Principal, mailbox: str, way: str, ids: Any) -> None:
-    """The ring for these letters was carried out. Whoever promised to say so does; else it counts as failed."""
+    """Record that the alert for these letters was carried out, as promised by `within` of `try_ring`."""
     authorize(caller, "ring", mailbox)
     way, named = check_kind(way, "way"), check_ids(ids)
 
     def plan() -> Sequence[Write]:
-        found = find_book(core, mailbox, way)
+        found = find_log(core, mailbox, way)
         if found is None or not found[0].open.keys() & set(named):
             return []
-        return [put_book(mailbox, way, alerts.done(found[0], named), found[1])]
+        return [put_log(mailbox, way, alerts.done(found[0], named), found[1])]
 
     core.store.commit(plan)
 
 
 def dead_rings(core: Core, caller: Principal, mailbox: str | None) -> list[LostRing]:
-    """Rings that were given up, for letters that are still unread: of a mailbox, or of all (None)."""
+    """Return alerts that were given up, for letters that are still unread: of a mailbox, or of all (None)."""
     authorize(caller, "room" if mailbox is None else "ring", mailbox)
-    return [lost for at, way, book, _ in books(core, mailbox) for lost in _lost(core, at, way, book)]
+    return [lost for at, way, log, _ in alert_logs(core, mailbox) for lost in _lost(core, at, way, log)]
 
 
 def retry_rings(
     core: Core, caller: Principal, mailbox: str | None, *, way: str | None = None, ids: Any = None
 ) -> int:
-    """Try dead rings again: of these letters or of all, of this way or of any. Who rings there looks within
-    seconds. Gives how many.
+    """Try given-up alerts again, and return how many: of these letters or of all, by this channel or by any.
+
+    The process that alerts by that channel notices within LOOK_EVERY seconds.
     """
     authorize(caller, "room" if mailbox is None else "ring", mailbox)
     wanted = None if way is None else check_kind(way, "way")
@@ -568,35 +577,33 @@ def retry_rings(
         nonlocal count
         writes: list[Write] = []
         count = 0
-        for at, by, book, held in books(core, mailbox):
+        for at, by, log, held in alert_logs(core, mailbox):
             if wanted not in {None, by}:
                 continue
-            again = [id for id in _unread_dead(core, at, book) if named is None or id in named]
+            again = [id for id in _unread_dead(core, at, log) if named is None or id in named]
             count += len(again)
             if again:
-                writes.append(put_book(at, by, alerts.tried_again(book, again, moment), held))
+                writes.append(put_log(at, by, alerts.retry_dead(log, again, moment), held))
         return writes
 
     core.store.commit(plan)
     return count
 
 
-def _lost(core: Core, mailbox: str, way: str, book: Book) -> Iterator[LostRing]:
-    for id, letter in _unread_dead(core, mailbox, book).items():
-        dead = book.dead[id]
+def _lost(core: Core, mailbox: str, way: str, log: AlertLog) -> Iterator[LostRing]:
+    for id, letter in _unread_dead(core, mailbox, log).items():
+        dead = log.dead[id]
         yield LostRing(mailbox=mailbox, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
 
 
-def _unread_dead(core: Core, mailbox: str, book: Book) -> dict[str, RungLetter]:
-    """The letters of dead rings; of those that were read meanwhile nobody need be told."""
-    ids = tuple(book.dead)
+def _unread_dead(core: Core, mailbox: str, log: AlertLog) -> dict[str, RungLetter]:
+    """Return the letters of given-up alerts that are still unread, by id."""
+    ids = tuple(log.dead)
     query = Query(mailbox=mailbox, message_ids=ids, states=(State.UNREAD,), unread_only=True, order="age")
     return {letter.id: letter for letter in alerted_letters(core.store.find(query))} if ids else {}
 
 
-# Does telling somebody of mail help? Rates by way and host, of the letters of which somebody was told last.
-#
-# A sample, the newest letters of each mailbox: a room with a million letters answers as quickly as a small one.
+# -- rates: do alerts help? A sample of the newest audited letters, so a room of a million letters answers quickly
 
 SAMPLE = 2000  # letters that are looked at, at most
 
@@ -604,13 +611,13 @@ AuditedDelivery = tuple["Audit", "Delivery"]
 
 
 def rates(core: Core) -> tuple[Rate, ...]:
-    """One for each way and host, by name."""
-    result: dict[str, list[AuditedDelivery]] = {}
+    """Return one rate for each channel and host, by name."""
+    by_name: dict[str, list[AuditedDelivery]] = {}
     for audit, delivery in _sample(core):
         names = {ring.way for ring in audit.rings} | {sight.host for sight in audit.sights}
         for name in names:
-            result.setdefault(name, []).append((audit, delivery))
-    return tuple(_rate(name, result[name]) for name in sorted(result))
+            by_name.setdefault(name, []).append((audit, delivery))
+    return tuple(_rate(name, by_name[name]) for name in sorted(by_name))
 
 
 def _sample(core: Core) -> Iterator[AuditedDelivery]:
@@ -623,22 +630,22 @@ def _sample(core: Core) -> Iterator[AuditedDelivery]:
                 yield convert(record.value, Audit), found.delivery
 
 
-def _rate(name: str, results: Sequence[AuditedDelivery]) -> Rate:
-    rung = [(audit, at) for audit, _ in results if (at := _rung_at(audit, name)) is not None]
-    shown = [(delivery, audit.sights[0].at) for audit, delivery in results if audit.sights]
+def _rate(name: str, audited: Sequence[AuditedDelivery]) -> Rate:
+    alerted = [(audit, at) for audit, _ in audited if (at := _alerted_at(audit, name)) is not None]
+    shown = [(delivery, audit.sights[0].at) for audit, delivery in audited if audit.sights]
     return Rate(
         name=name,
-        letters=len(results),
-        rung=len(rung),
+        letters=len(audited),
+        rung=len(alerted),
         shown=len(shown),
-        acknowledged=sum(_acked_at(delivery) is not None for _, delivery in results),
-        median_to_shown=_median(_until(at, (sight.at for sight in audit.sights)) for audit, at in rung),
+        acknowledged=sum(_acked_at(delivery) is not None for _, delivery in audited),
+        median_to_shown=_median(_until(at, (sight.at for sight in audit.sights)) for audit, at in alerted),
         median_to_acknowledged=_median(_until(at, (_acked_at(delivery),)) for delivery, at in shown),
     )
 
 
-def _rung_at(audit: Audit, way: str) -> datetime | None:
-    """When the first of its rings got through, as far as anybody knows."""
+def _alerted_at(audit: Audit, way: str) -> datetime | None:
+    """Return when the first alert by this channel got through, as far as is known."""
     return next((ring.at for ring in audit.rings if ring.way == way and ring.outcome == "rung"), None)
 
 
@@ -647,11 +654,11 @@ def _acked_at(delivery: Delivery) -> datetime | None:
 
 
 def _until(start: datetime, times: Iterable[datetime | None]) -> float | None:
-    """Seconds until the first of these times that came after; None if there is none."""
+    """Return the seconds from `start` to the first of these times at or after it; None if there is none."""
     return next(((at - start).total_seconds() for at in times if at is not None and at >= start), None)
 
 
 def _median(spans: Iterable[float | None]) -> float | None:
-    """Of an even number, the greater of the two in the middle."""
+    """Return the median; of an even number of spans, the greater of the two in the middle."""
     found = sorted(span for span in spans if span is not None)
     return found[len(found) // 2] if found else None

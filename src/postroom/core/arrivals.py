@@ -1,8 +1,9 @@
-"""Mail from other systems: whether it is taken, for whom, and how a letter that comes twice is known again.
+"""Mail from other systems: whether it is accepted, for whom, and how a repeated letter is recognized.
 
-A letter keeps its id where that is free. Where it is another letter's, and for a further recipient of a letter
-that is here already, a copy is written under an id of ours and a key that tells it from all others. Nothing that
-comes from outside makes a mailbox.
+A letter keeps its id if that is free. If another letter has the id, or for a further recipient of a letter that is
+stored already, a copy is stored under an id of ours and a key made from source, id and mailbox. A peer is answered
+only after the commit, so a letter it gets confirmed is safe here; a letter that comes twice, even at the same
+time, is stored once. Nothing that comes from outside makes a mailbox.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ from ..store.protocol import Post, check_space
 from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
-from .compose import compose, draft_of, seal
-from .messages import Batch, check_pace
+from .compose import compose, draft_of, encode_within_limit
+from .messages import Batch, check_answer_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_KEY = 200
-_OF_ITS_WAY: dict[str, Any] = {
+_BY_ROUTE: dict[str, Any] = {
     "recipients": (), "hops": 0, "trace": (), "thread_id": None, "thread_tag": None, "conversation_id": None,
 }  # fmt: skip
 
@@ -83,27 +84,27 @@ class Arrival(Struct, frozen=True, kw_only=True):
     targets: tuple[Address, ...]  # whom it is for
     source: str  # the system where it was written
     path: tuple[str, ...] = ()  # the systems it went through
-    hops: int = 0  # how many those are
+    hops: int = 0  # their number
 
 
 class Verdict(Struct, frozen=True):
-    """What became of it for one of its targets."""
+    """The outcome of an arrival for one of its targets."""
 
     target: Address
-    problem: PostroomError | None = None  # None: it is stored, or was before
+    problem: PostroomError | None = None  # None: it is stored, now or earlier
 
 
 def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
-    """Take a letter in, for all of its targets that may have it. Durable when this returns.
+    """Store a letter for all of its targets that may have it. Durable when this returns.
 
     `sender_rate` does not hold here: the letter was accepted elsewhere, by a service that has a rate for its own
-    agents, and the peer is one that the operator allowed. To refuse it for now would only move the queue into the
-    peer's outbox and slow down a link behind one busy sender. What a peer can fill is bounded by the quotas.
+    agents, and the operator allowed the peer. A temporary refusal would only move the queue into the peer's outbox
+    and slow down a link behind one busy sender. The quotas bound what a peer can fill.
     """
     now = core.now().wall
-    arrival = recognized(core, peer, arrival)
+    arrival = recognize(core, peer, arrival)
     try:
-        message = checked(core, peer, arrival, now, Batch())
+        message = check_arrival(core, peer, arrival, now, Batch())
         verdicts = _Intake(core, peer, arrival, message, now, _Seen()).taken()
     except (StoreBusy, StoreFailing, Damaged):
         raise
@@ -115,8 +116,9 @@ def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
 
 
 def accept_together(core: Core, peer: Peer, arrivals: Sequence[Arrival]) -> bool:
-    """Take several letters in by one commit, if they have nothing to do with each other and all their targets may
-    have them. False: nothing was done. Durable when this returns.
+    """Store several letters in one commit, if they are independent and all their targets may have them.
+
+    Returns False if nothing was done; the caller then accepts them one by one. Durable when this returns True.
     """
     now, seen, batch = core.now().wall, _Seen(), Batch()
 
@@ -125,9 +127,9 @@ def accept_together(core: Core, peer: Peer, arrivals: Sequence[Arrival]) -> bool
         return [write for intake in intakes for write in intake.unless_refused()]
 
     try:
-        known = [recognized(core, peer, arrival) for arrival in arrivals]
-        letters = [checked(core, peer, arrival, now, batch) for arrival in known]
-        if not _are_strangers(letters):  # as they are here: their thread may be another than they say
+        known = [recognize(core, peer, arrival) for arrival in arrivals]
+        letters = [check_arrival(core, peer, arrival, now, batch) for arrival in known]
+        if not _are_independent(letters):  # as stored here: a thread may differ from the one they name
             return False
         intakes = [_Intake(core, peer, *one, now, seen) for one in zip(known, letters, strict=True)]
         core.store.commit(plan)
@@ -138,36 +140,39 @@ def accept_together(core: Core, peer: Peer, arrivals: Sequence[Arrival]) -> bool
     return True
 
 
-def _are_strangers(letters: Sequence[Message]) -> bool:
-    """Does none of them answer another, or belong to the same thread, or to a task? What follows a letter is
-    looked at when that is written.
+def _are_independent(letters: Sequence[Message]) -> bool:
+    """Return whether no letter answers another one, shares a thread with it, or belongs to a task.
+
+    A letter that follows another one is checked against it, so that one must be stored first.
     """
     names = [name for one in letters for name in {one.id, one.in_reply_to or one.id, one.thread}]
     return len(names) == len({*names}) and all(one.task is None for one in letters)
 
 
 class _Seen:
-    """What was found in the room, for letters that are looked at with nobody in between."""
+    """What one plan has read of the room: a cache that lives as long as the plan."""
 
     def __init__(self) -> None:
-        self.letters: dict[str, Letter] = {}  # that are here already
-        self.mailboxes: dict[tuple[str, str, Address], list[str]] = {}  # by source and scope: those of a target
-        self.open: set[str] = set()  # mailboxes without a guard
+        self.letters: dict[str, Letter] = {}  # letters that are stored already
+        self.mailboxes: dict[tuple[str, str, Address], list[str]] = {}  # by source, scope and target
+        self.open: set[str] = set()  # mailboxes without an allow list
 
     def look(self, core: Core, ids: Sequence[str]) -> None:
-        """Begin anew."""
+        """Read the stored letters of these ids, and forget everything else."""
         self.letters = core.store.get(ids)
         self.mailboxes.clear()
         self.open.clear()
 
 
 def _is_kept(core: Core, arrival: Arrival, target: Address) -> bool:
-    """Was it taken before, whatever was agreed since? Whoever did not hear of it would take it for refused: its
-    sender would be told so, or another system be given it.
+    """Return whether the letter was accepted earlier, even if it would be refused today.
+
+    If the peer missed the confirmation and now got a refusal, the sender would get a bounce for a delivered
+    letter, or another system would get it, too.
     """
     id, store = arrival.message.id, core.store
-    mailbox = named(core, target) if target.agent else None
-    if mailbox is None or target.scope:  # in another scope it is another's letter, in the same mailbox
+    mailbox = named_mailbox(core, target) if target.agent else None
+    if mailbox is None or target.scope:  # a letter to a scope is another letter in the same mailbox
         return False
     sender, key = arrival.message.sender, _key(arrival, id, mailbox)
     if store.sent(sender, key) or store.records(SPENT, spent_key(sender, key)):
@@ -176,38 +181,40 @@ def _is_kept(core: Core, arrival: Arrival, target: Address) -> bool:
     came: Any = held.message.extra.get(CAME) if held else memory[0].value.get(CAME) if memory else None
     if not isinstance(came, dict) or not same_name(str(came.get("source")), arrival.source):
         return False
-    return came.get("says") == _said(arrival.message) and any(same_name(mailbox, name) for name in came["to"])
+    return came.get("says") == _content_digest(arrival.message) and any(
+        same_name(mailbox, name) for name in came["to"]
+    )
 
 
 class _Intake:
-    """One letter on its way in."""
+    """One letter while it is being accepted. Its plan may run several times."""
 
     def __init__(
         self, core: Core, peer: Peer, arrival: Arrival, message: Message, now: datetime, seen: _Seen
     ) -> None:
         self._core, self._peer, self._arrival = core, peer, arrival
         self._message, self._now, self._seen = message, now, seen
-        self._says = _said(arrival.message)
-        self._counts = False  # must each inbox be asked whether it is full?
-        self._with_space: set[str] = set()  # mailboxes that were asked, and are not full
-        self._per_system: Counter[str] = Counter()  # how many of these are at another system, by its folded name
+        self._digest = _content_digest(arrival.message)
+        self._counts = False  # must each inbox be checked for space?
+        self._with_space: set[str] = set()  # mailboxes that were checked and are not full
+        self._per_system: Counter[str] = Counter()  # how many of these are at a remote system, by its folded name
         self._verdicts: dict[int, PostroomError | None] = {}
 
     def taken(self) -> list[Verdict]:
         try:
             self._core.store.commit(self._plan)
-        except QuotaFull:  # of one of them: look who
+        except QuotaFull:  # one of the mailboxes is full: find out which
             self._counts = True
             self._core.store.commit(self._plan)
         return [Verdict(target, self._verdicts[i]) for i, target in enumerate(self._arrival.targets)]
 
     def _plan(self) -> Sequence[Write]:
-        """Look and write with nobody in between, so that a letter that comes twice at once is written once."""
+        """Read and write in one commit, so that a letter that comes twice at once is stored once."""
         self._seen.look(self._core, [self._message.id])
         return self._writes()
 
     def unless_refused(self) -> Sequence[Write]:
-        """What is to be written, if all of its targets may have it. Part of a plan."""
+        """Return the writes, or raise the first refusal of a target. Part of a plan."""
         writes = self._writes()
         for refused in self._verdicts.values():
             if refused is not None:
@@ -229,20 +236,20 @@ class _Intake:
                 self._verdicts[i] = refused
         writes: Sequence[Write] = self._posts([*wanted])
         has_task = writes and self._message.task is not None
-        return task_index.entered(self._core, writes) if has_task else writes
+        return task_index.with_index(self._core, writes) if has_task else writes
 
     def _mailboxes(self, target: Address) -> list[str]:
-        """Where the letter goes for one target; a refusal of all means that the target is refused."""
+        """Return the mailboxes of one target; raise if all of them refuse the letter."""
         key = (self._arrival.source, self._message.scope, target)
         names = self._seen.mailboxes.get(key)
         if names is None:
-            names = mailboxes(self._core, self._peer, self._arrival, self._message, target)
-            if not any(AT in name for name in names):  # on the way further each letter is asked for itself
+            names = target_mailboxes(self._core, self._peer, self._arrival, self._message, target)
+            if not any(AT in name for name in names):  # a relayed letter is checked each time
                 self._seen.mailboxes[key] = names
         open_to, refusal = [], None
         for name in names:
             try:
-                self._check_door(name)
+                self._check_mailbox(name)
                 open_to.append(name)
             except (QuotaFull, Refused) as refused:
                 refusal = refused
@@ -250,7 +257,7 @@ class _Intake:
             raise refusal
         return open_to
 
-    def _check_door(self, mailbox: str) -> None:
+    def _check_mailbox(self, mailbox: str) -> None:
         is_open = AT in mailbox or mailbox in self._seen.open
         if not is_open and addressing.is_open_to(self._core, self._message, mailbox):
             self._seen.open.add(mailbox)
@@ -266,7 +273,7 @@ class _Intake:
         if system:
             self._per_system[system] += 1
 
-    # -- what is here already
+    # -- letters that are stored already
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
         store, id = self._core.store, self._message.id
@@ -280,45 +287,45 @@ class _Intake:
         return [copy for name in mailboxes if (copy := self._copy(name)) is not None]
 
     def _is_ours(self, came: Any) -> bool:
-        """Is what is here under this id the very letter that comes now?"""
+        """Return whether the letter stored under this id is the one that arrives now."""
         if not isinstance(came, dict) or not same_name(str(came.get("source")), self._arrival.source):
             return False
-        if came.get("says") != self._says:
+        if came.get("says") != self._digest:
             raise IdTaken(f"{self._arrival.source!r} sent another letter with this id", field="id")
         return True
 
     def _was_taken(self, mailbox: str) -> bool:
-        """Has this mailbox the letter, under its own id or as a copy?"""
+        """Return whether this mailbox has the letter, under its own id or as a copy."""
         at = Query(mailbox=mailbox, message_ids=(self._message.id,))
         return bool(self._core.store.find(at)) or self._copy(mailbox) is None
 
     def _copy(self, mailbox: str) -> Post | None:
-        """The letter under an id of ours; None if that is here, or was."""
+        """Return the letter under an id of ours; None if that copy is stored, or was."""
         sender, key = self._message.sender, _key(self._arrival, self._message.id, mailbox)
         if self._core.store.sent(sender, key) or self._core.store.records(SPENT, spent_key(sender, key)):
             return None
         return self._post(replace(self._message, id=self._core.new_id(agent_of(sender)), key=key), [mailbox])
 
-    # -- what is written
+    # -- writing
 
     def _post(self, message: Message, mailboxes: Sequence[str]) -> Post:
         kinds = {recipient.address: recipient.kind for recipient in message.recipients}
         missing = tuple(Recipient(name) for name in mailboxes if name not in kinds)
         if len(mailboxes) == len(missing) and any(not target.agent for target in self._arrival.targets):
-            missing = ()  # a letter to everybody names nobody
+            missing = ()  # a broadcast names no recipients
         came = {
             "source": self._arrival.source,
             "id": self._message.id,
             "path": [*self._arrival.path],
             "hops": self._arrival.hops,
-            "says": self._says,
+            "says": self._digest,
             "to": [*mailboxes],
             "at": self._now.isoformat(),
         }
         message = replace(message, recipients=(*message.recipients, *missing), extra=message.extra | {CAME: came})
         return Post(
             message=message,
-            encoded=seal(message, self._core.limits),
+            encoded=encode_within_limit(message, self._core.limits),
             deliveries=tuple(self._delivery(message, name) for name in mailboxes),
             quota=self._core.limits.inbox_quota,
             outbox=self._core.limits.outbox_max_letters,
@@ -329,12 +336,13 @@ class _Intake:
         return open_delivery(message, mailbox, kind, self._now)
 
 
-def _said(message: Message) -> str:
-    """What a letter says, whichever way it came and whoever else it is for. A system that passed it on may
-    allow fewer hops, and know the thread.
+def _content_digest(message: Message) -> str:
+    """Return a digest of a letter's content, which is the same by whatever route it came.
+
+    A relaying system may change the recipients, allow fewer hops, and know the thread.
     """
     extra = {name: value for name, value in message.extra.items() if name != CAME}
-    return digest(replace(message, extra=extra, **_OF_ITS_WAY))
+    return digest(replace(message, extra=extra, **_BY_ROUTE))
 
 
 def _key(arrival: Arrival, id: str, mailbox: str) -> str:
@@ -342,58 +350,55 @@ def _key(arrival: Arrival, id: str, mailbox: str) -> str:
     return key if len(key) <= _LONGEST_KEY else f"fed:{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
 
-# Whether mail from another system is taken: what it says, who says it, which way it came, whom it is for.
+# -- checks: sender, route, content, recipients
 
 
-def recognized(core: Core, peer: Peer, arrival: Arrival) -> Arrival:
-    """The same, with its system and sender spelt as they are known here."""
+def recognize(core: Core, peer: Peer, arrival: Arrival) -> Arrival:
+    """Return the arrival with its system and sender spelt as they are known here."""
     names = (peer.system, *peer.relays_for)
     source = next((name for name in names if same_name(name, arrival.source)), arrival.source)
     message = arrival.message
     if same_name(system_of(message.sender), source):
-        sender = outbox.spelt(core, at_system(agent_of(message.sender), source))
+        sender = outbox.spell_remote(core, at_system(agent_of(message.sender), source))
         message = replace(message, sender=sender)
     return replace(arrival, message=message, source=source)
 
 
-def checked(core: Core, peer: Peer, arrival: Arrival, now: datetime, batch: Batch) -> Message:
-    """The letter as it would be written here, or a refusal of all of it."""
+def check_arrival(core: Core, peer: Peer, arrival: Arrival, now: datetime, batch: Batch) -> Message:
+    """Return the letter as it would be written here, or raise a refusal of it for all targets."""
     _check_way(core, peer, arrival)
-    message = _sound(core, arrival, now)
+    message = _localized(core, arrival, now)
     if message.is_automatic and agent_of(message.sender) != POSTMASTER:
         raise NotAllowed(f"only a house writes a {message.kind!r}", field="kind")
     check_expiry(message.expires_at, now)
-    message = _followed(core, message, arrival)
+    message = _with_thread(core, message, arrival)
     if not message.is_automatic:
-        check_pace(core, message, batch)
+        check_answer_rate(core, message, batch)
         batch.add(message)
     return message
 
 
-def mailboxes(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> list[str]:
-    """Where the letter goes for one of its targets."""
+def target_mailboxes(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> list[str]:
+    """Return the mailboxes of one target, or raise a refusal."""
     trust.check_incoming(peer, arrival.source, message.scope, target)
     if not target.system or core_peers.is_ours(core, target.system):
         if target.agent:
             return [_resident(core, peer, arrival.source, message.scope, target.agent)]
-        return _everybody(core, peer, arrival.source, message.scope, target.scope)
+        return _visible_agents(core, peer, arrival.source, message.scope, target.scope)
     if target.system == ANYWHERE and core.store.is_known(target.agent):
         return [_resident(core, peer, arrival.source, message.scope, target.agent)]
-    return [_further(core, peer, arrival, message, target)]
+    return [_relayed_mailbox(core, peer, arrival, message, target)]
 
 
-def named(core: Core, target: Address) -> str | None:
-    """The mailbox that is meant, whether or not it may have the letter; None: there is none."""
+def named_mailbox(core: Core, target: Address) -> str | None:
+    """Return the mailbox that an address names, also if it may not have the letter; None if there is none."""
     if target.system and not core_peers.is_ours(core, target.system):
         is_here = target.system == ANYWHERE and core.store.is_known(target.agent)
-        return target.agent if is_here else outbox.spelt(core, format_address(target))
+        return target.agent if is_here else outbox.spell_remote(core, format_address(target))
     try:
         return core.store.spelling(meant(check_agent(target.agent, "to"), core.limits.human))
     except Invalid:
         return None
-
-
-# -- who says it, and which way it came
 
 
 def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
@@ -411,11 +416,8 @@ def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
         raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
 
 
-# -- what it says
-
-
-def _sound(core: Core, arrival: Arrival, now: datetime) -> Message:
-    """As its sender would say it here."""
+def _localized(core: Core, arrival: Arrival, now: datetime) -> Message:
+    """Return the letter as a local sender would write it: checked, and with local names and limits."""
     fields = arrival.message
     extra = {name: value for name, value in fields.extra.items() if name != CAME}
     recipients = _at_home(core, fields)
@@ -432,12 +434,12 @@ def _sound(core: Core, arrival: Arrival, now: datetime) -> Message:
 
 
 def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:
-    """Those of ours by the names they have here. Whom nobody here is called like stays as it was said."""
+    """Return the recipients, those of this room by their local names. Unknown ones stay as they are written."""
     ours: dict[str, Recipient] = {}
     for recipient in message.recipients:
         address = recipient.address
         is_ours = AT in address and agent_of(address) and core_peers.is_ours(core, system_of(address))
-        if is_ours and outbox.is_somebody(core, address):
+        if is_ours and outbox.may_exist(core, address):
             name = core_compose.check_address(agent_of(address), recipient.kind)
             address = core.store.spelling(name) or name
         ours.setdefault(address, replace(recipient, address=address))
@@ -445,16 +447,18 @@ def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:
 
 
 def _name_here(core: Core, name: str, source: str) -> str:
-    """What somebody in the trace of a letter from there is called here."""
+    """Return the local name of an agent in the trace of a letter from `source`."""
     party = check_party(name, "trace")
     if AT not in party:
         return at_system(party, source)
     return agent_of(party) if core_peers.is_ours(core, system_of(party)) else party
 
 
-def _followed(core: Core, message: Message, arrival: Arrival) -> Message:
-    """In the thread of the letter that it answers, where its sender knows that letter; else in the one that it
-    says, unless that is somebody else's here.
+def _with_thread(core: Core, message: Message, arrival: Arrival) -> Message:
+    """Return the letter with its thread.
+
+    It joins the thread of the letter it answers, if its sender knows that letter; else the thread it names, unless
+    that is a thread of others here.
     """
     parent = None if message.in_reply_to is None else _known(core, message, arrival, message.in_reply_to)
     if parent is not None:
@@ -471,7 +475,10 @@ def _followed(core: Core, message: Message, arrival: Arrival) -> Message:
 
 
 def _known(core: Core, message: Message, arrival: Arrival, id: str) -> Message | None:
-    """A letter here that the sender of this one wrote or got; of a notice, one that its reader wrote."""
+    """Return the letter of this id if the sender of `message` wrote or received it; None otherwise.
+
+    For an automatic notice: if one of its readers wrote it.
+    """
     if message.is_automatic:
         found = core.store.get([id]).get(id)
         readers = [target.agent for target in arrival.targets]
@@ -483,11 +490,8 @@ def _known(core: Core, message: Message, arrival: Arrival, id: str) -> Message |
     return found.message if outbox.was_sent_to(core, id, message.sender) else None
 
 
-# -- whom it is for
-
-
 def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str:
-    """The mailbox of an agent here that this peer may write to, from this scope of that system."""
+    """Return the mailbox of a local agent, if this peer may write to it from this scope of that system."""
     spelt = core.store.spelling(meant(check_agent(name, "to"), core.limits.human))
     if spelt is None or not core.store.is_known(spelt):
         raise UnknownAgent(f"nobody here is called {name!r}", field="to")
@@ -500,8 +504,8 @@ def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str
     return spelt
 
 
-def _everybody(core: Core, peer: Peer, source: str, scope: str, within: str) -> list[str]:
-    """All that are shown to this peer and may be written to from this scope; or those of them in one of ours."""
+def _visible_agents(core: Core, peer: Peer, source: str, scope: str, within: str) -> list[str]:
+    """Return the agents that this peer sees and may write to from this scope; of one of our scopes (`within`)."""
     cards = [convert(record.value, Card) for record in core.store.records(CARD) if AT not in record.key]
     shown = [card for card in cards if trust.is_shown(peer, card) and (not within or within in card.scopes)]
     meant = [card.id for card in shown if trust.is_reachable(peer, card, source, scope)]
@@ -512,27 +516,29 @@ def _everybody(core: Core, peer: Peer, source: str, scope: str, within: str) -> 
 
 
 def _is_there(core: Core, name: str) -> bool:
-    """One that left, and did not come back in time, is not. One that is only silent is: its mail waits for it."""
+    """Return whether an agent counts as present: False if it left and did not come back in time.
+
+    An agent that is only silent is present: its mail waits for it.
+    """
     (record,) = core.store.records(CARD, name)
     presence = agents.agent_of(core, record, core.now()).presence
     return not presence.left or presence.warmth not in {Warmth.EXPIRED, Warmth.GONE}
 
 
-def _further(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> str:
-    """The mailbox at a further system, where this peer may go there through us."""
+def _relayed_mailbox(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> str:
+    """Return the mailbox at a further system, if this peer may relay through this room."""
     peers = core_peers.all_peers(core)
-    is_said = target.system != ANYWHERE
-    onward = outbox.peer_towards(core, peers, target.system) if is_said else None
+    onward = None if target.system == ANYWHERE else outbox.peer_towards(core, peers, target.system)
     trust.check_relaying(peer, onward)
     if max(arrival.hops, len(arrival.path) - 1) + 1 >= core.limits.federation_hops:
         raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
     if target.system == ANYWHERE:
         route = outbox.route_of(core, target.agent, core.now().wall)
-        if route is None and not outbox.seeks(core):
+        if route is None and not outbox.searches_unknown(core):
             raise UnknownAgent(f"nobody here knows {target.agent!r}", field="to")
         if route is not None:
             target = replace(target, agent=route.name or target.agent, system=route.system)
     if any(same_name(target.system, passed) for passed in (*arrival.path, arrival.source, peer.system)):
         raise LoopDetected(f"the letter comes from {target.system!r}", field="to")
-    outbox.check_ways(core, peers, message, [format_address(target)])
-    return outbox.spelt(core, format_address(target))
+    outbox.check_routes(core, peers, message, [format_address(target)])
+    return outbox.spell_remote(core, format_address(target))

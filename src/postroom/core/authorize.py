@@ -1,7 +1,8 @@
-"""Who may do what, in one table. Every verb asks here first; a verb without a row is refused.
+"""Authorisation: one table says which principal may do what.
 
-In the library, whoever can open the room's file is its owner and may do everything. Surfaces that know their
-callers pass an agent instead, and that agent reaches its own mailbox and nothing else.
+Every verb calls `authorize` first, with an action that has a row in `RULES`. A program that opens the room's file
+through the library is the room's owner and may do everything. A server knows its callers and passes the principal
+of an agent instead; that agent reaches its own mailbox and nothing else.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from ..errors import Invalid, NotAllowed
 from ..model.names import POSTMASTER, check_agent, fold
 
 Rule = Literal["own", "operator", "anyone"]
-SCOPES = ("read", "send", "work", "manage")  # what a token may be good for; all of it, unless it says otherwise
+SCOPES = ("read", "send", "work", "manage")  # the rights that a token can carry; by default all of them
 
-# action -> who: the mailbox's own agent, only the operator, or anyone who got in.
+# action -> the agent whose mailbox it is ("own"), only the operator, or anyone who has access to the room.
 RULES: dict[str, Rule] = {
     "send": "own",
     "check": "own",
     "read": "own",
     "count": "own",
     "wait": "own",
-    "ring": "own",  # to tell its agent of mail
-    "show": "own",  # to say that a letter was put before its agent
+    "ring": "own",  # alert its agent of mail
+    "show": "own",  # record that a letter was shown to its agent
     "claim": "own",
     "settle": "own",
     "dead": "own",
@@ -41,8 +42,8 @@ RULES: dict[str, Rule] = {
     "heartbeat": "own",
     "join": "own",
     "agents": "anyone",
-    "talks": "own",  # to look at conversations; which ones is told by one's seats and letters
-    "converse": "own",  # to change them
+    "talks": "own",  # read conversations; seats and letters decide which ones
+    "converse": "own",  # change conversations
     "template": "anyone",
     "templates": "operator",
     "room": "operator",
@@ -57,22 +58,22 @@ RULES: dict[str, Rule] = {
     "import": "operator",
 }
 
-# What a token must be good for, any of these. Who works on letters or answers them may read them.
-_LOOK, _WORD = frozenset({"read", "work"}), frozenset({"send"})
+# action -> scopes of which a token must have at least one. Working on letters or answering them includes reading.
+_READ, _SEND = frozenset({"read", "work"}), frozenset({"send"})
 NEEDS: dict[str, frozenset[str]] = {
-    "send": _WORD,
-    "unsend": _WORD,
+    "send": _SEND,
+    "unsend": _SEND,
     "task": frozenset({"send", "work"}),
-    "check": _LOOK,
-    "read": _LOOK | _WORD,
-    "count": _LOOK,
-    "wait": _LOOK,
-    "ring": _LOOK,
-    "show": _LOOK,
-    "threads": _LOOK,
-    "escalations": _LOOK,
-    "search": _LOOK,
-    "trace": _LOOK,
+    "check": _READ,
+    "read": _READ | _SEND,
+    "count": _READ,
+    "wait": _READ,
+    "ring": _READ,
+    "show": _READ,
+    "threads": _READ,
+    "escalations": _READ,
+    "search": _READ,
+    "trace": _READ,
     "claim": frozenset({"work"}),
     "settle": frozenset({"work"}),
     "dead": frozenset({"work"}),
@@ -81,21 +82,21 @@ NEEDS: dict[str, frozenset[str]] = {
     "block": frozenset({"manage"}),
     "register": frozenset({"manage"}),
     "heartbeat": frozenset({"manage"}),
-    "join": _WORD,
-    "talks": _LOOK,
-    "converse": _WORD,
+    "join": _SEND,
+    "talks": _READ,
+    "converse": _SEND,
 }
 
-# Verbs that would let a caller speak as the house, and the field that names the speaker.
-_NAMED_BY = {"send": "sender", "register": "id", "join": "agent_id"}
+# Actions in which a caller could pose as the postmaster, and the field that names the agent in each.
+_NAME_FIELD = {"send": "sender", "register": "id", "join": "agent_id"}
 
 
-# What an action is to do, where its own name does not say it.
-_WORDS = {
+# How an error names the action, where the action's own name is not a verb.
+_PHRASES = {
     "count": "count letters",
     "wait": "wait for mail",
-    "ring": "ring for mail",
-    "show": "say what was shown",
+    "ring": "alert an agent of mail",
+    "show": "record what was shown",
     "claim": "claim letters",
     "settle": "settle letters",
     "dead": "look at dead letters",
@@ -103,18 +104,18 @@ _WORDS = {
     "escalations": "handle escalations",
     "block": "block senders",
     "task": "handle tasks",
-    "heartbeat": "give signs of life",
+    "heartbeat": "send heartbeats",
     "join": "join scopes",
     "agents": "look at agents",
     "talks": "look at conversations",
     "converse": "change conversations",
     "template": "use templates",
     "templates": "change templates",
-    "room": "do operators' work",
+    "room": "act as the operator",
     "rename": "rename agents",
     "tokens": "manage tokens",
-    "peers": "say who is a peer",
-    "webhooks": "say who is called when mail waits",
+    "peers": "manage peers",
+    "webhooks": "manage webhooks",
     "janitor": "tidy up",
     "doctor": "look for damage",
     "backup": "make backups",
@@ -122,42 +123,46 @@ _WORDS = {
 
 
 class Principal(Struct, frozen=True):
-    """Who is calling."""
+    """The caller of a verb, and what it may do."""
 
     name: str
     agent: str | None = None  # an agent's principal reaches that agent's mailbox
     operator: bool = False
-    scopes: frozenset[str] | None = None  # what its token is good for; None: there is none, and no limit
-    token: str | None = None  # the id of the token it showed
-    heeds_seals: bool = False  # is it the operator only as long as nobody here is sealed (`tokens`)?
+    scopes: frozenset[str] | None = None  # the rights of its token; None: it has no token, and no limit
+    token: str | None = None  # the id of the token that it presented
+    heeds_seals: bool = False  # operator only while no agent of the room is sealed (see `tokens`)
 
 
 OWNER = Principal("owner", operator=True)
-SOCKET = Principal(OWNER.name, operator=True, heeds_seals=True)  # who opens the socket and shows no token
+SOCKET = Principal(OWNER.name, operator=True, heeds_seals=True)  # a caller of the socket without a token
 
 
 def agent_principal(agent: str) -> Principal:
+    """Return the principal of an agent without a token."""
     return Principal(f"agent:{agent}", agent=check_agent(agent, "agent"))
 
 
 def authorize(principal: Principal, action: str, mailbox: str | None = None) -> None:
-    """Pass, or NotAllowed. The answer never depends on whether the mailbox exists."""
+    """Raise NotAllowed unless the principal may do this.
+
+    The result never depends on whether the mailbox exists.
+    """
     rule = RULES[action]
-    field = _NAMED_BY.get(action)
+    field = _NAME_FIELD.get(action)
     if field is not None and mailbox is not None and fold(mailbox) == POSTMASTER:
-        raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint="choose another name")
+        raise Invalid(
+            f"{POSTMASTER!r} is reserved for Postroom's own notices", field=field, hint="choose another name"
+        )
     if principal.operator or rule == "anyone":
         return
+    phrase = _PHRASES.get(action, action)
     if rule == "own" and mailbox is not None and mailbox == principal.agent:
         if principal.scopes is None or principal.scopes & NEEDS[action]:
             return
-        raise NotAllowed(f"the token of {principal.name} does not let it {_said(action)}")
+        raise NotAllowed(f"the token of {principal.name} does not let it {phrase}")
     target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
-    is_nobody = principal.agent is None and principal.scopes is None  # nor another system
-    hint = "some agent here has a token: show one, or name the agent you speak for" if is_nobody else None
-    raise NotAllowed(f"{principal.name} may not {_said(action)} in {target}", hint=hint)
-
-
-def _said(action: str) -> str:
-    """As a sentence says it."""
-    return _WORDS.get(action, action)
+    is_anonymous = principal.agent is None and principal.scopes is None  # neither an agent nor a peer system
+    hint = (
+        "an agent in this room has a token: present one, or name the agent you act for" if is_anonymous else None
+    )
+    raise NotAllowed(f"{principal.name} may not {phrase} in {target}", hint=hint)

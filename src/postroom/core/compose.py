@@ -1,4 +1,9 @@
-"""From what a caller says to a checked letter. Any value may come in; only a sound letter goes out."""
+"""Turn a caller's fields into a checked `Message`; enclose files; keep templates.
+
+Any Python value may come in through a `Draft`; `compose` returns a valid message or raises an error that names the
+field. `CHECKS` is the table of fields. A file is read from disk only if the sender's own code names it by
+`postroom.file` or `--file`, and only below `Core.file_root`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,7 +60,7 @@ from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
 from .authorize import authorize
 from .core import find_record, put_record
-from .validation import listed, quoted
+from .validation import as_list, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +73,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_SUBJECT = 1000
-OF_ITS_WAY = 16 * 1024  # bytes: names with their systems, and which way it came
+ROUTE_ALLOWANCE = 16 * 1024  # bytes that federation adds to a letter: names with their systems, the route
 MOST_TAGS = 256
 _PRIORITIES: dict[str | int, Priority] = {
     word: priority for priority in Priority for word in (priority.name.lower(), priority.value)
@@ -77,7 +81,7 @@ _PRIORITIES: dict[str | int, Priority] = {
 
 
 class Draft:
-    """What a caller said. Nothing in it is checked yet."""
+    """A letter to be sent, as the caller described it. Nothing in it is checked yet."""
 
     __slots__ = ("body", "exclude", "fields", "relays", "sender", "to")
 
@@ -93,13 +97,13 @@ class Draft:
     ) -> None:
         self.to = to
         self.body = body  # text, a part, or a list of them
-        self.sender = sender  # filled in by the mailbox it is sent from
-        self.exclude = exclude  # of a broadcast
-        self.relays = relays  # it passes on the letter it answers
-        self.fields: Mapping[str, Any] = fields  # those of FIELDS that were named; nobody pays for the others
+        self.sender = sender  # set by the mailbox it is sent from
+        self.exclude = exclude  # agents that a broadcast leaves out
+        self.relays = relays  # it forwards the letter of its in_reply_to
+        self.fields: Mapping[str, Any] = fields  # those of FIELDS that the caller set
 
     def but(self, *, sender: Any = None, **fields: Any) -> Draft:
-        """A copy that says this instead."""
+        """Return a copy with these fields changed."""
         sender = self.sender if sender is None else sender
         return Draft(
             to=self.to,
@@ -112,7 +116,7 @@ class Draft:
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Refuse a field no letter has, before anything is made of it."""
+    """Raise Invalid if a field is not one of FIELDS."""
     for field in fields:
         if field not in FIELDS:
             unknown = min(name for name in fields if name not in FIELDS)
@@ -120,24 +124,24 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 
 def compose(core: Core, draft: Draft, now: datetime) -> Message:
-    """A sound letter, or an error that names the field. Its sender is checked already."""
-    value = _said(core, draft.fields, now) if draft.fields else {}  # most letters say nothing more
+    """Return the message of a draft whose sender is checked already, or raise an error that names the field."""
+    fields = _checked_fields(core, draft.fields, now) if draft.fields else {}
     message = Message(
-        id=value.pop("id", None) or core.new_id(draft.sender),
+        id=fields.pop("id", None) or core.new_id(draft.sender),
         sender=draft.sender,
         recipients=check_recipients(draft, core.limits),
         created_at=now,
-        parts=_parts(core, draft),
+        parts=_check_parts(core, draft),
         hops=core.limits.hops,
         trace=(draft.sender,),
     )
-    return replace(message, **value) if value else message
+    return replace(message, **fields) if fields else message
 
 
 def draft_of(message: Message) -> Draft:
-    """What the sender of a letter said, so that one from outside is checked as if it were said here."""
+    """Return the draft of a message from another system, so that it is checked like one that is written here."""
     fields: dict[str, Any] = {"id": message.id, "expires": message.expires_at}
-    for name, usual in _UNSAID.items():
+    for name, usual in _FIELD_DEFAULTS.items():
         if (value := getattr(message, name)) != usual:
             fields[name] = value
     for recipient in message.recipients:
@@ -145,8 +149,8 @@ def draft_of(message: Message) -> Draft:
     return Draft(sender=message.sender, body=list(message.parts), **fields)
 
 
-def _said(core: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """What a caller said of a letter by name, checked."""
+def _checked_fields(core: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the checked values of the fields that a caller set."""
     values: dict[str, Any] = {}
     depth = core.limits.max_depth
     for field, value in fields.items():
@@ -158,43 +162,44 @@ def _said(core: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any
     return values
 
 
-def seal(message: Message, limits: Limits) -> bytes:
-    """The letter as JSON, if it is not too large. What the way from another system adds to it does not count: it
-    was not too large there.
+def encode_within_limit(message: Message, limits: Limits) -> bytes:
+    """Return the message as JSON, or raise TooLarge.
+
+    Bytes that federation added on the way here do not count: the message was within the limit where it was sent.
     """
     encoded = encode(message)
-    if len(encoded) > limits.max_message_bytes + (OF_ITS_WAY if CAME in message.extra else 0):
+    if len(encoded) > limits.max_message_bytes + (ROUTE_ALLOWANCE if CAME in message.extra else 0):
         size = f"the letter is {len(encoded)} bytes, the limit is {limits.max_message_bytes}"
         raise TooLarge(size, field="body")
     return encoded
 
 
 def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
-    """Everyone once, under the most open of the ways they are named: to, then cc, then bcc."""
+    """Return each recipient once, under the first kind that names it: to, then cc, then bcc."""
     cc, bcc = draft.fields.get("cc", ()), draft.fields.get("bcc", ())
     human = limits.human
-    if type(draft.to) is str and cc == bcc == () and human == HUMAN:  # most letters
-        return _to_one(draft.to)
+    if type(draft.to) is str and cc == bcc == () and human == HUMAN:  # the usual case
+        return _single_recipient(draft.to)
     recipients: dict[str, Recipient] = {}
     named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
     for kind, addresses in named:
-        for address in listed(addresses, kind):
+        for address in as_list(addresses, kind):
             checked = meant(check_address(address, kind), human)
             recipients.setdefault(checked, Recipient(checked, kind))
             if len(recipients) > limits.max_recipients:
                 raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)
     if not recipients:
-        raise Invalid("nobody is named", field="to", hint="an agent's name, or a list of them")
+        raise Invalid("no recipient is named", field="to", hint="an agent's name, or a list of names")
     return tuple(recipients.values())
 
 
 @lru_cache(maxsize=1024)
-def _to_one(address: str) -> tuple[Recipient, ...]:
+def _single_recipient(address: str) -> tuple[Recipient, ...]:
     return (Recipient(check_address(address, "to")),)
 
 
 def check_priority(value: Any, field: str = "priority") -> Priority:
-    """Priority.HIGH, "high" or 3."""
+    """Return the priority that is given as `Priority.HIGH`, as "high" or as 3."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         found = _PRIORITIES.get(value.lower() if isinstance(value, str) else value)
         if found is not None:
@@ -204,7 +209,7 @@ def check_priority(value: Any, field: str = "priority") -> Priority:
 
 
 def check_when(value: Any, field: str, now: datetime) -> datetime | None:
-    """An aware time, a timedelta from now, or seconds from now."""
+    """Return a time that is given as an aware datetime, a timedelta from now, or seconds from now."""
     if value is None:
         return None
     if isinstance(value, datetime):
@@ -231,7 +236,9 @@ def check_task(value: Any, depth: int) -> TaskNote:
 
 
 def check_address(address: Any, field: RecipientKind) -> str:
-    """Whom a letter is for: somebody here, a broadcast, whoever can do it, or somebody at another system."""
+    """Return an address in its normal form: an agent here, a broadcast, `any:SKILLS`, or an agent at another
+    system.
+    """
     if type(address) is str and ":" in address and is_broadcast(address):
         if field == "bcc":
             raise Invalid("a broadcast cannot be hidden", field=field)
@@ -240,39 +247,39 @@ def check_address(address: Any, field: RecipientKind) -> str:
         wanted = [check_label(word.strip(), field) for word in address.removeprefix(ANY).split(",")]
         return ANY + ",".join(dict.fromkeys(wanted))
     if type(address) is not str or AT in address:
-        return _elsewhere(address, field)
+        return _check_remote_address(address, field)
     name = check_agent(address, field)
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field=field)
     return name
 
 
-def _elsewhere(address: Any, field: RecipientKind) -> str:
-    """Somebody at another system, in the normal form; or somebody here, by the pieces of an address."""
+def _check_remote_address(address: Any, field: RecipientKind) -> str:
+    """Return the normal form of an address with a system, or of an address that is given in pieces."""
     if isinstance(address, dict) and address.get("scope") and not (address.get("agent") or address.get("system")):
         return check_address(f"{BROADCAST}{address['scope']}", field)
     text = model_names.format_address(model_names.parse_address(address, field))
     return text if AT in text else check_address(text, field)
 
 
-def _parts(core: Core, draft: Draft) -> tuple[Part, ...]:
+def _check_parts(core: Core, draft: Draft) -> tuple[Part, ...]:
     limits, data = core.limits, draft.fields.get("data")
-    if type(draft.body) is str and data is None:  # most letters
+    if type(draft.body) is str and data is None:  # the usual case
         return (text(check_text(draft.body, "body[0]")),)
-    value = pieces(draft.body)
+    sources = as_parts(draft.body)
     if data is not None:
-        value.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})
-    if len(value) > limits.max_parts:
-        raise TooLarge(f"{len(value)} parts, the limit is {limits.max_parts}", field="body")
-    checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(value)]
+        sources.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})
+    if len(sources) > limits.max_parts:
+        raise TooLarge(f"{len(sources)} parts, the limit is {limits.max_parts}", field="body")
+    checked = [check_part(part, f"body[{i}]", limits.max_depth) for i, part in enumerate(sources)]
     for i, part in enumerate(checked):
         if part.type == "file":
-            checked[i] = enclosed(value[i], part, core.file_root, limits.max_message_bytes, f"body[{i}]")
+            checked[i] = with_content(sources[i], part, core.file_root, limits.max_message_bytes, f"body[{i}]")
     return tuple(checked)
 
 
-def pieces(body: Any) -> list[Any]:
-    """What a body is made of: nothing, one piece, or several."""
+def as_parts(body: Any) -> list[Any]:
+    """Return the parts of a body that is None, one part or a list of parts. The parts are not checked."""
     if body is None:
         return []
     if isinstance(body, (str, Part, dict)):
@@ -282,57 +289,57 @@ def pieces(body: Any) -> list[Any]:
     raise Invalid(f"must be text, a part or a list of parts, not {type(body).__name__}", field="body")
 
 
-def _texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
-    texts = () if value is None else listed(value, field)
+def _check_texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
+    texts = () if value is None else as_list(value, field)
     if len(texts) > MOST_TAGS:
         raise TooLarge(f"{len(texts)} of them, the limit is {MOST_TAGS}", field=field)
     check = check_label if field == "tags" else check_text
     return tuple(dict.fromkeys(check(item, field, longest) for item in texts))
 
 
-def _conversation(value: Any, field: str) -> str:
+def _check_conversation(value: Any, field: str) -> str:
     id = check_id(value, field)
     if general_scope(id) is not None:
-        raise Invalid(f"{id!a} is a scope's catch-all, which needs no naming", field=field)
+        raise Invalid(f"{id!a} is the catch-all conversation of a scope, which cannot be named", field=field)
     return id
 
 
-def _subject(value: Any, field: str) -> str:
-    """None or "" is no subject; any other empty thing is not text."""
+def _check_subject(value: Any, field: str) -> str:
+    """Return the subject; None counts as "", any other empty value is not text."""
     return "" if value is None else check_line(value, field, LONGEST_SUBJECT)
 
 
-# How each field of a letter is checked: (value, field, how deep JSON may go) -> what the letter holds.
+# How each field of a letter is checked: (value, field name, allowed depth of JSON) -> the checked value.
 CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
     "id": lambda value, field, _: None if value is None else check_id(value, field),
-    "subject": lambda value, field, _: _subject(value, field),
+    "subject": lambda value, field, _: _check_subject(value, field),
     "kind": lambda value, field, _: check_kind(value, field),
     "priority": lambda value, field, _: check_priority(value, field),
     "scope": lambda value, field, _: DEFAULT_SCOPE if value is None else check_scope(value, field),
     "thread_tag": lambda value, field, _: None if value is None else check_label(value, field, 200),
-    "conversation_id": lambda value, field, _: None if value is None else _conversation(value, field),
+    "conversation_id": lambda value, field, _: None if value is None else _check_conversation(value, field),
     "in_reply_to": lambda value, field, _: None if value is None else check_id(value, field),
     "task": lambda value, _, depth: None if value is None else check_task(value, depth),
     "callback": lambda value, field, depth: None if value is None else check_object(value, field, depth),
     "context": lambda value, field, depth: None if value is None else check_object(value, field, depth),
-    "attachments": lambda value, field, _: _texts(value, field, 4096),
-    "tags": lambda value, field, _: _texts(value, field, 128),
+    "attachments": lambda value, field, _: _check_texts(value, field, 4096),
+    "tags": lambda value, field, _: _check_texts(value, field, 128),
     "metadata": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
     "extra": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
     "key": lambda value, field, _: None if value is None else check_label(value, field, 200),
 }
-# All that a caller may say of a letter by name; the rest is filled in by the verbs.
+# The fields of a letter that a caller may set; the verbs fill in the rest.
 FIELDS = ("cc", "bcc", "data", *CHECKS, "expires", "at")
-_NOTHING = Message(id="", sender="", recipients=(), created_at=datetime.min.replace(tzinfo=UTC))
-_UNSAID = {name: getattr(_NOTHING, name) for name in CHECKS if name != "id"}  # what holds where nothing is said
+_EMPTY_MESSAGE = Message(id="", sender="", recipients=(), created_at=datetime.min.replace(tzinfo=UTC))
+_FIELD_DEFAULTS = {name: getattr(_EMPTY_MESSAGE, name) for name in CHECKS if name != "id"}
 
 
-# Files in letters: enclosed as bytes. Only a path that the sender's own code names by `postroom.file` is read.
+# Files in letters.
 
 _HINT = "the file's bytes as base64; a path is read only by postroom.file(path) and --file PATH"
 
 
-def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
+def with_content(source: Any, part: Part, root: str, largest: int, field: str) -> Part:
     """Return the checked file part `part` with its bytes, or refuse it.
 
     `source`, from which the part was made, decides. A `LocalFile` is read here. A `Part` without bytes came in a
@@ -342,13 +349,13 @@ def enclosed(source: Any, part: Part, root: str, largest: int, field: str) -> Pa
     if part.get("bytes") is not None:
         _check_bytes(part["bytes"], f"{field}.bytes")
     elif isinstance(source, LocalFile):
-        return read(part, root, largest, field)
+        return read_file_part(part, root, largest, field)
     elif not isinstance(source, Part):
         raise Invalid("is missing: a file part in JSON brings its content", field=f"{field}.bytes", hint=_HINT)
     return part
 
 
-def read(part: Part, root: str, largest: int, field: str) -> Part:
+def read_file_part(part: Part, root: str, largest: int, field: str) -> Part:
     """Return a file part with the bytes of the file that it names."""
     content = read_below(part["path"], root, largest, f"{field}.path")
     fields = part.to_json() | {"bytes": binascii.b2a_base64(content, newline=False).decode(), "size": len(content)}
@@ -356,17 +363,22 @@ def read(part: Part, root: str, largest: int, field: str) -> Part:
 
 
 def read_below(path: str, root: str, largest: int, field: str) -> bytes:
-    """The bytes of a regular file with one name, below `root`, not reached through a link at its end."""
-    base = Path(os.path.realpath(root))
-    folder = Path(os.path.realpath((base / path).parent))
-    if not folder.is_relative_to(base):
+    """Return the content of a file below `root`.
+
+    Symbolic links are not followed at the end of the path, and files with a second name (hard links) are refused:
+    either could expose a file outside `root`.
+    """
+    base = os.path.realpath(root)
+    whole = os.path.join(base, path)
+    folder = os.path.realpath(os.path.dirname(whole))
+    if os.path.commonpath([base, folder]) != base:
         raise NotAllowed(
             f"{path!a} lies outside {base}",
             field=field,
             hint="copy it there, or set file_root to a folder above both",
         )
     try:
-        content = _read(folder / Path(path).name, largest + 1)
+        content = _read_regular_file(os.path.join(folder, os.path.basename(whole)), largest + 1)
     except OSError as broken:
         why = "links are not followed" if broken.errno == errno.ELOOP else broken.strerror
         raise Invalid(f"{path!a} cannot be read: {why}", field=field) from None
@@ -378,8 +390,9 @@ def read_below(path: str, root: str, largest: int, field: str) -> bytes:
     return content
 
 
-def _read(path: Path, most: int) -> bytes | None:
-    """Up to `most` bytes; None when this is no regular file, or one with a second name."""
+def _read_regular_file(path: str, most: int) -> bytes | None:
+    """Return up to `most` bytes of a file; None if it is not a regular file or has a second name."""
+    # O_NONBLOCK: opening a FIFO must not block. The checks use the open descriptor, so the path cannot be swapped.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -398,11 +411,11 @@ def _check_bytes(content: Any, field: str) -> None:
         raise Invalid("is not base64 text", field=field, hint=_HINT) from None
 
 
-# Templates: recurring letters, kept by name in the room, filled in when they are sent.
+# Templates: recurring letters that are kept by name in the room and filled in when they are sent.
 
 
-def save(core: Core, caller: Principal, name: str, /, **fields: Any) -> Template:
-    """Keep a template under its name, in the place of an older one."""
+def save_template(core: Core, caller: Principal, name: str, /, **fields: Any) -> Template:
+    """Store a template under its name; it replaces an older one."""
     authorize(caller, "templates")
     template = check_template(core, name, fields)
 
@@ -414,25 +427,27 @@ def save(core: Core, caller: Principal, name: str, /, **fields: Any) -> Template
     return template
 
 
-def get(core: Core, caller: Principal, name: str) -> Template:
+def get_template(core: Core, caller: Principal, name: str) -> Template:
+    """Return the template of this name, or raise Missing with the names that exist."""
     authorize(caller, "template")
     held = find_record(core, TEMPLATE, check_name(name, "template"))
     if held is None:
-        raise Missing(f"there is no template {name!r}", field="template", hint=_known(core))
+        raise Missing(f"there is no template {name!r}", field="template", hint=_template_names_hint(core))
     return convert(held.value, Template)
 
 
-def everyone(core: Core, caller: Principal) -> list[Template]:
-    """All templates, by name."""
+def list_templates(core: Core, caller: Principal) -> list[Template]:
+    """Return all templates, sorted by name."""
     authorize(caller, "template")
     return [convert(record.value, Template) for record in core.store.records(TEMPLATE)]
 
 
-def delete(core: Core, caller: Principal, name: str) -> None:
+def delete_template(core: Core, caller: Principal, name: str) -> None:
+    """Delete a template."""
     authorize(caller, "templates")
 
     def plan() -> Sequence[Write]:
-        get(core, caller, name)
+        get_template(core, caller, name)
         return [put_record(TEMPLATE, name, None, find_record(core, TEMPLATE, name))]
 
     core.store.commit(plan)
@@ -441,21 +456,21 @@ def delete(core: Core, caller: Principal, name: str) -> None:
 def template_draft(
     core: Core, caller: Principal, mailbox: str, to: Any, name: str, values: Any, /, **more: Any
 ) -> Draft:
-    """A letter made from a template. What is said by name beats what the template says."""
+    """Return a draft that is made from a template. Fields in `more` win over those of the template."""
     authorize(caller, "send", mailbox)
-    template = get(core, caller, name)
-    value = _check_values(template, values)
+    template = get_template(core, caller, name)
+    checked = _check_values(template, values)
     kept = {
-        "subject": filled(template.subject, value),
+        "subject": filled(template.subject, checked),
         "kind": template.kind,
         "priority": template.priority,
-        "tags": tuple(filled(tag, value) for tag in template.tags),
+        "tags": tuple(filled(tag, checked) for tag in template.tags),
     }
-    return Draft(sender=mailbox, to=to, body=filled(template.body, value), **(kept | more))
+    return Draft(sender=mailbox, to=to, body=filled(template.body, checked), **(kept | more))
 
 
 def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template:
-    """A checked template. Only known fields are taken."""
+    """Return a checked template; unknown fields are refused."""
     fields = {field for field in Template.__struct_fields__ if field != "name"}
     unknown = set(values) - fields
     if unknown:
@@ -466,7 +481,7 @@ def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template
         subject=check_line(values.get("subject", ""), "subject", LONGEST_SUBJECT),
         kind=check_kind(values.get("kind", "message"), "kind"),
         priority=check_priority(values.get("priority", "normal")),
-        tags=_tags(values.get("tags", ())),
+        tags=_check_tags(values.get("tags", ())),
     )
     for field in ("subject", "body"):
         places_in(getattr(template, field), field)
@@ -477,28 +492,28 @@ def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template
     return template
 
 
-def _tags(value: Any) -> tuple[str, ...]:
-    tags = listed(value, "tags")
+def _check_tags(value: Any) -> tuple[str, ...]:
+    tags = as_list(value, "tags")
     if len(tags) > MOST_TAGS:
         raise TooLarge(f"{len(tags)} of them, the limit is {MOST_TAGS}", field="tags")
     return tuple(dict.fromkeys(check_label(tag, "tags") for tag in tags))
 
 
 def _check_values(template: Template, values: Any) -> dict[str, str]:
-    """One value for each place, no more and no less."""
-    argument = {} if values is None else values
-    if not isinstance(argument, Mapping):
+    """Return one text for each place of the template, or raise Invalid if one is missing or too many."""
+    mapping = {} if values is None else values
+    if not isinstance(mapping, Mapping):
         raise Invalid(f"must be an object, not {type(values).__name__}", field="values")
     places = set(template.places)
-    for name in argument:
+    for name in mapping:
         if name not in places:
             hint = f"its places: {', '.join(sorted(places)) or 'none'}"
             raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
-    missing = sorted(places - set(argument))
+    missing = sorted(places - set(mapping))
     if missing:
         hint = f"{template.name!r} needs {', '.join(missing)}"
         raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
-    return {name: _as_text(value, f"values.{name}") for name, value in argument.items()}
+    return {name: _as_text(value, f"values.{name}") for name, value in mapping.items()}
 
 
 def _as_text(value: Any, field: str) -> str:
@@ -507,6 +522,6 @@ def _as_text(value: Any, field: str) -> str:
     return check_text(value, field)
 
 
-def _known(core: Core) -> str:
+def _template_names_hint(core: Core) -> str:
     names = core.store.keys(TEMPLATE)
     return f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"

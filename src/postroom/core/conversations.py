@@ -1,12 +1,20 @@
-"""Conversations as a caller may see them: what was said of them, and what their letters tell.
+"""Conversations: view, open, join, leave, invite, close, and take a turn.
 
-An agent sees a conversation it sits in, opened, or has a letter of, and in it only letters that it sent or
-received. Any other is as if it were not there. The operator sees all. What is kept is in `model.talk`; the rest is
-a fold.
+A conversation is computed from its letters. Only what letters cannot tell is stored, in a small record (`Talk`:
+subject, seats, status, opened threads), which changes by compare-and-set. Each change also puts a record of the
+kind `happened` whose value is None: nothing is kept, but the key enters the numbered changes. So a subscriber that
+resumes from a cursor learns what happened after it, and not only the present state.
 
-Anybody can write a conversation's id on a letter, so that alone lets nobody in. In its circle are those who sit
-in it, who opened it, and whoever one of these wrote to in it. Who is outside the circle of a conversation that was
-opened sees its own letters there, and nothing else: no subject, no seats, no turns.
+An agent sees a conversation in which it has a seat, that it opened, or of which it has a letter, and in it only
+letters that it sent or received. Any other conversation is Missing, as if it did not exist. The operator sees all.
+
+Every agent can write the id of a conversation on a letter, so that alone makes nobody a member. Members are the
+agents with a seat, the one that opened it, and each agent to which a member wrote in it. An agent that is no
+member of an opened conversation sees its own letters there and nothing else: no subject, no seats, no turns.
+
+A turn is a letter from one participant to all others. A participant that is alone writes to itself, and that
+letter is done at once: it needs no attention, and it survives a restart like any other turn. (A letter without
+recipients would count as settled, and the janitor would delete it.)
 """
 
 from __future__ import annotations
@@ -46,7 +54,7 @@ from . import addressing, messages
 from .authorize import authorize
 from .compose import LONGEST_SUBJECT, Draft
 from .core import find_record, put_record
-from .names import resident, residents, seen_by
+from .names import current_name, name_resolver, seen_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,20 +65,24 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-MOST = 2**31  # conversations: all of them
-PAGE = 500  # letters that are looked through in a moment
-_NOBODY = "-"  # no name at all: whoever is nobody's agent sees nobody's letters, not even the postmaster's
+MOST = 2**31  # a limit that includes all conversations
+PAGE = 500  # letters that are read at once
+MOST_STRANDS = 1000  # threads that were opened in one conversation
+_NOBODY = "-"  # a reader without an agent: no agent has this name, so it sees no letters
+_TAG_ID = re.compile(r"conv-[0-9a-f]{26}")  # the id of a conversation that a thread tag and scope make
+
+ConversationEvent: TypeAlias = tuple[str, str]  # (what happened, the agent or thread)
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A conversation, as one caller may see it."""
+    """A conversation as one caller may see it."""
 
     talk: Talk
-    held: Record | None  # None: only its letters tell of it
+    held: Record | None  # None: there is no record, only letters
     letters: tuple[Message, ...]  # the oldest first
-    seats: tuple[Seat, ...]  # who is in it now: those who joined, and those of its letters
+    seats: tuple[Seat, ...]  # the participants: agents that joined, senders and recipients of its letters
     strands: tuple[Strand, ...]  # threads that were opened, and those that replies made
-    is_inside: bool = True  # is the caller of its circle? Else these are its own letters and what they tell
+    is_inside: bool = True  # False: the caller is no member, and this view is made from its own letters
 
     @property
     def updated_at(self) -> datetime:
@@ -81,106 +93,119 @@ class View(Struct, frozen=True, kw_only=True):
         return next((seat for seat in self.seats if seat.agent == agent), None)
 
 
-def party(principal: Principal) -> str | None:
-    """Whose letters a caller sees; None: everybody's."""
+Step: TypeAlias = Callable[[View], tuple[Talk, list[ConversationEvent]]]
+
+
+# Views: what a caller may see.
+
+
+def reader_of(principal: Principal) -> str | None:
+    """Return the mailbox whose letters a caller sees; None means all letters."""
     if principal.operator:
         return None
     return principal.agent or _NOBODY
 
 
-def look(core: Core, caller: Principal, id: str) -> View:
-    """The conversation, or Missing, whether it is absent or not this caller's."""
+def get_view(core: Core, caller: Principal, id: str) -> View:
+    """Return a conversation as the caller may see it; Missing if there is none or the caller may not see it."""
     authorize(caller, "talks", caller.agent)
-    return view_of(core, party(caller), id)
+    return view_of(core, reader_of(caller), id)
 
 
 def letters_of(core: Core, reader: str | None, id: str) -> list[Message]:
-    """All letters of a conversation that are somebody's, as they were written; the oldest first."""
+    """Return all letters of a conversation that `reader` sent or received, unredacted, the oldest first."""
     query = LetterQuery(conversation=check_id(id, "conversation"), party=reader)
     return [letter.message for letter in core.store.letters(query)]
 
 
 def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | None = None) -> View:
-    """The same, for who changes it, and asked before. `known`: its letters, for who has just read them."""
+    """Return a conversation as `reader` may see it, without authorisation.
+
+    `known` holds its letters if the caller has just read them.
+    """
     checked = check_id(id, "conversation")
     held = find_record(core, CONVERSATION, checked)
     talk = None if held is None else convert(held.value, Talk)
     found = letters_of(core, reader, checked) if known is None else known
     letters = tuple(seen_by(core, letter, reader) for letter in found)
-    inner = None if talk is None else _circle(core, talk, reader, found)
-    is_inside = inner is None or reader is None or reader in inner
+    members = None if talk is None else _members_seen(core, talk, reader, found)
+    is_inside = members is None or reader is None or reader in members
     if not letters and (talk is None or not is_inside):
-        raise unknown(checked)
+        raise missing_conversation(checked)
     if talk is None or not is_inside:
-        talk, inner = told_by(letters), None
+        talk, members = talk_from_letters(letters), None
     return View(
         talk=talk,
         held=held,
         letters=letters,
-        seats=_seats(core, talk, letters, inner),
-        strands=_strands(talk, letters, everything=reader is None),
+        seats=_visible_seats(core, talk, letters, members),
+        strands=_visible_strands(talk, letters, everything=reader is None),
         is_inside=is_inside,
     )
 
 
-def hears(core: Core, principal: Principal, talk: Talk) -> bool:
-    """Is this caller told what happens to a conversation now? Who left is not."""
-    reader = party(principal)
+def is_notified(core: Core, principal: Principal, talk: Talk) -> bool:
+    """Tell whether this caller gets the events of a conversation now; an agent that left does not."""
+    reader = reader_of(principal)
     seat = None if reader is None else talk.seat(reader)
     if reader is None or seat is not None:
         return seat is None or seat.left_at is None
     if reader == talk.created_by:
         return True
     has_letters = bool(core.store.letters(LetterQuery(conversation=talk.id, party=reader, limit=1)))
-    return has_letters and reader in circle(core, talk, until=reader)
+    return has_letters and reader in members_of(core, talk, until=reader)
 
 
 def is_long(core: Core, id: str) -> bool:
-    """Has it so many letters that to look through them takes more than a moment?"""
+    """Tell whether a conversation has more than PAGE letters, so that a view of it is slow."""
     return bool(core.store.letters(LetterQuery(conversation=id, skip=PAGE, limit=1)))
 
 
-def founder(core: Core, id: str) -> str:
-    """Who wrote the first letter of a conversation that nobody opened; nobody: there is none."""
+def first_sender(core: Core, id: str) -> str:
+    """Return the sender of the first letter of a conversation; "" if there is none."""
     first = core.store.letters(LetterQuery(conversation=id, limit=1))
-    return resident(core, first[0].message.sender) if first else ""
+    return current_name(core, first[0].message.sender) if first else ""
 
 
-def circle(core: Core, talk: Talk, *, until: str | None = None) -> set[str]:
-    """Who belongs to a conversation: its seats, who opened it, and whoever one of these wrote to in it. With
-    `until` it ends as soon as this one is found.
+def members_of(core: Core, talk: Talk, *, until: str | None = None) -> set[str]:
+    """Return the members of a conversation; with `until`, stop as soon as this agent is found among them."""
+    return _collect_members(core, talk, _pages(core, talk.id), until)
+
+
+def _members_seen(core: Core, talk: Talk, reader: str | None, letters: Sequence[Message]) -> set[str]:
+    """Return the members that matter for a view of these letters.
+
+    Usually the letters name only agents with a seat; then the rest of the conversation need not be read.
     """
-    return _drawn(core, talk, _pages(core, talk.id), until)
-
-
-def _circle(core: Core, talk: Talk, reader: str | None, letters: Sequence[Message]) -> set[str]:
-    """The same, as far as these letters of `reader` name anybody: mostly they name nobody who has no seat."""
-    if reader is None:  # these are all of them
-        return _drawn(core, talk, [letters])
-    today, reached = residents(core), _reached(core, letters)
-    named = {today(letter.sender) for letter in letters}
-    named = named.union(*(_written_to(letter, reached, today) for letter in letters))
+    if reader is None:  # these are all letters of the conversation
+        return _collect_members(core, talk, [letters])
+    resolve, reached = name_resolver(core), _actual_recipients(core, letters)
+    named = {resolve(letter.sender) for letter in letters}
+    named = named.union(*(_addressees(letter, reached, resolve) for letter in letters))
     roots = _roots(talk)
-    return roots if named <= roots else circle(core, talk)
+    return roots if named <= roots else members_of(core, talk)
 
 
-def _drawn(core: Core, talk: Talk, pages: Iterable[Sequence[Message]], until: str | None = None) -> set[str]:
-    inner, today = _roots(talk), residents(core)
+def _collect_members(
+    core: Core, talk: Talk, pages: Iterable[Sequence[Message]], until: str | None = None
+) -> set[str]:
+    """Return the members of a conversation: an agent becomes one when a member that has not left writes to it."""
+    members, resolve = _roots(talk), name_resolver(core)
     left = {seat.agent: seat.left_at for seat in talk.seats}
     for letters in pages:
-        reached = _reached(core, letters)
+        reached = _actual_recipients(core, letters)
         for letter in letters:
-            sender = today(letter.sender)
-            gone = left.get(sender)
-            if sender in inner and (gone is None or letter.created_at <= gone):
-                inner |= _written_to(letter, reached, today)
-        if until in inner:
+            sender = resolve(letter.sender)
+            left_at = left.get(sender)
+            if sender in members and (left_at is None or letter.created_at <= left_at):
+                members |= _addressees(letter, reached, resolve)
+        if until in members:
             break
-    return inner
+    return members
 
 
 def _pages(core: Core, id: str) -> Iterator[list[Message]]:
-    """All letters of a conversation, and never many of them in memory."""
+    """Yield all letters of a conversation in pages, so that few of them are in memory."""
     last = 0
     while found := core.store.letters(LetterQuery(conversation=id, after=last, limit=PAGE)):
         yield [letter.message for letter in found]
@@ -191,23 +216,24 @@ def _roots(talk: Talk) -> set[str]:
     return {talk.created_by, *(seat.agent for seat in talk.seats)}
 
 
-def _written_to(letter: Message, reached: dict[str, list[str]], today: Callable[[str], str]) -> set[str]:
-    named = [r.address for r in letter.recipients if not _is_open(r.address)]
-    return {today(name) for name in (*named, *reached.get(letter.id, ()))}
+def _addressees(letter: Message, reached: dict[str, list[str]], resolve: Callable[[str], str]) -> set[str]:
+    named = [r.address for r in letter.recipients if not _is_group_address(r.address)]
+    return {resolve(name) for name in (*named, *reached.get(letter.id, ()))}
 
 
 def seat_in(core: Core, view: View, agent: str) -> Seat | None:
-    """Where somebody sits, whatever they were called when it was given to them."""
-    return view.seat(resident(core, check_agent(agent, "agent_id")))
+    """Return the seat of an agent, under its current name or a former one."""
+    return view.seat(current_name(core, check_agent(agent, "agent_id")))
 
 
-def unknown(id: str) -> Missing:
+def missing_conversation(id: str) -> Missing:
+    """Return the error for a conversation that does not exist or that the caller may not see."""
     return Missing(f"no conversation {id!r}", field="conversation")
 
 
-def told_by(letters: Sequence[Message]) -> Talk:
-    """What letters alone tell of their conversation."""
-    fold = fold_conversation(letters[:1])  # all that is asked of it is said by the first
+def talk_from_letters(letters: Sequence[Message]) -> Talk:
+    """Return the description of a conversation that has no record, as its first letter tells it."""
+    fold = fold_conversation(letters[:1])
     return Talk(
         id=fold.id,
         scope=fold.scope,
@@ -219,17 +245,20 @@ def told_by(letters: Sequence[Message]) -> Talk:
 
 
 def conversations(core: Core, caller: Principal, scope: str | None, after: str | None) -> Iterator[View]:
-    """Those a caller may see, the most recently active first; those behind `after`, the id of one of them."""
+    """Yield the conversations that a caller may see, the most recently active first.
+
+    `after` is the id of the one from which to continue.
+    """
     authorize(caller, "talks", caller.agent)
-    order = _by_activity(core, party(caller), scope)
+    order = _by_activity(core, reader_of(caller), scope)
     if after is not None:
         if after not in order:
             raise Invalid(f"there is no conversation {after!a} to go on from", field="cursor")
         del order[: order.index(after) + 1]
     for id in order:
         try:
-            yield look(core, caller, id)
-        except Missing:  # its last letter was deleted meanwhile
+            yield get_view(core, caller, id)
+        except Missing:  # its last letter was deleted in the meantime
             continue
 
 
@@ -248,46 +277,51 @@ def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]
     return sorted(active, key=lambda name: (active[name], name), reverse=True)
 
 
-def recent(core: Core, caller: Principal, scope: str | None, limit: int) -> list[Message]:
-    """The last letters of all conversations, the newest first."""
+def recent_letters(core: Core, caller: Principal, scope: str | None, limit: int) -> list[Message]:
+    """Return the last letters of all conversations, the newest first."""
     authorize(caller, "talks", caller.agent)
-    reader = party(caller)
+    reader = reader_of(caller)
     found = core.store.letters(LetterQuery(party=reader, scope=scope, order="newest", limit=limit))
     return [seen_by(core, letter.message, reader) for letter in found]
 
 
 def turn_in(view: View, letter: str) -> Message:
-    """One letter of a conversation, or Missing."""
+    """Return one letter of a conversation, or raise Missing."""
     for message in view.letters:
         if message.id == letter:
             return message
     raise Missing(f"no turn {letter!r} in this conversation", field="turn")
 
 
-def _seats(core: Core, talk: Talk, letters: Sequence[Message], inner: set[str] | None) -> tuple[Seat, ...]:
-    """Who joined and has not left, then senders and visible recipients in order of appearance, of `inner`."""
+def _visible_seats(
+    core: Core, talk: Talk, letters: Sequence[Message], members: set[str] | None
+) -> tuple[Seat, ...]:
+    """Return the seats of agents that joined and have not left, then of senders and visible recipients.
+
+    With `members`, only they get a seat from a letter.
+    """
     seats = {seat.agent: seat for seat in talk.seats}
-    today, reached = residents(core), _reached(core, letters)
+    resolve, reached = name_resolver(core), _actual_recipients(core, letters)
     for letter in letters:
         for name in (letter.sender, *_named_recipients(letter), *reached.get(letter.id, ())):
-            now = today(name)
-            if now not in seats and now != POSTMASTER and (inner is None or now in inner):
-                seats[now] = Seat(agent=now, joined_at=letter.created_at)
+            agent = resolve(name)
+            if agent not in seats and agent != POSTMASTER and (members is None or agent in members):
+                seats[agent] = Seat(agent=agent, joined_at=letter.created_at)
     return tuple(seat for seat in seats.values() if seat.left_at is None)
 
 
 def _named_recipients(letter: Message) -> list[str]:
-    """Never those in bcc: nobody else may know of them."""
-    return [r.address for r in letter.recipients if r.kind != "bcc" and not _is_open(r.address)]
+    """Return the named recipients without those in bcc, which no other agent may see."""
+    return [r.address for r in letter.recipients if r.kind != "bcc" and not _is_group_address(r.address)]
 
 
-def _is_open(address: str) -> bool:
+def _is_group_address(address: str) -> bool:
     return is_broadcast(address) or is_any(address)
 
 
-def _reached(core: Core, letters: Sequence[Message]) -> dict[str, list[str]]:
-    """Who got the letters that do not say so: those to a scope, or to whoever can."""
-    ids = tuple(x.id for x in letters if any(_is_open(r.address) for r in x.recipients))
+def _actual_recipients(core: Core, letters: Sequence[Message]) -> dict[str, list[str]]:
+    """Return the mailboxes that received letters to a scope or to `any:`, by letter id."""
+    ids = tuple(x.id for x in letters if any(_is_group_address(r.address) for r in x.recipients))
     reached: dict[str, list[str]] = {}
     for found in core.store.find(Query(message_ids=ids, order="age")) if ids else ():
         if found.delivery.kind != "bcc":
@@ -295,8 +329,8 @@ def _reached(core: Core, letters: Sequence[Message]) -> dict[str, list[str]]:
     return reached
 
 
-def _strands(talk: Talk, letters: Sequence[Message], *, everything: bool) -> tuple[Strand, ...]:
-    """Threads with a letter to be seen."""
+def _visible_strands(talk: Talk, letters: Sequence[Message], *, everything: bool) -> tuple[Strand, ...]:
+    """Return the threads of which the caller sees a letter, the oldest first."""
     opened = {strand.id: strand for strand in talk.strands}
     by_id = {letter.id: letter for letter in letters}
     replied: dict[str, Strand] = {}
@@ -319,87 +353,75 @@ def _strands(talk: Talk, letters: Sequence[Message], *, everything: bool) -> tup
     return tuple(sorted([*replied.values(), *shown], key=lambda strand: strand.created_at))
 
 
-# What is done to a conversation: open it, take a turn, join, leave, invite, close, reopen, open a thread.
-#
-# A turn is a letter (`turning`). Everything else changes the small record beside the letters (`model.talk`),
-# compare-and-set. Each change leaves a notice in the numbered past: a record of the kind `happened` that is put
-# and
-# never kept, whose key says what happened. So whoever resumes from a cursor learns what came after it, and not
-# only
-# how things stand.
-
-MOST_STRANDS = 1000  # threads somebody opened in one conversation
-_OF_A_TAG = re.compile(r"conv-[0-9a-f]{26}")
-
-Happening: TypeAlias = tuple[str, str]  # what happened, to or by whom
-Step: TypeAlias = Callable[[View], tuple[Talk, list[Happening]]]
+# Changes: open, join, leave, invite, close, reopen, open a thread.
 
 
 class Guest(Struct, frozen=True, kw_only=True):
-    """Somebody who shall sit in a conversation. Nothing in it is checked yet."""
+    """An agent that is to get a seat in a conversation. Nothing in it is checked yet."""
 
     agent: Any
     role: Any = None
     permissions: Any = field(default_factory=dict)
 
 
-class Opening(Struct, frozen=True, kw_only=True):
-    """What a caller says of a conversation to be opened. Nothing in it is checked yet."""
+class ConversationRequest(Struct, frozen=True, kw_only=True):
+    """A conversation to be opened, as the caller described it. Nothing in it is checked yet."""
 
     id: Any = None
     scope: Any = None
     subject: Any = None
     type: Any = None
     metadata: Any = None
-    creator: str | None = None  # who opens it, and sits in it
+    creator: str | None = None  # the agent that opens it and gets the first seat
     parent: Any = None
     parent_turn: Any = None
     guests: tuple[Guest, ...] = ()
 
 
-def create(core: Core, caller: Principal, opening: Opening, first: Saying | None = None) -> View:
-    """Open a conversation; with `first`, its first turn is in the same commit."""
+def create(core: Core, caller: Principal, request: ConversationRequest, first: TurnRequest | None = None) -> View:
+    """Open a conversation; with `first`, take its first turn in the same commit."""
     authorize(caller, "converse", caller.agent)
-    value = opening.creator or caller.agent
-    creator = None if value is None else check_agent(value, "agent_id")
+    name = request.creator or caller.agent
+    creator = None if name is None else check_agent(name, "agent_id")
     authorize(caller, "join", creator)
-    talk = _opened(core, caller, opening, creator)
+    talk = _new_talk(core, caller, request, creator)
     view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
     if first is not None and creator is None:
-        raise Invalid("is missing", field="participant_id", hint="who speaks first?")
-    posts = [] if first is None or creator is None else [letter(core, caller, view, creator, first)]
+        raise Invalid("is missing", field="participant_id", hint="the agent that takes the first turn")
+    posts = [] if first is None or creator is None else [turn_post(core, caller, view, creator, first)]
 
     def plan() -> Sequence[Write]:
-        _check_free(core, party(caller), talk.id)
-        happened = [("created", creator or ""), *(("joined", seat.agent) for seat in talk.seats)]
-        return [*_writes(talk, view, happened, talk.created_at), *posts]
+        _check_free(core, reader_of(caller), talk.id)
+        events = [("created", creator or ""), *(("joined", seat.agent) for seat in talk.seats)]
+        return [*_writes(talk, view, events, talk.created_at), *posts]
 
     messages.commit_posts(core, posts, plan)
-    return view_of(core, party(caller), talk.id)
+    return view_of(core, reader_of(caller), talk.id)
 
 
 def close(core: Core, caller: Principal, id: str, status: str = "completed") -> View:
-    """No more turns. Again is no error."""
+    """End a conversation, so that it takes no more turns. Closing twice is no error."""
     if status not in ENDS:
         raise Invalid(f"{status!a} is not how a conversation ends", field="status", hint=", ".join(ENDS))
-    return _moved(core, caller, id, ENDS[status], status)
+    return _set_status(core, caller, id, ENDS[status], status)
 
 
 def reopen(core: Core, caller: Principal, id: str) -> View:
-    return _moved(core, caller, id, "reopen", "reopened")
+    """Let a closed conversation take turns again."""
+    return _set_status(core, caller, id, "reopen", "reopened")
 
 
 def join(core: Core, caller: Principal, id: str, agent: str, role: Any = None) -> View:
-    """Take a seat; one's own, and only where one may look in: whoever has no letter of it needs an invitation."""
+    """Give the caller's agent a seat. Only a member can join; any other agent needs an invitation."""
     authorize(caller, "join", check_agent(agent, "agent_id"))
-    return _sit(core, caller, id, Guest(agent=agent, role=role))
+    return _change(core, caller, id, lambda view: _with_seat(core, view, Guest(agent=agent, role=role)))
 
 
 def invite(core: Core, caller: Principal, id: str, guest: Guest) -> View:
-    """Give somebody a seat, at once: every later turn reaches them."""
+    """Give another agent a seat at once: every later turn reaches it."""
 
-    def step(view: View) -> tuple[Talk, list[Happening]]:
-        _check_inside(caller, view)
+    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+        _check_participant(caller, view)
         if caller.agent is not None:
             addressing.check_guard_at(core, caller.agent, _guest_name(core, guest))
         return _with_seat(core, view, guest)
@@ -408,13 +430,13 @@ def invite(core: Core, caller: Principal, id: str, guest: Guest) -> View:
 
 
 def leave(core: Core, caller: Principal, id: str, agent: str) -> datetime:
-    """Give up a seat; later turns do not come here. When it was given up."""
+    """Give up a seat, so that later turns do not reach this agent; return when it was given up."""
     name = check_agent(agent, "agent_id")
     authorize(caller, "join", name)
     now = core.now().wall
     left = now
 
-    def step(view: View) -> tuple[Talk, list[Happening]]:
+    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
         nonlocal left
         seat = view.seat(name)
         if seat is None:
@@ -430,14 +452,16 @@ def leave(core: Core, caller: Principal, id: str, agent: str) -> datetime:
 def start_thread(
     core: Core, caller: Principal, id: str, root: str, *, parent: str | None = None, subject: Any = None
 ) -> Strand:
-    """Open a thread at a turn (by its letter's id). The first one there is the one its replies belong to. A caller
-    that is no agent may name a turn that is not there, as agent-inbox's programs do; an agent must see it.
+    """Open a thread at a turn, which is named by the id of its letter.
+
+    The first thread at a turn is the one to which its replies belong. A caller that is no agent may name a turn
+    that does not exist, as programs for agent-inbox do; an agent must see it.
     """
     words = "" if subject is None else check_line(subject, "subject", LONGEST_SUBJECT)
     made: list[Strand] = []
 
-    def step(view: View) -> tuple[Talk, list[Happening]]:
-        _check_inside(caller, view)
+    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+        _check_participant(caller, view)
         check_id(root, "root_turn_id")
         if caller.agent is not None:
             turn_in(view, root)
@@ -462,81 +486,83 @@ def start_thread(
 
 
 def revision(core: Core, id: str) -> int:
-    """Of what is kept beside the letters; 0: nothing."""
+    """Return the revision of a conversation's record; 0 if there is none."""
     held = find_record(core, CONVERSATION, id)
     return held.revision if held else 0
 
 
 def _change(core: Core, caller: Principal, id: str, step: Step) -> View:
-    """Look freely, then write; who was overtaken looks again inside the commit, and cannot lose."""
+    """Apply `step` to a conversation in one commit and return the new view.
+
+    The letters are read before the commit, because there may be many. If the record changed in between, the view
+    is computed again inside the commit.
+    """
     authorize(caller, "converse", caller.agent)
-    reader = party(caller)
-    letters = letters_of(core, reader, id)  # once: there may be many
-    view = _inside(core, reader, id, letters)
+    reader = reader_of(caller)
+    letters = letters_of(core, reader, id)
+    view = _view_to_change(core, reader, id, letters)
 
     def plan() -> Sequence[Write]:
         nonlocal view
         if revision(core, id) != (view.held.revision if view.held else 0):
-            view = _inside(core, reader, id, letters)
-        after, happened = step(view)
-        return [] if after == view.talk else _writes(after, view, happened, core.now().wall)
+            view = _view_to_change(core, reader, id, letters)
+        after, events = step(view)
+        return [] if after == view.talk else _writes(after, view, events, core.now().wall)
 
     core.store.commit(plan)
     return view_of(core, reader, id, letters)
 
 
-def _inside(core: Core, reader: str | None, id: str, letters: Sequence[Message] | None = None) -> View:
-    """As who changes it sees it. Of one that only letters tell of, the first letter says who began it: whoever
-    puts a record beside them does not own the conversation by that.
+def _view_to_change(core: Core, reader: str | None, id: str, letters: Sequence[Message] | None = None) -> View:
+    """Return the view of a member that may change the conversation, or raise Missing.
+
+    If there is no record yet, the sender of the first letter counts as the opener: an agent that adds the record
+    does not own the conversation by that.
     """
     view = view_of(core, reader, id, letters)
     if view.held is None:
-        view = replace(view, talk=replace(view.talk, created_by=founder(core, id)))
-        is_inside = reader is None or reader in circle(core, view.talk, until=reader)
+        view = replace(view, talk=replace(view.talk, created_by=first_sender(core, id)))
+        is_inside = reader is None or reader in members_of(core, view.talk, until=reader)
     else:
         is_inside = view.is_inside
     if not is_inside:
-        raise unknown(id)
+        raise missing_conversation(id)
     return view
 
 
-def _writes(talk: Talk, before: View, happened: Sequence[Happening], now: datetime) -> list[Write]:
+def _writes(talk: Talk, before: View, events: Sequence[ConversationEvent], now: datetime) -> list[Write]:
     talk = replace(talk, updated_at=max(now, talk.updated_at))
     put = put_record(CONVERSATION, talk.id, to_plain(talk), before.held)
-    return [put, *(_notice(talk.id, *one, now) for one in happened)]
+    return [put, *(_event_record(talk.id, *one, now) for one in events)]
 
 
-def _notice(id: str, what: str, whom: str, now: datetime) -> Put:
-    """A line in the numbered past. There is nothing to keep: the key says it all."""
+def _event_record(id: str, what: str, whom: str, now: datetime) -> Put:
+    """Return a write that only enters the numbered changes: the key says what happened, and nothing is kept."""
     return put_record(HAPPENED, f"{id} {what} {whom or '-'} {now.isoformat()}", None, None)
 
 
-def _moved(core: Core, caller: Principal, id: str, action: str, happened: str) -> View:
-    def step(view: View) -> tuple[Talk, list[Happening]]:
-        _check_inside(caller, view)
+def _set_status(core: Core, caller: Principal, id: str, action: str, event: str) -> View:
+    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+        _check_participant(caller, view)
         after = stepped(view.talk, action, core.now().wall)
-        return after, [(happened, caller.agent or "")]
+        return after, [(event, caller.agent or "")]
 
     return _change(core, caller, id, step)
 
 
-def _check_inside(principal: Principal, view: View) -> None:
-    """An agent that may look in, but has no seat, changes nothing."""
+def _check_participant(principal: Principal, view: View) -> None:
+    """Raise NotAllowed for an agent that may see the conversation but has no seat."""
     if not principal.operator and (principal.agent is None or view.seat(principal.agent) is None):
         raise NotAllowed("is not in this conversation", field="participant", hint="join it first")
 
 
-def seating(core: Core, view: View, agent: str) -> list[Write]:
-    """What gives somebody a seat who speaks without one, beside what they say."""
-    talk, happened = _with_seat(core, view, Guest(agent=agent))
-    return _writes(talk, view, happened, core.now().wall)
+def seat_writes(core: Core, view: View, agent: str) -> list[Write]:
+    """Return the writes that give a seat to an agent that takes a turn without one."""
+    talk, events = _with_seat(core, view, Guest(agent=agent))
+    return _writes(talk, view, events, core.now().wall)
 
 
-def _sit(core: Core, caller: Principal, id: str, guest: Guest) -> View:
-    return _change(core, caller, id, lambda view: _with_seat(core, view, guest))
-
-
-def _with_seat(core: Core, view: View, guest: Guest) -> tuple[Talk, list[Happening]]:
+def _with_seat(core: Core, view: View, guest: Guest) -> tuple[Talk, list[ConversationEvent]]:
     now = core.now().wall
     seat = _seat(core, guest, now)
     held = view.talk.seat(seat.agent)
@@ -553,7 +579,7 @@ def _with_seat(core: Core, view: View, guest: Guest) -> tuple[Talk, list[Happeni
 
 
 def _seat(core: Core, guest: Guest, now: datetime) -> Seat:
-    agent = resident(core, _guest_name(core, guest))
+    agent = current_name(core, _guest_name(core, guest))
     if fold(agent) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="agent_id")
     spelt = core.store.spelling(agent)
@@ -572,24 +598,24 @@ def _look_alike(name: str, held: str) -> LookAlike:
     return LookAlike(f"{name!r} reads like {held!r}", field="agent_id", hint=f"write {held!r}")
 
 
-def _opened(core: Core, caller: Principal, opening: Opening, creator: str | None) -> Talk:
+def _new_talk(core: Core, caller: Principal, request: ConversationRequest, creator: str | None) -> Talk:
     now = core.now().wall
-    kind = TYPES[0] if opening.type is None else opening.type
+    kind = TYPES[0] if request.type is None else request.type
     if kind not in TYPES:
         raise Invalid("is not a type of conversation", field="type", hint=", ".join(TYPES))
     talk = Talk(
-        id=_new_id(core, opening.id),
-        scope=DEFAULT_SCOPE if opening.scope is None else check_scope(opening.scope, "scope"),
+        id=_new_id(core, request.id),
+        scope=DEFAULT_SCOPE if request.scope is None else check_scope(request.scope, "scope"),
         created_at=now,
         updated_at=now,
         created_by=creator or "",
-        subject="" if opening.subject is None else check_line(opening.subject, "subject", LONGEST_SUBJECT),
+        subject="" if request.subject is None else check_line(request.subject, "subject", LONGEST_SUBJECT),
         type=kind,
-        parent=_parent(core, party(caller), opening.parent),
-        parent_turn=None if opening.parent_turn is None else check_id(opening.parent_turn, "parent_turn_id"),
-        metadata=check_object(opening.metadata or {}, "metadata", core.limits.max_depth),
+        parent=_parent(core, reader_of(caller), request.parent),
+        parent_turn=None if request.parent_turn is None else check_id(request.parent_turn, "parent_turn_id"),
+        metadata=check_object(request.metadata or {}, "metadata", core.limits.max_depth),
     )
-    guests = [*([Guest(agent=creator, role="initiator")] if creator else []), *opening.guests]
+    guests = [*([Guest(agent=creator, role="initiator")] if creator else []), *request.guests]
     for guest in guests:
         if creator is not None and not caller.operator and guest.agent != creator:
             addressing.check_guard_at(core, creator, _guest_name(core, guest))
@@ -601,7 +627,7 @@ def _opened(core: Core, caller: Principal, opening: Opening, creator: str | None
 def _new_id(core: Core, value: Any) -> str:
     id = f"conv-{core.ids.message()}" if value is None else check_id(value, "id")
     if general_scope(id) is not None:
-        raise Invalid(f"{id!a} is a scope's catch-all, which needs no opening", field="id")
+        raise Invalid(f"{id!a} is the catch-all conversation of a scope, which cannot be opened", field="id")
     return id
 
 
@@ -609,38 +635,36 @@ def _parent(core: Core, reader: str | None, value: Any) -> str | None:
     if value is None:
         return None
     try:
-        return _inside(core, reader, check_id(value, "parent_conversation_id")).talk.id
+        return _view_to_change(core, reader, check_id(value, "parent_conversation_id")).talk.id
     except Missing as absent:
         raise Missing(absent.message, field="parent_conversation") from None
 
 
 def _check_free(core: Core, reader: str | None, id: str) -> None:
-    """Nobody opens a conversation that others are in: its opener would get their turns."""
+    """Raise IdTaken if other agents use this id: the opener of a conversation would get their turns.
+
+    An id that a thread tag makes is refused too, unless the caller is a member of that conversation.
+    """
     if find_record(core, CONVERSATION, id) is not None:
-        raise _unusable()
+        raise _id_taken_error()
     if reader is None:
         return
     letters = core.store.letters(LetterQuery(conversation=id, limit=1))
-    own = bool(letters) and reader in circle(core, told_by([letters[0].message]), until=reader)
-    if (letters and not own) or (not own and _OF_A_TAG.fullmatch(id)):
-        raise _unusable()
+    own = bool(letters) and reader in members_of(core, talk_from_letters([letters[0].message]), until=reader)
+    if (letters and not own) or (not own and _TAG_ID.fullmatch(id)):
+        raise _id_taken_error()
 
 
-def _unusable() -> IdTaken:
-    """The same words whether others have a conversation with this id or it is kept for a tag of theirs (G8)."""
+def _id_taken_error() -> IdTaken:
+    """Return the error for an id that others use. It does not tell for what they use it (G8)."""
     return IdTaken("cannot be used for a new conversation", field="id", hint="leave it out, or choose another one")
 
 
-# A turn: a letter from one participant to all others of a conversation, in one commit.
-#
-# Who is alone in a conversation writes to itself, and the letter is done at once: it disturbs nobody, and is a
-# turn
-# like any other after a restart. A letter without recipients would be settled before it was sent, for the
-# janitor.
+# Turns: letters from one participant to all others of a conversation.
 
 
-class Saying(Struct, frozen=True, kw_only=True):
-    """What somebody says in a conversation. Nothing in it is checked yet."""
+class TurnRequest(Struct, frozen=True, kw_only=True):
+    """A turn to be taken, as the caller described it. Nothing in it is checked yet."""
 
     body: list[Any]  # parts
     content_type: Any = "text"
@@ -655,52 +679,52 @@ class Saying(Struct, frozen=True, kw_only=True):
     key: Any = None
 
 
-def turn(core: Core, caller: Principal, id: str, participant: str, saying: Saying) -> Message:
-    """Say something. It reaches everybody else in the conversation, or nobody."""
+def turn(core: Core, caller: Principal, id: str, participant: str, request: TurnRequest) -> Message:
+    """Take a turn: send a letter that reaches all other participants or none."""
     name = check_agent(participant, "participant_id")
     authorize(caller, "send", name)
-    view = _heard(core, caller, id)
-    posts = [letter(core, caller, view, name, saying)]
+    view = _view_to_speak(core, caller, id)
+    posts = [turn_post(core, caller, view, name, request)]
 
     def plan() -> Sequence[Write]:
         nonlocal view
         if revision(core, id) != (view.held.revision if view.held else 0):
-            view = _heard(core, caller, id)
-            posts[:] = [letter(core, caller, view, name, saying)]
+            view = _view_to_speak(core, caller, id)
+            posts[:] = [turn_post(core, caller, view, name, request)]
         if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
             return posts
-        return [*seating(core, view, name), *posts]
+        return [*seat_writes(core, view, name), *posts]
 
     return messages.commit_posts(core, posts, plan)[0].message
 
 
-def _heard(core: Core, caller: Principal, id: str) -> View:
-    """The conversation of somebody who may speak, or Missing: a letter of one's own lets nobody in."""
+def _view_to_speak(core: Core, caller: Principal, id: str) -> View:
+    """Return the view of a member that may take a turn, or raise Missing."""
     authorize(caller, "converse", caller.agent)
-    view = view_of(core, party(caller), id)
+    view = view_of(core, reader_of(caller), id)
     if not view.is_inside:
-        raise unknown(id)
+        raise missing_conversation(id)
     return view
 
 
-def letter(core: Core, caller: Principal, view: View, participant: str, saying: Saying) -> Post:
-    """The letter that a turn is, ready to be committed, or the reason why not."""
-    value = None if saying.key is None else core.store.sent(participant, saying.key)
-    if value is None:
+def turn_post(core: Core, caller: Principal, view: View, participant: str, request: TurnRequest) -> Post:
+    """Return the post of a turn, ready to be committed, or raise the reason why not."""
+    first = None if request.key is None else core.store.sent(participant, request.key)
+    if first is None:
         _check_open(view, participant, strict=not caller.operator)
-        audience = _audience(view, participant, saying.visibility)
-    else:  # once more, with a key: it goes to whom it went
-        audience = [r.address for r in value.message.recipients if r.address != participant]
-    parent = None if saying.reply_to is None else turn_in(view, check_id(saying.reply_to, "in_reply_to"))
-    check_strand(view, saying.thread, "thread_id")
+        audience = _audience(view, participant, request.visibility)
+    else:  # a repeated turn goes to the recipients of the first
+        audience = [r.address for r in first.message.recipients if r.address != participant]
+    parent = None if request.reply_to is None else turn_in(view, check_id(request.reply_to, "in_reply_to"))
+    check_strand(view, request.thread, "thread_id")
     draft = Draft(
         sender=participant,
         to=audience or (participant,),
-        body=saying.body,
-        extra={TURN_NOTE: to_plain(_note(core, saying, parent))},
-        metadata=saying.metadata or {},
+        body=request.body,
+        extra={TURN_NOTE: to_plain(_note(core, request, parent))},
+        metadata=request.metadata or {},
         scope=view.talk.scope,
-        **_fields(view, saying),
+        **_fields(view, request),
     )
     if parent is not None and _is_known(core, parent, participant, audience):
         draft = draft.but(in_reply_to=parent.id)
@@ -713,21 +737,25 @@ def letter(core: Core, caller: Principal, view: View, participant: str, saying: 
 
 
 def check_strand(view: View, thread: Any, name: str) -> None:
+    """Raise Missing if the conversation has no such thread."""
     if thread is not None and check_id(thread, name) not in {strand.id for strand in view.strands}:
         raise Missing(f"no thread {thread!r} in this conversation", field="thread")
 
 
-def _fields(view: View, saying: Saying) -> dict[str, Any]:
-    """Those of a letter that are said only where there is something to say."""
-    values = {"priority": saying.priority, "subject": saying.subject, "key": saying.key}
+def _fields(view: View, request: TurnRequest) -> dict[str, Any]:
+    """Return the optional fields of a letter that the turn sets."""
+    values = {"priority": request.priority, "subject": request.subject, "key": request.key}
     fields = {name: value for name, value in values.items() if value is not None}
-    if general_scope(view.talk.id) is None:  # a scope's catch-all is where letters go that say nothing
+    if general_scope(view.talk.id) is None:  # letters without an id go to the catch-all of their scope
         fields["conversation_id"] = view.talk.id
     return fields
 
 
 def _check_open(view: View, participant: str, *, strict: bool) -> None:
-    """Not strict: whoever never left may speak, and is in it from then on."""
+    """Raise an error unless the conversation is active and the participant has a seat.
+
+    If not `strict`, an agent that never left may take a turn without a seat, and gets one by that.
+    """
     if view.talk.status != ACTIVE:
         raise IllegalMove(f"the conversation is {view.talk.status}", field="conversation", hint="reopen it first")
     gone = view.talk.seat(participant)
@@ -735,23 +763,23 @@ def _check_open(view: View, participant: str, *, strict: bool) -> None:
         raise NotAllowed(f"{participant!r} is not in this conversation", field="participant", hint="join it first")
 
 
-def _note(core: Core, saying: Saying, parent: Message | None) -> TurnNote:
+def _note(core: Core, request: TurnRequest, parent: Message | None) -> TurnNote:
     depth = core.limits.max_depth
-    thread = saying.thread
+    thread = request.thread
     if thread is None and parent is not None:
         thread = thread_of(parent) or f"{THREAD}{parent.id}"
     return TurnNote(
-        content_type=check_label(saying.content_type, "content_type"),
-        shape=saying.shape,
+        content_type=check_label(request.content_type, "content_type"),
+        shape=request.shape,
         thread=thread,
         reply_to=None if parent is None else parent.id,
-        source=None if saying.source is None else check_id(saying.source, "source_message_id"),
-        visibility=None if saying.visibility is None else check_object(saying.visibility, "visibility", depth),
+        source=None if request.source is None else check_id(request.source, "source_message_id"),
+        visibility=None if request.visibility is None else check_object(request.visibility, "visibility", depth),
     )
 
 
 def _audience(view: View, participant: str, visibility: Any) -> list[str]:
-    """Everybody else; where its speaker says for whom it is, those alone."""
+    """Return the other participants, narrowed by the `visibility` of the turn."""
     others = [seat for seat in view.seats if seat.agent != participant]
     if visibility is None:
         return [seat.agent for seat in others]
@@ -769,11 +797,13 @@ def _is_for(seat: Seat, visibility: dict[str, Any]) -> bool:
         return (seat.agent if kind == "participants" else seat.role) in named
     if kind not in {"all", "private"}:
         raise Invalid(
-            f"{str(kind)[:40]!a} is not for anybody", field="visibility", hint="all, participants, role, private"
+            f"{str(kind)[:40]!a} is not a kind of visibility",
+            field="visibility",
+            hint="all, participants, role, private",
         )
     return bool(kind == "all")
 
 
 def _is_known(core: Core, parent: Message, participant: str, audience: Sequence[str]) -> bool:
-    """Has everybody the letter that is answered? Else the answer would count as passing it on."""
-    return not addressing.without_it(core, parent, [participant, *audience])
+    """Tell whether all of them have the letter that is answered; if not, the answer would count as a relay."""
+    return not addressing.without_copy(core, parent, [participant, *audience])

@@ -1,4 +1,7 @@
-"""What every verb needs: where mail is kept, what the rules say, what time it is."""
+"""The `Core` that every verb takes: the store, the limits, the clock and the ids of one room.
+
+Beside it stand the two functions by which verbs read and write small records, and a probe of the store.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,19 @@ MANY_SENDERS = 1000  # after so many, senders whose bucket is full are dropped
 
 
 class SenderRates:
-    """How fast each sender sends, counted in this process and for all callers of one room.
+    """A token bucket per sender, kept in this process for all callers of one room.
 
-    A sender whose bucket is full is not remembered, so that what is kept is bounded by the letters of the last
+    A sender whose bucket is full is not stored, so memory is bounded by the letters of the last
     `sender_burst / sender_rate` seconds.
     """
 
     def __init__(self) -> None:
-        self._full_at: dict[str, float] = {}  # by folded name: when its bucket is full again
-        self._many = MANY_SENDERS
+        self._full_at: dict[str, float] = {}  # folded name -> when its bucket is full again
+        self._max_senders = MANY_SENDERS
         self._lock = allocate_lock()
 
     def take(self, limits: Limits, letters: Mapping[str, int], now: float) -> None:
-        """Count letters by the folded names of their senders: all of them, or none and an error (`check_rate`)."""
+        """Count the letters of each sender (by folded name), or raise TooFast and count none of them."""
         with self._lock:
             taken = {
                 sender: check_rate(
@@ -48,12 +51,12 @@ class SenderRates:
                 for sender, count in letters.items()
             }
             self._full_at.update(taken)
-            if len(self._full_at) > self._many:
+            if len(self._full_at) > self._max_senders:
                 self._full_at = {name: at for name, at in self._full_at.items() if at > now}
-                self._many = max(MANY_SENDERS, 2 * len(self._full_at))
+                self._max_senders = max(MANY_SENDERS, 2 * len(self._full_at))
 
     def give_back(self, limits: Limits, letters: Mapping[str, int]) -> None:
-        """These letters were not accepted."""
+        """Undo `take` for letters that were not accepted."""
         with self._lock:
             for sender, count in letters.items():
                 if sender in self._full_at:
@@ -61,18 +64,22 @@ class SenderRates:
 
 
 class Core(Struct, frozen=True):
+    """One open room as the verbs see it: the store and the policy under which it is used."""
+
     store: Store
     limits: Limits
     clock: Clock
     ids: Ids
     file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
-    system: str = ""  # what the room is called among others, where a setting says it
+    system: str = ""  # this room's name among other systems; empty if no setting gives one
     rates: SenderRates = field(default_factory=SenderRates)
 
     @contextmanager
     def within_rate(self, senders: Iterable[str]) -> Iterator[None]:
-        """Count letters towards the rate of their senders, or raise TooFast (threat 7). Commit them inside the
-        block: if that fails, they do not count. `senders`: one for each letter.
+        """Count letters towards the rate of their senders, or raise TooFast (threat 7).
+
+        `senders` holds one name per letter. The caller commits inside the block; if the commit fails, the letters
+        do not count.
         """
         if not self.limits.sender_rate:
             yield
@@ -89,32 +96,33 @@ class Core(Struct, frozen=True):
         return self.clock.now()
 
     def new_id(self, sender: str) -> str:
-        """For a letter: as the store names them, or ours."""
+        """Return an id for a new letter: the store's own if its layout prescribes one, else a generated one."""
         return self.store.fresh_id(sender) or self.ids.message()
 
 
-# Small named things with a revision: find one, write it as it was found. For plans, so nobody is in between.
+# Records: small named values with a revision. Read and write one inside a plan, so that no writer comes between.
 
 
 def find_record(core: Core, kind: str, key: str) -> Record | None:
+    """Return the record of this kind and key, if there is one."""
     found = core.store.records(kind, key)
     return found[0] if found else None
 
 
 def put_record(kind: str, key: str, value: Any, held: Record | None, *, durable: bool = True) -> Put:
-    """Write a value in the place of `held`; None removes it."""
+    """Return the write that replaces `held` by a value; the value None removes the record."""
     revision = held.revision if held else 0
     return Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)
 
 
-# Does the room still take and give back what is written? Asked by whoever watches a running post room.
-
-PULSE = "pulse"  # a record that is written, read and removed; none is left behind
+PULSE = "pulse"  # kind and key of the record that `probe_store` writes, reads and removes
 
 
-def beat(core: Core) -> None:
-    """A real write and a real read, by the way that letters go. A record, not a letter: it rings nobody's bell and
-    stays in nobody's history.
+def probe_store(core: Core) -> None:
+    """Write and read back a record, to prove that the store works; raise StoreFailing if it does not.
+
+    The probe takes the path of every commit. It is a record and not a letter, so it notifies no agent and stays in
+    no history.
     """
     value = core.ids.token()
     core.store.commit([put_record(PULSE, PULSE, value, find_record(core, PULSE, PULSE))])

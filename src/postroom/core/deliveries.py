@@ -1,4 +1,8 @@
-"""Who holds a claim: whether the process that signed it is still there."""
+"""Move deliveries: find, step, commit; apply timers; write notices and bounces.
+
+Deliveries move by compare-and-set. If another writer was faster, the search is repeated inside the commit, so a
+caller never sees a lost race that does not concern it.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +30,16 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-_PROCESS = re.compile(r"\(process (\d+)\)$")  # as a mailbox signs its claims
-
-
-def is_gone(holder: str) -> bool:
-    """Is it known that this process is no more? It may be one of another container all the same."""
-    named = _PROCESS.search(holder)
-    if named is None:
-        return False
-    try:
-        os.kill(int(named[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except OSError:  # it is there, and another user's
-        return False
-    return False
-
-
-# Moving deliveries: find, step, commit. Nobody is ever told that they lost a race they need not know of.
-
 Step = Callable[[Delivery], Delivery]
-SLICE = 200  # deliveries moved in one commit when time has caught up with many
+SLICE = 200  # deliveries that are moved in one commit at most
+_PROCESS_SUFFIX = re.compile(r"\(process (\d+)\)$")  # how a mailbox names the holder of its claims
 
 
-def offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
-    """What can be had at this mailbox now, after what time did to it."""
+def find_offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
+    """Return the deliveries that the mailbox offers now, after its timers were applied."""
     found = core.store.offered(query, moment)
     if found is None:
-        let_time_pass(core, moment, (mailbox,))
+        apply_timers(core, moment, (mailbox,))
         found = core.store.find(query)
     return found
 
@@ -61,8 +47,9 @@ def offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Foun
 def move_found(
     core: Core, query: Query, action: str, step: Step, first: Sequence[Found] | None = None
 ) -> list[Found]:
-    """Find deliveries and move each by `step`, in one commit. Returns them as they are afterwards. `first`: what
-    was found just now.
+    """Find deliveries and move each by `step`, in one commit; return them as they are afterwards.
+
+    `first` holds the result of the query if the caller has just run it.
     """
     after: list[Found] = []
 
@@ -83,15 +70,15 @@ def move_found(
         return []
     try:
         core.store.commit(moves)
-    except (StaleRevision, UnknownMessage):  # somebody was quicker: look again, with the door closed
+    except (StaleRevision, UnknownMessage):  # another writer was faster: search again inside the commit
         core.store.commit(plan)
     return after
 
 
-def let_time_pass(core: Core, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:
-    """Do to these mailboxes what time did: leases run out, queued mail comes due, mail expires.
+def apply_timers(core: Core, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:
+    """Apply what is due: end leases, deliver delayed mail, expire mail. Return how often, by action.
 
-    Counts what was done, by action. What dies of too many tries bounces in the same commit.
+    A letter that dies after too many attempts bounces in the same commit.
     """
     done: dict[str, int] = {}
 
@@ -107,6 +94,7 @@ def let_time_pass(core: Core, moment: Moment, mailboxes: Sequence[str] | None) -
                     writes += bounce(core, found.message, delivery, moment.wall)
         return writes
 
+    # In slices, so that no commit is long. Stop when a slice moved nothing: another process did the work.
     while core.store.overdue(moment, mailboxes, 1):
         moved = sum(done.values())
         core.store.commit(plan)
@@ -115,7 +103,25 @@ def let_time_pass(core: Core, moment: Moment, mailboxes: Sequence[str] | None) -
     return done
 
 
-# Notices of the house: letters of the postmaster, about another letter and in its thread. Nobody answers them.
+def is_process_gone(holder: str) -> bool:
+    """Tell whether the process that holds a claim has ended.
+
+    Only a hint: a process of another container has ids of its own.
+    """
+    named = _PROCESS_SUFFIX.search(holder)
+    if named is None:
+        return False
+    try:
+        os.kill(int(named[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # it exists and belongs to another user
+        return False
+    return False
+
+
+# Notices: letters of the postmaster about another letter, in its thread. No agent can answer them, and no notice
+# is written about another notice.
 
 
 def notice(
@@ -130,7 +136,10 @@ def notice(
     schema: str | None = None,
     **fields: Any,
 ) -> Post:
-    """A notice to one agent, in words and as data; `fields` are the letter's own, as `about` gives them."""
+    """Return the post of a notice to one agent, as text and as data.
+
+    `fields` are further fields of the message, such as those of `thread_fields`.
+    """
     message = Message(
         id=core.new_id(POSTMASTER),
         sender=POSTMASTER,
@@ -142,12 +151,12 @@ def notice(
         trace=(POSTMASTER,),
         **fields,
     )
-    home = core.store.spelling(to) or to  # it may have another name by now
+    home = core.store.spelling(to) or to  # the agent may have been renamed
     return Post(message=message, deliveries=(open_delivery(message, home, "to", now),))
 
 
-def about(letter: Message) -> dict[str, Any]:
-    """Where a notice about this letter belongs."""
+def thread_fields(letter: Message) -> dict[str, Any]:
+    """Return the fields that put a notice into the thread of this letter."""
     return {
         "scope": letter.scope,
         "thread_id": letter.thread,
@@ -157,25 +166,25 @@ def about(letter: Message) -> dict[str, Any]:
     }
 
 
-# Notices to a sender whose letter died. Written by the house, and never about another notice.
-
-
 def bounce(core: Core, message: Message, delivery: Delivery, now: datetime) -> list[Write]:
-    """The notice to the sender that its letter died here; none for what the house wrote itself, and none to
-    somebody elsewhere from where the letter did not come: who put it here wrote in a name that is not theirs.
+    """Return the notice to the sender that its letter is dead.
+
+    There is none for Postroom's own notices, and none to a sender at a system from which the letter did not come:
+    such a letter carries a forged name.
     """
     if message.is_automatic or _is_forged(message):
         return []
     reason = delivery.reason or "no reason given"
-    words = f"Your letter to {delivery.mailbox} is dead after {_tries(delivery.attempts)}: {reason}"
+    words = f"Your letter to {delivery.mailbox} is dead after {_count_tries(delivery.attempts)}: {reason}"
     facts = {"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}
     subject = f"Undeliverable: {message.subject or message.id}"
-    return [notice(core, BOUNCE, message.sender, subject, words, facts, now, **about(message))]
+    return [notice(core, BOUNCE, message.sender, subject, words, facts, now, **thread_fields(message))]
 
 
-def turn_away(core: Core, message: Message, to: str, reason: str) -> None:
-    """The notice to a sender elsewhere that its letter was not taken here, once for each letter. What is said to
-    the house itself is not answered, else two that answer everything would never end.
+def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
+    """Send a notice to a sender at another system that its letter was refused here, once for each letter.
+
+    Letters to the postmaster are not answered, or two rooms could bounce to each other without end.
     """
     if message.is_automatic or same_name(to, POSTMASTER):
         return
@@ -188,7 +197,9 @@ def turn_away(core: Core, message: Message, to: str, reason: str) -> None:
         facts = {"message_id": message.id, "mailbox": to, "reason": reason}
         subject = f"Undeliverable: {message.subject or message.id}"
         now = core.now().wall
-        return [notice(core, BOUNCE, message.sender, subject, words, facts, now, key=key, **about(message))]
+        return [
+            notice(core, BOUNCE, message.sender, subject, words, facts, now, key=key, **thread_fields(message))
+        ]
 
     core.store.commit(plan)
 
@@ -201,5 +212,5 @@ def _is_forged(message: Message) -> bool:
     return not isinstance(source, str) or not same_name(source, system_of(message.sender))
 
 
-def _tries(count: int) -> str:
+def _count_tries(count: int) -> str:
     return "1 try" if count == 1 else f"{count} tries"

@@ -1,7 +1,7 @@
-"""The health of a room: what its store says of itself, and what only the rules can tell.
+"""The doctor: checks of a room's health, from the store's own checks to leases, clock, backlog and peers.
 
-Looks at everything, changes nothing unless it is asked to repair, and then only what is safe. The one thing it
-always does is a real write and a real read: a record of its own, which it removes again.
+It changes nothing unless it is asked to repair, and then only what is safe. The one thing it always does is a real
+write and a real read: of a record of its own, which it removes again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..store.protocol import Put
 from .agents import agents
 from .authorize import Principal, authorize
 from .core import Core
-from .deliveries import is_gone, let_time_pass
-from .outbox import waiting_by_way
+from .deliveries import apply_timers, is_process_gone
+from .outbox import count_waiting
 from .peers import all_peers
-from .validation import progress_of
+from .validation import check_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ..model.report import Progress
 
 
-PROBE = "doctor"  # records that a doctor wrote to see whether writing works; none is left behind
+PROBE = "doctor"  # kind of the records that test a write; none is left behind
 SLOW = 1.0  # seconds for one durable write
-AHEAD = timedelta(minutes=5)  # further than this no honest clock runs ahead
-MOST = 10  # names that one finding tells
+AHEAD = timedelta(minutes=5)  # a letter written later than this has a wrong clock behind it
+MOST = 10  # names listed in one finding
 MANY = 1000  # how many overdue deliveries are counted
 
 
@@ -51,26 +51,26 @@ def doctor(
     progress: Progress | None = None,
     known: Sequence[Finding] = (),
 ) -> Diagnosis:
-    """Every check, in order; `known` is what was found before the room was open."""
+    """Run every check, in order; `known` are findings from before the room was opened."""
     authorize(caller, "doctor")
-    tell = progress_of(progress)
+    tell = check_progress(progress)
     findings = list(known)
     findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
     reached = [0, 0]
 
-    def of_store(done: int, total: int) -> None:
+    def report_store(done: int, total: int) -> None:
         reached[:] = [done, total]
         tell(done, total + len(CHECKS))
 
     try:
-        findings += core.store.examine(repair=repair, full=full, progress=of_store)
+        findings += core.store.examine(repair=repair, full=full, progress=report_store)
     except PostroomError as broken:
         findings.append(error("store", broken.message, broken.hint or ""))
     total = reached[1] + len(CHECKS)
     unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
     torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
     for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
-        if unsound and not repair and name in READ_LETTERS:  # whoever reads a damaged letter sets it aside
+        if unsound and not repair and name in READ_LETTERS:  # reading a damaged letter would quarantine it
             findings.append(note(name, "not looked at while letters are damaged", "repair=True sets them aside"))
             continue
         if torn and name in WRITE:
@@ -101,13 +101,13 @@ def _write_and_read(core: Core, _caller: Principal, _repair: bool) -> Iterator[F
 
 
 def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
-    """Claims whose time is up, and claims of processes that are gone."""
+    """Check for leases that have run out, and for leases of processes that are gone."""
     moment = core.now()
     overdue = core.store.overdue(moment, None, MANY)
     stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
     text = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
     if stale and repair:
-        did = let_time_pass(core, moment, None)
+        did = apply_timers(core, moment, None)
         back = did.get("lapse", 0)
         yield warning("leases", f"{text}; {back} letters are offered again", repaired=True)
     elif stale:
@@ -118,7 +118,7 @@ def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
         yield ok("leases", "no claim is overdue")
     running = core.store.find(Query(states=(State.CLAIMED,), order="age", limit=MANY))
     gone = sorted(
-        {f.delivery.lease.holder for f in running if f.delivery.lease and is_gone(f.delivery.lease.holder)}
+        {f.delivery.lease.holder for f in running if f.delivery.lease and is_process_gone(f.delivery.lease.holder)}
     )
     if gone and not stale:
         hint = "their letters come back when the leases run out; this may be a process of another container"
@@ -166,7 +166,7 @@ def _backlog(core: Core, caller: Principal, _repair: bool) -> Iterator[Finding]:
 
 
 def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
-    """Only where there are any, or mail for any."""
+    """Check certificates and routes; silent in a room without peers and without mail for any."""
     known = all_peers(core)
     for peer in known.values():
         if peer.alert:
@@ -175,7 +175,7 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
                 f"if its operator changed it: postroom peers trust {peer.system}; else somebody stands in between"
             )
             yield warning("peers", text, hint)
-    _, stranded = waiting_by_way(core)
+    _, stranded = count_waiting(core)
     for system, many in stranded.items():
         hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"
         yield warning("peers", f"{_letters(many)} for {system}, to which there is no way", hint)
@@ -188,7 +188,7 @@ def _letters(many: int) -> str:
 
 
 def _dead_at(core: Core, mailbox: str) -> int:
-    """As its owner sees them: not those that were taken back unseen."""
+    """Count dead letters as their owner sees them: without those that were unsent before they were seen."""
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)
     return sum(core.store.count(query).values())
 
@@ -200,8 +200,8 @@ def _few(names: Sequence[str]) -> str:
 
 Check = Callable[[Core, Principal, bool], Iterator[Finding]]
 LOG_END = "end of the log"  # a check of the store
-WRITE = frozenset({"write and read", "leases"})
-READ_LETTERS = frozenset({"leases", "clock"})
+WRITE = frozenset({"write and read", "leases"})  # checks that write
+READ_LETTERS = frozenset({"leases", "clock"})  # checks that read letters
 CHECKS: dict[str, Check] = {
     "write and read": _write_and_read,
     "leases": _leases,

@@ -1,7 +1,13 @@
-"""Escalation: a question goes to the rung above its asker, and the answer comes back down.
+"""Escalation: a question goes up a ladder of agents until one answers, and the answer comes back down.
 
-An answer goes to the asker and to every rung the question went past: the letter that climbed names them all, and
-answering an escalation answers everyone on it. Unanswered ones climb by the janitor (`climbing`).
+A ladder is a list of names, the lowest first; its last rung is the human. `escalate` asks the rung above the
+asker; an unanswered question climbs one rung when its time is up, moved by the janitor (`climb_overdue`). An
+answer goes to the asker and to every rung the question went past, because the letter that climbed names them all.
+When the question is closed, it leaves the inboxes of the rungs above the one that closed it, and they get a
+notice.
+
+The letter and the record of the escalation are one commit, so each question climbs once per rung, however many
+janitors run at the same time.
 """
 
 from __future__ import annotations
@@ -26,12 +32,12 @@ from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
 from ..store.protocol import Move, Post
 from . import addressing, inbox
 from .authorize import authorize
-from .compose import Draft, pieces
+from .compose import Draft, as_parts
 from .core import find_record, put_record
 from .deliveries import notice
-from .messages import commit_posts, marked, prepare
-from .names import names_of, resident
-from .validation import listed
+from .messages import commit_posts, prepare, with_prefix
+from .names import current_name, names_of
+from .validation import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,27 +64,25 @@ def escalate(
     ladder: Any = None,
     **more: Any,
 ) -> Receipt:
-    """Ask the rung above. The letter and the record that lets it climb are one commit; a key makes it safe to try
-    again.
-    """
+    """Ask the rung above the asker. With a key it is safe to call again: the question is asked once."""
     authorize(caller, "send", mailbox)
     word = check_kind(reason, "reason")
     above = rungs_above(check_ladder(core, ladder), mailbox)
-    above = _heard_from(core, above) if ladder is None else above
+    above = _seen_here(core, above) if ladder is None else above
     now = core.now().wall
-    value = {"subject": "", "priority": None, "id": None, "key": None} | more
-    id = core.new_id(mailbox) if value["id"] is None else check_id(value["id"], "id")
-    escalation_id = _id(mailbox, value["key"] or id)
-    rungs = _from_first(core, mailbox, value["key"] or id, above)
+    fields = {"subject": "", "priority": None, "id": None, "key": None} | more
+    id = core.new_id(mailbox) if fields["id"] is None else check_id(fields["id"], "id")
+    escalation_id = _id(mailbox, fields["key"] or id)
+    rungs = _from_first(core, mailbox, fields["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
     own = {
         "sender": mailbox,
         "to": rungs[0],
         "kind": ESCALATION,
         "id": id,
-        "subject": marked(MARK, value["subject"] or word),
-        "priority": urgency(word) if value["priority"] is None else value["priority"],
-        "body": [*pieces(body), {"type": "data", "data": about, "schema": ESCALATION}],
+        "subject": with_prefix(MARK, fields["subject"] or word),
+        "priority": urgency(word) if fields["priority"] is None else fields["priority"],
+        "body": [*as_parts(body), {"type": "data", "data": about, "schema": ESCALATION}],
     }
     post = prepare(core, caller, Draft(**(more | own)), now)
     message = post.message
@@ -105,11 +109,11 @@ def escalate(
 
 
 def escalations(core: Core, caller: Principal, mailbox: str | None, *, open_only: bool = True) -> list[Escalation]:
-    """Those this mailbox asked or was asked (None: the operator's view), the oldest first, as they are now."""
+    """Return the escalations that a mailbox opened or received (None: all), the oldest first, as they are now."""
     authorize(caller, "room" if mailbox is None else "escalations", mailbox)
     kinds = (OPEN_ESCALATION,) if open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
     found = [convert(record.value, Escalation) for kind in kinds for record in core.store.records(kind)]
-    seen = [as_it_is(core, one) for one in found if mailbox is None or _concerns(one, mailbox)]
+    seen = [current(core, one) for one in found if mailbox is None or _concerns(one, mailbox)]
     if not seen and mailbox is not None:
         inbox.check_spelling(core, mailbox)
     shown = [one for one in seen if one.status == "open" or not open_only]
@@ -117,7 +121,7 @@ def escalations(core: Core, caller: Principal, mailbox: str | None, *, open_only
 
 
 def resolve(core: Core, caller: Principal, mailbox: str, id: str) -> Escalation:
-    """Close one without an answer, by its asker or by one it was put to; it climbs no further."""
+    """Close an escalation without an answer: its asker and the agents it reached may do so."""
     authorize(caller, "escalations", mailbox)
     closed: list[Escalation] = []
 
@@ -127,18 +131,18 @@ def resolve(core: Core, caller: Principal, mailbox: str, id: str) -> Escalation:
         if found is None or not _concerns(found, mailbox):
             inbox.check_spelling(core, mailbox)
             raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
-        now = as_it_is(core, found)
+        now = current(core, found)
         if now.status == "open":
             now = replace(now, status="resolved", closed_at=core.now().wall, closed_by=mailbox)
         closed[:] = [now]
-        return [*close(core, now), *stand_down(core, now)]
+        return [*close(core, now), *acknowledge_above(core, now)]
 
     core.store.commit(plan)
     return closed[0]
 
 
 def close(core: Core, closed: Escalation) -> list[Write]:
-    """Out of the way of the janitor, and kept for the audit. Part of a plan."""
+    """Return the writes that move an escalation from the open to the closed records. Belongs inside a plan."""
     held = find_record(core, OPEN_ESCALATION, closed.id)
     before = find_record(core, CLOSED_ESCALATION, closed.id)
     return [
@@ -147,9 +151,11 @@ def close(core: Core, closed: Escalation) -> list[Write]:
     ]
 
 
-def as_it_is(core: Core, one: Escalation) -> Escalation:
-    """The escalation as its letters tell it: answered, if somebody it was put to wrote to the asker since;
-    resolved, if the asker took its letter back, or if it is deleted.
+def current(core: Core, one: Escalation) -> Escalation:
+    """Return the escalation with the status that its letters show.
+
+    It is answered if an agent it reached wrote to the asker since, and resolved if its letter was unsent or
+    deleted.
     """
     if one.status != "open":
         return one
@@ -171,36 +177,39 @@ def _spelt(core: Core, name: str) -> str:
 
 
 def check_ladder(core: Core, ladder: Any) -> list[str]:
-    """The names on a ladder as they are today, the lowest first; without one, those of the settings."""
-    names = core.limits.ladder.split(",") if ladder is None else listed(ladder, "ladder")
-    value = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
-    checked = [resident(core, meant(name, core.limits.human)) for name in value]
+    """Return the current names of a ladder, the lowest first; without one, of the ladder of the settings."""
+    names = core.limits.ladder.split(",") if ladder is None else as_list(ladder, "ladder")
+    agents = [check_agent(name.strip() if isinstance(name, str) else name, "ladder") for name in names]
+    checked = [current_name(core, meant(name, core.limits.human)) for name in agents]
     if any(fold(name) == POSTMASTER for name in checked):
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="ladder")
     return list({fold(name): name for name in checked}.values())
 
 
-def _heard_from(core: Core, above: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the room's own ladder: who was never heard from is passed over, as nobody may ever look there. The last
-    rung, the human, counts in any case, and so does everyone whom the asker names.
+def _seen_here(core: Core, above: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rungs of the room's own ladder without agents that were never seen here.
+
+    Nobody may ever read mail there. The last rung, the human, always stays. A ladder that the asker names is used
+    as it is.
     """
     known = {fold(name) for name in core.store.known()}
     return (*(name for name in above[:-1] if fold(name) in known), above[-1])
 
 
 def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tuple[str, ...]:
-    """The rungs from the first that takes mail from the asker. One that was asked already, with this key, stays
-    the first, whatever became of it since.
+    """Return the rungs from the first one that accepts mail from the asker.
+
+    On a repeat with the same key, the agent that was asked first stays the first.
     """
-    request = core.store.sent(asker, key)
-    if request is not None:
-        return (request.message.recipients[0].address, *above[1:])
-    refused = list(takewhile(lambda name: not takes(core, asker, name), above))
+    sent = core.store.sent(asker, key)
+    if sent is not None:
+        return (sent.message.recipients[0].address, *above[1:])
+    refused = list(takewhile(lambda name: not accepts(core, asker, name), above))
     return above[len(refused) :] or above
 
 
-def takes(core: Core, asker: str, name: str) -> bool:
-    """Does the guard of this rung let the asker in?"""
+def accepts(core: Core, asker: str, name: str) -> bool:
+    """Return whether the allow list of this rung accepts the asker."""
     try:
         addressing.check_guard_at(core, asker, name)
     except NotAllowed:
@@ -218,7 +227,7 @@ def _concerns(one: Escalation, mailbox: str) -> bool:
 
 
 def _id(asker: str, key: Any) -> str:
-    """The same for the same letter sent again, whether it has a key or the id is its key."""
+    """Return the escalation's id; a repeat of the letter, by its key or id, gets the same."""
     if not isinstance(key, str):
         raise Invalid(f"must be text, not {type(key).__name__}", field="key")
     return "ESC-" + blake2b(f"{asker} {key}".encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -230,20 +239,20 @@ def _is_repeat(core: Core, post: Post) -> bool:
 
 
 def span(since: datetime, now: datetime) -> str:
-    """How long it has waited, as people say it."""
+    """Return the time since then for people to read, such as `2 h 5 min`."""
     minutes = max(int((now - since).total_seconds() // 60), 0)
     hours, left = divmod(minutes, 60)
     return f"{hours} h {left} min" if hours else f"{minutes} min"
 
 
-# Unanswered escalations climb, once per rung, however many janitors look at the same time.
+# -- climbing, by the janitor
 
 
 def climb_overdue(core: Core, now: datetime) -> int:
-    """Close what is answered, let climb what is overdue. Says how many climbed."""
+    """Close answered escalations, let overdue ones climb, and return how many climbed."""
     waiting = [convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION)]
-    ripe = [one.id for one in waiting if _is_due(one, now) or as_it_is(core, one).status != "open"]
-    return sum(_look_after(core, id, now) for id in ripe)
+    ready = [one.id for one in waiting if _is_due(one, now) or current(core, one).status != "open"]
+    return sum(_close_or_climb(core, id, now) for id in ready)
 
 
 def _is_due(one: Escalation, now: datetime) -> bool:
@@ -251,7 +260,7 @@ def _is_due(one: Escalation, now: datetime) -> bool:
 
 
 def forget_closed(core: Core, now: datetime) -> None:
-    """Closed escalations are kept as long as settled mail is."""
+    """Delete closed escalations that are older than settled mail may be."""
     if core.limits.retain_for == 0:
         return
     cutoff = now - timedelta(seconds=core.limits.retain_for)
@@ -263,12 +272,12 @@ def forget_closed(core: Core, now: datetime) -> None:
 
 
 def letters_of_open(core: Core) -> list[str]:
-    """The letters of questions that wait for an answer."""
+    """Return the ids of letters of open escalations."""
     waiting = (convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION))
     return [id for one in waiting for id in one.letters]
 
 
-def _look_after(core: Core, id: str, now: datetime) -> bool:
+def _close_or_climb(core: Core, id: str, now: datetime) -> bool:
     climbed = False
 
     def plan() -> Sequence[Write]:
@@ -277,10 +286,10 @@ def _look_after(core: Core, id: str, now: datetime) -> bool:
         held = find_record(core, OPEN_ESCALATION, id)
         if held is None:  # another janitor was quicker
             return []
-        one = as_it_is(core, convert(held.value, Escalation))
+        one = current(core, convert(held.value, Escalation))
         if one.status != "open":
-            return [*close(core, one), *stand_down(core, one)]
-        if not _is_due(one, now):  # likewise
+            return [*close(core, one), *acknowledge_above(core, one)]
+        if not _is_due(one, now):  # another janitor let it climb
             return []
         after, letters = _climb(core, one, now)
         climbed = after.rung > one.rung
@@ -291,7 +300,10 @@ def _look_after(core: Core, id: str, now: datetime) -> bool:
 
 
 def _climb(core: Core, one: Escalation, now: datetime) -> tuple[Escalation, list[Write]]:
-    """One rung up, past those who take no mail from the asker. At the top it stays, and that is told once."""
+    """Return the escalation one rung up, past rungs that refuse the asker, and its letters.
+
+    At the top it stays; the asker gets one notice of that.
+    """
     waited = f"unanswered by {one.rungs[one.rung]} for {span(one.since, now)}"
     place = next_rung(core, one)
     if place is None:
@@ -306,22 +318,22 @@ def _climb(core: Core, one: Escalation, now: datetime) -> tuple[Escalation, list
         since=now,
         due_at=time_to_climb(now, core.limits),
     )
-    message = f"{one.id} was {waited}. It is with {one.rungs[place]} now."
-    return after, [_post(letter, now), _update(core, after, message, now)]
+    words = f"{one.id} was {waited}. It is with {one.rungs[place]} now."
+    return after, [_post(letter, now), _update(core, after, words, now)]
 
 
 def next_rung(core: Core, one: Escalation) -> int | None:
-    """The place of who is asked next, when nobody answers; None at the top."""
+    """Return the index of the rung that is asked next; None at the top."""
     for place in range(one.rung + 1, len(one.rungs)):
-        if takes(core, one.asker, one.rungs[place]):
+        if accepts(core, one.asker, one.rungs[place]):
             return place
     return None
 
 
 def _letter(core: Core, one: Escalation, place: int, note: str, now: datetime) -> Message:
-    """The question once more, from its asker, to the next rung; those below get a copy, and so the answer."""
+    """Return the question as a letter to the next rung; the rungs below get a copy, and so the answer."""
     first = core.store.get(one.letters[:1])[one.letters[0]].message
-    below = [name for name in one.rungs[:place] if takes(core, one.asker, name)]
+    below = [name for name in one.rungs[:place] if accepts(core, one.asker, name)]
     recipients = (Recipient(one.rungs[place]), *(Recipient(name, "cc") for name in below))
     spelt = {_spelt(core, r.address): r.kind for r in reversed(recipients)}  # each once, the next rung as `to`
     return replace(
@@ -341,14 +353,14 @@ def _letter(core: Core, one: Escalation, place: int, note: str, now: datetime) -
 
 
 def _with_rung(part: Part, place: int) -> Part:
-    """The part that names the escalation, with its new rung."""
+    """Return the data part of the escalation with its new rung, and any other part as it is."""
     if part.type != "data" or part.get("schema") != ESCALATION:
         return part
     return data(part["data"] | {"rung": place + 1}, schema=ESCALATION)
 
 
 def _update(core: Core, one: Escalation, words: str, now: datetime) -> Post:
-    """A notice of the house to the asker."""
+    """Return a notice to the asker, from the postmaster."""
     facts = {"escalation_id": one.id, "rung": one.rung + 1, "waits_for": one.waits_for}
     where = {"thread_id": one.thread, "in_reply_to": one.letters[-1]}
     return notice(core, ESCALATION_UPDATE, one.asker, one.subject, words, facts, now, schema=ESCALATION, **where)
@@ -361,15 +373,15 @@ def _post(message: Message, now: datetime) -> Post:
     )
 
 
-# An escalation that is over: those it had climbed to need not look at it any more, and are told so.
-#
-# Whoever answers late, from below, answers the letter it got, and that letter does not name those above. Without
-# this the question would stay in their mail as if it were open.
+# -- closing
 
 
-def stand_down(core: Core, closed: Escalation) -> list[Write]:
-    """Part of the plan that closes it: the question is done with at every rung above, unless somebody there has
-    claimed it, and each is told who was quicker. Who was on the answer knows already.
+def acknowledge_above(core: Core, closed: Escalation) -> list[Write]:
+    """Return the writes that acknowledge the question at every rung above the one that closed it. Part of a plan.
+
+    An answer from below goes to a letter that does not name the rungs above; without this the question would stay
+    in their inboxes as if it were open. A claimed letter is left to its holder. Each rung gets a notice, unless it
+    received the answer itself.
     """
     writes: list[Write] = []
     for name in _above(closed):
@@ -384,7 +396,7 @@ def stand_down(core: Core, closed: Escalation) -> list[Write]:
 
 
 def _above(closed: Escalation) -> Sequence[str]:
-    """The rungs above the one that closed it; all of them, when that was the asker."""
+    """Return the rungs above the one that closed it; all of them if that was the asker."""
     places = [place for place, name in enumerate(closed.reached) if same_name(name, closed.closed_by or "")]
     return closed.reached[places[0] + 1 if places else 0 :]
 

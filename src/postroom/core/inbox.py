@@ -1,6 +1,8 @@
-"""Waiting: look, and if there is nothing, sleep until a bell rings or time itself brings something.
+"""Read mail: check, read, count, and wait for letters.
 
-The watch is set before the second look, so nothing that arrives in between is slept through.
+Reading never consumes a letter; it only sets `read_at`. Waiting sleeps until the store notifies or a timer is due
+(a delayed letter, the end of a lease). A notification is only a hint: the watch is set before the second look, so
+no letter that arrives in between is missed, and a sleeping reader looks again every LONGEST_SLEEP seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from ..model.record import Cursor
 from ..model.values import check_label, check_time
 from . import compose, names
 from .authorize import authorize
-from .deliveries import SLICE, let_time_pass, move_found
-from .validation import check_count, check_limit, check_seconds, listed
+from .deliveries import SLICE, apply_timers, move_found
+from .validation import as_list, check_count, check_limit, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,53 +35,13 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-LONGEST_SLEEP = 60.0  # seconds; a bell is only a hint, so look now and then all the same
-
-
-def wait_until(
-    core: Core,
-    mailboxes: Sequence[str],
-    timeout: float,
-    look: Callable[[], T | None],
-    nap: Callable[[], float] = lambda: LONGEST_SLEEP,
-) -> T | None:
-    """What `look` finds, as soon as it finds something; None when the time is up. `nap`: after so many seconds
-    another look is worth it, whatever the mailboxes' own timers say.
-    """
-    seconds = check_timeout(timeout)
-    found = look()
-    if found or seconds == 0:
-        return found
-    end = time.monotonic() + seconds
-    watch = None
-    try:
-        watch = core.store.watch(mailboxes)
-        while True:
-            found = look()
-            left = end - time.monotonic()
-            if found or left <= 0:
-                return found
-            watch.wait(min(left, nap(), seconds_to_sleep(core, mailboxes)))
-    finally:
-        if watch is not None:
-            watch.close()
-
-
-def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
-    """Until time itself brings something to one of these mailboxes."""
-    timer = core.store.next_timer(core.now(), mailboxes)
-    return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
-
-
-def check_timeout(timeout: float) -> float:
-    return check_seconds(timeout, "timeout")
-
-
-# Looking at mail: check, read, counts, wait. Reading never consumes; it only stamps read_at.
+_DELIVERED = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
+READABLE = (State.UNREAD, State.CLAIMED)
+LONGEST_SLEEP = 60.0  # seconds: look again even without a notification
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which letters a reader asks for. Nothing in it is checked yet."""
+    """The letters that a reader asks for. Nothing in it is checked yet."""
 
     kinds: Any = ()
     min_priority: Any = Priority.LOW
@@ -95,7 +57,7 @@ NO_FILTER = Filter()
 
 
 def as_filter(fields: Mapping[str, Any]) -> Filter:
-    """What a caller wants, not checked yet; a filter nobody knows is refused."""
+    """Return a filter of these fields, whose values are not checked yet; an unknown field is refused."""
     if not fields:
         return NO_FILTER
     known = Filter.__struct_fields__
@@ -105,16 +67,16 @@ def as_filter(fields: Mapping[str, Any]) -> Filter:
     return Filter(**fields)
 
 
-def narrow(core: Core, query: Query, filter: Filter) -> Query:
-    """The query with the filter's checked values in it."""
+def apply_filter(core: Core, query: Query, filter: Filter) -> Query:
+    """Return the query narrowed by the filter, whose values are checked here."""
     if filter is NO_FILTER:
         return query
     sender = None if filter.sender is None else meant(check_party(filter.sender, "sender"), core.limits.human)
     return replace(
         query,
-        kinds=tuple(check_kind(kind, "kinds") for kind in listed(filter.kinds, "kinds")),
+        kinds=tuple(check_kind(kind, "kinds") for kind in as_list(filter.kinds, "kinds")),
         min_priority=compose.check_priority(filter.min_priority, "min_priority"),
-        sender=None if sender is None else names.resident(core, sender),
+        sender=None if sender is None else names.current_name(core, sender),
         thread=None if filter.thread is None else check_id(filter.thread, "thread"),
         thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
         tag=None if filter.tag is None else check_label(filter.tag, "tag"),
@@ -134,11 +96,16 @@ def check(
     peek: bool = False,
     order: Order = "inbox",
 ) -> list[Found]:
-    """The inbox: unread first, by priority, then age. Stamps what it returns as read, unless it only peeks."""
+    """Return the letters of an inbox: unread ones first, by priority, then age.
+
+    The returned letters are marked as read, unless `peek` is set.
+    """
     authorize(caller, "check", mailbox)
     moment = core.now()
-    let_time_pass(core, moment, (mailbox,))
-    query = narrow(core, _offered(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter)
+    apply_timers(core, moment, (mailbox,))
+    query = apply_filter(
+        core, _inbox_query(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter
+    )
     if order != "inbox":
         query = replace(query, order=order)
     if unread_only and not peek:
@@ -147,28 +114,34 @@ def check(
         found = core.store.find(query)
     if not found:
         check_spelling(core, mailbox)
-    return found if peek or unread_only else _stamp(core, found, moment)
+    return found if peek or unread_only else _stamp_read(core, found, moment)
 
 
 def check_spelling(core: Core, mailbox: str) -> None:
-    """Where nothing is found: is it because the name is spelt otherwise here, or given up?"""
+    """Raise an error if the room knows this mailbox under another spelling or a newer name.
+
+    Called where nothing was found, so that a misspelt name is not taken for an empty mailbox.
+    """
     held = core.store.spelling(mailbox)
     if held is not None and held != mailbox:
-        if fold(held) != fold(mailbox) or held == names.resident(core, mailbox):
-            raise names.moved(mailbox, held, "mailbox")
+        if fold(held) != fold(mailbox) or held == names.current_name(core, mailbox):
+            raise names.renamed_error(mailbox, held, "mailbox")
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
 
 
 def read(core: Core, caller: Principal, mailbox: str, id: str) -> Found:
-    """One letter of a mailbox, stamped as read while it is open."""
+    """Return one letter of a mailbox; mark it as read unless it is settled."""
     authorize(caller, "read", mailbox)
     moment = core.now()
-    let_time_pass(core, moment, (mailbox,))
-    return _stamp(core, [received(core, mailbox, id)], moment)[0]
+    apply_timers(core, moment, (mailbox,))
+    return _stamp_read(core, [received(core, mailbox, id)], moment)[0]
 
 
 def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:
-    """A letter as it lies in this mailbox. What is not there, and what is another's, is equally unknown."""
+    """Return a letter with its delivery to this mailbox.
+
+    A letter that does not exist and one that belongs to another mailbox give the same error (G8).
+    """
     found = core.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),), shown_only=True))
     if not found or found[0].delivery.state is State.QUEUED:
         check_spelling(core, mailbox)
@@ -177,17 +150,17 @@ def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:
 
 
 def counts(core: Core, caller: Principal, mailbox: str) -> dict[Priority, int]:
-    """Unread letters by priority."""
+    """Return the number of unread letters by priority."""
     authorize(caller, "count", mailbox)
     moment = core.now()
-    let_time_pass(core, moment, (mailbox,))
-    counted = core.store.count(_offered(mailbox, moment, unread_only=True))
+    apply_timers(core, moment, (mailbox,))
+    counted = core.store.count(_inbox_query(mailbox, moment, unread_only=True))
     if not any(counted.values()):
         check_spelling(core, mailbox)
     return counted
 
 
-def look(
+def find_next(
     core: Core,
     caller: Principal,
     mailboxes: Sequence[str],
@@ -196,19 +169,19 @@ def look(
     peek: bool,
     filter: Filter = NO_FILTER,
 ) -> Found | None:
-    """The first letter a waiting reader gets, if there is one now. Never blocks."""
+    """Return the next letter for a waiting reader, if there is one now. Never blocks."""
     moment = core.now()
     for mailbox in mailboxes:
         authorize(caller, "wait", mailbox)
-    let_time_pass(core, moment, mailboxes)
-    until = core.store.cursor().number if since else None  # what comes while we look must not overtake
-    found = [first for name in mailboxes for first in _first(core, name, moment, since, until, filter)]
+    apply_timers(core, moment, mailboxes)
+    until = core.store.cursor().number if since else None  # a letter that comes meanwhile must not overtake
+    found = [first for name in mailboxes for first in _first_in(core, name, moment, since, until, filter)]
     if not found:
         for mailbox in mailboxes:
             check_spelling(core, mailbox)
         return None
-    best = min(found, key=_by_coming if since else _by_priority)
-    return best if peek else _stamp(core, [best], moment)[0]
+    best = min(found, key=_by_arrival if since else _by_priority)
+    return best if peek else _stamp_read(core, [best], moment)[0]
 
 
 def wait(
@@ -223,26 +196,69 @@ def wait(
 ) -> Found | None:
     """Block until there is mail, at most `timeout` seconds.
 
-    Without a cursor: the first unread letter. With one: the first letter accepted after it, read or not, so
-    that a reader who was away misses nothing; a cursor from another life of the room starts from the beginning.
+    Without a cursor, return the first unread letter. With one, return the first letter accepted after it, read or
+    not, so that a reader that was away misses nothing. A cursor of another epoch starts from the beginning.
     """
-    since = None if since is None else still_valid(core, since)
+    since = None if since is None else valid_cursor(core, since)
 
     def find() -> Found | None:
-        return look(core, caller, mailboxes, since=since, peek=peek, filter=filter)
+        return find_next(core, caller, mailboxes, since=since, peek=peek, filter=filter)
 
     return wait_until(core, mailboxes, timeout, find)
 
 
+def wait_until(
+    core: Core,
+    mailboxes: Sequence[str],
+    timeout: float,
+    look: Callable[[], T | None],
+    nap: Callable[[], float] = lambda: LONGEST_SLEEP,
+) -> T | None:
+    """Call `look` until it finds something, and return that; None when the time is up.
+
+    `nap` returns after how many seconds another look is useful, whatever the timers of the mailboxes say.
+    """
+    seconds = check_timeout(timeout)
+    found = look()
+    if found or seconds == 0:
+        return found
+    end = time.monotonic() + seconds
+    watch = None
+    try:
+        watch = core.store.watch(mailboxes)
+        while True:
+            found = look()  # after the watch is set: a letter that came before it would notify nobody
+            left = end - time.monotonic()
+            if found or left <= 0:
+                return found
+            watch.wait(min(left, nap(), seconds_to_sleep(core, mailboxes)))
+    finally:
+        if watch is not None:
+            watch.close()
+
+
+def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
+    """Return how long to sleep before a timer of these mailboxes is due."""
+    timer = core.store.next_timer(core.now(), mailboxes)
+    return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
+
+
+def check_timeout(timeout: float) -> float:
+    return check_seconds(timeout, "timeout")
+
+
 def check_cursor(value: Any) -> Cursor:
+    """Return a cursor that is given as a `Cursor` or as text."""
     cursor = Cursor.parse(str(value) if isinstance(value, Cursor) else value)
     check_count(cursor.number, "cursor", least=0)
     return cursor
 
 
-def cursor_of(core: Core, caller: Principal) -> Cursor:
-    """Return the cursor of now. An agent gets the number of the newest letter that came to it: the room's own
-    number would tell it how much mail the others exchange (G8).
+def current_cursor(core: Core, caller: Principal) -> Cursor:
+    """Return the cursor of now.
+
+    An agent gets the number of the newest letter that came to it: the number of the room would tell it how much
+    mail other agents exchange (G8).
     """
     now = core.store.cursor()
     if caller.operator:
@@ -253,21 +269,22 @@ def cursor_of(core: Core, caller: Principal) -> Cursor:
     newest = core.store.find(replace(came, order="newest", limit=1))
     if not newest:
         return replace(now, number=0)
-    # A letter with a smaller number may have come later, because its sender had set a time for it.
+    # A letter with a smaller number may have arrived later, because its delivery was delayed.
     later = core.store.find(replace(came, after=newest[0].delivery.number, order="age"))
-    return replace(now, number=_by_coming((later or newest)[-1])[0])
+    return replace(now, number=_by_arrival((later or newest)[-1])[0])
 
 
-def still_valid(core: Core, since: Cursor) -> Cursor:
-    """The cursor, or the very beginning when it is from another life of the room. Letters are found by their own
-    numbers, so it does not matter whether the list of changes still reaches back to it.
+def valid_cursor(core: Core, since: Cursor) -> Cursor:
+    """Return the cursor, or the beginning of the room if the cursor is of another store or epoch.
+
+    Letters are found by their own numbers, so it does not matter whether the list of changes still reaches back.
     """
     now = core.store.cursor()
-    is_of_this_life = (since.store, since.epoch) == (now.store, now.epoch) and since.number <= now.number
-    return since if is_of_this_life else replace(now, number=0)
+    is_valid = (since.store, since.epoch) == (now.store, now.epoch) and since.number <= now.number
+    return since if is_valid else replace(now, number=0)
 
 
-def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | None = None) -> Query:
+def _inbox_query(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | None = None) -> Query:
     return Query(
         mailbox=mailbox,
         states=(State.UNREAD,),
@@ -277,20 +294,22 @@ def _offered(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | No
     )
 
 
-def _first(
+def _first_in(
     core: Core, mailbox: str, moment: Moment, since: Cursor | None, until: int | None, filter: Filter
 ) -> list[Found]:
     if since is None:
-        return core.store.find(narrow(core, _offered(mailbox, moment, unread_only=True, limit=1), filter))
+        return core.store.find(
+            apply_filter(core, _inbox_query(mailbox, moment, unread_only=True, limit=1), filter)
+        )
     after = since.number_for(mailbox)
     query = Query(
         mailbox=mailbox, states=_DELIVERED, shown_only=True, after=after, until=until, order="age", limit=1
     )
-    return core.store.find(narrow(core, query, filter))
+    return core.store.find(apply_filter(core, query, filter))
 
 
-def _stamp(core: Core, found: Sequence[Found], moment: Moment) -> list[Found]:
-    """Stamp read_at on what is open and has none; the rest comes back as it is."""
+def _stamp_read(core: Core, found: Sequence[Found], moment: Moment) -> list[Found]:
+    """Set `read_at` on open letters that have none; return all letters as they are afterwards."""
     new = [f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in READABLE]
     fresh: dict[str, Found] = {}
     for start in range(0, len(new), SLICE):
@@ -301,13 +320,9 @@ def _stamp(core: Core, found: Sequence[Found], moment: Moment) -> list[Found]:
     return [fresh.get(f.message.id, f) for f in found]
 
 
-_DELIVERED = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
-READABLE = (State.UNREAD, State.CLAIMED)
-
-
 def _by_priority(found: Found) -> tuple[int, int]:
     return -found.delivery.priority, found.delivery.number
 
 
-def _by_coming(found: Found) -> tuple[int, str]:
+def _by_arrival(found: Found) -> tuple[int, str]:
     return found.delivery.arrived or found.delivery.number, found.delivery.mailbox

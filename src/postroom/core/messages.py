@@ -1,6 +1,12 @@
-"""Sending: one letter or many, replies, relays, broadcasts, handoffs. All recipients or none.
+"""Send letters: send, reply, forward, broadcast, hand off and unsend.
 
-Hops, trace, allow lists, quotas and pace are enforced here, on every path; no caller can leave them out.
+A letter reaches all its recipients or none. `prepare` turns a draft into a `Post` that the store can commit;
+`commit_posts` commits one or several. Hops, trace, allow lists, quotas and the rate of answers are enforced here
+on every path, so no surface can leave them out. Guards are checked and `any:` addresses resolved inside the commit
+(`addressing`), because they depend on what other senders do at the same time.
+
+The fields of a reply that the sender left out are taken from the letter it answers (`INHERITED`), whichever
+surface it comes by.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
 
+from ..core.task_index import cancel_unsent
 from ..errors import IllegalMove, Invalid, PostroomError, TooLarge, UnknownAgent, UnknownMessage
 from ..model import delivery as model_delivery
 from ..model import message as model_message
@@ -30,10 +37,10 @@ from . import addressing, inbox, outbox, presentation, task_index
 from . import names as core_names
 from . import peers as core_peers
 from .authorize import authorize
-from .compose import Draft, check_when, compose, pieces, seal
+from .compose import LONGEST_SUBJECT, Draft, as_parts, check_when, compose, encode_within_limit
 from .names import check_not_moved, is_sent_by
-from .task_index import has_moved, opened_by, take_back
-from .validation import listed
+from .task_index import has_moved, opened_by
+from .validation import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,12 +56,12 @@ if TYPE_CHECKING:
 
 
 class Receipt(Struct, frozen=True, gc=False, kw_only=True):
-    """What became of a letter that was sent."""
+    """The result of sending a letter."""
 
     message: Message
-    repeated: bool = False  # it had been sent before, with the same key
-    unknown: tuple[str, ...] = ()  # recipients nobody here has heard from: a new mailbox, or a typing error
-    routed: tuple[str, ...] = ()  # who was chosen for `any:` addresses
+    repeated: bool = False  # the same letter had been sent before, with the same key
+    unknown: tuple[str, ...] = ()  # recipients that were never seen in this room: new mailboxes, or typing errors
+    routed: tuple[str, ...] = ()  # agents that were chosen for `any:` addresses
 
     @property
     def id(self) -> str:
@@ -62,18 +69,18 @@ class Receipt(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def thread(self) -> str:
-        """Where the answer will be: `wait(thread=receipt.thread)`."""
+        """The thread in which an answer will arrive: `wait(thread=receipt.thread)`."""
         return self.message.thread
 
 
 def send(core: Core, caller: Principal, drafts: Sequence[Draft]) -> list[Receipt]:
-    """Send letters, all in one commit. A temporary error carries the key with which to try again."""
+    """Send letters in one commit. A temporary error carries the keys with which to try again."""
     posts = prepare_all(core, caller, drafts, core.now().wall)
     return commit_posts(core, posts, posts)
 
 
 def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
-    """Letters ready to be committed together; each counts towards the pace of the next."""
+    """Return posts that are ready to be committed together; each counts towards the answer rate of the next."""
     if len(drafts) == 1:
         return [prepare(core, caller, drafts[0], now)]
     batch, posts = Batch(), []
@@ -83,7 +90,7 @@ def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: dat
             posts.append(post)
             batch.add(post.message)
     except PostroomError as error:
-        if error.field is not None:  # of which letter
+        if error.field is not None:  # say in which letter
             error.field = f"drafts[{len(posts)}].{error.field}"
         if error.temporary:
             error.keys = tuple(_key_to_retry(core, draft) for draft in drafts)
@@ -94,12 +101,12 @@ def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: dat
 def commit_posts(
     core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan, step: Step | None = None
 ) -> list[Receipt]:
-    """Commit `writes`, which end with these letters. What they say of tasks is entered in the same commit."""
+    """Commit `writes`, which end with these posts, and update the task index in the same commit."""
     for post in posts:
         if post.message.task is not None:
-            writes = partial(_entered, core, writes, step)
+            writes = partial(_with_task_index, core, writes, step)
             break
-    # A letter that was sent before, with the same key, has no deliveries: it was counted then.
+    # The post of a letter that was sent before with the same key has no deliveries: its rate was counted then.
     senders = (post.message.sender for post in posts if post.deliveries)
     try:
         with core.within_rate(senders):
@@ -109,13 +116,13 @@ def commit_posts(
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     receipts = []
-    for place, post in enumerate(posts, len(posted) - len(posts)):  # before ours may stand bounces
+    for place, post in enumerate(posts, len(posted) - len(posts)):  # bounces may come before them
         receipts.append(_receipt(core, post, posted[place]))
     return receipts
 
 
-def _entered(core: Core, writes: Sequence[Write] | Plan, step: Step | None) -> Sequence[Write]:
-    return task_index.entered(core, writes() if callable(writes) else writes, step)
+def _with_task_index(core: Core, writes: Sequence[Write] | Plan, step: Step | None) -> Sequence[Write]:
+    return task_index.with_index(core, writes() if callable(writes) else writes, step)
 
 
 def prepare(
@@ -125,12 +132,13 @@ def prepare(
     now: datetime,
     batch: Batch | None = None,
 ) -> Post:
-    """A letter ready to be committed, or the reason why not. `batch`: the letters that are sent with it. A
-    temporary error carries the key with which to try again.
+    """Check a draft and return the post that commits it.
+
+    `batch` holds the letters that are sent with it. A temporary error carries the key with which to try again.
     """
     try:
         if draft.to is None:
-            draft = _answering(core, caller, draft)
+            draft = _as_reply(core, caller, draft)
         return _prepare(core, caller, draft, now, batch)
     except PostroomError as error:
         if error.temporary:
@@ -139,59 +147,64 @@ def prepare(
 
 
 def _key_to_retry(core: Core, draft: Draft) -> str:
-    """Nothing was written yet: a letter without a key of its own may be sent with any new one."""
+    """Return the key of a draft, or a new one: nothing was written yet, so any new key will do."""
     key = draft.fields.get("key") or draft.fields.get("id")
     return key if isinstance(key, str) else core.ids.message()
 
 
 def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
+    """Check everything that does not need the commit lock, in the order in which errors are most useful."""
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(core, draft, now)
     if caller.token is not None and caller.agent is not None:
         message = vouched(core.store, replace(message, proven=True))
     if message.is_automatic:
-        raise Invalid(f"only the house writes a {message.kind!r}", field="kind")
-    seeks = core.limits.federation_strategy != "table"
+        raise Invalid(f"only Postroom itself writes a {message.kind!r}", field="kind")
+    must_route = core.limits.federation_strategy != "table"
     peers: dict[str, Peer] | None = None
     for recipient in message.recipients:
         if AT in recipient.address:
             peers = core_peers.all_peers(core)
-            message = outbox.at_home(core, peers, message)
+            message = outbox.normalize_recipients(core, peers, message)
             break
-    way = None if message.key is None else _way_of_first(core, message.sender, message.key)
-    if way is not None:
-        return _repeat(core, message, way, draft)
+    # A repeated key returns the first letter. It comes before all checks that may have changed since: expiry,
+    # members of a scope, hops, rates.
+    earlier = None if message.key is None else _first_derived_fields(core, message.sender, message.key)
+    if earlier is not None:
+        return _repeat(core, message, earlier, draft)
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
-    first, others = _mailboxes(core, message, draft)
-    if peers is not None and not seeks:  # now, if that will do: so who is in the room already can take it along
+    first, others = _resolve_mailboxes(core, message, draft)
+    if peers is not None and not must_route:
+        # If all these peers are open, nothing is left to decide inside the commit, and another process that holds
+        # the lock can write the post.
         far = [name for name, _ in first if AT in name]
-        seeks = not (batch is None and outbox.are_open(core, peers, message, far))
+        must_route = not (batch is None and outbox.has_routes(core, peers, message, far))
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
-        message = _follow(core, message, names, draft)
-    check_pace(core, message, batch)
+        message = _with_parent_fields(core, message, names, draft)
+    check_answer_rate(core, message, batch)
     at = draft.fields.get("at")
     due_at = None if at is None else _due_at(message, at, now)
-    deliveries, routes = [], seeks
+    deliveries, routes = [], must_route
     for name, kind in first:
         deliveries.append(open_delivery(message, name, kind, now, due_at))
         routes = routes or is_any(name)
     return Post(
         message=message,
-        encoded=seal(message, core.limits),
+        encoded=encode_within_limit(message, core.limits),
         deliveries=tuple(deliveries),
         copies=tuple(others),
         quota=core.limits.inbox_quota,
         outbox=core.limits.outbox_max_letters,
         known_only=core.limits.unknown == "refuse",
-        admit=partial(_admitted, core),
+        admit=partial(addressing.resolve_post, core),  # called by the store inside the commit
         routes=routes,
     )
 
 
 def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
-    """When it is delivered, if that is later."""
+    """Return the time of a delayed delivery; None if the letter is due now."""
     due_at = check_when(at, "at", now)
     if due_at is None or due_at <= now:
         return None
@@ -201,39 +214,36 @@ def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
     return due_at
 
 
-def _admitted(core: Core, post: Post) -> Post:
-    """Asked by the store, inside the commit, where there is a guard to pass or an agent to choose."""
-    return addressing.addressed(core, post)
-
-
-def _way_of_first(core: Core, sender: str, key: str) -> dict[str, Any] | None:
-    """How the letter that used this key before found its way, even if it is deleted by now."""
+def _first_derived_fields(core: Core, sender: str, key: str) -> dict[str, Any] | None:
+    """Return the derived fields of the letter that used this key before, even if it has been deleted."""
     sent = core.store.sent(sender, key)
-    if sent is not None and sent.message.sender != sender:  # renamed since: the store knows that letter by its id
-        return way_of(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
+    if sent is not None and sent.message.sender != sender:  # renamed since: the store must find it by its id
+        return derived_fields(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:
-        return way_of(sent.message)
+        return derived_fields(sent.message)
     spent = core.store.records(SPENT, spent_key(sender, key))
     return spent[0].value["way"] if spent else None
 
 
-def _repeat(core: Core, message: Message, way: dict[str, Any], draft: Draft) -> Post:
-    """A letter with a key that was used before. What held for the first is not asked again; whether it says
-    the same, the store decides.
+def _repeat(core: Core, message: Message, first: dict[str, Any], draft: Draft) -> Post:
+    """Return the post of a letter whose key was used before, with the derived fields of the first one.
+
+    The checks of the first are not repeated. The store compares the content and raises IdTaken if it differs.
     """
     fields = {
-        "thread_tag": message.thread_tag or way["thread_tag"],
-        "conversation_id": message.conversation_id or way["conversation_id"],
+        "thread_tag": message.thread_tag or first["thread_tag"],
+        "conversation_id": message.conversation_id or first["conversation_id"],
     }
-    kept = {name: way[name] for name in way if name not in INHERITED or draft.fields.get(name) is None}
+    kept = {name: first[name] for name in first if name not in INHERITED or draft.fields.get(name) is None}
     if "priority" in kept:
         kept["priority"] = Priority(kept["priority"])
-    followed = replace(message, **(kept | fields | {"trace": tuple(way["trace"])}))
-    return Post(message=followed, encoded=seal(followed, core.limits), deliveries=())
+    followed = replace(message, **(kept | fields | {"trace": tuple(first["trace"])}))
+    return Post(message=followed, encoded=encode_within_limit(followed, core.limits), deliveries=())
 
 
-# What an answer has from the letter that it answers, where its sender says nothing else. Whatever surface it comes
-# by: `reply` of the library, `inReplyTo` of the socket, MCP and MAP.
+# Drafts: replies, forwards, broadcasts and handoffs.
+
+# Fields that a reply takes from the letter it answers, unless its sender sets them.
 INHERITED = ("subject", "priority", "scope")
 
 
@@ -249,38 +259,42 @@ def reply_draft(
     field: str = "id",
     **more: Any,
 ) -> Draft:
-    """An answer to whoever wrote the letter, with its callback; what else is kept is in `_inherited`. `field`: the
-    caller's name of the id, for errors.
+    """Return a draft that answers the sender of a letter and carries the letter's callback.
+
+    `field` is the name under which the caller passed the id, for errors. `_inherited` adds the other fields.
     """
     authorize(caller, "send", mailbox)
     letter = addressing.routed_to(core, known_letter(core, mailbox, id, field))
-    known = tuple(one for one in letter.recipients if outbox.is_somebody(core, one.address))
-    letter = replace(letter, recipients=known)  # an answer from here makes no mailbox of a name from elsewhere
-    # What escalated is answered to everyone it went past: that is how an answer comes back down.
+    known = tuple(one for one in letter.recipients if outbox.may_exist(core, one.address))
+    letter = replace(letter, recipients=known)  # a reply must not create mailboxes for names of other systems
+    # An escalation is answered to all its recipients, so that the answer reaches every level it passed.
     names = core_names.names_of(core, mailbox)
-    to, cc = _answer_to(letter, names, to_all=to_all or letter.kind == model_task.ESCALATION)
+    to, cc = _reply_recipients(letter, names, to_all=to_all or letter.kind == model_task.ESCALATION)
     kept: dict[str, Any] = {"to": to, "cc": cc, "callback": letter.callback}
     return Draft(**(kept | more | {"sender": mailbox, "in_reply_to": letter.id, "body": body}))
 
 
-def _answering(core: Core, caller: Principal, draft: Draft) -> Draft:
-    """A letter to which its sender named nobody: with `in_reply_to` it is a reply, by the rules of `reply`."""
+def _as_reply(core: Core, caller: Principal, draft: Draft) -> Draft:
+    """Turn a draft without recipients into a reply to its `in_reply_to`."""
     fields = dict(draft.fields)
     id = fields.pop("in_reply_to", None)
     if id is None:
-        hint = "an agent's name, a list of them, or in_reply_to for whoever wrote that letter"
-        raise Invalid("nobody is named", field="to", hint=hint)
+        hint = "an agent's name, a list of names, or in_reply_to for the sender of that letter"
+        raise Invalid("no recipient is named", field="to", hint=hint)
     return reply_draft(core, caller, draft.sender, id, draft.body, field="in_reply_to", **fields)
 
 
 def forward_draft(
     core: Core, caller: Principal, mailbox: str, id: str, /, to: Any, body: Any = None, **more: Any
 ) -> Draft:
-    """The letter passed on, after a word of one's own. One hop less; never back along its way."""
+    """Return a draft that passes a letter on, after an optional body of one's own.
+
+    It has one hop less, and cannot go back to an agent that the letter has passed.
+    """
     authorize(caller, "send", mailbox)
     letter = known_letter(core, mailbox, id)
     kept: dict[str, Any] = {
-        "subject": marked("Fwd:", letter.subject),
+        "subject": with_prefix("Fwd:", letter.subject),
         "kind": letter.kind,
         "priority": letter.priority,
         "scope": letter.scope,
@@ -289,20 +303,20 @@ def forward_draft(
         "tags": letter.tags,
         "metadata": letter.metadata | {"forwarded": {"id": letter.id, "sender": letter.sender}},
     }
-    parts = [*pieces(body), *letter.parts]
+    parts = [*as_parts(body), *letter.parts]
     own = {"sender": mailbox, "to": to, "in_reply_to": letter.id, "relays": True, "body": parts}
     return Draft(**(kept | more | own))
 
 
 def broadcast_draft(mailbox: str, scope: Any, /, body: Any, **more: Any) -> Draft:
-    """One letter to everyone in a scope but its sender."""
+    """Return the draft of a letter to all members of a scope except its sender."""
     team = check_scope(scope, "scope")
     kept = {"kind": "notification", "scope": team, "tags": ("broadcast", f"swarm:{team}")}
     return Draft(sender=mailbox, to=BROADCAST + team, body=body, **(kept | more))
 
 
 def handoff_draft(mailbox: str, to: Any, handoff: model_message.Handoff, /, **more: Any) -> Draft:
-    """Work changes hands: the context as data, a body a model can read, the files it names attached."""
+    """Return the draft of a handoff: its context as data, a body that a model can read, its files attached."""
     handoff = _check_handoff(handoff)
     kept = {
         "kind": "handoff",
@@ -324,16 +338,19 @@ def _check_handoff(handoff: Any) -> model_message.Handoff:
 
 
 def known_letter(core: Core, mailbox: str, id: Any, field: str = "id") -> Message:
-    """A letter this mailbox sent or received; any other is unknown."""
+    """Return a letter that this mailbox sent or received; any other is unknown to it."""
     letter = core.store.get((check_id(id, field),)).get(id)
     if letter is not None and core_names.is_sent_by(core, letter.message, mailbox):
         return letter.message
     return core_names.seen_by(core, inbox.received(core, mailbox, id, field).message, mailbox)
 
 
-def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Whom an answer goes to: the sender (or, of one's own letter, whoever got it), and with all, the others.
-    `own`: the names of who answers.
+def _reply_recipients(
+    letter: Message, own: Sequence[str], *, to_all: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the `to` and `cc` of a reply: the sender, or the recipients of one's own letter.
+
+    With `to_all` the other recipients follow. `own` holds all names of the agent that replies.
     """
     to = tuple(r.address for r in letter.recipients if r.kind == "to")
     cc = tuple(r.address for r in letter.recipients if r.kind == "cc")
@@ -344,19 +361,21 @@ def _answer_to(letter: Message, own: Sequence[str], *, to_all: bool) -> tuple[tu
     return (letter.sender, *(a for a in to if a not in own)), tuple(a for a in cc if a not in own)
 
 
-def _follow(core: Core, message: Message, mailboxes: Sequence[str], draft: Draft) -> Message:
-    """Thread, conversation, hops and trace from the letter this one answers or passes on; of an answer, also what
-    it inherits.
+def _with_parent_fields(core: Core, message: Message, mailboxes: Sequence[str], draft: Draft) -> Message:
+    """Return the message with thread, conversation, hops and trace of the letter it answers or passes on.
+
+    A recipient that does not have the parent letter makes this a relay: it costs a hop and is checked for loops.
+    An answer also inherits fields.
     """
     parent = addressing.routed_to(core, known_letter(core, message.sender, message.in_reply_to, "in_reply_to"))
     targets = [recipient.address for recipient in message.recipients]
-    passed_to = targets if draft.relays else addressing.without_it(core, parent, targets)
+    passed_to = targets if draft.relays else addressing.without_copy(core, parent, targets)
     hops, trace = message.hops, message.trace
     if passed_to:
         reached = mailboxes if any(map(is_broadcast, passed_to)) else passed_to
-        if len(reached) <= FEW:  # whoever was renamed since is still the same
+        if len(reached) <= FEW:  # a renamed agent is found in the trace by its former names
             reached = [
-                was for name in reached for was in core_names.names_of(core, core_names.resident(core, name))
+                was for name in reached for was in core_names.names_of(core, core_names.current_name(core, name))
             ]
         hops, trace = admission.relay(parent, message.sender, reached, core.limits.hops)
     return replace(
@@ -371,19 +390,22 @@ def _follow(core: Core, message: Message, mailboxes: Sequence[str], draft: Draft
 
 
 def _inherited(draft: Draft, parent: Message, *, is_answer: bool) -> dict[str, Any]:
-    """What a letter has from the one it refers to, where its sender left it unsaid. One that goes to nobody who
-    knows that letter is no answer: it stays in the same scope, and has a subject and a priority of its own.
+    """Return the fields that a letter takes from its parent because its sender did not set them.
+
+    A letter whose recipients all lack the parent is no answer: it keeps the scope, but not subject and priority.
     """
     if draft.relays:
         return {}
     had: dict[str, Any] = {"scope": parent.scope}
     if is_answer:
-        had |= {"subject": marked("Re:", parent.subject), "priority": parent.priority}
+        had |= {"subject": with_prefix("Re:", parent.subject), "priority": parent.priority}
     return {name: value for name, value in had.items() if draft.fields.get(name) is None}
 
 
-def _mailboxes(core: Core, message: Message, draft: Draft) -> tuple[list[tuple[str, RecipientKind]], list[str]]:
-    """Where the letter goes: named mailboxes with their kind, and further ones that get the same as the first."""
+def _resolve_mailboxes(
+    core: Core, message: Message, draft: Draft
+) -> tuple[list[tuple[str, RecipientKind]], list[str]]:
+    """Return the named mailboxes with their kind, and further mailboxes that get a copy of the first delivery."""
     named: list[tuple[str, RecipientKind]] = []
     scopes: list[str] = []
     for recipient in message.recipients:
@@ -395,9 +417,9 @@ def _mailboxes(core: Core, message: Message, draft: Draft) -> tuple[list[tuple[s
     if not scopes and not draft.exclude:
         return named, []
     if not scopes:
-        raise Invalid("only a broadcast can leave somebody out", field="exclude")
+        raise Invalid("only a broadcast can exclude agents", field="exclude")
     human = core.limits.human
-    excluded = [meant(check_agent(name, "exclude"), human) for name in listed(draft.exclude, "exclude")]
+    excluded = [meant(check_agent(name, "exclude"), human) for name in as_list(draft.exclude, "exclude")]
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
     members = [name for scope in scopes for name in core.store.keys(MEMBER + scope)]
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]
@@ -424,15 +446,18 @@ def _receipt(core: Core, post: Post, posted: Posted) -> Receipt:
     return Receipt(message=kept, repeated=True)
 
 
-def marked(mark: str, subject: str) -> str:
-    """The subject with a mark before it, once."""
-    if not subject or subject.lower().startswith(mark.lower()):
+def with_prefix(prefix: str, subject: str) -> str:
+    """Return the subject with a prefix such as `Re:`, which is never repeated."""
+    if not subject or subject.lower().startswith(prefix.lower()):
         return subject
-    return f"{mark} {subject}"[:1000]
+    return f"{prefix} {subject}"[:LONGEST_SUBJECT]
 
 
-def way_of(message: Message) -> dict[str, Any]:
-    """What a letter has from the one it answers: needed to tell whether another says the same."""
+def derived_fields(message: Message) -> dict[str, Any]:
+    """Return the fields that a letter may have from the one it answers.
+
+    They are needed to compare a repeated send with the first one, so they outlive a deleted letter.
+    """
     inherited = {} if message.in_reply_to is None else {n: getattr(message, n) for n in INHERITED}
     return inherited | {
         "thread_id": message.thread_id,
@@ -443,14 +468,16 @@ def way_of(message: Message) -> dict[str, Any]:
     }
 
 
-# Taking a letter back, while nobody has begun to work on it: from all its recipients, or from none.
+# Unsend: take a letter back before any recipient has begun to work on it, from all recipients or from none.
 
-_NAMED = 3  # so many holders are named in a refusal
+_MAX_NAMED = 3  # recipients that a refusal names
 
 
 def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
-    """Take a letter back. It is dead everywhere with the reason "unsent", and nobody can revive it; who had not
-    looked at it never sees it. A task that it opened is canceled. Unsending twice is the same as once.
+    """Take a letter back from all its recipients. Unsending twice is the same as once.
+
+    Its deliveries become dead with the reason "unsent" and cannot be revived; a recipient that had not read it
+    never sees it. A task that it opened is canceled.
     """
     authorize(caller, "unsend", mailbox)
     check_not_moved(core, mailbox, "mailbox")
@@ -463,11 +490,11 @@ def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
         found = [f.delivery for f in core.store.find(Query(message_ids=(id,), order="age"))]
         if all(_is_unsent(delivery) for delivery in found):
             return []
-        _check_untouched(found)
+        _check_untouched(found)  # inside the commit: a recipient may claim the letter at this moment
         _check_task(core, letter.message)
         seen = any(delivery.kind == "to" and delivery.read_at is not None for delivery in found)
         taken_back = [Move(delivery, model_delivery.unsend(delivery, now), "unsend") for delivery in found]
-        return [*taken_back, *take_back(core, letter.message, now, seen=seen)]
+        return [*taken_back, *cancel_unsent(core, letter.message, now, seen=seen)]
 
     core.store.commit(plan)
     return letter.message
@@ -478,29 +505,32 @@ def _is_unsent(delivery: Delivery) -> bool:
 
 
 def _check_untouched(deliveries: Sequence[Delivery]) -> None:
-    """Refuse, and say who has it, once somebody has claimed or settled it. A claim that was given back as if it
-    had never been does not count; a failed try does, but not one to bring it to another system.
+    """Raise IllegalMove, naming the recipients, if any recipient has claimed or settled the letter.
+
+    A claim that was released does not count. A failed attempt does, unless it was one to send the letter to
+    another system.
     """
-    taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or _was_tried(d)]
+    taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or _was_attempted(d)]
     if taken:
-        results = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_NAMED]]
-        more = f" and {len(taken) - _NAMED} more" if len(taken) > _NAMED else ""
-        raise IllegalMove(f"too late to unsend: {', '.join(results)}{more}", field="id", hint="send a correction")
+        holders = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_MAX_NAMED]]
+        more = f" and {len(taken) - _MAX_NAMED} more" if len(taken) > _MAX_NAMED else ""
+        raise IllegalMove(f"too late to unsend: {', '.join(holders)}{more}", field="id", hint="send a correction")
 
 
 def _check_task(core: Core, message: Message) -> None:
-    """Refuse once the receiver has taken the task on, which it may without settling the letter; and a step of a
-    task, by which the other party goes.
+    """Raise IllegalMove if the receiver has accepted the task, or if the letter is a later step of a task.
+
+    A receiver may accept a task without settling its letter, so the deliveries alone do not tell.
     """
     task = opened_by(core, message)
     if task is not None and task.is_active:
-        text = f"{task.receiver} has taken the task on"
-        raise IllegalMove(f"too late to unsend: {text}", field="id", hint="cancel the task")
+        text = f"too late to unsend: {task.receiver} has accepted the task"
+        raise IllegalMove(text, field="id", hint="cancel the task")
     if has_moved(core, message):
         raise IllegalMove("a step of a task cannot be taken back", field="id", hint="send a correction")
 
 
-def _was_tried(delivery: Delivery) -> bool:
+def _was_attempted(delivery: Delivery) -> bool:
     return delivery.attempts > 0 and delivery.state is not State.QUEUED
 
 
@@ -510,94 +540,95 @@ def _what_happened(delivery: Delivery) -> str:
     return str(delivery.state) if delivery.state is not State.UNREAD else "tried it before"
 
 
-# The pace of answers in one thread or conversation, whatever surface or link they come by (G11).
+# The rate of answers in one thread or conversation, by whatever surface or link they come (G11).
 #
-# An answer is a reply, or a letter in a conversation (by its id, or by thread tag and scope) in which somebody
-# has
-# written to its sender since. So a producer that fills a work queue under one tag has no pace, and neither has
-# the
-# catch-all of a scope. One sender may write `thread_rate` answers in a minute. All senders together may write
-# `thread_hourly` answers to several recipients in an hour, counted anew when a person writes: such answers
-# multiply,
-# so agents that answer everything to everyone come to rest only if they share one limit whose window is long
-# enough
-# to work through what they received.
+# An answer is a reply, or a letter in a conversation (by its id, or by thread tag and scope) in which another
+# agent has written to its sender since. So the rate does not limit a producer that fills a work queue under one
+# tag, nor the catch-all conversation of a scope. One sender may write `thread_rate` answers in a minute. All
+# senders together may write `thread_hourly` answers to several recipients in an hour; the count starts again when
+# a person writes. Answers to several recipients multiply: agents that answer everything to everyone stop only if
+# they share one limit whose window is long enough to work through what they received.
 
-LOOK_BACK = 4096  # letters: a send must not cost more the longer a conversation is
+LOOK_BACK = 4096  # letters: the cost of a send must not grow with the length of a conversation
 
 
 class Batch:
-    """Letters that are checked one by one and written together: each counts those before it."""
+    """The letters of one commit that were checked so far; each next letter counts them."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, message: Message) -> None:
-        own, shared = _places(message)
+        own, shared = _rate_queries(message)
         if own is not None and shared is not None:
-            self._counts[message.sender, _name(own)] += 1
+            self._counts[message.sender, _rate_key(own)] += 1
             if _is_to_several(message):
-                self._counts["", _name(shared)] += 1
+                self._counts["", _rate_key(shared)] += 1
 
     def count(self, sender: str, place: LetterQuery) -> int:
-        return self._counts[sender, _name(place)]
+        return self._counts[sender, _rate_key(place)]
 
 
-def check_pace(core: Core, message: Message, batch: Batch | None = None) -> None:
-    """Raise TooFast if this letter is one answer too many. `batch`: the letters that are written with it. A letter
-    that is no reply and is in no named conversation costs nothing.
+def check_answer_rate(core: Core, message: Message, batch: Batch | None = None) -> None:
+    """Raise TooFast if this letter is one answer too many.
+
+    `batch` holds the letters that are committed with it. A letter that is no reply and is in no named conversation
+    needs no query.
     """
     batch = batch or Batch()
-    own, shared = _places(message)
+    own, shared = _rate_queries(message)
     if own is None or shared is None:
         return
-    _check_sender(core, message, own, batch)
+    _check_sender_rate(core, message, own, batch)
     if _is_to_several(message) and message.sender != core.limits.human:
-        _check_crowd(core, message, shared, batch)
+        _check_group_rate(core, message, shared, batch)
 
 
-def _check_sender(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
+def _check_sender_rate(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
     rate, now = core.limits.thread_rate, message.created_at
     back = rate - 1 - batch.count(message.sender, place)
-    earlier = _earlier(core, message, replace(place, sender=message.sender), back) if rate else None
+    earlier = _earlier_letter(core, message, replace(place, sender=message.sender), back) if rate else None
     if earlier is None or not is_within(MINUTE, earlier[1], now):
         return
     if _is_answer(core, message, place, earlier[0]):
-        raise too_fast(_name(place), rate, earlier[1], now)
+        raise too_fast(_rate_key(place), rate, earlier[1], now)
 
 
-def _check_crowd(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
+def _check_group_rate(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
     rate, now = core.limits.thread_hourly, message.created_at
     several, back = replace(place, to_several=True), rate - 1 - batch.count("", place)
-    earlier = _earlier(core, message, several, back) if rate else None
+    earlier = _earlier_letter(core, message, several, back) if rate else None
     if earlier is None or not is_within(HOUR, earlier[1], now):
         return
-    since = 0 if earlier[0] is None else earlier[0] - 1  # that letter may be the person's own
+    since = 0 if earlier[0] is None else earlier[0] - 1  # minus one: that letter may be the person's own
     person = core.store.letters(replace(place, sender=core.limits.human, after=since))
     if person:
-        earlier = _earlier(core, message, replace(several, after=person[0].number), back)
+        earlier = _earlier_letter(core, message, replace(several, after=person[0].number), back)
     if earlier is not None and _is_answer(core, message, place, earlier[0]):
-        raise too_crowded(_name(place), rate, earlier[1], now)
+        raise too_crowded(_rate_key(place), rate, earlier[1], now)
 
 
 def _is_answer(core: Core, message: Message, place: LetterQuery, since: int | None) -> bool:
-    """Is it a reply, or did somebody write to its sender here since that letter?"""
+    """Tell whether it is a reply, or whether another agent wrote to its sender here since letter `since`."""
     if message.thread_id is not None or since is None:
         return message.thread_id is not None
     return bool(core.store.letters(replace(place, received_by=message.sender, after=since)))
 
 
-def _earlier(core: Core, message: Message, query: LetterQuery, back: int) -> tuple[int | None, datetime] | None:
-    """Return number and time of the letter `back` letters ago. One of the same batch has no number yet."""
+def _earlier_letter(
+    core: Core, message: Message, query: LetterQuery, back: int
+) -> tuple[int | None, datetime] | None:
+    """Return number and time of the letter `back` letters ago. A letter of the same batch has no number yet."""
     if back < 0:
         return None, message.created_at
     found = core.store.letters(replace(query, skip=back))
     return (found[0].number, found[0].message.created_at) if found else None
 
 
-def _places(message: Message) -> tuple[LetterQuery | None, LetterQuery | None]:
-    """Return where the answers of its sender are counted (the thread, if any) and where those of all senders are
-    (the conversation, if any).
+def _rate_queries(message: Message) -> tuple[LetterQuery | None, LetterQuery | None]:
+    """Return the query that counts the answers of its sender and the one that counts those of all senders.
+
+    The first prefers the thread, the second the conversation; both are None if the message is in neither.
     """
     thread = conversation = None
     if message.thread_id is not None:
@@ -608,7 +639,7 @@ def _places(message: Message) -> tuple[LetterQuery | None, LetterQuery | None]:
     return thread or conversation, conversation or thread
 
 
-def _name(place: LetterQuery) -> str:
+def _rate_key(place: LetterQuery) -> str:
     return f"thread {place.replies_in}" if place.conversation is None else f"conversation {place.conversation}"
 
 

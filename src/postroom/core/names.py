@@ -1,6 +1,7 @@
-"""Names: what somebody is called now, and what they were called before (`renaming` gives another name).
+"""Current and former names of an agent (`rename` gives an agent another name).
 
-A note at the old door says where its owner is now. Letters never change: they go on saying the old name.
+The guard record of a former name holds `moved_to`, the current one. Letters never change: they keep the name under
+which they were sent.
 """
 
 from __future__ import annotations
@@ -24,29 +25,30 @@ if TYPE_CHECKING:
 
 
 def names_of(core: Core, mailbox: str) -> tuple[str, ...]:
-    """What a mailbox is called, and all it was called before."""
+    """Return the current name of a mailbox and all its former ones."""
     held = find_record(core, FORMER, mailbox)
     former = () if held is None else held.value
     return (mailbox, *former, *(name for name, one in ONE_MAILBOX.items() if one == mailbox))
 
 
-def resident(core: Core, name: str) -> str:
-    """Who is meant by a name today."""
+def current_name(core: Core, name: str) -> str:
+    """Return what the agent with this name, current or former, is called today."""
     held = find_record(core, GUARD, name)
     return (guard_from(held.value).moved_to if held else None) or name
 
 
-def residents(core: Core) -> Callable[[str], str]:
-    """The same, for who asks for many: each name is looked up once."""
-    return cache(partial(resident, core))
+def name_resolver(core: Core) -> Callable[[str], str]:
+    """Return a function like `current_name` that looks up each name once."""
+    return cache(partial(current_name, core))
 
 
 def is_sent_by(core: Core, message: Message, mailbox: str) -> bool:
+    """Tell whether this mailbox sent the message, under its current name or a former one."""
     return message.sender == mailbox or message.sender in names_of(core, mailbox)
 
 
 def seen_by(core: Core, message: Message, mailbox: str | None) -> Message:
-    """The letter as `mailbox` may see it, whatever it was called when the letter was sent."""
+    """Return the letter as `mailbox` may see it: bcc recipients are visible to the sender and to themselves."""
     shown = message.seen_by(mailbox)
     if shown is message or mailbox is None:
         return shown
@@ -58,13 +60,13 @@ def seen_by(core: Core, message: Message, mailbox: str | None) -> Message:
     )
 
 
-def moved(name: str, now: str, field: str) -> UnknownAgent:
-    """The error for whoever uses a name that its owner has given up."""
+def renamed_error(name: str, now: str, field: str) -> UnknownAgent:
+    """Return the error for the use of a former name."""
     return UnknownAgent(f"{name!r} is now {now!r}", field=field, hint=f"write {now!r}")
 
 
 def check_not_moved(core: Core, name: str, field: str) -> None:
-    """Refuse whoever acts under a name that its owner has given up."""
-    now = resident(core, name)
+    """Raise UnknownAgent if this is the former name of an agent."""
+    now = current_name(core, name)
     if now != name:
-        raise moved(name, now, field)
+        raise renamed_error(name, now, field)

@@ -1,4 +1,13 @@
-"""Mail for other systems: what waits, what goes next, what became of it. It waits until the other one has it."""
+"""The outbox: mail for other systems, where each recipient is, what goes next, and what became of it.
+
+A letter to `agent@system` is queued in a mailbox of that name until the other system confirms that it is safe
+there; then the delivery is done. Between one sender and one recipient nothing overtakes a letter that waits for a
+retry. A letter that nobody took in time, or that the other system refused, is dead, and its sender gets a bounce.
+
+A bare name is an agent of this room, if one has that name; else the agent that the table of routes knows at
+another system; else, if the settings say so, a name to be searched for (`name@ANYWHERE`). The couriers of
+`federation/` carry the letters; nothing here opens a connection.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +47,7 @@ from . import task_index
 from .authorize import authorize
 from .compose import check_address
 from .core import find_record, put_record
-from .deliveries import SLICE, let_time_pass
+from .deliveries import SLICE, apply_timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,8 +62,8 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def waiting(core: Core, limit: int | None = None) -> list[str]:
-    """Mailboxes elsewhere with mail that could go now, the longest waiting first."""
+def waiting_mailboxes(core: Core, limit: int | None = None) -> list[str]:
+    """Return mailboxes at other systems with mail that could go now, the longest waiting first."""
     now = core.now().wall
     return [*core.store.outgoing(now, latest_try(now, core.limits))][:limit]
 
@@ -62,18 +71,22 @@ def waiting(core: Core, limit: int | None = None) -> list[str]:
 def next_letters(
     core: Core, mailboxes: Sequence[str], limit: int, takes: Callable[[Found], bool] = lambda _: True
 ) -> list[Found]:
-    """What goes next to these, in order of acceptance, by one who `takes` it. Of one sender to one recipient
-    nothing overtakes a letter that waits to be tried again, or for another way.
+    """Return the letters that go next to these mailboxes, in order of acceptance, if the courier `takes` them.
+
+    Between one sender and one recipient nothing overtakes a letter that waits for a retry or for another courier.
     """
     moment = core.now()
-    let_time_pass(core, moment, mailboxes)
+    apply_timers(core, moment, mailboxes)
     found = [one for mailbox in mailboxes for one in _next_at(core, mailbox, moment.wall, limit, takes)]
     found.sort(key=lambda one: (one.delivery.number, one.delivery.mailbox))
     return found[:limit]
 
 
-def give(core: Core, letters: Sequence[Found], system: str) -> None:
-    """They could go to any of several systems, and are about to go to this one: from now on it may have them."""
+def assign(core: Core, letters: Sequence[Found], system: str) -> None:
+    """Record that letters which could go to any of several systems are about to go to this one.
+
+    It is recorded before they are sent: from now on that system may have them.
+    """
     attempt = Attempt(at=core.now().wall, holder=system, reason=f"{GIVEN}{system}")
 
     def plan() -> Sequence[Write]:
@@ -83,8 +96,8 @@ def give(core: Core, letters: Sequence[Found], system: str) -> None:
     core.store.commit(plan)
 
 
-def departed(core: Core, deliveries: Sequence[Delivery], system: str) -> None:
-    """A system has them, safe: the one they are for, or one that passes them on."""
+def record_departure(core: Core, deliveries: Sequence[Delivery], system: str) -> None:
+    """Record that a system has these letters safe: the one they are for, or one that relays them."""
     now = core.now().wall
     steps = [Move(one, model_delivery.depart(one, now, _whereto(one, system)), "depart") for one in deliveries]
     try:
@@ -94,8 +107,8 @@ def departed(core: Core, deliveries: Sequence[Delivery], system: str) -> None:
             _depart_now(core, step.before, now, system)
 
 
-def delayed(core: Core, found: Found, reason: str, due_at: datetime) -> None:
-    """The other system did not take it now; it is tried again."""
+def record_delay(core: Core, found: Found, reason: str, due_at: datetime) -> None:
+    """Record that the other system did not take a letter now; it is tried again at `due_at`."""
     attempt = Attempt(at=core.now().wall, holder=system_of(found.delivery.mailbox), reason=reason)
 
     def plan() -> Sequence[Write]:
@@ -104,8 +117,8 @@ def delayed(core: Core, found: Found, reason: str, due_at: datetime) -> None:
     core.store.commit(plan)
 
 
-def refused(core: Core, found: Found, reason: str) -> None:
-    """The other system will not take it: it is dead, and its sender is told."""
+def record_refusal(core: Core, found: Found, reason: str) -> None:
+    """Record that the other system refuses a letter: it is dead, and its sender gets a bounce."""
     now = core.now().wall
 
     def plan() -> Sequence[Write]:
@@ -115,7 +128,7 @@ def refused(core: Core, found: Found, reason: str) -> None:
 
 
 def give_up_old(core: Core, now: datetime) -> int:
-    """What waited for as long as anything does is dead, and its senders are told. How many there were."""
+    """Bury letters that waited longer than `outbox_max_age`, bounce them, and return how many."""
     given_up = 0
 
     def plan() -> Sequence[Write]:
@@ -136,8 +149,9 @@ def give_up_old(core: Core, now: datetime) -> int:
 
 
 def waits_since(found: Found) -> datetime:
-    """When it set out: when it was written, or when its time came or somebody revived it. One that is passed on
-    sets out when it came: when it was written is told by another system's clock.
+    """Return since when a letter waits: since it was written, its scheduled time came, or it was revived.
+
+    A relayed letter waits since it arrived here: the time it was written is from another system's clock.
     """
     return found.delivery.delivered_at or _came_at(found.message) or found.message.created_at
 
@@ -148,7 +162,7 @@ def _waited_for(delivery: Delivery) -> str:
 
 
 def _came_at(letter: Message) -> datetime | None:
-    """None: it was written here, or what stands in its file was written by others."""
+    """Return when a relayed letter arrived here; None if it was written here or its note is not ours."""
     came: Any = letter.extra.get(CAME) if is_remote(letter.sender) else None
     try:
         at = None if came is None else datetime.fromisoformat(came["at"])
@@ -158,7 +172,7 @@ def _came_at(letter: Message) -> datetime | None:
 
 
 def _next_at(core: Core, mailbox: str, now: datetime, limit: int, takes: Callable[[Found], bool]) -> list[Found]:
-    held: set[str] = set()  # senders, one of whose letters waits to be tried again, or for another way
+    held: set[str] = set()  # senders with a letter that waits for a retry or for another courier
     ready: list[Found] = []
     for found in _queued(core, mailbox, max(limit, SLICE)):
         delivery, sender = found.delivery, found.message.sender
@@ -179,7 +193,7 @@ def _is_due(core: Core, delivery: Delivery, now: datetime) -> bool:
 
 
 def _queued(core: Core, mailbox: str, page: int) -> Iterator[Found]:
-    """All that waits there, in order of acceptance, page by page."""
+    """Yield all letters that wait in a mailbox, in order of acceptance, page by page."""
     after = 0
     while found := core.store.find(
         Query(mailbox=mailbox, states=(State.QUEUED,), after=after, order="age", limit=page)
@@ -191,8 +205,11 @@ def _queued(core: Core, mailbox: str, page: int) -> Iterator[Found]:
 
 
 def _too_old(core: Core, now: datetime) -> Iterator[Found]:
-    """A slice of them. Later letters were sent later: the first that is young ends the search in a mailbox."""
-    result = 0
+    """Yield up to SLICE letters that waited too long.
+
+    Later letters were sent later, so the first young one ends the search in a mailbox.
+    """
+    count = 0
     for mailbox in core.store.outgoing(now, latest_try(now, core.limits)):
         for found in _queued(core, mailbox, SLICE):
             since = waits_since(found)
@@ -201,13 +218,13 @@ def _too_old(core: Core, now: datetime) -> Iterator[Found]:
             is_due = _is_due(core, found.delivery, now)
             if (is_due or found.delivery.attempts) and is_too_old(since, now, core.limits):
                 yield found
-                result += 1
-            if result == SLICE:
+                count += 1
+            if count == SLICE:
                 return
 
 
 def _still_queued(core: Core, found: Found) -> list[Delivery]:
-    """As it is now, unless it was unsent or expired meanwhile."""
+    """Return the delivery as it is now; nothing if it was unsent or expired meanwhile."""
     at = Query(mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(State.QUEUED,))
     return [one.delivery for one in core.store.find(at)]
 
@@ -234,16 +251,14 @@ def _depart_now(core: Core, delivery: Delivery, now: datetime, system: str) -> N
     core.store.commit(plan)
 
 
-# Names at other systems: which of a letter's recipients are there, and whether the letter may go to them.
-#
-# A bare name is somebody here, if anybody here is called so; else who the table of routes knows at another
-# system;
-# else, where the settings say so, somebody that is to be found.
+# -- recipients at other systems
 
 
-def at_home(core: Core, peers: Mapping[str, Peer], message: Message) -> Message:
-    """The letter with those called `x@<this room>` as `x`, each system spelt as its peer is, and each name there
-    as it was spelt here first.
+def normalize_recipients(core: Core, peers: Mapping[str, Peer], message: Message) -> Message:
+    """Return the letter with normalized recipients.
+
+    `x@<this room>` becomes `x`; each system is spelt as its peer is, and each name there as it was first spelt
+    here.
     """
     recipients: dict[str, Recipient] = {}
     for recipient in message.recipients:
@@ -255,41 +270,42 @@ def at_home(core: Core, peers: Mapping[str, Peer], message: Message) -> Message:
     return replace(message, recipients=tuple(recipients.values()))
 
 
-def is_somebody(core: Core, address: str) -> bool:
-    """Not, if it is said to be an agent here, and nobody here is called so."""
+def may_exist(core: Core, address: str) -> bool:
+    """Return whether the address may exist: False only for `x@<this room>` without an agent `x`."""
     if AT not in address or not agent_of(address) or not core_peers.is_ours(core, system_of(address)):
         return True
     spelt = core.store.spelling(agent_of(address))
     return spelt is not None and core.store.is_known(spelt)
 
 
-def bound(core: Core, post: Post) -> Post:
-    """The letter with each recipient where it is, or a refusal. Part of a commit."""
+def resolve_recipients(core: Core, post: Post) -> Post:
+    """Return the letter with each recipient at its system, or raise a refusal. Part of a commit."""
     was_for = [delivery.mailbox for delivery in post.deliveries]
     deliveries = [_sent_to(core, post, name) for name in was_for]
     if deliveries != was_for:
         post = _readdressed(post, deliveries)
     unasked = [name for name in deliveries if AT in name]
-    if not post.routes:  # then all that were known to be elsewhere are open: what changed since, the courier asks
+    if not post.routes:  # routes were checked before the commit; later changes are the courier's to check
         unasked = [name for name in unasked if name not in was_for]
     if unasked:
-        check_ways(core, core_peers.all_peers(core), post.message, unasked)
+        check_routes(core, core_peers.all_peers(core), post.message, unasked)
     return post
 
 
-def spelt(core: Core, mailbox: str) -> str:
-    """A name elsewhere as it is known here, else as its system spells it: whoever writes it otherwise means it."""
+def spell_remote(core: Core, mailbox: str) -> str:
+    """Return a remote address as it is spelt here, else as its system spells it."""
     held = core.store.spelling(mailbox)
     if held is not None or not agent_of(mailbox):
         return held or mailbox
     found = core.store.records(ROUTE, fold(agent_of(mailbox)))
     route = convert(found[0].value, Route) if found else None
-    is_told = route is not None and route.name and same_name(route.system, system_of(mailbox))
-    return mailbox.replace(agent_of(mailbox), route.name, 1) if route is not None and is_told else mailbox
+    if route is None or not route.name or not same_name(route.system, system_of(mailbox)):
+        return mailbox
+    return mailbox.replace(agent_of(mailbox), route.name, 1)
 
 
 def route_of(core: Core, name: str, now: datetime) -> Route | None:
-    """Where the table says that an agent is, while that is fresh and somebody leads there."""
+    """Return the system where the table of routes has an agent, while that is fresh and a peer leads there."""
     found = core.store.records(ROUTE, fold(name))
     route = convert(found[0].value, Route) if found else None
     if route is None or route.until <= now:
@@ -297,18 +313,19 @@ def route_of(core: Core, name: str, now: datetime) -> Route | None:
     return route if peer_towards(core, core_peers.all_peers(core), route.system) else None
 
 
-def told_of(core: Core, caller: Principal) -> list[tuple[str, Route]]:
-    """Agents elsewhere that peers told of, by name, while that is believed and somebody leads there."""
+def announced_agents(core: Core, caller: Principal) -> list[tuple[str, Route]]:
+    """Return agents at other systems that peers announced, while that is fresh and a peer leads there."""
     authorize(caller, "agents")
     now, peers = core.now().wall, core_peers.all_peers(core)
-    results = [(record.key, convert(record.value, Route)) for record in core.store.records(ROUTE)]
-    led = [(key, at) for key, at in results if at.until > now and peer_towards(core, peers, at.system)]
-    return [(at.name or key, at) for key, at in led if not at.is_found]
+    routes = [(record.key, convert(record.value, Route)) for record in core.store.records(ROUTE)]
+    reachable = [(key, at) for key, at in routes if at.until > now and peer_towards(core, peers, at.system)]
+    return [(at.name or key, at) for key, at in reachable if not at.is_found]
 
 
-def refreshes(core: Core) -> bool:
-    """Are peers asked for names of which nobody here has heard, and for which mail lies here? Not in a room of
-    files: an agent that only reads and writes its files may be there though nobody heard from it.
+def refreshes_on_miss(core: Core) -> bool:
+    """Return whether peers are asked for unknown names for which mail waits here.
+
+    Never in a room of files: an agent that only reads and writes its files may exist without being known.
     """
     return (
         core.limits.federation_strategy == "table"
@@ -317,18 +334,22 @@ def refreshes(core: Core) -> bool:
     )
 
 
-def strangers(core: Core) -> dict[str, int]:
-    """Those names, with the number of the newest letter for each. The person and the house are always here."""
+def unknown_names(core: Core) -> dict[str, int]:
+    """Return unknown names with mail here, with the number of the newest letter for each.
+
+    The human and the postmaster are always known.
+    """
     always = {POSTMASTER, fold(core.limits.human)}
     return {name: newest for name, newest in core.store.strangers().items() if fold(name) not in always}
 
 
-def send_on(core: Core, name: str, spelling: str, system: str) -> str | None:
-    """Queue the mail that lies here for a name of which nobody here has heard, for a system that has such an
-    agent. Returns the mailbox there; None: nothing goes. What was written to a scope, is too old to wait for
-    another system, or may not go there, stays here.
+def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str | None:
+    """Queue the mail for an unknown name for a system that has such an agent.
+
+    Returns the mailbox there, or None if nothing goes. Letters that were written to a scope, are too old to wait
+    for another system, or may not go there, stay here.
     """
-    mailbox = spelt(core, at_system(spelling, system))
+    mailbox = spell_remote(core, at_system(spelling, system))
     sent: list[Move] = []
 
     def plan() -> Sequence[Write]:
@@ -353,10 +374,11 @@ def send_on(core: Core, name: str, spelling: str, system: str) -> str | None:
     return mailbox if sent else None
 
 
-def seek_anew(core: Core, found: Found, reason: str) -> bool:
-    """Queue a letter that a system refused for the next that has the name. Only where its sender named no system,
-    and peers were asked for the name; else False, and nothing is done. Nor for a task: who may move it is written
-    down by name and system.
+def search_again(core: Core, found: Found, reason: str) -> bool:
+    """Queue a letter that a system refused for the next system that has the name; return whether that was done.
+
+    Only if the sender named no system and peers were asked for the name. Never for a task: its parties are
+    recorded by name and system.
     """
     mailbox = found.delivery.mailbox
     name, system = agent_of(mailbox), system_of(mailbox)
@@ -392,18 +414,18 @@ def _may_go_on(core: Core, peers: Mapping[str, Peer], found: Found, mailbox: str
     if message.is_automatic or AT in message.sender or not (is_meant or found.delivery.kind == "bcc"):
         return False
     is_old = retry.is_too_old(waits_since(found), now, core.limits)
-    return not is_old and are_open(core, peers, message, [mailbox])
+    return not is_old and has_routes(core, peers, message, [mailbox])
 
 
 def peer_towards(core: Core, peers: Mapping[str, Peer], system: str) -> Peer | None:
-    """Who leads to a system; anybody at all leads to one that is to be found."""
+    """Return the peer that leads to a system; any trusted peer for a system that is yet to be found."""
     if system == ANYWHERE:
         return next((peer for peer in peers.values() if peer.trusted), None)
     return trust.route_to(peers, system, trust.strategy_of(core.limits))
 
 
-def waiting_by_way(core: Core) -> tuple[dict[str, int], dict[str, int]]:
-    """How many letters wait for each peer to take or pass them on, and how many for each system without a way."""
+def count_waiting(core: Core) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the letters that wait for each peer, and those for each system that no peer leads to."""
     peers = core_peers.all_peers(core)
     by_peer: dict[str, int] = {}
     stranded: dict[str, int] = {}
@@ -417,7 +439,7 @@ def waiting_by_way(core: Core) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def why_it_waits(core: Core, delivery: Delivery) -> str | None:
-    """What keeps a letter for another system here, as far as the room knows."""
+    """Return why a letter for another system is still here, as far as the room knows."""
     if delivery.state is not State.QUEUED or AT not in delivery.mailbox:
         return None
     peers, system = core_peers.all_peers(core), system_of(delivery.mailbox)
@@ -428,22 +450,25 @@ def why_it_waits(core: Core, delivery: Delivery) -> str | None:
     return f"waits: {delivery.history[-1].reason}" if delivery.history else None
 
 
-def check_ways(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> None:
-    """Refuse a letter to a system that nobody leads to, or that its scope may not write to."""
+def check_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> None:
+    """Refuse a letter to a system that no peer leads to, or that its scope may not write to."""
     for mailbox in mailboxes:
-        _check_way(core, peers, message, parse_address(mailbox, "to"))
+        _check_route(core, peers, message, parse_address(mailbox, "to"))
 
 
-def are_open(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> bool:
-    """Would it pass? Why not is told in the commit, unless the letter is there already: then nothing is asked."""
+def has_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> bool:
+    """Return whether a letter passes `check_routes`.
+
+    The refusal itself is raised in the commit, because a repeat of a letter that is stored already is not refused.
+    """
     try:
-        check_ways(core, peers, message, mailboxes)
+        check_routes(core, peers, message, mailboxes)
     except PostroomError:
         return False
     return True
 
 
-def _check_way(core: Core, peers: Mapping[str, Peer], message: Message, target: Address) -> None:
+def _check_route(core: Core, peers: Mapping[str, Peer], message: Message, target: Address) -> None:
     peer = peer_towards(core, peers, target.system)
     if peer is None and target.system == ANYWHERE:
         raise Missing(f"there is nobody to ask for {target.agent!r}", field="to", hint="postroom peers add")
@@ -454,21 +479,24 @@ def _check_way(core: Core, peers: Mapping[str, Peer], message: Message, target: 
 
 
 def was_sent_to(core: Core, id: str, party: str) -> bool:
-    """Was this letter sent to somebody elsewhere? They may answer before we know that it is there, and by a name
-    that only a system or an agent was said of.
+    """Return whether this letter was sent to that remote party.
+
+    The party may answer before its delivery is confirmed, and under a name of which the sender wrote only the
+    agent or only the system.
     """
     found = (one.delivery.mailbox for one in core.store.find(Query(message_ids=(id,))))
     return any(_is_meant(party, mailbox) for mailbox in found)
 
 
 def _is_meant(party: str, mailbox: str) -> bool:
-    value, whose = parse_address(mailbox, "to"), parse_address(party, "sender")
-    at_any = not value.agent or same_name(value.agent, whose.agent)
-    return bool(value.system) and at_any and (value.system == ANYWHERE or same_name(value.system, whose.system))
+    target, sender = parse_address(mailbox, "to"), parse_address(party, "sender")
+    if not target.system or (target.agent and not same_name(target.agent, sender.agent)):
+        return False
+    return target.system == ANYWHERE or same_name(target.system, sender.system)
 
 
-def seeks(core: Core) -> bool:
-    """Are other systems asked for names that nobody here knows?"""
+def searches_unknown(core: Core) -> bool:
+    """Return whether other systems are asked for names that are unknown here."""
     return core.limits.federation_strategy != "table" or core.limits.federation_refresh_on_miss
 
 
@@ -476,7 +504,7 @@ def _normal(core: Core, peers: Mapping[str, Peer], address: Address, field: Reci
     if core_peers.is_ours(core, address.system):
         return meant(_here(address, field), core.limits.human)
     named = [peer.system for peer in peers.values() if same_name(peer.system, address.system)]
-    return spelt(core, format_address(replace(address, system=named[0]) if named else address))
+    return spell_remote(core, format_address(replace(address, system=named[0]) if named else address))
 
 
 def _here(address: Address, field: RecipientKind) -> str:
@@ -493,14 +521,17 @@ def _sent_to(core: Core, post: Post, name: str) -> str:
         return name
     route = route_of(core, name, core.now().wall)
     if route is not None:
-        return spelt(core, at_system(route.name or name, route.system))
+        return spell_remote(core, at_system(route.name or name, route.system))
     if core.limits.federation_strategy != "table" and core_peers.all_peers(core):
-        return spelt(core, at_system(name, ANYWHERE))
+        return spell_remote(core, at_system(name, ANYWHERE))
     return name
 
 
 def _readdressed(post: Post, names: Sequence[str]) -> Post:
-    """Queued for other systems. When it was sent is kept only where the letter itself says another time."""
+    """Return the letter with deliveries queued for other systems.
+
+    The time of delivery is kept only where it differs from the time the letter was written.
+    """
     created = post.message.created_at
     deliveries = [
         delivery

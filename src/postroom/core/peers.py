@@ -1,25 +1,28 @@
-"""Other systems: the allow-list, and proof of who they are. Whoever is not in it is nobody.
+"""Peers: the other systems that may exchange mail with this room, how they prove themselves, and our own name.
 
-A peer shows a token that was made here, told once and kept as a hash; or a certificate, which is pinned. What we
-show there is kept as it is, in the room alone. After a rotation the old token is good until the new one was shown
-for the first time, or for a day.
+The peers are the allow list: a system that is not among them is refused. A peer proves itself by a token that was
+made here, shown once and kept as a hash, or by a certificate, which is pinned. The token that this room shows to a
+peer is kept in plain text, in the room alone. After a rotation the old token is good until the new one was used
+for the first time, or for a day. A mounted mail folder is a peer, too.
+
+The name of this room among others is the configured one, else the name of the MAP server it is linked to, else a
+name that was made once. It is kept for ever; only a name that was made while waiting for a server's name, and was
+not yet announced to anybody, is replaced by that.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import os
 import re
 from datetime import timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from ..errors import BadStore, Conflict, Invalid, Missing, NameTaken, NotAllowed
-from ..model.codec import convert, to_plain
+from ..model.codec import convert, is_same_secret, to_plain, token_hash
 from ..model.message import same_name
 from ..model.names import check_agent, check_name, check_scope, fold
 from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Peer
@@ -40,31 +43,31 @@ if TYPE_CHECKING:
 
 
 PREFIX = "prp"
-GRACE = timedelta(days=1)  # for which a token is good beside the one that follows it, at most
-_LONGEST = 500  # characters of a credential that is looked at
+GRACE = timedelta(days=1)  # how long a former token is good beside the new one, at most
+_LONGEST = 500  # characters of a credential; a longer one is refused unread
 _NO_PROOF = "0" * 64
 
 
 def all_peers(core: Core) -> dict[str, Peer]:
-    """By name, in the order of their names."""
+    """Return all peers by name, in the order of their names."""
     found = [convert(record.value, Peer) for record in core.store.records(PEER)]
     return {one.system: one for one in sorted(found, key=lambda one: fold(one.system))}
 
 
-def everyone(core: Core, caller: Principal) -> list[Peer]:
-    """The same, for who asks."""
+def list_peers(core: Core, caller: Principal) -> list[Peer]:
+    """Return all peers to an authorized caller, in the order of their names."""
     authorize(caller, "peers")
     return list(all_peers(core).values())
 
 
 def peer(core: Core, system: str) -> Peer | None:
-    """The one of this name, however it is spelt."""
+    """Return the peer of this name, in upper or lower case; None if there is none."""
     held = find_record(core, PEER, fold(system))
     return None if held is None else convert(held.value, Peer)
 
 
 def known_peer(core: Core, system: str) -> Peer:
-    """The same, or Missing."""
+    """Return the peer of this name, or raise Missing."""
     found = peer(core, check_name(system, "system"))
     if found is None:
         raise Missing(f"there is no peer {system!r}", field="system", hint="postroom peers list shows all")
@@ -72,14 +75,14 @@ def known_peer(core: Core, system: str) -> Peer:
 
 
 def put(core: Core, caller: Principal, value: Peer, *, ours: str = "") -> Peer:
-    """Keep this in the place of what was known. `ours` is what we are called: nobody is a peer of itself."""
+    """Store a peer in place of the former one. `ours` is the name of this room, which cannot be its own peer."""
     return change(core, caller, value.system, lambda _: value, ours=ours)
 
 
 def change(
     core: Core, caller: Principal, system: str, step: Callable[[Peer | None], Peer], *, ours: str = ""
 ) -> Peer:
-    """What becomes of a peer (None: it is new), with nobody in between."""
+    """Change a peer in one commit: `step` gets the peer as it is (None: it is new)."""
     authorize(caller, "peers")
     key = fold(check_name(system, "system"))
     kept: list[Peer] = []
@@ -98,19 +101,20 @@ def change(
 def add(
     core: Core, caller: Principal, system: str, fields: Mapping[str, Any], *, ours: str = ""
 ) -> tuple[str, Peer]:
-    """A peer, or what is new about one: what is not said stays as it was. With it comes the token that it is to
-    show here, told once; empty where it has one already or needs none.
+    """Add a peer, or change these fields of one. Returns the token that it is to show here, and the peer.
+
+    The token is shown only this once; it is empty if the peer has one already or needs none.
     """
     fresh = _fresh_token()
     made: list[str] = []
 
     if fields.get("exposure", "tagged") != "tagged":
-        fields = {"tags": (), **fields}  # they say nothing any more
+        fields = {"tags": (), **fields}  # tags mean nothing with another exposure
 
     def step(before: Peer | None) -> Peer:
         after = replace(before, **fields) if before else Peer(system=system, **fields)
         made[:] = [fresh] if _needs_proof(after) else []
-        return replace(after, proof=hashed(fresh)) if made else after
+        return replace(after, proof=token_hash(fresh)) if made else after
 
     kept = change(core, caller, system, step, ours=ours)
     return (made[0] if made else ""), kept
@@ -121,26 +125,26 @@ def without_tokens(peer: Peer) -> Peer:
 
 
 def _without_old(before: Peer | None, after: Peer) -> Peer:
-    """Tokens that were agreed on are gone where each proves itself otherwise now."""
+    """Return the peer without its former tokens if it proves itself in another way now."""
     is_old = before is not None and (before.token, before.proof) == (after.token, after.proof)
     return without_tokens(after) if is_old and after.auth not in TOKENS else after
 
 
 def rotate(core: Core, caller: Principal, system: str) -> tuple[str, Peer]:
-    """Another token for a peer to show here, told once. The old one is good until this one was shown, or a day."""
+    """Make another token for a peer, shown once. The old one is good until the new one is used, or a day."""
     fresh = _fresh_token()
 
     def step(before: Peer | None) -> Peer:
         if before is None:
             return known_peer(core, system)
         until = core.now().wall + GRACE if before.proof else None
-        return replace(before, proof=hashed(fresh), former_proof=before.proof, former_until=until)
+        return replace(before, proof=token_hash(fresh), former_proof=before.proof, former_until=until)
 
     return fresh, change(core, caller, system, step)
 
 
 def remove(core: Core, caller: Principal, system: str) -> Peer:
-    """It is nobody from now on. Mail that waits for it stays, and dies of its age."""
+    """Remove a peer. Mail that waits for it stays until it is too old."""
     authorize(caller, "peers")
     key = fold(check_name(system, "system"))
     gone: list[Peer] = []
@@ -153,13 +157,15 @@ def remove(core: Core, caller: Principal, system: str) -> Peer:
     return gone[0]
 
 
-# -- who calls
+# -- proof of a calling peer
 
 
 def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = "") -> Peer:
-    """The peer that calls itself so and proves it: by a token, or by the certificate of the connection itself,
-    whose fingerprint the TLS layer tells (never the caller). Whatever is wrong, the answer is the same; only of a
-    certificate that changed it is told, and kept.
+    """Return the peer of this name if the caller proves to be it; raise NotAllowed otherwise.
+
+    The proof is a token, or the certificate of the connection, whose fingerprint comes from the TLS layer, never
+    from the caller. The error is the same for every fault, so that it reveals nothing; only a changed certificate
+    is named, and recorded.
     """
     found = peer(core, system) if isinstance(system, str) and len(system) <= _LONGEST else None
     is_right = _is_proven(core, found, credential, certificate)
@@ -174,8 +180,8 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
 
 
 def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
-    """Is it the certificate that was pinned? Another one is refused, and told of until somebody trusts it anew."""
-    if not found.pin or hmac.compare_digest(found.pin, fingerprint):
+    """Refuse a certificate other than the pinned one, and record an alert until the operator trusts it anew."""
+    if not found.pin or is_same_secret(found.pin, fingerprint):
         return
     _keep(core, found.system, lambda now: replace(now, alert=fingerprint))
     text = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
@@ -183,18 +189,14 @@ def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
     raise NotAllowed(text, field="certificate", hint=hint)
 
 
-def hashed(token: str) -> str:
-    return sha256(token.encode()).hexdigest()
-
-
 def _is_proven(core: Core, found: Peer | None, credential: Any, certificate: str) -> bool:
     if found is None:
-        _shows(credential, _NO_PROOF)  # as long as for one that is there
+        _shows(credential, _NO_PROOF)  # takes as long as for a known peer, so timing reveals nothing
         return False
     if found.auth == "none":
         return True
     if found.auth == "mtls":
-        return bool(found.pin) and bool(certificate)  # whether it is the right one is told by name
+        return bool(found.pin) and bool(certificate)  # `check_certificate` compares it, with an error of its own
     is_former = found.former_until is not None and core.now().wall < found.former_until
     right = _shows(credential, found.proof or _NO_PROOF)
     return right or (is_former and _shows(credential, found.former_proof))
@@ -203,17 +205,17 @@ def _is_proven(core: Core, found: Peer | None, credential: Any, certificate: str
 def _shows(credential: Any, proof: str) -> bool:
     if not isinstance(credential, str) or len(credential) > _LONGEST or not credential.isascii():
         return False
-    return hmac.compare_digest(hashed(credential), proof)
+    return is_same_secret(token_hash(credential), proof)
 
 
 def _without_former(core: Core, found: Peer) -> Peer:
-    """The new token was shown: the one before is worth nothing now."""
+    """Return the peer without its former token: the new one was used."""
     ended = _keep(core, found.system, lambda now: replace(now, former_proof="", former_until=None))
     return ended or found
 
 
 def _keep(core: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
-    """A change that the house makes by itself; None where the peer is gone meanwhile."""
+    """Change a peer without a caller's authority; return None if the peer is gone meanwhile."""
     kept: list[Peer] = []
 
     def plan() -> Sequence[Write]:
@@ -229,7 +231,7 @@ def _keep(core: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
 
 
 def _needs_proof(after: Peer) -> bool:
-    """One that dials us must show something. One that we dial shows its certificate, and needs no more."""
+    """Return whether a peer needs a new token: one that dials us does; one that we dial has a certificate."""
     return not after.proof and not after.is_dialled and not after.is_mount and after.auth in TOKENS
 
 
@@ -237,7 +239,7 @@ def _fresh_token() -> str:
     return f"{PREFIX}_{os.urandom(32).hex()}"
 
 
-# Whether a peer may be kept as it is said: names, addresses, permissions, and nothing that is not enforced.
+# -- validation of a peer: names, addresses, permissions, and nothing that is not enforced
 
 PIN_RULE = "sha256: and 64 hex digits, as postroom peers trust shows it"
 TOKENS = frozenset({"bearer", "api-key"})  # proofs that are a token
@@ -245,7 +247,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def check_peer(peer: Peer, ours: str = "") -> Peer:
-    """The peer as it may be kept, or an error that names what is wrong."""
+    """Return the peer as it may be stored, or raise an error that names the wrong field."""
     system = check_name(peer.system, "system")
     if ours and same_name(system, ours):
         raise Invalid(f"{system!r} is what we are called ourselves", field="system", hint="name the other system")
@@ -256,7 +258,7 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
     for name in peer.relays_for:
         if ours and same_name(name, ours):
             raise Invalid(f"{name!r} is what we are called ourselves", field="relays-for", hint="leave it out")
-        if not (peer.is_mount and name == EVERYWHERE):  # only who mounted a room leads it everywhere
+        if not (peer.is_mount and name == EVERYWHERE):  # only a mount leads everywhere
             check_name(name, "relays-for")
     for scope, allowed in peer.scopes.items():
         _check_permission(scope, allowed)
@@ -269,7 +271,7 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
 
 
 def check_pin(value: Any, field: str) -> str:
-    """A fingerprint, also as openssl writes it."""
+    """Return a fingerprint in our form, also from the form of openssl."""
     text = check_line(value, field, 200)
     pin = text.lower().replace("sha256 fingerprint=", "").replace(":", "").removeprefix("sha256")
     if not _HEX.fullmatch(pin):
@@ -278,7 +280,7 @@ def check_pin(value: Any, field: str) -> str:
 
 
 def check_url(url: Any) -> str:
-    """Where a peer is reached; without a path, at the one that Postroom serves."""
+    """Return the WebSocket address of a peer; without a path, with the one that Postroom serves."""
     text = check_line(url, "url", 2000)
     hint = "such as wss://mail.example.com:4650/map"
     try:
@@ -357,13 +359,13 @@ def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
             check_scope(theirs, "scope")
 
 
-# Foreign mail folders as systems: which are mounted, and under which names. A running post room links them.
+# -- mounts: mail folders of other programs as systems. A running server links them.
 
 
 def mount(
     core: Core, caller: Principal, system: str, place: str, exposure: Exposure = "all", *, ours: str, room: str
 ) -> Peer:
-    """The room at `place` is a system from now on. `ours` is what this one is called, `room` its own address."""
+    """Make the room at `place` a system. `ours` is the name of this room, `room` its own address."""
     _check_place(place, room)
     for other in all_peers(core).values():
         if other.place and _same(other.place, place) and other.system.lower() != system.lower():
@@ -381,7 +383,7 @@ def mount(
 
 
 def mounted(core: Core, system: str) -> Peer:
-    """The mount of this name, or Missing."""
+    """Return the mount of this name, or raise Missing."""
     found = known_peer(core, system)
     if not found.place:
         raise Missing(f"{system!r} is no mounted folder", field="system", hint=f"postroom peers remove {system}")
@@ -403,19 +405,17 @@ def _same(first: str, second: str) -> bool:
     return len(places) == 2 and places[0] == places[1]
 
 
-# What this post room is called among others: as it was set, else as the MAP server calls itself that it is linked
-# to, else a name that was made once. What it is called is kept: only a name that was made while a server's was
-# waited for, and told to nobody, gives way to that.
+# -- the name of this room. In the record, a bare string is a name that was made here and stays.
 
-# In the record, a bare name is one that we made and that stays.
-_OF_SERVER = "map"  # the name of a server
-_GIVES_WAY = "made"  # one that we made, until a server's is known or it was told to somebody
-_DIGITS = 8  # of chance: two rooms of one net must not meet by it
+_OF_SERVER = "map"  # the name of a MAP server
+_GIVES_WAY = "made"  # a name made here, until a server's name is known or it was announced
+_DIGITS = 8  # random digits: two rooms of one network must not get the same name
 
 
 def system_id(core: Core, caller: Principal, configured: str = "", *, gives_way: bool = False) -> str:
-    """The same from every process, and after every restart. `gives_way`: one that has to be made is to give way to
-    the name of a server that we are about to be linked to.
+    """Return the name of this room, the same from every process and after every restart.
+
+    `gives_way`: a name that has to be made now may be replaced by that of the MAP server we are about to link to.
     """
     authorize(caller, "room")
     if configured:
@@ -428,13 +428,13 @@ def system_id(core: Core, caller: Principal, configured: str = "", *, gives_way:
 
 
 def is_ours(core: Core, system: str) -> bool:
-    """Is this room called so? One that has no name yet is called nothing."""
+    """Return whether this is the name of this room; False while it has none."""
     found = None if core.system else find_record(core, SYSTEM, EVERYONE)
     return same_name(system, core.system or (_name(found) if found else ""))
 
 
 def announced(core: Core, caller: Principal, configured: str = "") -> str:
-    """The same, for somebody who will go by it: from now on it stays."""
+    """Return the name of this room to announce it to others: from now on it stays."""
     name = system_id(core, caller, configured)
     found = None if configured else find_record(core, SYSTEM, EVERYONE)
     if found is None or not _may_give_way(found):
@@ -449,7 +449,7 @@ def announced(core: Core, caller: Principal, configured: str = "") -> str:
 
 
 def adopt(core: Core, caller: Principal, name: str) -> str:
-    """Be called as a MAP server is, where no name is kept but one that gives way. Says what holds."""
+    """Take the name of a MAP server, unless a name is kept already; return the name in force."""
     authorize(caller, "room")
     value = {_OF_SERVER: check_agent(name, "system")}
 
@@ -471,7 +471,7 @@ def _may_give_way(found: Record) -> bool:
 
 
 def _first(core: Core, *, gives_way: bool) -> Sequence[Write]:
-    """Whoever comes first names it."""
+    """Return the write of a new name, unless another process was first."""
     if find_record(core, SYSTEM, EVERYONE):
         return []
     name = f"postroom-{core.ids.token()[:_DIGITS]}"

@@ -1,9 +1,11 @@
-"""A whole room as JSON lines, out of any store and into any store, without loss.
+"""Export, import and backup: a whole room as JSON lines, out of any store and into any store, without loss.
 
-The first line says what it is; then names, then records, then letters with their deliveries, in order of
-acceptance. The last line says that it is the last, and how many stand between: an export that was cut off is no
-export. Numbers and cursors are a room's own and do not travel; letters that were set
-aside as damaged stay behind.
+An export begins with a head line; then come names, records, and letters with their deliveries in order of
+acceptance. The last line says that it is the last, and how many lines stand between: an export that was cut off is
+refused. Numbers and cursors belong to a room and are not exported; quarantined letters are left out.
+
+An import validates every line as if it were new, even from our own exports. A backup is a copy of a room in use;
+restoring one (`room.restore`) needs the room closed, so it is no verb of an open room.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Conflict, Invalid
-from ..model.agent import EVERYONE, OPEN_DOOR, Beat, Card, Guard, ScopeCard, guard_from
+from ..model.agent import EVERYONE, NO_GUARD, Card, Guard, Heartbeat, ScopeCard, guard_from
 from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
@@ -53,9 +55,9 @@ from ..model.values import check_line, check_object, check_time, read_json
 from ..store.protocol import Introduce, Post, Put, Rename, vouched
 from .agents import check_card
 from .authorize import authorize
-from .compose import LONGEST_SUBJECT, check_template, compose, draft_of, seal
-from .presentation import harmless_json
-from .validation import check_count, progress_of, quoted
+from .compose import LONGEST_SUBJECT, check_template, compose, draft_of, encode_within_limit
+from .presentation import escape_json
+from .validation import check_count, check_progress, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,17 +73,19 @@ FORMAT = 2
 OLDER = (1,)  # formats that are still understood: 1 had no names and no end
 SLICE = 500
 LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
-IMPORT = "import"  # marks a room whose import is not finished
+IMPORT = "import"  # kind of the record that marks an unfinished import
 
 
 class Imported(Struct, frozen=True, kw_only=True):
+    """The counts of an import."""
+
     letters: int
     records: int
     names: int
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """What an export says first: its format, its room, and about how many lines follow; 0 if it does not say."""
+    """The first line of an export: its format, its room, and about how many lines follow (0: not known)."""
 
     postroom: int
     room: str
@@ -89,20 +93,20 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class Name(Struct, frozen=True):
-    """A mailbox, with or without mail."""
+    """A mailbox, with or without mail; `known` if its agent was seen."""
 
     mailbox: str
     known: bool
 
 
 def export_room(core: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
-    """The room, line by line. Letters accepted meanwhile may or may not be in it; none is ever half in it."""
+    """Yield the room line by line. Letters accepted meanwhile may be missing; none is ever half in it."""
     authorize(caller, "export")
-    tell = progress_of(progress)
+    tell = check_progress(progress)
     total = len(core.store.mailboxes()) + core.store.count_letters(LetterQuery())
     total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
-    done = 0  # counted, for the room may have changed since the head was written
+    done = 0  # counted anew: the room may have changed since the head was written
     for done, line in enumerate(_lines(core), start=1):
         if done % SLICE == 0:
             tell(min(done, total), total)
@@ -112,7 +116,7 @@ def export_room(core: Core, caller: Principal, progress: Progress | None = None)
 
 
 def _line(value: dict[str, Any]) -> bytes:
-    return harmless_json(encode(value))
+    return escape_json(encode(value))
 
 
 def _lines(core: Core) -> Iterator[bytes]:
@@ -127,7 +131,7 @@ def _lines(core: Core) -> Iterator[bytes]:
         ids = tuple(letter.message.id for letter in letters)
         held: dict[str, list[Delivery]] = {id: [] for id in ids}
         for found in core.store.find(Query(message_ids=ids, order="age")):
-            held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew elsewhere
+            held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew there
         for letter in letters:
             if held[letter.message.id]:  # or it was deleted meanwhile
                 yield _line({"letter": letter.message, "deliveries": held[letter.message.id]})
@@ -137,11 +141,11 @@ def _lines(core: Core) -> Iterator[bytes]:
 def import_room(
     core: Core, caller: Principal, lines: Iterable[bytes | str], progress: Progress | None = None
 ) -> Imported:
-    """Fill an empty room. If it is cut off, the same import again goes on where it stopped."""
+    """Fill an empty room from an export. If it is interrupted, the same import again goes on where it stopped."""
     authorize(caller, "import")
     if not isinstance(lines, Iterable):
         raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
-    tell, source = progress_of(progress), iter(lines)
+    tell, source = check_progress(progress), iter(lines)
     head = check_head(core.limits, next(source, b""))
     room, total = head.room, head.lines
     _begin(core, room)
@@ -166,7 +170,7 @@ def import_room(
 
 
 def check_head(limits: Limits, line: bytes | str) -> Head:
-    """What the first line says; refused if it is not that of an export."""
+    """Return the parsed first line; refuse one that is no head of an export."""
     value = _read(limits, line, "line 1")
     if value.get("postroom") not in (FORMAT, *OLDER) or not isinstance(value.get("room"), str):
         raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
@@ -177,7 +181,7 @@ def check_head(limits: Limits, line: bytes | str) -> Head:
 def _values(
     limits: Limits, source: Iterator[bytes | str], *, has_end: bool
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines after the head, numbered from 1, up to the one that says it is the last."""
+    """Yield the lines after the head, numbered from 1, and check that the export is complete."""
     number = 0
     for number, line in enumerate(source, start=1):
         value = _read(limits, line, f"line {number + 1}")
@@ -216,7 +220,7 @@ def _finish(core: Core) -> None:
 
 
 def _write(core: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
-    """What a line asks for. Nothing gets in around the validator, not even from our own exports."""
+    """Return the write of one line, validated."""
     if not {"name", "record"} & value.keys() and (value.get("letter") is None or value.get("deliveries") is None):
         raise Invalid("is no line of an export", field=field, hint=LINE_RULE)
     try:
@@ -235,11 +239,11 @@ def _write(core: Core, value: dict[str, Any], field: str) -> Post | Put | Introd
 
 
 def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
-    """A letter that could have been sent here, with deliveries that could have come of it."""
+    """Return the write of a letter, if it could have been sent here and its deliveries could belong to it."""
     now = check_time(message.created_at, "created_at")
-    message = _of_today(message)
-    on_its_way = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
-    if replace(compose(core, draft_of(message), now), **on_its_way) != message:
+    message = _with_one_human(message)
+    set_by_room = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
+    if replace(compose(core, draft_of(message), now), **set_by_room) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
     message = vouched(core.store, message)
     for agent in message.trace:
@@ -250,11 +254,11 @@ def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Pos
     held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
     if len({delivery.mailbox for delivery in held}) != len(held):
         raise Invalid("hold a mailbox twice", field="deliveries")
-    return Post(message=message, encoded=seal(message, core.limits), deliveries=held)
+    return Post(message=message, encoded=encode_within_limit(message, core.limits), deliveries=held)
 
 
-def _of_today(message: Message) -> Message:
-    """A letter from a room where the human still had several mailboxes."""
+def _with_one_human(message: Message) -> Message:
+    """Return the letter with the human's one mailbox; old rooms had several for the human."""
     sender = check_party(message.sender, "sender")
     named = tuple(replace(r, address=ONE_MAILBOX.get(fold(r.address), r.address)) for r in message.recipients)
     if sender == message.sender and named == message.recipients:
@@ -276,7 +280,7 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
 
 
 def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:
-    """A lease of another boot is over."""
+    """Return the delivery with an expired lease if the lease is of another boot."""
     lease = delivery.lease
     if lease is None or lease.boot == boot:
         return delivery
@@ -293,13 +297,11 @@ def _read(limits: Limits, line: bytes | str, field: str) -> dict[str, Any]:
     return value
 
 
-# The records of a room on their way out and in: which of them travel, and whether one may come in.
-#
-# Nothing gets in around the validator, not even from our own exports.
+# -- records: which kinds are exported, and the validation of one that comes in
 
 
 class Memory(Struct):
-    """What is left of a deleted letter."""
+    """The remembered id or key of a deleted letter."""
 
     id: str
     digest: str
@@ -308,7 +310,7 @@ class Memory(Struct):
 
 
 class Moved(Struct):
-    """Whence a delivery came, to stay."""
+    """The room from which a delivery was moved here."""
 
     room: str
     at: datetime
@@ -316,7 +318,7 @@ class Moved(Struct):
 
 _VALUES: dict[str, Any] = {
     CARD: Card,
-    BEAT: Beat,
+    BEAT: Heartbeat,
     GUARD: tuple[str, ...] | Guard,
     FORMER: tuple[str, ...],
     MEMBER: Literal[True],
@@ -333,26 +335,26 @@ _VALUES: dict[str, Any] = {
     CONVERSATION: Talk,
     SCOPE: ScopeCard,
 }
-_FAMILIES = (MEMBER, TASKS)  # kinds that go on with a name
-_CARD_SAYS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
-_TEMPLATE_SAYS = set(Template.__struct_fields__) - {"name"}
+_FAMILIES = (MEMBER, TASKS)  # prefixes of kinds that end with a name
+_CARD_FIELDS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
+_TEMPLATE_FIELDS = set(Template.__struct_fields__) - {"name"}
 
 
 def record_kinds(core: Core) -> tuple[str, ...]:
-    """Everything that is kept besides letters, in an order in which it can come in again."""
+    """Return the kinds of all records that are exported, in an order in which they can be imported."""
     members = {MEMBER + scope for card in core.store.records(CARD) for scope in card.value.get("scopes", ())}
     tasks = [TASKS + mailbox for mailbox in core.store.mailboxes()]
     return (*(kind for kind in _VALUES if kind not in _FAMILIES), *sorted(members), *tasks)
 
 
 def alias_of(record: Record) -> list[Write]:
-    """A note where somebody moved makes the old name another name of the new one."""
-    guard = guard_from(record.value) if record.kind == GUARD else OPEN_DOOR
+    """Return the write that makes the former name of a renamed agent an alias."""
+    guard = guard_from(record.value) if record.kind == GUARD else NO_GUARD
     return [] if guard.moved_to is None else [Rename(record.key, guard.moved_to)]
 
 
 def checked_record(core: Core, record: Record) -> Put:
-    """The record as it may be written, or an error that names what is wrong."""
+    """Return the write of a record, or raise an error that names the wrong field."""
     kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
     if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
         raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
@@ -389,7 +391,7 @@ def _check_key(kind: str, key: str) -> None:
 
 
 def _check_standing(task: Standing, record: Record) -> None:
-    """A page of the book of tasks lies with one of the two whom it concerns, under the letter it names."""
+    """Check that an entry of the task index belongs to one of the task's parties and to its letter."""
     if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
         raise Invalid("is the task of others", field="value")
     for agent in (task.giver, task.receiver):
@@ -406,11 +408,11 @@ def check_times(value: Struct) -> None:
 
 def _check_value(core: Core, key: str, value: Any) -> None:
     if isinstance(value, Card):
-        fields = {name: getattr(value, name) for name in _CARD_SAYS}
+        fields = {name: getattr(value, name) for name in _CARD_FIELDS}
         if check_card(core, key, core.now(), fields).id != value.id:
             raise Invalid("is the card of another", field="value")
     elif isinstance(value, Template):
-        fields = {name: getattr(value, name) for name in _TEMPLATE_SAYS}
+        fields = {name: getattr(value, name) for name in _TEMPLATE_FIELDS}
         if check_template(core, key, fields).name != value.name:
             raise Invalid("is another template's", field="value")
     elif isinstance(value, Guard):
@@ -460,24 +462,24 @@ def _check_escalation(key: str, value: Escalation) -> None:
         raise Invalid("is no escalation of this id", field="value")
 
 
-# Backups: a whole copy of a room in use. To put one back nobody may be inside, so that is no verb of a room.
+# -- backup
 
 
 def backup(
     core: Core, caller: Principal, path: Any, *, overwrite: bool = False, progress: Progress | None = None
 ) -> BackupReport:
-    """Copy the room, as it is at this moment, into a file of its own."""
+    """Copy the room as it is at this moment into a file of its own."""
     authorize(caller, "backup")
     place = check_path(path, "path")
     began = time.monotonic()
-    letters = core.store.backup(place, overwrite=overwrite, progress=progress_of(progress))
+    letters = core.store.backup(place, overwrite=overwrite, progress=check_progress(progress))
     return BackupReport(
         path=str(place), letters=letters, bytes=place.stat().st_size, seconds=time.monotonic() - began
     )
 
 
 def check_path(value: Any, field: str) -> Path:
-    """A file's name, as a caller says it."""
+    """Return the absolute path of a file that a caller names."""
     try:
         text = os.fspath(value)
     except TypeError:

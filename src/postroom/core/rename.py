@@ -1,4 +1,4 @@
-"""Another name for an agent: all that is kept under the old one follows, in one commit."""
+"""Give an agent another name: all records under the old one follow, in one commit."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-Wanted = dict[tuple[str, str], Any]  # (kind, key) -> the value it shall have; None: none
+Wanted = dict[tuple[str, str], Any]  # (kind, key) of a record -> its new value; None: no record
 
 
 def rename(core: Core, caller: Principal, old: str, new: str) -> None:
-    """Give an agent another name: card, guard, memberships, signs of life, tasks,
-    escalations, seats, tokens, its seal, webhooks, rings and all mail follow, in one commit.
-    Mail to the old name still arrives; nobody else can have it.
+    """Give an agent another name. Mail to the old name still arrives, and no other agent can take it.
+
+    Card, guard, memberships, heartbeat, tasks, escalations, seats, tokens, webhooks, alerts and all mail follow.
     """
     authorize(caller, "rename")
     before, after = check_agent(old, "old"), check_agent(new, "new")
     for name, field in ((before, "old"), (after, "new")):
         if fold(name) == POSTMASTER:
-            raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
+            raise Invalid(f"{POSTMASTER!r} is reserved for Postroom's own notices", field=field)
     if before == after:
         raise Invalid(f"{before!r} is the name it has", field="new")
 
@@ -87,7 +87,7 @@ def _check_names(core: Core, old: str, new: str) -> None:
 
 
 def _records(core: Core, old: str, new: str) -> list[Write]:
-    """All that is kept under the old name, under the new one; and a note at every door it had."""
+    """Return the writes that move all records to the new name and leave `moved_to` under every former one."""
     wanted: Wanted = {(FORMER, old): None}
     for kind in (BEAT, GUARD, ACTIVE_TASKS):
         wanted |= {(kind, old): None, (kind, new): _value(core, kind, old)}
@@ -104,11 +104,11 @@ def _records(core: Core, old: str, new: str) -> list[Write]:
     wanted |= {(SCOPE, r.key): _scope(r.value, old, new) for r in core.store.records(SCOPE)}
     found = {at: find_record(core, *at) for at in wanted}
     changed = [at for at, held in found.items() if wanted[at] != (None if held is None else held.value)]
-    return [put_record(*at, wanted[at], found[at], durable=not _is_quiet(at[0])) for at in changed]
+    return [put_record(*at, wanted[at], found[at], durable=not _is_unannounced(at[0])) for at in changed]
 
 
-def _is_quiet(kind: str) -> bool:
-    """Is it of a kind of which no change is told?"""
+def _is_unannounced(kind: str) -> bool:
+    """Tell whether changes of this kind of record are not announced."""
     return kind in {BELL, TOLD, AUDITED} or kind.startswith(AUDIT)
 
 
@@ -118,7 +118,7 @@ def _value(core: Core, kind: str, key: str, default: Any = None) -> Any:
 
 
 def _card(core: Core, old: str, new: str) -> Wanted:
-    """The card and its memberships; who is named after a swarm goes with the name."""
+    """Move the card and its memberships; an agent named swarm/agent changes its swarm with its name."""
     value = _value(core, CARD, old)
     if value is None:
         return {}
@@ -132,7 +132,7 @@ def _card(core: Core, old: str, new: str) -> Wanted:
 
 
 def _children(core: Core, old: str, new: str) -> Wanted:
-    """The cards of those whose parent it is."""
+    """Update the cards of the agent's children."""
     wanted: Wanted = {}
     for record in core.store.records(CARD):
         says = record.value.get("extra", {}).get(MAP)
@@ -152,23 +152,23 @@ def _webhook(value: Any, old: str, new: str) -> Any:
 
 
 def _tokens(core: Core, old: str, new: str) -> Wanted:
-    """Its tokens, and that nobody speaks for it without one."""
+    """Move its tokens, and its place among the sealed agents."""
     wanted: Wanted = {}
     for record in core.store.records(TOKEN):
         if record.value.get("agent") == old:
             wanted[TOKEN, record.key] = record.value | {"agent": new}
     closed = _value(core, SEALED, EVERYONE, [])
     if old in closed:
-        wanted[SEALED, EVERYONE] = sorted(_now(name, old, new) for name in closed)
+        wanted[SEALED, EVERYONE] = sorted(_renamed(name, old, new) for name in closed)
     return wanted
 
 
 def _tasks(core: Core, old: str, new: str) -> Wanted:
-    """Its pages of the book of tasks, those of the other parties, and when they are due."""
+    """Move its entries in the task index; update those of the other parties and the deadlines."""
     wanted: Wanted = {}
     for record in core.store.records(TASKS + old):
         letter, task = record.key, convert(record.value, Standing)
-        renamed = replace(task, giver=_now(task.giver, old, new), receiver=_now(task.receiver, old, new))
+        renamed = replace(task, giver=_renamed(task.giver, old, new), receiver=_renamed(task.receiver, old, new))
         wanted[TASKS + old, letter] = None
         wanted |= {(TASKS + party, letter): to_plain(renamed) for party in _parties(core, task, old, new)}
         due = _value(core, DUE, letter) if task.giver == old else None
@@ -178,13 +178,13 @@ def _tasks(core: Core, old: str, new: str) -> Wanted:
 
 
 def _parties(core: Core, task: Standing, old: str, new: str) -> set[str]:
-    """Whose pages there are: who never saw a task that was taken back has none of it."""
+    """Return the agents with an entry: a receiver that never saw an unsent task has none."""
     others = {task.giver, task.receiver} - {old}
     return {new} | {name for name in others if find_record(core, TASKS + name, task.letter)}
 
 
 def _sessions(core: Core, old: str, new: str) -> Wanted:
-    """Where it was asked for tasks and letters whose answer is still to come."""
+    """Move the sessions that wait for an answer to the agent."""
     wanted: Wanted = {}
     for record in core.store.records(SESSION):
         giver, _, letter = record.key.partition(" ")
@@ -194,7 +194,7 @@ def _sessions(core: Core, old: str, new: str) -> Wanted:
 
 
 def _rings(core: Core, old: str, new: str) -> Wanted:
-    """Of which of its letters somebody was told, and what ringers remember: nothing rings twice."""
+    """Move the log of alerts and the state of the alerters, so that no alert is repeated."""
     wanted: Wanted = {}
     for kind in (AUDITED, TOLD):
         wanted |= {(kind, old): None, (kind, new): _value(core, kind, old)}
@@ -208,20 +208,20 @@ def _rings(core: Core, old: str, new: str) -> Wanted:
 
 
 def _escalation(value: Any, old: str, new: str) -> Any:
-    """An escalation in which somebody is called otherwise."""
+    """Return an escalation with the new name in place of the old one."""
     one = convert(value, Escalation)
-    rungs = tuple(_now(name, old, new) for name in one.rungs)
-    closed_by = None if one.closed_by is None else _now(one.closed_by, old, new)
-    return to_plain(replace(one, asker=_now(one.asker, old, new), rungs=rungs, closed_by=closed_by))
+    rungs = tuple(_renamed(name, old, new) for name in one.rungs)
+    closed_by = None if one.closed_by is None else _renamed(one.closed_by, old, new)
+    return to_plain(replace(one, asker=_renamed(one.asker, old, new), rungs=rungs, closed_by=closed_by))
 
 
 def _talk(value: Any, old: str, new: str) -> Any:
-    """A conversation in which somebody is called otherwise."""
+    """Return a conversation with the new name in place of the old one."""
     one = convert(value, Talk)
-    seats = tuple(replace(seat, agent=_now(seat.agent, old, new)) for seat in one.seats)
-    strands = tuple(replace(strand, created_by=_now(strand.created_by, old, new)) for strand in one.strands)
-    return to_plain(replace(one, seats=seats, strands=strands, created_by=_now(one.created_by, old, new)))
+    seats = tuple(replace(seat, agent=_renamed(seat.agent, old, new)) for seat in one.seats)
+    strands = tuple(replace(strand, created_by=_renamed(strand.created_by, old, new)) for strand in one.strands)
+    return to_plain(replace(one, seats=seats, strands=strands, created_by=_renamed(one.created_by, old, new)))
 
 
-def _now(name: str, old: str, new: str) -> str:
+def _renamed(name: str, old: str, new: str) -> str:
     return new if name == old else name

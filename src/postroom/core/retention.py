@@ -1,6 +1,8 @@
-"""What must happen when nobody looks: leases, expiry, archive, retention, escalations, deadlines, index.
+"""The janitor: one round handles leases, expiry, archive, retention, escalations, deadlines and the search index.
 
-A callable; nothing runs by itself.
+Nothing runs by itself: `sweep` is called by the server or by a program. Any number of processes may call it at the
+same time. A purge deletes only letters that are done or dead for every recipient, and never those of an active
+task or an open escalation.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from ..model.record import FORGOTTEN, SPENT, Record
 from ..policy.limits import archive_cutoff, memory_cutoff, purge_cutoff
 from ..store.protocol import Put
 from .authorize import authorize
-from .deliveries import SLICE, let_time_pass, move_found
+from .deliveries import SLICE, apply_timers, move_found
 from .escalation import climb_overdue, forget_closed, letters_of_open
 from .outbox import give_up_old
 from .task_index import all_active
 from .tasks import report_overdue
-from .validation import check_count, check_seconds, progress_of
+from .validation import check_count, check_progress, check_seconds
 from .work import forget
 
 if TYPE_CHECKING:
@@ -36,14 +38,13 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-CHORE = "chore"  # records of when something was last done
+CHORE = "chore"  # kind of records that hold when a task was last done
 DAY = 24 * 3600
-LONGEST_AGO = 1e9  # seconds; thirty years
 EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
-    """What one round did."""
+    """The counts of one round."""
 
     lapsed: int = 0
     delivered: int = 0
@@ -51,19 +52,19 @@ class Sweep(Struct, frozen=True, kw_only=True):
     buried: int = 0
     archived: int = 0
     purged: int = 0
-    forgotten: int = 0  # memories of purged letters that were old enough
+    forgotten: int = 0  # remembered ids and keys of purged letters that were old enough
     trimmed: int = 0  # changes
     climbed: int = 0  # escalations that nobody answered in time
-    overdue: int = 0  # tasks past their deadline, of which their givers were told
-    indexed: int = 0  # letters new in the index for searches
+    overdue: int = 0  # notices of tasks past their deadline
+    indexed: int = 0  # letters added to the search index
 
 
 def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sweep:
-    """One round. Safe at any time, from any number of processes."""
+    """Do one round. Safe at any time, from any number of processes."""
     authorize(caller, "janitor")
     moment = core.now()
-    tell = progress_of(progress)
-    time_did = let_time_pass(core, moment, None)
+    tell = check_progress(progress)
+    time_did = apply_timers(core, moment, None)
     given_up = give_up_old(core, moment.wall)
     climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
     forget_closed(core, moment.wall)
@@ -83,11 +84,11 @@ def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sw
 
 
 def archive(core: Core, caller: Principal, older_than: Any = None, progress: Progress | None = None) -> int:
-    """Archive mail that was acknowledged so long ago; without a time, as the settings say."""
+    """Archive mail that was acknowledged so many seconds ago, or as long ago as the settings say."""
     authorize(caller, "janitor")
     now = core.now().wall
     cutoff = archive_cutoff(now, core.limits) if older_than is None else _before(now, older_than)
-    return _archive(core, now, cutoff, progress_of(progress))
+    return _archive(core, now, cutoff, check_progress(progress))
 
 
 def purge(
@@ -97,20 +98,21 @@ def purge(
     keep: int | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Delete letters settled so long ago everywhere, and all but the newest `keep` of those settled; without
-    either, as the settings say.
+    """Delete letters settled everywhere so many seconds ago, and all settled ones but the newest `keep`.
+
+    Without either, as the settings say. Returns how many.
     """
     authorize(caller, "janitor")
     now = core.now().wall
     if older_than is None and keep is None:
-        return _purge(core, now, *_retention(core, now), progress_of(progress))
+        return _purge(core, now, *_retention(core, now), check_progress(progress))
     cutoff = None if older_than is None else _before(now, older_than)
     most = None if keep is None else check_count(keep, "keep", least=0)
-    return _purge(core, now, cutoff, most, progress_of(progress))
+    return _purge(core, now, cutoff, most, check_progress(progress))
 
 
 def _retention(core: Core, now: datetime) -> tuple[datetime | None, int | None]:
-    """What the settings say: letters settled before this go, and all but so many."""
+    """Return what the settings say: delete letters settled before this time, and all but so many."""
     return purge_cutoff(now, core.limits), core.limits.retain_count or None
 
 
@@ -119,7 +121,7 @@ def _before(now: datetime, older_than: Any) -> datetime:
     try:
         return now - timedelta(seconds=check_seconds(span, "older_than"))
     except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)  # so long ago that there is nothing
+        return datetime.min.replace(tzinfo=UTC)  # before any letter
 
 
 def _archive(core: Core, now: datetime, cutoff: datetime, tell: Progress) -> int:
@@ -135,7 +137,7 @@ def _archive(core: Core, now: datetime, cutoff: datetime, tell: Progress) -> int
 
 
 def _purge(core: Core, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
-    """By age, then by count; only what is done or dead everywhere, and of no task or escalation that goes on."""
+    """Purge by age, then by count."""
     purged = 0
     if cutoff is not None:
         purged += _purge_slices(core, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
@@ -161,15 +163,16 @@ def _purge_slices(core: Core, query: LetterQuery, now: datetime, tell: Progress)
 
 
 def _sparing(core: Core, query: LetterQuery) -> LetterQuery:
-    """But not the letters whose tasks go on, nor those of open escalations: the question is asked again from them.
-    Asked anew in each commit: a task may be taken on meanwhile.
+    """Return the query without letters of active tasks and open escalations.
+
+    An escalation that climbs copies its first letter. Made anew for each commit: a task may be accepted meanwhile.
     """
     tasks = [id for ids in all_active(core).values() for id in ids]
     return replace(query, spared=(*tasks, *letters_of_open(core)))
 
 
 def _forget_memories(core: Core, now: datetime) -> int:
-    """Once a day: ids and keys of letters purged long ago need not be remembered for ever."""
+    """Once a day, delete the remembered ids and keys of letters that were purged long ago."""
     last = core.store.records(CHORE, "memories")
     if last and (now - datetime.fromisoformat(last[0].value)).total_seconds() < DAY:
         return 0

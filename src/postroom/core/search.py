@@ -1,4 +1,8 @@
-"""Which of the letters that answer a search answers it best."""
+"""Search letters: by their words, by sender, by the beginning of an id.
+
+A mailbox finds letters that it sent or received; the operator finds all. Results come newest first, or ranked by
+BM25 within the newest `search_window` matches.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from msgspec.structs import replace
 from ..model.names import HUMAN, check_id, fold
 from ..model.query import Marks, SearchQuery, read_query, wording, words
 from .authorize import authorize
-from .deliveries import let_time_pass
+from .deliveries import apply_timers
 from .inbox import check_spelling
 from .names import names_of, seen_by
 from .validation import check_count
@@ -23,21 +27,79 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-SATURATION = 1.2  # the tenth mention of a word tells less than the second
-LENGTH = 0.75  # how much a long letter must say more often
-SUBJECT = 4  # a mention in the subject counts as so many more
+MOST = 10_000  # letters in one result
+SATURATION = 1.2  # BM25's k1: the tenth mention of a word weighs less than the second
+LENGTH = 0.75  # BM25's b: how much the length of a letter reduces the weight of a mention
+SUBJECT = 4  # extra mentions that one in the subject counts as
+
+
+def search(
+    core: Core, caller: Principal, mailbox: str | None, query: str, *, limit: int = 20, ranked: bool = False
+) -> list[Message]:
+    """Return the newest letters that match; if `ranked`, the best of the newest `search_window`, best first."""
+    authorize(caller, "room" if mailbox is None else "search", mailbox)
+    moment = core.now()
+    wanted = _with_human_name(read_query(query, moment.wall), fold(core.limits.human))
+    most = check_count(limit, "limit", most=MOST)
+    if mailbox is not None:
+        apply_timers(core, moment, (mailbox,))
+    looked_at = max(most, core.limits.search_window) if ranked else most
+    letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
+    if not letters and mailbox is not None:
+        check_spelling(core, mailbox)
+    found = [seen_by(core, letter.message, mailbox) for letter in letters]
+    return by_relevance(found, wanted)[:most] if ranked else found
+
+
+def sent(core: Core, caller: Principal, mailbox: str, *, limit: int = 20) -> list[Message]:
+    """Return letters that this mailbox sent, under any of its names, the newest first."""
+    authorize(caller, "search", mailbox)
+    most = check_count(limit, "limit", most=MOST)
+    own = _with_former_names(core, SearchQuery(wanted=Marks(senders=(fold(mailbox),))), mailbox)
+    letters = core.store.search(own, mailbox, most)
+    if not letters:
+        check_spelling(core, mailbox)
+    return [letter.message for letter in letters]
+
+
+def ids_with_prefix(core: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
+    """Return the ids with this prefix, of letters that `mailbox` may see."""
+    authorize(caller, "room" if mailbox is None else "search", mailbox)
+    return core.store.ids(check_id(beginning, "id"), mailbox, limit)
+
+
+def _with_human_name(query: SearchQuery, human: str) -> SearchQuery:
+    """Return the query with the configured name of the person in place of `human`."""
+
+    def known(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(human if name == HUMAN else name for name in names)
+
+    wanted, unwanted = (
+        replace(marks, senders=known(marks.senders), recipients=known(marks.recipients))
+        for marks in (query.wanted, query.unwanted)
+    )
+    return replace(query, wanted=wanted, unwanted=unwanted)
+
+
+def _with_former_names(core: Core, query: SearchQuery, mailbox: str | None) -> SearchQuery:
+    """Return the query with all names of each renamed agent: letters keep the name under which they were sent."""
+    marks = (query.wanted, query.unwanted)
+    searched = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
+    current = {core.store.spelling(name) for name in searched} | {mailbox}
+    names = (tuple(map(fold, names_of(core, name))) for name in current if name is not None)
+    return replace(query, one_agent=tuple(sorted(several for several in names if len(several) > 1)))
 
 
 def by_relevance(letters: Sequence[Message], query: SearchQuery) -> list[Message]:
-    """The best first, by the formula BM25; those that are alike keep their order.
+    """Return the letters sorted by BM25, the best first; equal ones keep their order.
 
-    How rare a word is plays no part: all these letters hold all the words that were asked for.
+    The rarity of a word plays no part: all these letters contain all the words of the query.
     """
-    value = [wording(letter) for letter in letters]
-    average = sum(map(len, value)) / max(len(value), 1)
+    texts = [wording(letter) for letter in letters]
+    average = sum(map(len, texts)) / max(len(texts), 1)
     scores = {
         letter.id: sum(_weight(_mentions(letter, text, term), len(text) / average) for term in query.terms)
-        for letter, text in zip(letters, value, strict=True)
+        for letter, text in zip(letters, texts, strict=True)
     }
     return sorted(letters, key=lambda letter: -scores[letter.id])
 
@@ -52,69 +114,6 @@ def _mentions(letter: Message, text: str, term: Term) -> int:
 
 
 def _count(text: str, term: Term) -> int:
-    """Blanks are doubled, so that two words in a row do not share one."""
+    """Count a term in a text. Blanks are doubled, so that two adjacent words do not share one."""
     wanted = f" {'  '.join(term.words)}{'' if term.begins else ' '}"
     return text.replace(" ", "  ").count(wanted)
-
-
-# Finding letters: by what they say, by who sent them, by how their id begins. A mailbox finds what it sent or
-# received, the operator finds everything.
-
-MOST = 10_000  # letters in one answer
-
-
-def search(
-    core: Core, caller: Principal, mailbox: str | None, query: str, *, limit: int = 20, ranked: bool = False
-) -> list[Message]:
-    """The newest letters that say this; ranked: the best of the newest `search_window` of them, the best first."""
-    authorize(caller, "room" if mailbox is None else "search", mailbox)
-    moment = core.now()
-    wanted = _for_the_human(read_query(query, moment.wall), fold(core.limits.human))
-    most = check_count(limit, "limit", most=MOST)
-    if mailbox is not None:
-        let_time_pass(core, moment, (mailbox,))
-    looked_at = max(most, core.limits.search_window) if ranked else most
-    letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
-    if not letters and mailbox is not None:
-        check_spelling(core, mailbox)
-    found = [seen_by(core, letter.message, mailbox) for letter in letters]
-    return by_relevance(found, wanted)[:most] if ranked else found
-
-
-def sent(core: Core, caller: Principal, mailbox: str, *, limit: int = 20) -> list[Message]:
-    """What this mailbox sent, the newest first, under whatever name."""
-    authorize(caller, "search", mailbox)
-    most = check_count(limit, "limit", most=MOST)
-    own = _with_former_names(core, SearchQuery(wanted=Marks(senders=(fold(mailbox),))), mailbox)
-    letters = core.store.search(own, mailbox, most)
-    if not letters:
-        check_spelling(core, mailbox)
-    return [letter.message for letter in letters]
-
-
-def ids_beginning(core: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
-    """The ids that begin so, of letters that `mailbox` may see: what is another's is as good as not there."""
-    authorize(caller, "room" if mailbox is None else "search", mailbox)
-    return core.store.ids(check_id(beginning, "id"), mailbox, limit)
-
-
-def _for_the_human(query: SearchQuery, human: str) -> SearchQuery:
-    """Whoever writes `human` means the person by the name that the settings give them."""
-
-    def known(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(human if name == HUMAN else name for name in names)
-
-    wanted, unwanted = (
-        replace(marks, senders=known(marks.senders), recipients=known(marks.recipients))
-        for marks in (query.wanted, query.unwanted)
-    )
-    return replace(query, wanted=wanted, unwanted=unwanted)
-
-
-def _with_former_names(core: Core, query: SearchQuery, mailbox: str | None) -> SearchQuery:
-    """Letters never change: who was renamed is found under each of its names, by each of them."""
-    marks = (query.wanted, query.unwanted)
-    request = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
-    held = {core.store.spelling(name) for name in request} | {mailbox}
-    names = (tuple(map(fold, names_of(core, name))) for name in held if name is not None)
-    return replace(query, one_agent=tuple(sorted(several for several in names if len(several) > 1)))

@@ -1,4 +1,8 @@
-"""A room in numbers, and how its mail flows. Counted by the store; no letter is read, but a sample for `rates`."""
+"""Statistics: the room in numbers, the flow of its mail, and the history of one letter.
+
+The store counts; no letter is read, except a sample for the alert rates. In a trace, a sender sees where its
+letter is, a recipient its own delivery, and the operator everything.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from ..model.record import CARD, FORGOTTEN
 from ..model.report import AgentFlow, Flow, Stats, Tally, Trace, Traffic, stop_of, with_audit
 from . import alerts, inbox, outbox, task_index
 from . import deliveries as core_deliveries
-from .addressing import routed_to, without_it
+from .addressing import routed_to, without_copy
 from .alerts import audit_of
 from .authorize import authorize
 from .inbox import check_spelling
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def room_stats(core: Core, caller: Principal) -> Stats:
-    """How much mail there is, and where it waits."""
+    """Count all mail of the room, by state and by mailbox."""
     authorize(caller, "room")
     tallies = core.store.tally(None)
     deliveries = core.store.count_deliveries()
@@ -61,9 +65,9 @@ def room_stats(core: Core, caller: Principal) -> Stats:
 
 
 def mailbox_stats(core: Core, caller: Principal, mailbox: str) -> Tally:
-    """The open and dead mail of one mailbox."""
+    """Count the open and dead mail of one mailbox."""
     authorize(caller, "count", mailbox)
-    core_deliveries.let_time_pass(core, core.now(), (mailbox,))
+    core_deliveries.apply_timers(core, core.now(), (mailbox,))
     counted = core.store.tally(mailbox)
     if counted:
         shown = core.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
@@ -73,7 +77,7 @@ def mailbox_stats(core: Core, caller: Principal, mailbox: str) -> Tally:
 
 
 def flow(core: Core, caller: Principal, last: Flow | None) -> Flow:
-    """What waits now, and what happened since the last look."""
+    """Return what waits now, and what was sent and settled since the last call."""
     authorize(caller, "room")
     if last is not None and not isinstance(last, Flow):
         raise Invalid(f"must be a Flow, not {type(last).__name__}", field="last", hint="the one flow() gave you")
@@ -102,7 +106,7 @@ def flow(core: Core, caller: Principal, last: Flow | None) -> Flow:
 
 
 def _since(core: Core, moment: Moment, last: Flow | None) -> tuple[Traffic, float]:
-    """What happened since, and in how many seconds; nothing at all in a first look, or after another life."""
+    """Return the traffic since the last call, and its seconds; nothing on a first call or after a reboot."""
     if last is not None and last.boot == moment.boot and last.uptime < moment.steady:
         try:
             return core.store.traffic(last.cursor, last.at), moment.steady - last.uptime
@@ -131,15 +135,15 @@ def _age(since: datetime | None, now: datetime) -> float | None:
 
 
 def _median(settled: Sequence[Settled]) -> float | None:
-    """Of an even number, the greater of the two in the middle."""
+    """Return the median seconds; of an even number, the greater of the two in the middle."""
     return sorted(one.seconds for one in settled)[len(settled) // 2] if settled else None
 
 
-# The life of one letter. A sender sees where its letter is, a recipient its own part, the operator everything.
+# -- the history of one letter
 
 
 def trace(core: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
-    """What became of a letter, as `mailbox` may see it (None: the operator's view)."""
+    """Return the history of a letter, as `mailbox` may see it (None: all of it)."""
     authorize(caller, "room" if mailbox is None else "trace", mailbox)
     if mailbox is not None:
         check_spelling(core, mailbox)
@@ -151,7 +155,7 @@ def trace(core: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
     visible = found if sees_all else [f for f in found if _has_come(f.delivery, mailbox)]
     if not visible and not sees_all:
         raise _unknown(core, mailbox, id)
-    ways = [(answer, _way(core, letter.message, answer)) for answer in _answers(core, mailbox, letter.message)]
+    answers = [(one, _answer_kind(core, letter.message, one)) for one in _answers(core, mailbox, letter.message)]
     task = task_index.opened_by(core, letter.message)
     return Trace(
         message=letter.message if mailbox is None else seen_by(core, letter.message, mailbox),
@@ -160,14 +164,14 @@ def trace(core: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
             _stop(core, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
             for f in sorted(visible, key=lambda f: f.delivery.mailbox)
         ),
-        replies=tuple(answer for answer, way in ways if way == "reply"),
-        relays=tuple(answer for answer, way in ways if way == "relay"),
-        bounces=tuple(answer for answer, way in ways if way == BOUNCE),
+        replies=tuple(answer for answer, kind in answers if kind == "reply"),
+        relays=tuple(answer for answer, kind in answers if kind == "relay"),
+        bounces=tuple(answer for answer, kind in answers if kind == BOUNCE),
     )
 
 
 def _stop(core: Core, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:
-    """`whole`: for its recipient or the operator."""
+    """Return one delivery as a stop of the trace; `whole` for its recipient or the operator."""
     stop = stop_of(delivery, with_holder=whole)
     stop = with_audit(stop, audit_of(core, delivery.mailbox, delivery.message_id), whole=whole)
     if task is not None and task.receiver == delivery.mailbox:
@@ -177,27 +181,33 @@ def _stop(core: Core, delivery: Delivery, task: Standing | None, *, whole: bool)
 
 
 def _has_come(delivery: Delivery, mailbox: str | None) -> bool:
-    """Is it here, and was it not taken back unseen?"""
+    """Return whether the delivery arrived at this mailbox, and was not unsent before it was seen."""
     return delivery.mailbox == mailbox and delivery.state is not State.QUEUED and not delivery.is_hidden
 
 
 def _answers(core: Core, mailbox: str | None, message: Message) -> list[Message]:
-    """Letters about this one that were sent or received here."""
+    """Return the letters in reply to this one that were sent or received here."""
     thread = core.store.letters(LetterQuery(thread=message.thread, party=mailbox))
     about = [letter.message for letter in thread if letter.message.in_reply_to == message.id]
     return about if mailbox is None else [seen_by(core, answer, mailbox) for answer in about]
 
 
-def _way(core: Core, message: Message, answer: Message) -> str:
-    """A reply goes to somebody who has the letter; a relay to those alone who have not."""
+def _answer_kind(core: Core, message: Message, answer: Message) -> str:
+    """Return `bounce`, `relay` or `reply`.
+
+    A relay goes only to recipients that do not have the letter; a reply to at least one that has it.
+    """
     if answer.kind == BOUNCE:
         return BOUNCE
     targets = [recipient.address for recipient in answer.recipients]
-    return "relay" if without_it(core, routed_to(core, message), targets) == targets else "reply"
+    return "relay" if without_copy(core, routed_to(core, message), targets) == targets else "reply"
 
 
 def _unknown(core: Core, mailbox: str | None, id: str) -> UnknownMessage:
-    """What became of it is for the operator; to others, absent and forbidden look the same."""
+    """Return the error for an unknown letter.
+
+    Only the operator learns that it was deleted or damaged; to others, absent and forbidden look the same.
+    """
     hint = None
     if mailbox is None and (gone := core.store.records(FORGOTTEN, id)):
         hint = f"it was deleted at {gone[0].value['at']}"

@@ -1,7 +1,7 @@
-"""The book of tasks: where each stands, kept beside the letters so that nobody reads a thread to know.
+"""The task index: the current state of every task, kept beside the letters so that no thread is read to know it.
 
-It is the fold of `model/task.py`, made letter by letter: whatever posts a letter with a note about a task writes
-this in the same commit. What stands on which page is `model/task.py`.
+It is the fold of `model/task.py`, made letter by letter: every commit that posts a letter with a note about a task
+also writes the index. Which record holds what is defined in `model/task.py`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def entered(core: Core, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
-    """These writes, and before them what their letters change in the book. Part of a plan: it looks first."""
+def with_index(core: Core, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
+    """Return these writes, preceded by the changes of the index that their letters make. Belongs inside a plan."""
     pages, planned = Pages(core.store.records), list(writes)
     for place, write in enumerate(planned):
         if not isinstance(write, Post) or write.message.task is None or was_sent(core, write.message):
@@ -56,12 +56,12 @@ def entered(core: Core, writes: Iterable[Write], step: Step | None = None) -> li
 
 
 def _received(task: Standing, post: Post) -> Standing:
-    """The task with the agent that gets it: its letter may say a former name, or only a skill."""
+    """Return the task with the agent that receives it: the letter may name a former name, or only a skill."""
     return replace(task, receiver=next(d.mailbox for d in post.deliveries if d.kind == "to"))
 
 
-def strike(core: Core, messages: Sequence[Message]) -> list[Write]:
-    """What the book loses when these letters are deleted: every task that one of them opened."""
+def remove_tasks(core: Core, messages: Sequence[Message]) -> list[Write]:
+    """Return the writes for deleted letters: every task that one of them opened leaves the index."""
     pages = Pages(core.store.records)
     for message in messages:
         task = opened_by(core, message)
@@ -73,9 +73,10 @@ def strike(core: Core, messages: Sequence[Message]) -> list[Write]:
     return _puts(pages)
 
 
-def take_back(core: Core, message: Message, now: datetime, *, seen: bool) -> list[Write]:
-    """What the book says when a letter is unsent: the task it opened is canceled. A receiver that never saw the
-    letter finds no task either.
+def cancel_unsent(core: Core, message: Message, now: datetime, *, seen: bool) -> list[Write]:
+    """Return the writes for a letter that is unsent: the task it opened is canceled.
+
+    A receiver that never saw the letter finds no task either.
     """
     task = opened_by(core, message)
     if task is None or task.is_final:
@@ -88,7 +89,7 @@ def take_back(core: Core, message: Message, now: datetime, *, seen: bool) -> lis
 
 
 def redirect(core: Core, messages: Sequence[Message], name: str, mailbox: str) -> list[Write]:
-    """What the book says when letters for a name go to a mailbox at another system: so do the tasks they open."""
+    """Return the writes for letters that go on to a mailbox at another system: so do the tasks they open."""
     pages = Pages(core.store.records)
     for message in messages:
         task = opened_by(core, message)
@@ -99,21 +100,21 @@ def redirect(core: Core, messages: Sequence[Message], name: str, mailbox: str) -
 
 
 def opened_by(core: Core, message: Message) -> Standing | None:
-    """Where the task that this letter opened stands, whatever its parties are called by now."""
+    """Return the task that this letter opened, also if its parties were renamed since."""
     opened = open_task(message)
-    return None if opened is None else task_of(core, names.resident(core, opened.giver), message.id)
+    return None if opened is None else task_of(core, names.current_name(core, opened.giver), message.id)
 
 
 def has_moved(core: Core, message: Message) -> bool:
-    """Is this letter a step of a task? Then the other party goes by it."""
+    """Return whether this letter is a step of a task, which the other party relies on."""
     if message.task is None or message.kind != TASK_UPDATE:
         return False
-    task = task_above(Pages(core.store.records), replace(message, sender=names.resident(core, message.sender)))
+    task = task_above(Pages(core.store.records), replace(message, sender=names.current_name(core, message.sender)))
     return task is not None and task.id == message.task.id
 
 
 def task_of(core: Core, mailbox: str, letter: str) -> Standing | None:
-    """Where the task that this letter opened stands, if `mailbox` gave it or was given it."""
+    """Return the task that this letter opened, if `mailbox` gave or received it."""
     found = core.store.records(TASKS + mailbox, letter)
     return convert(found[0].value, Standing) if found else None
 
@@ -123,13 +124,13 @@ def tasks_of(core: Core, mailbox: str) -> list[Standing]:
 
 
 def active_tasks(core: Core, agent: str) -> tuple[str, ...]:
-    """The letters that opened what an agent is busy with."""
+    """Return the ids of the letters that opened an agent's active tasks."""
     found = core.store.records(ACTIVE_TASKS, agent)
     return tuple(found[0].value) if found else ()
 
 
 def all_active(core: Core) -> dict[str, tuple[str, ...]]:
-    """The same, for everyone who is busy."""
+    """Return the active tasks of every agent that has any."""
     return {record.key: tuple(record.value) for record in core.store.records(ACTIVE_TASKS)}
 
 
@@ -143,10 +144,10 @@ def _puts(pages: Pages) -> list[Write]:
 
 
 def was_sent(core: Core, message: Message) -> bool:
-    """Will the store find that it has this letter already?"""
+    """Return whether the store has this letter already, or remembers its id or key."""
     store, key = core.store, message.key or message.id
     return (
-        store.sent(names.resident(core, message.sender), key) is not None
+        store.sent(names.current_name(core, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )

@@ -1,7 +1,12 @@
-"""Tasks: give one, find it again, list them. How they move is `task_moves`.
+"""Tasks: give one, find and list them, move them step by step, and report deadlines that passed.
 
-A task is opened by a letter to one agent. The session its giver was asked in is recorded on our side, never in the
-letter; nothing here looks at what a peer says of sessions.
+A task is opened by a letter to one agent. It moves by the table of `model/task.py`, one step at a time, and each
+step is a letter to the other party. Whether a step is legal, and whether a task may be accepted, is decided in the
+commit that writes the letter: if two processes move a task at once, one of them gets an error. A step passes the
+allow list of the other party: the task itself was let in, and the table allows no more letters than steps.
+
+The session in which the giver was asked for a task is recorded in this room, never in the letter; what a peer says
+of sessions is ignored. Where each task stands is read from `task_index`.
 """
 
 from __future__ import annotations
@@ -47,11 +52,11 @@ from ..policy.admission import check_admission, lacking, refusal
 from ..store.protocol import Move, Post, Put
 from . import addressing, compose, deliveries, inbox, messages, names, work
 from .authorize import authorize
-from .deliveries import about, notice
+from .deliveries import notice, thread_fields
 from .messages import Receipt, prepare, reply_draft
-from .names import names_of, resident, seen_by
-from .task_index import active_tasks, entered, session_of, task_of, tasks_of, was_sent
-from .validation import check_count, listed, quoted
+from .names import current_name, names_of, seen_by
+from .task_index import active_tasks, session_of, task_of, tasks_of, was_sent, with_index
+from .validation import as_list, check_count, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,12 +87,12 @@ def give(
     session: Any = None,
     fields: Mapping[str, Any],
 ) -> Receipt:
-    """Open a task: a letter to one agent. The session it is asked for in stays on our side."""
+    """Open a task: send a letter to one agent. The session of the request stays in this room."""
     authorize(caller, "send", mailbox)
     check_own_fields(fields, ("kind", "task"))
     now = core.now().wall
     due = compose.check_when(deadline, "deadline", now)
-    asked_in = None if session is None else _check_session(core, session)
+    kept_session = None if session is None else _check_session(core, session)
     post = messages.prepare(core, caller, _opening(core, mailbox, to, body, due, fields), now)
     if open_task(post.message) is None:
         raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
@@ -98,8 +103,8 @@ def give(
         if due is not None and due <= now:
             raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
         key = session_key(mailbox, post.message.id)
-        request = [] if asked_in is None else [Put(record=Record(kind=SESSION, key=key, value=asked_in))]
-        return [*request, post]
+        record = [] if kept_session is None else [Put(record=Record(kind=SESSION, key=key, value=kept_session))]
+        return [*record, post]
 
     return messages.commit_posts(core, [post], plan)[0]
 
@@ -107,7 +112,7 @@ def give(
 def _opening(
     core: Core, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
 ) -> compose.Draft:
-    """A task is called by its letter's id or, so that giving it again says the same, by its key."""
+    """Return the opening letter. The task's name is the letter's id or, so that a repeat has the same, its key."""
     id = core.new_id(mailbox) if fields.get("id") is None else check_id(fields["id"], "id")
     key = fields.get("key")
     name = id if key is None else _as_id(check_label(key, "key", 200))
@@ -137,25 +142,28 @@ def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> None:
             raise Invalid("cannot be chosen for this letter about a task", field=name)
 
 
-# -- looking
+# -- finding tasks
 
 
 def find(core: Core, caller: Principal, mailbox: str, id: Any) -> Standing:
-    """A task that `mailbox` gave or was given, by a letter of it or by what the letters call it."""
+    """Return a task that `mailbox` gave or received: by any letter of it, or by its name in the letters."""
     authorize(caller, "task", mailbox)
     check_id(id, "id")
-    deliveries.let_time_pass(core, core.now(), (mailbox,))
-    task = task_of(core, mailbox, id) or _task_told_of(core, mailbox, id) or _task_called(core, mailbox, id)
+    deliveries.apply_timers(core, core.now(), (mailbox,))
+    task = task_of(core, mailbox, id) or _task_of_update(core, mailbox, id) or _task_named(core, mailbox, id)
     if task is None:
         inbox.check_spelling(core, mailbox)
         raise UnknownMessage(f"no task {id!r} in {mailbox!r}", field="id")
     if mailbox != task.giver:
-        inbox.received(core, mailbox, task.letter)  # not before it has come
+        inbox.received(core, mailbox, task.letter)  # raises while the letter has not arrived
     return task
 
 
-def _task_told_of(core: Core, mailbox: str, id: str) -> Standing | None:
-    """The task a later letter is about. Our own book decides, by what it answers, not what is written in it."""
+def _task_of_update(core: Core, mailbox: str, id: str) -> Standing | None:
+    """Return the task that a later letter is about.
+
+    The task index decides, by the letter it answers: what the letter says of a task is its sender's claim.
+    """
     try:
         letter = messages.known_letter(core, mailbox, id)
     except UnknownMessage:
@@ -163,32 +171,33 @@ def _task_told_of(core: Core, mailbox: str, id: str) -> Standing | None:
     for above in (letter.in_reply_to, letter.thread_id):
         task = None if above is None else task_of(core, mailbox, above)
         parties = set() if task is None else {task.giver, task.receiver, POSTMASTER}
-        if names.resident(core, letter.sender) in parties:
+        if names.current_name(core, letter.sender) in parties:
             return task
     return None
 
 
-def _task_called(core: Core, mailbox: str, id: str) -> Standing | None:
-    called = [task for task in tasks_of(core, mailbox) if task.id == id]
-    if len(called) > 1:
-        raise Invalid(f"{len(called)} tasks are called so", field="id", hint="give the id of the opening letter")
-    return called[0] if called else None
+def _task_named(core: Core, mailbox: str, id: str) -> Standing | None:
+    named = [task for task in tasks_of(core, mailbox) if task.id == id]
+    if len(named) > 1:
+        raise Invalid(f"{len(named)} tasks are called so", field="id", hint="give the id of the opening letter")
+    return named[0] if named else None
 
 
 def list_tasks(
     core: Core, caller: Principal, mailbox: str, *, role: Any, states: Any, limit: Any
 ) -> list[Standing]:
-    """Tasks given or received, those that moved last first."""
+    """Return tasks given or received, the most recently moved first."""
     authorize(caller, "task", mailbox)
     if not isinstance(role, str) or role not in ROLES:
         raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
-    wanted = {_check_word(word) for word in listed(states, "states")} if states is not None else set(TaskState)
+    wanted = {_check_word(word) for word in as_list(states, "states")} if states is not None else set(TaskState)
     most = check_count(limit, "limit")
-    deliveries.let_time_pass(core, core.now(), (mailbox,))
-    to_come = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
+    deliveries.apply_timers(core, core.now(), (mailbox,))
+    # A letter that is scheduled for later has not arrived, so its receiver does not see the task yet.
+    scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
     hidden = {
         found.message.id
-        for found in core.store.find(to_come)
+        for found in core.store.find(scheduled)
         if not names.is_sent_by(core, found.message, mailbox)
     }
     found = [
@@ -206,24 +215,19 @@ def _check_word(word: Any) -> TaskState:
 
 
 def session(core: Core, caller: Principal, mailbox: str, letter: str) -> dict[str, Any] | None:
-    """Where `mailbox` was asked for a task it gave; None for any other."""
+    """Return the session in which `mailbox` was asked for a task it gave; None for any other task."""
     authorize(caller, "task", mailbox)
     return session_of(core, mailbox, letter)
 
 
-# How tasks move: one step at a time, by the table of `model/task.py`, each told to the other party by a letter.
-#
-# Whether a step is legal, and whether a task may be taken on, is decided in the commit that writes the letter: of
-# two who move a task at once, one is told no. A step passes the allow list of the other party: the task itself
-# was
-# let in, and the table leaves no room for more letters than steps.
+# -- moving tasks
 
 LONGEST_REASON = 2000
-OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step is told to the other party alone, at once
+OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step goes to the other party alone, at once
 
 
 class Moved(Struct, frozen=True):
-    """A task after a move, the letter that tells of it, and the opening letter's delivery if that was settled."""
+    """A task after a move, the receipt of its letter, and the opening letter's delivery if that was settled."""
 
     task: Standing
     receipt: Receipt
@@ -244,8 +248,10 @@ def move(
     answers: bool = False,
     fields: Mapping[str, Any],
 ) -> Moved:
-    """One step, told to the other party. The opening letter is acknowledged in the same commit: when the task is
-    taken on (unless `ack` says no) or over. A step that `answers` is the giver's, to a question.
+    """Move a task one step, and send the letter about it to the other party.
+
+    The opening letter is acknowledged in the same commit: when the task is accepted (unless `ack` is False) or
+    over. A step that `answers` a question is the giver's.
     """
     authorize(caller, "task", mailbox)
     check_own_fields(fields, OWN_FIELDS)
@@ -264,7 +270,7 @@ def move(
         if after is TaskState.ACCEPTED:
             _check_admission(core, current, moment)
         settled.extend(_settle(core, current, mailbox, after, lease, moment, ack=ack))
-        return entered(core, [*settled, post])
+        return with_index(core, [*settled, post])
 
     try:
         with core.within_rate([mailbox] if post.deliveries else []):
@@ -277,15 +283,17 @@ def move(
 
 
 def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, reason: str) -> Moved:
-    """End a task whose question was not answered. The table leads there in two steps; they are one commit, so that
-    no crash leaves a task at work that nobody works on.
+    """Fail a task whose question was not answered.
+
+    The table leads there in two steps; they are one commit, so that no crash leaves the task `working` without a
+    worker.
     """
     authorize(caller, "task", mailbox)
     task = find(core, caller, mailbox, letter)
     moment = core.now()
     why = check_text(reason, "reason", LONGEST_REASON)
     steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
-    drafts = [_update(core, caller, mailbox, task, after, None, value, {}) for after, value in steps]
+    drafts = [_update(core, caller, mailbox, task, after, None, text, {}) for after, text in steps]
     posts = [_step(core, caller, draft, moment) for draft in drafts]
     settled: list[Move] = []
 
@@ -294,7 +302,7 @@ def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, re
         if current.state is not TaskState.INPUT_REQUIRED:
             raise IllegalMove(f"a task that is {current.state} waits for no answer")
         settled[:] = _settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True)
-        return entered(core, [*settled, *posts])
+        return with_index(core, [*settled, *posts])
 
     with core.within_rate([mailbox] * len(posts)):
         *_, posted = core.store.commit(plan)
@@ -311,9 +319,9 @@ def admit(
     lease: Lease | None = None,
     ack: bool = True,
 ) -> Moved:
-    """Take a task on, or reject it with the reason; either way its giver is answered, in one commit.
+    """Accept a task, or reject it with the reason; either way its giver gets the answer, in one commit.
 
-    The judge is asked first, outside of the commit: it may think for as long as it likes.
+    The judge is called first, outside of the commit: it may take as long as it likes.
     """
     authorize(caller, "task", mailbox)
     if judge is not None and not callable(judge):
@@ -322,7 +330,7 @@ def admit(
     _check_step(core, mailbox, letter, TaskState.ACCEPTED)
     unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)
     moment = core.now()
-    deliveries.let_time_pass(core, moment, (mailbox,))
+    deliveries.apply_timers(core, moment, (mailbox,))
     settled: list[Move] = []
     posts: list[Post] = []
 
@@ -333,7 +341,7 @@ def admit(
         draft = _update(core, caller, mailbox, current, after, None, why, {})
         posts[:] = [_step(core, caller, draft, moment)]
         settled[:] = _settle(core, current, mailbox, after, lease, moment, ack=ack)
-        return entered(core, [*settled, *posts])
+        return with_index(core, [*settled, *posts])
 
     with core.within_rate([mailbox]):
         (posted,) = core.store.commit(plan)
@@ -341,9 +349,9 @@ def admit(
 
 
 def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
-    """The letter of a step, which passes the other party's guard."""
+    """Return the letter of a step, which passes the other party's allow list."""
     post = prepare(core, caller, draft, moment.wall)
-    return replace(post, admit=partial(addressing.addressed, core, ask=False))
+    return replace(post, admit=partial(addressing.resolve_post, core, ask=False))
 
 
 def _update(
@@ -356,18 +364,18 @@ def _update(
     reason: str | None,
     fields: Mapping[str, Any],
 ) -> Draft:
-    """The letter that tells of a move. A stranger's callback is echoed in it, as in every reply."""
+    """Return the letter about a move. A foreign client's callback is echoed in it, as in every reply."""
     note = TaskNote(id=task.id, state=after, reason=reason)
-    value = (reason or str(after)) if body is None else body
+    content = (reason or str(after)) if body is None else body
     return reply_draft(
-        core, caller, mailbox, task.letter, value, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
+        core, caller, mailbox, task.letter, content, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
     )
 
 
 def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
-    """The task as it is now, if this move is legal and this mailbox may make it."""
+    """Return the task as it is now; raise unless this move is legal and this mailbox may make it."""
     task = task_of(core, mailbox, letter)
-    if task is None:  # deleted, taken back or carried to another name since it was found
+    if task is None:  # deleted, unsent or renamed since it was found
         inbox.check_spelling(core, mailbox)
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     if answers:
@@ -387,7 +395,10 @@ def _settle(
     *,
     ack: bool,
 ) -> list[Move]:
-    """The ack of the opening letter, where it is due. Whoever holds that letter moves the task, nobody else."""
+    """Return the ack of the opening letter, where it is due; raise unless the caller may move the task.
+
+    While the opening letter is claimed, only the holder of its lease moves the task (G5).
+    """
     if mailbox != task.receiver:
         return []
     delivery = inbox.received(core, mailbox, task.letter).delivery
@@ -403,7 +414,7 @@ def _settle(
 
 
 def _moved(core: Core, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]) -> Moved:
-    task = task_of(core, resident(core, mailbox), letter)  # it may be renamed since
+    task = task_of(core, current_name(core, mailbox), letter)  # the mailbox may be renamed since
     if task is None:
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     message = post.message
@@ -430,7 +441,7 @@ def _check_admission(core: Core, task: Standing, moment: Moment) -> None:
 
 
 def _why_not(core: Core, task: Standing, moment: Moment) -> str | None:
-    """The word for a refusal by the rules."""
+    """Return the reason for which the rules refuse the task, or None."""
     try:
         _check_admission(core, task, moment)
     except (NotAllowed, DeadlinePassed, QuotaFull) as refused:
@@ -445,39 +456,39 @@ def _judged(core: Core, task: Standing, judge: Judge) -> str | None:
 
 
 def _card(core: Core, agent: str, moment: Moment) -> Card:
-    """Its card; a bare one for whoever never registered."""
+    """Return the agent's card; an empty one if it never registered."""
     found = core.store.records(CARD, agent)
     return convert(found[0].value, Card) if found else Card(id=agent, registered_at=moment.wall)
 
 
-# Deadlines that pass: the giver of a task that is not over by then is told, once. Written by the house.
+# -- deadlines: the giver of a task that is not over by then gets one notice from the postmaster
 
 SLICE = 200  # notices in one commit
-_SAYS = {
+_PROGRESS = {
     TaskState.PENDING: "has not answered",
     TaskState.INPUT_REQUIRED: "waits for your answer",
 }
 
 
 def report_overdue(core: Core, now: datetime) -> int:
-    """Tell the givers of tasks whose deadline is over. Says how many were told."""
+    """Send a notice to the givers of tasks whose deadline is over; return the number of notices."""
     due = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now]
-    result = 0
+    notices = 0
 
     def plan() -> Sequence[Write]:
-        nonlocal result
+        nonlocal notices
         writes = [write for key in some for write in _report(core, key, now)]
-        result += sum(isinstance(write, Post) for write in writes)
+        notices += sum(isinstance(write, Post) for write in writes)
         return writes
 
     for start in range(0, len(due), SLICE):
         some = due[start : start + SLICE]
         core.store.commit(plan)
-    return result
+    return notices
 
 
 def _report(core: Core, key: str, now: datetime) -> list[Write]:
-    """The notice, and the end of the wait for this deadline, so that there is never a second one."""
+    """Return the notice, and the removal of this deadline, so that there is never a second notice."""
     held = core.store.records(DUE, key)
     if not held:  # another janitor was quicker, or the task is over
         return []
@@ -489,7 +500,7 @@ def _report(core: Core, key: str, now: datetime) -> list[Write]:
 
 def _notice(core: Core, task: Standing, letter: Message, now: datetime) -> Post:
     at = "" if task.deadline is None else task.deadline.isoformat()
-    says = _SAYS.get(task.state, "has not finished")
+    progress = _PROGRESS.get(task.state, "has not finished")
     facts = {
         "task": task.id,
         "letter": task.letter,
@@ -497,7 +508,7 @@ def _notice(core: Core, task: Standing, letter: Message, now: datetime) -> Post:
         "state": task.state,
         "deadline": at,
     }
-    words = f"The deadline of your task, {at}, is over, and {task.receiver} {says}. It is {task.state}."
+    words = f"The deadline of your task, {at}, is over, and {task.receiver} {progress}. It is {task.state}."
     subject = f"Overdue: {task.subject or task.letter}"
-    where = about(letter) | {"priority": letter.priority}
+    where = thread_fields(letter) | {"priority": letter.priority}
     return notice(core, OVERDUE, task.giver, subject, words, facts, now, **where)

@@ -1,17 +1,15 @@
-"""Tokens: proof of who is calling, for callers we cannot see. Shown once; only a hash is kept.
+"""Tokens: proof of identity for callers of a server. A token is shown once; only its hash is kept.
 
-A token belongs to one agent, or to an operator. An agent that was given one is sealed: nobody speaks for it
-without a token, not even whoever may open the socket. A token that is revoked is worth nothing at once; the seal
-stays, until the operator lifts it. In a room where anybody is sealed, a caller without a token is no operator
-(`standing`).
+A token belongs to one agent, or to an operator. An agent that has ever had a token is sealed: no caller of the
+server acts as this agent without a token, not even one that may open the socket. A revoked token is invalid at
+once; the agent stays sealed until the operator unseals it. Once any agent of the room is sealed, a caller without
+a token is no operator (`effective_principal`).
 """
 
 from __future__ import annotations
 
-import hmac
 import os
 from datetime import datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,7 +17,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.agent import Card, parent_of
-from ..model.codec import convert, to_plain
+from ..model.codec import convert, is_same_secret, to_plain, token_hash
 from ..model.names import POSTMASTER, check_agent, fold, meant
 from ..model.record import CARD, EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
@@ -27,7 +25,7 @@ from ..store.protocol import Introduce
 from . import names as core_names
 from .authorize import SCOPES, Principal, authorize
 from .core import find_record, put_record
-from .validation import listed
+from .validation import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,17 +36,17 @@ if TYPE_CHECKING:
 
 
 PREFIX = "pr"
-OPERATOR = "operator"  # a scope that is everything
-_LONGEST = 200
-_NOBODY = Principal("a caller without a token")
+OPERATOR = "operator"  # the scope that includes everything
+_LONGEST = 200  # characters of a token
+_ANONYMOUS = Principal("a caller without a token")
 
 
 class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a token. The secret is not."""
+    """A token as it is stored, without its secret."""
 
     id: str
     hash: str  # SHA-256 of the whole token, in hex
-    agent: str | None = None  # None: an operator's
+    agent: str | None = None  # None: a token of the operator
     scopes: tuple[str, ...] = ()
     note: str = ""
     created_at: datetime
@@ -62,15 +60,15 @@ class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def create(
     core: Core, caller: Principal, agent: str | None, scopes: Sequence[str] | None = None, note: str = ""
 ) -> tuple[str, Token]:
-    """A new token, and what is kept of it. The first is told once and never again."""
+    """Create a token; return its text, which cannot be shown again, and what is stored of it."""
     authorize(caller, "tokens")
     chosen = _check_scopes(agent, scopes)
-    name = None if agent is None else _resident(core, agent)
+    name = None if agent is None else _current_agent(core, agent)
     id = os.urandom(6).hex()
     text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
     token = Token(
         id=id,
-        hash=_hash(text),
+        hash=token_hash(text),
         agent=name,
         scopes=chosen,
         note=check_line(note, "note", 200),
@@ -78,24 +76,25 @@ def create(
     )
 
     def plan() -> Sequence[Write]:
+        # Token and seal in one commit: there is no moment in which the agent has a token and is not protected.
         writes: list[Write] = [put_record(TOKEN, id, to_plain(token), None)]
-        if name is not None:  # from now on nobody else's name can read like it
-            writes += [Introduce(name, known=True), *_sealing(core, {*sealed(core), name})]
+        if name is not None:  # Introduce: from now on no other agent can have a name that looks like it
+            writes += [Introduce(name, known=True), *_seal_writes(core, {*sealed(core), name})]
         return writes
 
     core.store.commit(plan)
     return text, token
 
 
-def everyone(core: Core, caller: Principal) -> list[Token]:
-    """All tokens, also those that were revoked; the oldest first."""
+def list_tokens(core: Core, caller: Principal) -> list[Token]:
+    """Return all tokens, including revoked ones, the oldest first."""
     authorize(caller, "tokens")
     found = [convert(record.value, Token) for record in core.store.records(TOKEN)]
     return sorted(found, key=lambda token: token.created_at)
 
 
 def revoke(core: Core, caller: Principal, id: str) -> Token:
-    """It is worth nothing from now on. Its agent stays sealed."""
+    """Make a token invalid. Its agent stays sealed."""
     authorize(caller, "tokens")
     revoked: list[Token] = []
 
@@ -104,25 +103,26 @@ def revoke(core: Core, caller: Principal, id: str) -> Token:
         if held is None:
             raise Missing(f"there is no token {id!a}", field="id", hint="postroom token list shows all")
         token = convert(held.value, Token)
-        gone = token if token.revoked_at else replace(token, revoked_at=core.now().wall)
-        revoked[:] = [gone]
-        return [put_record(TOKEN, id, to_plain(gone), held)]
+        if not token.revoked_at:
+            token = replace(token, revoked_at=core.now().wall)
+        revoked[:] = [token]
+        return [put_record(TOKEN, id, to_plain(token), held)]
 
     core.store.commit(plan)
     return revoked[0]
 
 
 def unseal(core: Core, caller: Principal, agent: str) -> str:
-    """Let callers without a token speak for this agent again, beside those with one; what it is called today."""
+    """Let callers without a token act as this agent again; return its current name. Its tokens stay valid."""
     authorize(caller, "tokens")
-    name = _resident(core, agent)
-    core.store.commit(lambda: _sealing(core, {one for one in sealed(core) if fold(one) != fold(name)}))
+    name = _current_agent(core, agent)
+    core.store.commit(lambda: _seal_writes(core, {one for one in sealed(core) if fold(one) != fold(name)}))
     return name
 
 
-def holder(core: Core, text: Any) -> Principal:
-    """Who shows this token. Whatever is wrong with it, the answer is the same."""
-    token = _known(core, text)
+def authenticate(core: Core, text: Any) -> Principal:
+    """Return the principal of a token. Every invalid token gets the same error."""
+    token = _verify(core, text)
     if token is None:
         raise NotAllowed("this token is not valid", field="token", hint="ask the operator for another one")
     if OPERATOR in token.scopes:
@@ -131,81 +131,89 @@ def holder(core: Core, text: Any) -> Principal:
 
 
 def is_live(core: Core, id: str) -> bool:
-    """Is the token with this id still worth something?"""
-    return live(core, id) is not None
+    """Tell whether there is a valid token with this id."""
+    return live_token(core, id) is not None
 
 
-def live(core: Core, id: str) -> Token | None:
-    """The token with this id, if it is still worth something."""
+def live_token(core: Core, id: str) -> Token | None:
+    """Return the token with this id, if it is valid."""
     held = _find(core, id)
     token = None if held is None else convert(held.value, Token)
     return token if token is not None and token.is_live else None
 
 
 def sealed(core: Core) -> list[str]:
-    """The agents for which nobody speaks without a token."""
+    """Return the agents as which no caller can act without a token."""
     held = find_record(core, SEALED, EVERYONE)
     return [] if held is None else list(held.value)
 
 
-def standing(core: Core, principal: Principal, named: str | None = None) -> Principal:
-    """What a caller is today. Where anybody is sealed, one without a token is the agent it names, or nobody:
-    it reaches what that agent reaches and nothing else, whatever the verb.
+def effective_principal(core: Core, principal: Principal, named: str | None = None) -> Principal:
+    """Return what a caller may do now, given the agent that its call names.
+
+    Once any agent is sealed, a caller without a token is the agent that it names, with the rights of that agent
+    alone, or anonymous. It cannot name an agent that is sealed.
     """
-    if not principal.heeds_seals or not (closed := sealed(core)):
+    if not principal.heeds_seals or not (sealed_names := sealed(core)):
         return principal
-    named = principal.agent or named  # who speaks for one agent all the time speaks for no other
+    named = principal.agent or named  # a caller that is bound to one agent cannot name another
     name = None if named is None else check_agent(named, "agent_id")
-    if name is None or fold(name) == POSTMASTER:  # whose letters are everybody's
-        return _NOBODY
-    if _is_closed(core, name, set(map(fold, closed))):
-        ways = "the action `authenticate`, `auth` in map/connect, a header"
-        hint = f"show it: {ways}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
+    if name is None or fold(name) == POSTMASTER:  # the postmaster's letters tell about all agents
+        return _ANONYMOUS
+    if _is_sealed(core, name, set(map(fold, sealed_names))):
+        channels = "the action `authenticate`, `auth` in map/connect, a header"
+        hint = f"present it: {channels}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
         problem = f"{name!r} or an agent above it has a token, and without it nobody acts as {name!r}"
         raise NotAllowed(problem, field="agent_id", hint=hint)
     return principal if principal.agent is not None else Principal(principal.name, agent=name)
 
 
-def _is_closed(core: Core, name: str, closed: set[str]) -> bool:
-    """Does the agent or one above it have a token? A child is spawned with its parent's token and has none of its
-    own, so the parent's token guards its mail too.
+def _is_sealed(core: Core, name: str, sealed_names: set[str]) -> bool:
+    """Tell whether the agent or one above it is sealed.
+
+    A child is started with its parent's token and has none of its own, so the parent's token protects its mail
+    too.
     """
     seen: set[str] = set()
     step: str | None = name
     while step is not None and fold(step) not in seen:
         seen.add(fold(step))
-        now = core_names.resident(core, core.store.spelling(step) or step)
-        if fold(now) in closed:
+        now = core_names.current_name(core, core.store.spelling(step) or step)
+        if fold(now) in sealed_names:
             return True
         card = find_record(core, CARD, now)
         step = None if card is None else parent_of(convert(card.value, Card))
     return False
 
 
-def standing_or_nobody(core: Core, principal: Principal) -> Principal:
-    """The same, where nobody is there to be told why not."""
+def effective_or_nobody(core: Core, principal: Principal) -> Principal:
+    """Like `effective_principal`, but return the anonymous principal instead of an error."""
     try:
-        return standing(core, principal)
+        return effective_principal(core, principal)
     except NotAllowed:
-        return _NOBODY
+        return _ANONYMOUS
 
 
-def _resident(core: Core, agent: Any) -> str:
-    """What an agent is called today. Nobody speaks for the house."""
-    name = core_names.resident(core, meant(check_agent(agent, "agent"), core.limits.human))
+def _current_agent(core: Core, agent: Any) -> str:
+    """Return the current name of an agent, which must not be the postmaster."""
+    name = core_names.current_name(core, meant(check_agent(agent, "agent"), core.limits.human))
     if fold(name) == POSTMASTER:
-        raise Invalid(f"{POSTMASTER!r} is the house's own name", field="agent", hint="choose another name")
+        raise Invalid(
+            f"{POSTMASTER!r} is reserved for Postroom's own notices", field="agent", hint="choose another name"
+        )
     return name
 
 
-def _known(core: Core, text: Any) -> Token | None:
+def _verify(core: Core, text: Any) -> Token | None:
+    """Return the token of this text, if it is valid."""
     if not isinstance(text, str) or len(text) > _LONGEST or not text.isascii():
         return None
     prefix, _, rest = text.partition("_")
     held = _find(core, rest.partition("_")[0]) if prefix == PREFIX else None
     token = None if held is None else convert(held.value, Token)
-    expected = token.hash if token is not None else "0" * 64  # as long as for a token that is there
-    is_right = hmac.compare_digest(_hash(text), expected)
+    # Compare anyway: an unknown id takes as long as a wrong secret
+    expected = token.hash if token is not None else "0" * 64
+    is_right = is_same_secret(token_hash(text), expected)
     return token if token is not None and is_right and token.is_live else None
 
 
@@ -214,7 +222,7 @@ def _find(core: Core, id: Any) -> Record | None:
     return find_record(core, TOKEN, id) if known else None
 
 
-def _sealing(core: Core, names: set[str]) -> list[Write]:
+def _seal_writes(core: Core, names: set[str]) -> list[Write]:
     held = find_record(core, SEALED, EVERYONE)
     return [put_record(SEALED, EVERYONE, sorted(names) or None, held)] if names or held else []
 
@@ -226,7 +234,7 @@ def _check_scopes(agent: str | None, scopes: Sequence[str] | None) -> tuple[str,
                 "a token without an agent is an operator's", field="scope", hint=f"{OPERATOR}, or --agent"
             )
         return (OPERATOR,)
-    chosen = tuple(dict.fromkeys(listed(scopes, "scope"))) if scopes else SCOPES
+    chosen = tuple(dict.fromkeys(as_list(scopes, "scope"))) if scopes else SCOPES
     if OPERATOR in chosen:
         text = f"{OPERATOR} is for tokens without an agent"
         raise Invalid(text, field="scope", hint=f"leave --agent out, or choose of {', '.join(SCOPES)}")
@@ -235,7 +243,3 @@ def _check_scopes(agent: str | None, scopes: Sequence[str] | None) -> tuple[str,
         hint = f"{', '.join(SCOPES)}; or {OPERATOR}, without an agent"
         raise Invalid(f"there is no scope {wrong[0]!a}", field="scope", hint=hint)
     return chosen
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()

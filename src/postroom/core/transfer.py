@@ -1,7 +1,18 @@
-"""One delivery in two rooms: what the one that is copied to makes of what the other says.
+"""Copying mail from one room into another, of whatever kind each is; repeatable, without loss and duplicates.
 
-The later state wins. Done is never taken back. Dead yields only to a proof that somebody revived the letter in the
-other room after that very death. Of two open ones, the one further in its life wins.
+Letters keep their ids and keys, so a second run finds the letters of the first and only brings states up to date.
+Each slice is one commit in the target room; after an interruption both rooms are whole, and the same copy again
+goes on.
+
+A delivery that exists in both rooms: the later state wins. Done is never undone. Dead yields only to a proof that
+the letter was revived in the other room after that death. Of two open ones, the one further in its life wins. A
+record: the card, template or allow list that was changed more often, the task that moved last, the escalation that
+is answered. Nothing is deleted because it is missing in the other room.
+
+A move is a copy after which the letter is worked on only in the target. First it is claimed at the source
+(`Fence`), so that no worker takes it meanwhile; then it is copied, with a note at the target that it came to stay;
+when that is on stable storage, it is done and archived at the source. A letter that a worker holds is copied with
+its lease and left to its holder.
 """
 
 from __future__ import annotations
@@ -15,7 +26,7 @@ from msgspec.structs import replace
 
 from ..errors import Conflict, IdTaken, Invalid, Missing, Resync, StaleRevision, UnknownMessage
 from ..model import delivery as model_delivery
-from ..model.agent import OPEN_DOOR, guard_from
+from ..model.agent import NO_GUARD, guard_from
 from ..model.codec import convert, digest
 from ..model.delivery import COPIED, OPEN, SETTLED, UNSENT, Delivery, Lease, State
 from ..model.names import AT, fold
@@ -42,9 +53,9 @@ from ..policy import retry
 from ..store.protocol import Introduce, Move, Post, Put, Rename, vouched
 from . import rename
 from .authorize import OWNER, authorize
-from .deliveries import is_gone
+from .deliveries import is_process_gone
 from .portable import record_kinds
-from .validation import progress_of
+from .validation import check_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +74,7 @@ _TRIES = ("attempts", "reason", "due_at")
 
 
 def agreed(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
-    """Ours as it shall be; None where it is right as it is. `stays`: it is moved to us, not only copied."""
+    """Return our delivery as it shall be; None if nothing changes. `stays`: it is moved here, not only copied."""
     after = _after(ours, theirs, stays=stays)
     if after is None or after == ours:
         return None
@@ -71,10 +82,10 @@ def agreed(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
 
 
 def _after(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
-    is_here = AT not in ours.mailbox  # what left for another system is simply done, in both rooms
-    if theirs.has_left and is_here:  # what became of it is told by the room where it is
+    is_here = AT not in ours.mailbox  # a delivery to another system is simply done, in both rooms
+    if theirs.has_left and is_here:  # the room where it lies knows its state
         return None
-    if ours.has_left and is_here:  # it comes back, or what became of it is reported
+    if ours.has_left and is_here:  # it comes back, or its outcome is reported
         unseen = replace(ours, read_at=None)  # it was put away, not read
         return _as(unseen, theirs) if stays or theirs.state in SETTLED else None
     if ours.state is State.DONE:
@@ -94,7 +105,7 @@ def _not_done(ours: Delivery, theirs: Delivery) -> Delivery:
 
 
 def _is_revived(alive: Delivery, dead: Delivery) -> bool:
-    """Is this the other's life after that death? Its last failure, or its expiry, is part of this one's past."""
+    """Return whether `alive` is `dead` after a revival: that death is part of its history."""
     if dead.reason == UNSENT:
         return False
     if dead.expires_at is not None and alive.expires_at is None:  # only a revival takes an expiry away
@@ -103,7 +114,7 @@ def _is_revived(alive: Delivery, dead: Delivery) -> bool:
 
 
 def _further(ours: Delivery, theirs: Delivery) -> Delivery:
-    """Of two that are open."""
+    """Return the further one of two open deliveries."""
     here, there = OPEN.index(ours.state), OPEN.index(theirs.state)
     if there > here:
         return _as(ours, theirs)
@@ -118,7 +129,7 @@ def _further(ours: Delivery, theirs: Delivery) -> Delivery:
 
 
 def _renewed(ours: Delivery, theirs: Delivery) -> Delivery:
-    """The same holder, who may have asked for more time."""
+    """Return our delivery with the later lease, if both have the same holder."""
     if ours.lease is None or theirs.lease is None or ours.lease.token != theirs.lease.token:
         return ours
     return replace(ours, lease=max(ours.lease, theirs.lease, key=lambda lease: lease.until))
@@ -134,19 +145,7 @@ def _taken(delivery: Delivery, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(delivery, name) for name in names}
 
 
-# Mail from one room into another, of whatever kind each is; again and again, without loss and without doubles.
-#
-# Letters keep their ids and keys, so a second run finds what it brought before and only brings states up to date
-# (`policy.agreeing` says how). Each slice is one commit in the room that is copied to; who interrupts us finds
-# both
-# rooms whole, and the same copy again goes on.
-#
-# A move is a copy after which nobody handles the letter here any more. First the letter is claimed, so that no
-# worker takes it meanwhile (`transfer_fence`); then it is copied, and it is noted over there that it came to
-# stay;
-# when that is on stable storage, it is done and archived here. What somebody works on is copied with its lease
-# and
-# left to its holder.
+# -- one run of a copy
 
 SLICE = 100  # letters in one commit: others wait for it, and in folders each is synced
 PACE = 0.2  # seconds between two looks at a room that is followed
@@ -154,21 +153,21 @@ TRIES = 5  # for a letter that somebody else moves at the same time
 
 
 class Refusal(Struct, frozen=True):
-    """What could not be copied. It stays where it is."""
+    """A letter, name or record that could not be copied. It stays where it is."""
 
     what: str  # a letter's id, or the name of a mailbox or record
     why: str
 
 
 class Copied(Struct, frozen=True, kw_only=True):
-    """What one run of a copy did."""
+    """The counts of one run of a copy."""
 
-    letters: int = 0  # that are new over there
+    letters: int = 0  # new letters in the target
     states: int = 0  # deliveries that were brought up to date
     names: int = 0
     records: int = 0
-    moved: int = 0  # deliveries that are done with here, because they go on over there
-    held: int = 0  # that were not moved, because somebody works on them
+    moved: int = 0  # deliveries that are done at the source, because they go on in the target
+    held: int = 0  # deliveries that were not moved, because a worker holds them
     refused: tuple[Refusal, ...] = ()
 
     @property
@@ -185,10 +184,10 @@ def copy_room(
     places: tuple[str, str] = ("", ""),
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy all that `target` does not know yet. `places` says where the two lie: moved letters bear the second."""
+    """Copy everything that `target` does not have yet. `places`: both addresses; moved letters name the second."""
     authorize(caller, "export")
     authorize(caller, "import")
-    return _Passage(source, target, move=move, places=places).run(progress_of(progress))
+    return _Run(source, target, move=move, places=places).run(check_progress(progress))
 
 
 def follow(
@@ -200,7 +199,7 @@ def follow(
     places: tuple[str, str] = ("", ""),
     progress: Progress | None = None,
 ) -> Iterator[Copied]:
-    """Copy, then whatever comes, for as long as one asks. Yields after the first run, and when something came."""
+    """Copy, then copy each change, for as long as the caller iterates. Yields after a run that did something."""
     first = True
     while True:
         seen = source.store.cursor()
@@ -212,15 +211,15 @@ def follow(
             time.sleep(PACE)
 
 
-class _Passage:
-    """One run."""
+class _Run:
+    """One run of a copy."""
 
     def __init__(self, source: Core, target: Core, *, move: bool, places: tuple[str, str]) -> None:
         self._source, self._target, self._move = source.store, target.store, move
-        self._papers = Papers(source, target)
+        self._records = RecordCopy(source, target)
         self._fence = Fence(source)
         self._moment = source.now()
-        self._began = self._source.cursor()  # what happens from now on is seen by the next run
+        self._began = self._source.cursor()  # changes from now on are seen by the next run
         self._origin, self._room = places[0], places[1] or self._target.cursor().store
         self._came = set(self._target.keys(MOVED_HERE))
         self._stayed = set(self._source.keys(MOVED_HERE))
@@ -231,7 +230,7 @@ class _Passage:
         since = self._remembered()
         ids, kinds = (None, None) if since is None else self._changed(since)
         if kinds is None or kinds:
-            self._counts["records"] = self._papers.carry(kinds, self._refuse)
+            self._counts["records"] = self._records.carry(kinds, self._refuse)
         self._counts["names"] = self._names()
         total = self._source.count_letters(LetterQuery()) if ids is None else len(ids)
         done = 0
@@ -240,7 +239,7 @@ class _Passage:
             done += len(letters)
             tell(min(done, total), total)
         if self._move and not self._refused:
-            self._papers.end_duties()
+            self._records.end_duties()
         if not self._refused and not self._fence.held:
             self._remember()
         return Copied(**self._counts, held=self._fence.held, refused=tuple(self._refused))
@@ -248,12 +247,12 @@ class _Passage:
     def _refuse(self, what: str, why: PostroomError) -> None:
         self._refused.append(Refusal(what, str(why)))
 
-    # -- what is to be looked at
+    # -- which letters and records to look at
 
     def _remembered(self) -> Cursor | None:
-        """Up to where the last run saw everything, if that can still be told."""
+        """Return the cursor up to which the last run saw everything; None if that is not known any more."""
         found = self._target.records(COPIED_UP_TO, self._began.store)
-        if not found or found[0].value["from"] != self._origin:  # a twin, made by copying files, counts for itself
+        if not found or found[0].value["from"] != self._origin:  # a room made by copying files has the same id
             return None
         if self._move and not found[0].value["moved"]:
             return None
@@ -278,7 +277,7 @@ class _Passage:
             return
 
     def _changed(self, since: Cursor) -> tuple[list[str], set[str]]:
-        """Letters, and kinds of records."""
+        """Return the letters and the kinds of records that changed since."""
         ids: dict[str, None] = {}
         kinds: set[str] = set()
         while since.number < self._began.number:
@@ -311,7 +310,7 @@ class _Passage:
         return len(new)
 
     def _new_names(self) -> list[Introduce]:
-        """Those that nobody has over there, or nobody has heard from. A former name is one, too."""
+        """Return the names that the target does not have or does not know. A former name counts as its own."""
         known, known_there = set(self._source.known()), set(self._target.known())
         there = {name: self._target.spelling(name) for name in self._source.mailboxes()}
         return [
@@ -343,7 +342,7 @@ class _Passage:
             self._fence.release(fenced.values())
 
     def _bring(self, letters: Sequence[Letter], here: dict[str, list[Delivery]], fenced: Fenced) -> set[str]:
-        """All at once; where something is in the way, one by one. Which of them are over there now?"""
+        """Copy letters in one commit, or, on a conflict, one by one; return the ids of the copied ones."""
         try:
             self._commit(letters, here, fenced)
         except (Conflict, Invalid, UnknownMessage):
@@ -386,7 +385,7 @@ class _Passage:
         self._repeats([write for write in writes if isinstance(write, Post)], posted)
 
     def _repeats(self, posts: Sequence[Post], posted: Sequence[Posted]) -> None:
-        """Letters that are there under another id, by their key: only their states are new."""
+        """Update the states of letters that the target has under another id, by their key."""
         for post, outcome in zip(posts, posted, strict=True):
             if outcome.repeated:
                 found = self._target.find(Query(message_ids=(outcome.message_id,)))
@@ -395,7 +394,7 @@ class _Passage:
                 self._counts["states"] += len(updates)
 
     def _updates(self, ours: Sequence[Delivery], theirs: Sequence[Delivery]) -> list[Write]:
-        """What is known here and not over there. What was moved there has its life there."""
+        """Return the writes that bring deliveries up to date, except those that were moved to the target."""
         by_name = {delivery.mailbox: delivery for delivery in theirs}
         writes: list[Write] = []
         for delivery in ours:
@@ -413,7 +412,7 @@ class _Passage:
     # -- moving
 
     def _notes(self, ours: Sequence[Delivery], fenced: Fenced) -> list[Write]:
-        """Over there: these came to stay. It protects them from what this room may say of them later."""
+        """Return the notes that these deliveries were moved: later states of the source do not change them."""
         value = {"room": self._began.store, "at": self._moment.wall.isoformat()}
         keys = [
             moved_key(each.message_id, each.mailbox) for each in ours if (each.message_id, each.mailbox) in fenced
@@ -421,18 +420,20 @@ class _Passage:
         return [Put(record=Record(kind=MOVED_HERE, key=key, value=value)) for key in keys if key not in self._came]
 
     def _leave(self, fenced: Sequence[Delivery]) -> None:
-        """They are safe over there. What a stranger took here meanwhile did not come to stay, after all: the next
-        run tells over there what became of it.
+        """Finish the move at the source; the letters are safe in the target.
+
+        A letter that a foreign program took at the source meanwhile was not moved after all: the next run copies
+        its state.
         """
         lost = _keys(self._fence.leave(fenced, self._room))
         self._counts["moved"] += len(fenced) - len(lost)
-        self._papers.forget(MOVED_HERE, (_keys(fenced) - lost) & self._stayed)
-        self._papers.take_back(MOVED_HERE, lost)
+        self._records.forget(MOVED_HERE, (_keys(fenced) - lost) & self._stayed)
+        self._records.take_back(MOVED_HERE, lost)
         self._came -= lost
 
 
 def _is_same(one: Message, other: Message) -> bool:
-    """The same letter, whoever else got it: a room of files may have forgotten former names of its recipients."""
+    """Compare two letters without their recipients: a room of files may have lost former names of them."""
     return digest(replace(one, recipients=())) == digest(replace(other, recipients=()))
 
 
@@ -441,7 +442,7 @@ def _keys(deliveries: Iterable[Delivery]) -> set[str]:
 
 
 def _fit(delivery: Delivery, boot: str) -> Delivery:
-    """As it may be in another room: a lease of another boot is over, and one of a copy is none."""
+    """Return the delivery for another room: without a copy's claim, and with an expired lease of another boot."""
     lease = delivery.lease
     if lease is not None and delivery.state is State.CLAIMED and lease.holder.startswith(HOLDER):
         return replace(delivery, state=State.UNREAD, lease=None)
@@ -450,30 +451,24 @@ def _fit(delivery: Delivery, boot: str) -> Delivery:
     return replace(delivery, lease=replace(lease, until=0.0))
 
 
-# The records of a room on their way into another that may have its own: which of two is the later one.
-#
-# A card, a template, an allow list: the one that was changed more often. A task: the one that moved last. A
-# question
-# that is answered beats the same one open. What a deleted letter left behind is no reason to forget a letter that
-# is
-# still there. Signs of life stay where they were given. Nothing is deleted because it is missing elsewhere.
+# -- records
 
-STAYS = frozenset({BEAT, MOVED_HERE})  # says something of its own room alone
-DUTIES = (DUE, OPEN_ESCALATION)  # what the janitor of a room will do one day
+STAYS = frozenset({BEAT, MOVED_HERE})  # kinds that are true of their own room alone
+DUTIES = (DUE, OPEN_ESCALATION)  # kinds that a janitor acts on
 _SLICE = 500
 
 Refuse: TypeAlias = "Callable[[str, PostroomError], None]"
 
 
-class Papers:
-    """The records of two rooms."""
+class RecordCopy:
+    """The copy of records from one room into another."""
 
     def __init__(self, source: Core, target: Core) -> None:
         self._core, self._other = source, target
         self._source, self._target = source.store, target.store
 
     def carry(self, kinds: set[str] | None, refuse: Refuse) -> int:
-        """Those of these kinds (None: of all) that are new or later; how many they were."""
+        """Copy records of these kinds (None: all) that are new or later, and return how many."""
         if kinds is None or GUARD in kinds:
             self._rename(refuse)
         count = 0
@@ -487,7 +482,7 @@ class Papers:
         return count
 
     def _rename(self, refuse: Refuse) -> None:
-        """Whoever got another name at the source gets it over there, before anything comes under the new one."""
+        """Rename agents in the target that were renamed at the source, before mail comes under the new name."""
         for record in self._source.records(GUARD):
             new = guard_from(record.value).moved_to
             if new is not None and self._target.spelling(record.key) == record.key != new:
@@ -527,13 +522,13 @@ class Papers:
         return bool(found) and convert(found[0].value, Standing).is_final
 
     def _renamed(self, record: Record) -> Iterator[Write]:
-        """A note where somebody moved makes the old name another name of the new one, also over there."""
-        guard = guard_from(record.value) if record.kind == GUARD else OPEN_DOOR
+        """Return the write that makes the former name of a renamed agent an alias in the target."""
+        guard = guard_from(record.value) if record.kind == GUARD else NO_GUARD
         if guard.moved_to is not None and fold(self._target.spelling(record.key) or "") != fold(guard.moved_to):
             yield Rename(record.key, guard.moved_to)
 
     def _with(self, record: Record) -> Iterator[Write]:
-        """What else changes over there."""
+        """Return what else changes in the target with this record."""
         if record.kind == CLOSED_ESCALATION:
             yield from _removals(self._target.records(OPEN_ESCALATION, record.key))
         elif record.kind.startswith(TASKS) and convert(record.value, Standing).is_final:
@@ -544,15 +539,15 @@ class Papers:
                     yield from _removals(self._target.records(MEMBER + scope, record.key))
 
     def forget(self, kind: str, keys: Iterable[str]) -> None:
-        """At the source."""
+        """Delete records at the source."""
         _remove(self._source, kind, keys)
 
     def take_back(self, kind: str, keys: Iterable[str]) -> None:
-        """At the target."""
+        """Delete records at the target."""
         _remove(self._target, kind, keys)
 
     def end_duties(self) -> None:
-        """The source does nothing more about what moved: the janitor of the other room has it now."""
+        """Delete the duties of moved letters at the source: the janitor of the target has them now."""
         for kind in DUTIES:
             self.forget(kind, set(self._source.keys(kind)) & set(self._target.keys(kind)))
 
@@ -574,9 +569,9 @@ def _is_later(theirs: Record, ours: Record) -> bool:
     return theirs.revision > ours.revision
 
 
-# What is being moved out of a room is claimed meanwhile: no worker there takes it. Then it is put away.
+# -- the fence: claims on the letters that are being moved
 
-HOLDER = "postroom copy"  # who claims what is being moved
+HOLDER = "postroom copy"  # the holder of these claims
 TIME = 120.0  # seconds for one slice; a copy that dies leaves its letters claimed for so long at most
 
 Held: TypeAlias = dict[str, list[Delivery]]  # by letter
@@ -584,16 +579,17 @@ Fenced: TypeAlias = dict[tuple[str, str], Delivery]  # (letter, mailbox) -> as i
 
 
 class Fence:
-    """Around some deliveries of one room, slice by slice."""
+    """Claims on deliveries of one room while they are moved, slice by slice."""
 
     def __init__(self, core: Core) -> None:
         self._core, self._store = core, core.store
-        self._lost: set[tuple[str, str]] = set()  # what others took when we wanted it
-        self.held = 0  # what is left to those who work on it
+        self._lost: set[tuple[str, str]] = set()  # deliveries that others claimed first
+        self.held = 0  # deliveries that are left to their holders
 
     def take(self, held: Held) -> Fenced:
-        """Claim what is to be moved; what somebody else holds, or takes at this moment, stays. Mail for later
-        needs no claim: nobody is offered it.
+        """Claim the deliveries that are to be moved, except those that a worker holds or takes at this moment.
+
+        Scheduled mail needs no claim: it is not offered to anybody.
         """
         lease, fenced, claims = self._lease(), Fenced(), []
         for delivery in (each for found in held.values() for each in found if each.state in OPEN):
@@ -612,7 +608,7 @@ class Fence:
         return fenced
 
     def as_taken(self, held: Held) -> Held:
-        """With the claims of those who were quicker: else the letter would be offered elsewhere meanwhile."""
+        """Return the deliveries with the claims of workers that were first; else the target would offer them."""
         if not self._lost:
             return held
         ids = tuple({id for id, _ in self._lost})
@@ -623,7 +619,7 @@ class Fence:
         }
 
     def leave(self, fenced: Sequence[Delivery], room: str) -> list[Delivery]:
-        """Put them away: they go on in that room. Those that were not ours any more: a stranger heeds no claim."""
+        """Mark the deliveries as moved; return those that a foreign program took in spite of the claim."""
         now = self._core.now().wall
         lost = self._commit([Move(each, model_delivery.move_away(each, now, room), COPIED) for each in fenced])
         self.held += len(lost)
@@ -644,10 +640,10 @@ class Fence:
             return False
         if retry.has_lapsed(lease, self._core.now()):
             return False
-        return not (lease.holder.startswith(HOLDER) and is_gone(lease.holder))
+        return not (lease.holder.startswith(HOLDER) and is_process_gone(lease.holder))
 
     def _commit(self, steps: Sequence[Move]) -> list[Delivery]:
-        """All at once, else one by one; those that somebody else moved first."""
+        """Commit in one go, else one by one; return the deliveries that another process moved first."""
         try:
             self._store.commit(steps)
         except (StaleRevision, UnknownMessage):

@@ -1,4 +1,8 @@
-"""What callers say, before it means anything: numbers and lists of names. Any value may come in."""
+"""Checks of the plain values that callers pass: counts, seconds, lists, callbacks.
+
+Any Python value may come in. A check returns the value in its normal form or raises `Invalid` with the field's
+name.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +18,27 @@ if TYPE_CHECKING:
     from ..model.report import Progress
 
 
-MOST = 2**53  # the largest count anyone needs
-FOR_EVER = 1e12  # seconds
+MAX_COUNT = 2**53  # the largest integer that JSON carries exactly
+FOR_EVER = 1e12  # seconds: longer spans are cut to this
 LONGEST_QUOTE = 80
 
 
-def check_count(value: Any, field: str, *, least: int = 1, most: int = MOST) -> int:
+def check_count(value: Any, field: str, *, least: int = 1, most: int = MAX_COUNT) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Invalid(f"{quoted(value)} is not a number of this kind", field=field, hint=f"{least:,} to {most:,}")
     return int(value)
 
 
 def check_limit(value: Any) -> int | None:
-    """How many are wanted at most; None means all."""
+    """Return how many results the caller wants at most; None means all."""
     return None if value is None else check_count(value, "limit")
 
 
 def check_seconds(value: Any, field: str, *, above: float = -math.ulp(0), most: float = math.inf) -> float:
-    """A span of time, zero or longer; more than `above` and at most `most`."""
-    if (type(value) is float or type(value) is int) and above < value <= most and value < FOR_EVER:  # most of them
+    """Return a span of time that is more than `above` and at most `most` seconds; by default zero or more."""
+    if (
+        (type(value) is float or type(value) is int) and above < value <= most and value < FOR_EVER
+    ):  # the usual case
         return float(value)
     if isinstance(value, (int, float)) and value > most:
         raise Invalid("is too long", field=field, hint=f"up to {most:g} seconds")
@@ -42,34 +48,30 @@ def check_seconds(value: Any, field: str, *, above: float = -math.ulp(0), most: 
     return float(min(value, FOR_EVER))
 
 
-def listed(value: Any, field: str) -> Sequence[Any]:
-    """One name, or a list of them, always in the same order."""
-    if isinstance(value, (str, dict)):  # an address may be told by its pieces
+def as_list(value: Any, field: str) -> Sequence[Any]:
+    """Return one name or several as a sequence whose order does not vary."""
+    if isinstance(value, (str, dict)):  # a dict is an address in pieces: agent, system, scope
         return (value,)
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, (set, frozenset)):
-        return sorted(value, key=str)  # or the same letter sent again would not be the same
+        return sorted(value, key=str)  # a repeated send must have the same content as the first
     if isinstance(value, names.Address):
         return (value,)
     raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
 
 
-def progress_of(progress: Any) -> Progress:
-    """Whom to tell how far the work is."""
+def check_progress(progress: Any) -> Progress:
+    """Return the caller's progress callback, or one that does nothing."""
     if progress is None:
-        return _nobody
+        return lambda _done, _total: None
     if not callable(progress):
         raise Invalid(f"must be a function, not {type(progress).__name__}", field="progress", hint="(done, total)")
     return cast("Progress", progress)
 
 
-def _nobody(_done: int, _total: int) -> None:
-    """Nobody wants to know."""
-
-
 def quoted(value: Any) -> str:
-    """The value as an error may show it: short, and harmless to print."""
+    """Return the value as an error may show it: ASCII, and at most LONGEST_QUOTE characters."""
     try:
         text = ascii(value)
     except ValueError:  # Python refuses to write out an integer of thousands of digits

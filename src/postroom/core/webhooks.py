@@ -1,7 +1,11 @@
-"""Webhooks: whom to call when mail waits. Without one nothing is ever called.
+"""Webhooks: URLs that are called when mail waits, their secrets, and the calls that are open.
 
-A webhook is for one mailbox. Its secret is made here, told once, and kept as it is, in the room alone: whoever
-signs needs it. After a change of secret both sign for a day, so that the other side can follow.
+A webhook is for one mailbox. Its secret is made here, shown once, and kept in plain text in the room alone: calls
+are signed with it. After a change of secret both secrets sign for a day, so that the other side can follow.
+
+When to call and for which letters is decided in `alerts`; each alert becomes a call with an id, recorded in the
+commit that decides on the alert and kept until it is answered. So a server that dies in the middle of a call makes
+it again, and the called side knows by the id that it is the same call. `hosts/webhooks.py` makes the calls.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.trust import check_target
 from . import alerts, inbox, names
-from .alerts import find_book
+from .alerts import find_log
 from .authorize import authorize
 from .core import find_record, put_record
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-GRACE = timedelta(days=1)  # for which a secret signs beside the one that follows it
+GRACE = timedelta(days=1)  # how long a former secret still signs, beside the new one
 MOST = 100  # webhooks of a room
 _LONGEST_NOTE = 500
 
@@ -50,13 +54,13 @@ def add(
     min_priority: Priority = Priority.NORMAL,
     allow_private: bool = False,
 ) -> tuple[str, Webhook]:
-    """A new webhook, and its secret, which is told once and never again. What waits already is not told of."""
+    """Add a webhook, and return its secret, which is never shown again. Mail that waits already causes no call."""
     authorize(caller, "webhooks")
     check_target(read_target(url), allow_private=allow_private)
     made = Webhook(
         id=os.urandom(4).hex(),
         url=url,
-        mailbox=names.resident(core, meant(check_agent(mailbox, "for"), core.limits.human)),
+        mailbox=names.current_name(core, meant(check_agent(mailbox, "for"), core.limits.human)),
         secret=_fresh_secret(),
         min_priority=min_priority,
         allow_private=allow_private,
@@ -74,25 +78,25 @@ def add(
 
 
 def all_webhooks(core: Core) -> list[Webhook]:
-    """Also those that are off; the oldest first."""
+    """Return all webhooks, also those that are off; the oldest first."""
     found = [convert(record.value, Webhook) for record in core.store.records(WEBHOOK)]
     return sorted(found, key=lambda one: (one.created_at, one.id))
 
 
-def everyone(core: Core, caller: Principal) -> list[Webhook]:
-    """The same, for who asks."""
+def list_webhooks(core: Core, caller: Principal) -> list[Webhook]:
+    """Return all webhooks to an authorized caller; the oldest first."""
     authorize(caller, "webhooks")
     return all_webhooks(core)
 
 
 def webhook(core: Core, caller: Principal, id: str) -> Webhook:
-    """The one with this id, or Missing."""
+    """Return the webhook with this id, or raise Missing."""
     authorize(caller, "webhooks")
     return convert(_held(core, id).value, Webhook)
 
 
 def rotate(core: Core, caller: Principal, id: str) -> tuple[str, Webhook]:
-    """Another secret, told once. The one before signs beside it for a day."""
+    """Make another secret, which is shown once. The former one signs beside it for a day."""
     fresh, until = _fresh_secret(), core.now().wall + GRACE
     changed = _change(
         core, caller, id, lambda now: replace(now, secret=fresh, former_secret=now.secret, former_until=until)
@@ -101,18 +105,18 @@ def rotate(core: Core, caller: Principal, id: str) -> tuple[str, Webhook]:
 
 
 def switch_off(core: Core, caller: Principal, id: str, note: str) -> Webhook:
-    """Nothing is called there any more; the note says why."""
+    """Stop calling this webhook; the note says why."""
     at, why = core.now().wall, check_line(note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
     return _change(core, caller, id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
 
 
 def switch_on(core: Core, caller: Principal, id: str) -> Webhook:
-    """It is called again."""
+    """Call this webhook again."""
     return _change(core, caller, id, lambda now: replace(now, off_at=None, note=""))
 
 
 def remove(core: Core, caller: Principal, id: str) -> Webhook:
-    """Nothing is called there any more. Its secret is forgotten, and so is what was to be tried again."""
+    """Delete a webhook, its secret, and the calls that were to be tried again."""
     authorize(caller, "webhooks")
     gone: list[Webhook] = []
 
@@ -156,13 +160,7 @@ def _fresh_secret() -> str:
     return secret_of(os.urandom(32))
 
 
-# Calls of webhooks: which are to be made, under which id, and what became of them.
-#
-# When to ring and for which letters is decided in `ringing`. Here each ring becomes a call with an id, written
-# down
-# in the commit that decides to ring and kept until somebody answered. So a daemon that dies in the middle of a
-# call
-# makes it again, and whoever is called knows by the id that it is the same.
+# -- calls: which are to be made, under which id, and what became of them
 
 CUT_OFF = "the post room ended before anybody answered"
 
@@ -172,39 +170,41 @@ class DueCall(Struct, frozen=True, kw_only=True):
 
     id: str
     letters: tuple[RungLetter, ...]
-    unread: int  # all that is unread at the mailbox
+    unread: int  # number of all unread letters at the mailbox
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """What is to be done now, and after how many seconds another look is worth it."""
+    """The calls to make now; without any, the seconds until another look is worth it."""
 
     calls: tuple[DueCall, ...] = ()
     nap: float = 0.0
 
 
 def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
-    """Is it time to call? Whoever is told so calls, and says what came of it: `answered` or `failed`."""
+    """Return the calls that are to be made now; the caller makes them and reports `answered` or `failed`."""
     if find_record(core, WEBHOOK, webhook.id) is None:
-        return Due(nap=alerts.LOOK_EVERY)  # it was removed; who calls will hear of it
+        return Due(nap=alerts.LOOK_EVERY)  # it was removed; its caller will be stopped
     opened: list[OpenCall] = []
 
-    def also(ids: Collection[str]) -> Sequence[Write]:
+    def record_calls(ids: Collection[str]) -> Sequence[Write]:
         held = find_record(core, CALLS, webhook.id)
         before = _kept(core, webhook, _calls(held))
-        opened[:] = _of_these(before, ids, core.ids.token())
+        opened[:] = _calls_for(before, ids, core.ids.token())
         known = {call.id for call in before}
         return [_put(webhook, [*before, *(call for call in opened if call.id not in known)], held)]
 
-    rung = alerts.try_ring(core, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, also=also)
-    if not isinstance(rung, Rung):
-        return Due(nap=_nap(core, webhook, rung.seconds))
-    result = {letter.id: letter for letter in rung.letters}
-    calls = [DueCall(id=c.id, letters=tuple(result[id] for id in c.letters), unread=rung.unread) for c in opened]
+    alert = alerts.try_ring(
+        core, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, on_alert=record_calls
+    )
+    if not isinstance(alert, Rung):
+        return Due(nap=_nap(core, webhook, alert.seconds))
+    named = {letter.id: letter for letter in alert.letters}
+    calls = [DueCall(id=c.id, letters=tuple(named[id] for id in c.letters), unread=alert.unread) for c in opened]
     return Due(calls=tuple(calls))
 
 
 def answered(core: Core, caller: Principal, webhook: Webhook, call: str) -> None:
-    """It got through: the call is over."""
+    """Record that a call got through: it is over."""
     authorize(caller, "ring", webhook.mailbox)
 
     def plan() -> Sequence[Write]:
@@ -227,8 +227,10 @@ def failed(
     chance: float,
     was_tried: bool = True,
 ) -> int:
-    """It did not get through: it is made again later, under the same id. Gives for how many letters it is given
-    up. One that was not even tried, because of what was answered to another, loses no try by that.
+    """Record that a call did not get through; return for how many letters it is given up.
+
+    It is made again later, under the same id. A call that was not even tried, because of the answer to another
+    one, loses no try.
     """
     ids = [letter.id for letter in call.letters]
     return alerts.ring_failed(
@@ -237,7 +239,7 @@ def failed(
 
 
 def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
-    """What was under way when the last who called ended is made again; gives how many calls are open."""
+    """Make the calls again that were under way when the last server ended; return how many calls are open."""
     calls = _calls(find_record(core, CALLS, webhook.id))
     ids = [id for call in calls for id in call.letters]
     if ids:
@@ -246,14 +248,14 @@ def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
 
 
 def forget(core: Core, webhook: Webhook) -> list[Put]:
-    """All that is remembered of a webhook's calls, taken away. Part of a plan."""
+    """Return the writes that delete all records of a webhook's calls. Belongs inside a plan."""
     kept = [(CALLS, webhook.id), (BELL, bell_key(webhook.mailbox, webhook.way))]
     found = [(kind, key, find_record(core, kind, key)) for kind, key in kept]
     return [put_record(kind, key, None, held) for kind, key, held in found if held is not None]
 
 
-def _of_these(open_calls: Sequence[OpenCall], ids: Collection[str], fresh: str) -> list[OpenCall]:
-    """The calls for these letters: those that are made again, each by itself, and one for all that is new."""
+def _calls_for(open_calls: Sequence[OpenCall], ids: Collection[str], fresh: str) -> list[OpenCall]:
+    """Return the calls for these letters: repeated ones each by itself, and one for all new letters."""
     again = [OpenCall(c.id, tuple(id for id in c.letters if id in ids)) for c in open_calls]
     known = {id for call in again for id in call.letters}
     new = OpenCall(fresh, tuple(id for id in ids if id not in known))
@@ -261,8 +263,8 @@ def _of_these(open_calls: Sequence[OpenCall], ids: Collection[str], fresh: str) 
 
 
 def _kept(core: Core, webhook: Webhook, calls: Sequence[OpenCall]) -> list[OpenCall]:
-    """Those that may be made again: what the book does not hold any more was settled meanwhile."""
-    found = find_book(core, webhook.mailbox, webhook.way)
+    """Return the calls that may be made again; letters that left the alert log were settled meanwhile."""
+    found = find_log(core, webhook.mailbox, webhook.way)
     held = set() if found is None else found[0].notes.keys() | found[0].dead.keys()
     return [call for call in calls if held.intersection(call.letters)]
 

@@ -1,6 +1,7 @@
-"""Working on mail: claim it under a lease, then ack, fail, release or renew. One holder, and a final ack.
+"""Work on mail: claim a letter under a lease, then ack, fail, release or renew it; look after dead letters.
 
-The lease token is the only proof of holding. Whoever comes late, after the lease ran out, is refused.
+A letter has one holder at a time, and an ack is final. The lease token is the only proof of holding: a holder that
+comes back after its lease has ended is refused. A repeated ack or failure, whose first answer was lost, succeeds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..policy.retry import has_lapsed, latest_retry
 from ..store.protocol import Forget, Move, Put
 from . import alerts, deliveries, messages, names, task_index
 from .authorize import authorize
-from .inbox import NO_FILTER, check_spelling, narrow, received
+from .inbox import NO_FILTER, apply_filter, check_spelling, received
 from .validation import check_count, check_limit, check_seconds
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
-Repeats = Callable[[Delivery, Delivery], bool]  # as it is now, as its holder knew it
+Repeats = Callable[[Delivery, Delivery], bool]  # (delivery now, delivery as its holder knew it)
 LONGEST_REASON = 2000
 MOST_CLAIMED = 10_000  # letters claimed at once
 
@@ -58,7 +59,7 @@ def claim(
     holder: str | None = None,
     filter: Filter = NO_FILTER,
 ) -> list[Found]:
-    """Take up to `count` letters, by priority, then age, in one commit. Nobody else gets them meanwhile."""
+    """Claim up to `count` letters, by priority, then age, in one commit."""
     authorize(caller, "claim", mailbox)
     moment = core.now()
     query = Query(
@@ -70,9 +71,9 @@ def claim(
         order="priority",
         limit=check_count(count, "count", most=MOST_CLAIMED),
     )
-    query = narrow(core, query, filter)
+    query = apply_filter(core, query, filter)
     taken = _lease(core, moment, mailbox, lease, holder)
-    first = deliveries.offered(core, query, moment, mailbox)
+    first = deliveries.find_offered(core, query, moment, mailbox)
     found = deliveries.move_found(
         core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
     )
@@ -90,14 +91,14 @@ def claim_one(
     lease: float | None = None,
     holder: str | None = None,
 ) -> Found:
-    """Take this very letter, even before its next try is due; LeaseLost if it is not to be had."""
+    """Claim one letter by its id, even before its next attempt is due; LeaseLost if it cannot be claimed."""
     authorize(caller, "claim", mailbox)
     moment = core.now()
     taken = _lease(core, moment, mailbox, lease, holder)
     query = Query(mailbox=mailbox, message_ids=(id,), states=(State.UNREAD,), offered_at=moment.wall)
     found = deliveries.move_found(core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
     if not found:
-        raise LeaseLost(f"{id} cannot be claimed", hint="somebody holds it, or it is settled")
+        raise LeaseLost(f"{id} cannot be claimed", hint="another process holds it, or it is settled")
     return found[0]
 
 
@@ -114,9 +115,10 @@ def _check_lease(core: Core, seconds: Any) -> float:
     return check_seconds(core.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
 
 
-def held(core: Core, caller: Principal, mailbox: str, id: str, token: str) -> Found:
-    """A letter that was claimed earlier, maybe by another process: the token proves it. What was acknowledged with
-    this token is still its holder's, so that an ack may be said twice.
+def find_claimed(core: Core, caller: Principal, mailbox: str, id: str, token: str) -> Found:
+    """Return a letter that was claimed earlier, maybe by another process, under this token.
+
+    A letter that was acknowledged with this token is returned too, so that an ack can be repeated.
     """
     authorize(caller, "settle", mailbox)
     found = received(core, mailbox, id)
@@ -132,7 +134,7 @@ def held(core: Core, caller: Principal, mailbox: str, id: str, token: str) -> Fo
 def renew(
     core: Core, caller: Principal, mailbox: str, held: Sequence[Found], lease: float | None = None
 ) -> list[Found]:
-    """Hold on for longer, counted from now."""
+    """Extend the leases; the new span is counted from now."""
     moment = core.now()
     until = moment.steady + _check_lease(core, lease)
 
@@ -148,7 +150,10 @@ def renew(
 def ack(
     core: Core, caller: Principal, mailbox: str, held: Sequence[Found], *, archive: bool = True
 ) -> list[Found]:
-    """Done, in one commit: never handed out again. Acknowledging twice is the same as once."""
+    """Mark letters as done, in one commit; they are never offered again.
+
+    Acknowledging twice is the same as once.
+    """
     moment = core.now()
     done = _acknowledge(moment, archive=archive)
     return _settle(core, caller, mailbox, held, moment, done, repeats=_is_repeated_ack)[0]
@@ -163,7 +168,7 @@ def ack_and_send(
     *,
     archive: bool = True,
 ) -> tuple[list[Found], list[Receipt]]:
-    """Done, and letters sent, together or not at all. Trying again sends nothing twice."""
+    """Mark letters as done and send others in the same commit. A repeated call sends nothing twice."""
     moment = core.now()
     done = _acknowledge(moment, archive=archive)
     keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
@@ -173,9 +178,10 @@ def ack_and_send(
 def fail(
     core: Core, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
 ) -> list[Found]:
-    """Give up on this try. With retry it is offered again later, until its tries are spent; then it is dead.
+    """Record that an attempt failed. With `retry` the letter is offered again later, until its attempts are spent.
 
-    It may be said twice, where it is not certain that the first word will last.
+    Without `retry`, or after the last attempt, the letter is dead. The call may be repeated if its answer was
+    lost.
     """
     moment = core.now()
     why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
@@ -189,13 +195,13 @@ def fail(
         return model_delivery.bury(delivery, attempt), "bury"
 
     def repeats(now: Delivery, was: Delivery) -> bool:
-        return _is_repeated_end(now, was, why)
+        return _is_repeated_failure(now, was, why)
 
     return _settle(core, caller, mailbox, held, moment, failed, repeats=repeats)[0]
 
 
 def release(core: Core, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
-    """Back into the inbox, as if it had never been claimed; counts no try."""
+    """Return letters to the inbox as if they had never been claimed; no attempt is counted."""
     return _settle(
         core, caller, mailbox, held, core.now(), lambda delivery: (model_delivery.release(delivery), "release")
     )[0]
@@ -206,7 +212,10 @@ def _acknowledge(moment: Moment, *, archive: bool) -> Settle:
 
 
 def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
-    """The draft under a key of this lease on this letter. A batch shares one token; a draft may be used twice."""
+    """Return the draft with a key made from lease, letter and position, so that a repeated ack sends it once.
+
+    The letter's number is part of the key because all letters of a batch share one token.
+    """
     first = held[0].delivery if held else None
     if draft.fields.get("key") is not None or first is None or first.lease is None:
         return draft
@@ -224,8 +233,10 @@ def _settle(
     *,
     repeats: Repeats = lambda _now, _was: False,
 ) -> tuple[list[Found], list[Receipt]]:
-    """Move all that is held by `settle`, and post the drafts, in one commit. What `repeats` an earlier try, whose
-    answer was lost, was done before.
+    """Move all held letters by `settle`, and post the drafts, in one commit.
+
+    A letter for which `repeats` is true was settled by an earlier call, whose answer was lost; it is not moved
+    again.
     """
     authorize(caller, "settle", mailbox)
     posts = messages.prepare_all(core, caller, drafts, moment.wall) if drafts else []
@@ -240,10 +251,10 @@ def _settle(
     try:
         receipts = _commit(core, posts, plan(held))
     except (StaleRevision, LeaseLost, UnknownMessage):
-        # What the holder knows may be old; the room's word and the token decide.
-        receipts = _commit(core, posts, lambda: plan(_current(core, mailbox, held)))
+        # The holder's copy may be stale: read the deliveries again inside the commit and compare the token.
+        receipts = _commit(core, posts, lambda: plan(_find_current(core, mailbox, held)))
     if held and not writes and not posts:
-        core.store.sync()  # it was settled before; now that is certain
+        core.store.sync()  # settled by an earlier call: make sure that it is on disk before success is reported
     return after, receipts
 
 
@@ -278,7 +289,7 @@ def _moves(
 
 
 def check_holder(current: Delivery, lease: Lease | None, moment: Moment) -> None:
-    """Only the present holder may go on; what nobody holds is the owner's."""
+    """Raise LeaseLost unless the lease is current; a letter that is not claimed may be settled without a lease."""
     if current.state is State.CLAIMED:
         held = current.lease
         if held is None or lease is None or held.token != lease.token:
@@ -294,15 +305,15 @@ def _is_repeated_ack(current: Delivery, was: Delivery) -> bool:
     return current.state is State.DONE and (bool(same_token) or was.state is State.DONE)
 
 
-def _is_repeated_end(current: Delivery, was: Delivery, reason: str) -> bool:
-    """The next thing that happened to it was its holder's last word, for the same reason."""
+def _is_repeated_failure(current: Delivery, was: Delivery, reason: str) -> bool:
+    """Tell whether the delivery's next step was the failure that this holder reported, with the same reason."""
     if current.state is not State.DEAD or was.lease is None or current.revision != was.revision + 1:
         return False
     last = current.history[-1:]
     return [(was.lease.holder, reason)] == [(attempt.holder, attempt.reason) for attempt in last]
 
 
-def _current(core: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
+def _find_current(core: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
     ids = tuple(found.message.id for found in held)
     found = {f.message.id: f for f in core.store.find(Query(mailbox=mailbox, message_ids=ids))}
     missing = [id for id in ids if id not in found]
@@ -311,34 +322,37 @@ def _current(core: Core, mailbox: str, held: Sequence[Found]) -> list[Found]:
     return [found[id] for id in ids]
 
 
-# Dead letters: list them, say why, bring them back, delete them for good.
+# Dead letters: list, revive and delete them.
 
-MOST_NAMED = 10_000  # letters named in one call
+MOST_NAMED = 10_000  # ids in one call
 
 
 def list_dead(core: Core, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
-    """Dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why. With them, those that
-    it sent to other systems and that died here.
+    """Return the dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why they died.
+
+    Letters that it sent to other systems and that died before they left this room are included.
     """
     authorize(caller, "dead", mailbox)
     most = check_limit(limit)
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=most)
-    deliveries.let_time_pass(core, core.now(), (mailbox,))
+    deliveries.apply_timers(core, core.now(), (mailbox,))
     names.check_not_moved(core, mailbox, "mailbox")
-    found = [*core.store.find(query), *_dead_on_the_way(core, mailbox)]
+    found = [*core.store.find(query), *_dead_outgoing(core, mailbox)]
     return sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most]
 
 
 def revive(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
-    """Back into the inbox, with all tries ahead of them again. All or none."""
+    """Return dead letters to the inbox with no attempts counted; all of them or none."""
     authorize(caller, "revive", mailbox)
     revived: list[Found] = []
     now = core.now().wall
 
     def plan() -> Sequence[Write]:
-        found = _dead(core, mailbox, ids)
+        found = _find_dead(core, mailbox, ids)
         revived[:] = [Found(f.message, _revived(f.delivery, now)) for f in found]
-        return [Move(f.delivery, g.delivery, _back(g.delivery)) for f, g in zip(found, revived, strict=True)]
+        return [
+            Move(f.delivery, g.delivery, _revive_action(g.delivery)) for f, g in zip(found, revived, strict=True)
+        ]
 
     core.store.commit(plan)
     return revived
@@ -348,18 +362,18 @@ def _revived(delivery: Delivery, now: datetime) -> Delivery:
     return model_delivery.requeue(delivery, now) if AT in delivery.mailbox else model_delivery.revive(delivery)
 
 
-def _back(revived: Delivery) -> str:
+def _revive_action(revived: Delivery) -> str:
     return "requeue" if revived.state is State.QUEUED else "revive"
 
 
 def purge_dead(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:
-    """Delete dead letters for good. One that still lives in another mailbox is kept; returns how many went."""
+    """Delete dead letters for good and return how many; one that is not settled in another mailbox is kept."""
     authorize(caller, "purge", mailbox)
     purged = 0
 
     def plan() -> Sequence[Write]:
         nonlocal purged
-        letters = [f.message for f in _dead(core, mailbox, ids) if _is_settled(core, f.message.id)]
+        letters = [f.message for f in _find_dead(core, mailbox, ids) if _is_settled(core, f.message.id)]
         purged = len(letters)
         return forget(core, letters, core.now().wall)
 
@@ -368,32 +382,36 @@ def purge_dead(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) 
 
 
 def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
-    """Delete letters, and the tasks they opened; remember that their ids and keys are spent. Part of a plan: it
-    looks first.
+    """Return the writes that delete letters and the tasks they opened, and keep their ids and keys spent.
+
+    Part of a plan, because it reads first.
     """
     memories: dict[tuple[str, str], dict[str, Any]] = {}
     for letter in letters:
-        way = messages.way_of(letter)
-        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": way}
+        derived = messages.derived_fields(letter)
+        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": derived}
         if CAME in letter.extra:
             memory[CAME] = letter.extra[CAME]
         memories[FORGOTTEN, letter.id] = memory
-        # One letter's id may be another's key: what is remembered already stays.
+        # The id of one letter may be the key of another: an existing entry stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not core.store.records(*at)]
-    forgotten: list[Write] = [*(Forget(letter.id) for letter in letters), *(Put(record=record) for record in new)]
-    result = alerts.forgotten(core, letters)
-    return [*forgotten, *result, *task_index.strike(core, letters)]
+    return [
+        *(Forget(letter.id) for letter in letters),
+        *(Put(record=record) for record in new),
+        *alerts.forget_letters(core, letters),
+        *task_index.remove_tasks(core, letters),
+    ]
 
 
-def _dead(core: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
+def _find_dead(core: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
     ids = [check_id(id, "id") for id in ids]
     if len(ids) > MOST_NAMED:
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
     found = core.store.find(query)
     if len(found) < len(set(ids)):
-        found += _dead_on_the_way(core, mailbox, tuple(ids))
+        found += _dead_outgoing(core, mailbox, tuple(ids))
     missing = set(ids) - {f.message.id for f in found}
     if not ids:
         raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
@@ -403,8 +421,8 @@ def _dead(core: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
     return found
 
 
-def _dead_on_the_way(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
-    """Letters to other systems that died here: nobody here has that mailbox, so they are their sender's."""
+def _dead_outgoing(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
+    """Return letters to other systems that died in this room; they belong to their sender."""
     places = [name for name in core.store.mailboxes() if AT in name]
     wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
     found = (one for place in places for one in core.store.find(replace(wanted, mailbox=place)))

@@ -1,6 +1,7 @@
-"""One connection on which either side may call the other: calls and their answers, and what is said unasked.
+"""A JSON-RPC connection on which either side may call the other, and how one is opened over WebSocket.
 
-It refuses to know sockets: it is given a way to send a message, and the texts, or the answers, that came.
+`RpcConnection` knows no sockets: it is given a function that sends a message, and the texts or answers that came.
+`dial` opens a WebSocket for it; `connected_pair` connects two of them inside one process.
 """
 
 from __future__ import annotations
@@ -22,27 +23,23 @@ from ..formats.errors import METHOD_NOT_FOUND
 from ..formats.map import request
 from ..model.codec import encode
 from ..server.protocol import notification
-from ..server.tls import dialling, fingerprint, is_pinned
+from ..server.tls import client_context, fingerprint, is_pinned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from websockets.asyncio.client import ClientConnection
 
-
-if TYPE_CHECKING:
     Serve = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 log = logging.getLogger("postroom")
 _CUT = "the connection was cut"
-_numbers = itertools.count(
-    1
-)  # of questions, each its own: on one connection there may be two lines, one after the other
-MOST_SERVED = 128  # calls of the other side that are carried out at once; then it is not read any more
+_numbers = itertools.count(1)  # of calls. Unique in the process: one WebSocket may have two RpcConnections in turn
+MOST_SERVED = 128  # calls of the other side that are carried out at once; more are not read
 
 
 class MapRefusal(Exception):
-    """The server's error, with its number."""
+    """An error that the other side answered, with its number."""
 
     def __init__(self, error: Any) -> None:
         result = error if isinstance(error, dict) else {}
@@ -54,76 +51,81 @@ class MapRefusal(Exception):
         super().__init__(f"{str(result.get('message'))[:300]} ({self.code})")
 
 
-class LineLost(Exception):
-    """The server cannot be reached, or does not answer any more."""
+class ConnectionLost(Exception):
+    """The other side cannot be reached, or does not answer any more."""
 
 
-Told = dict[str, Any] | MapRefusal
+RpcResult = dict[str, Any] | MapRefusal
 
 
-class Line:
-    """Made inside an event loop. `heard` is told of each notification, in order; `patience`: seconds for one
-    answer; `serve` carries out what the other side calls, and gives back a `result` or an `error`.
+class RpcConnection:
+    """Calls and their answers over one connection, made inside an event loop.
+
+    `on_notification` gets each notification, in order; `patience`: seconds for one answer; `serve` carries out
+    what the other side calls and returns a `result` or an `error`.
     """
 
     def __init__(
         self,
         send: Callable[[dict[str, Any]], Awaitable[None]],
-        received: Callable[[str, Mapping[str, Any]], None],
+        on_notification: Callable[[str, Mapping[str, Any]], None],
         patience: float,
         serve: Serve | None = None,
     ) -> None:
         self._send = send
-        self._heard = received
+        self._on_notification = on_notification
         self._patience = patience
         self._serve = serve
         self._served: set[asyncio.Future[None]] = set()
         self._turns = asyncio.Semaphore(MOST_SERVED)
-        self._asked: dict[int, asyncio.Future[Told | LineLost]] = {}
+        self._pending: dict[int, asyncio.Future[RpcResult | ConnectionLost]] = {}
         self.lost = asyncio.Event()
 
-    async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """The result; of one that is a list, the `items`. MapRefusal: the server said no. LineLost: it said
-        nothing in time.
+    async def call(self, method: str, /, **params: Any) -> dict[str, Any]:
+        """Call a method and return its result; a list becomes its `items`.
+
+        MapRefusal: the other side refused. ConnectionLost: it did not answer in time.
         """
-        (result,) = await self.ask_in_turn((method, params))
+        (result,) = await self.call_all((method, params))
         if isinstance(result, MapRefusal):
             raise result
         return result
 
-    async def ask_in_turn(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Told]:
-        """Several calls in this order, each said before the one ahead of it is answered. A refusal stands in the
-        place of its result.
+    async def call_all(self, *calls: tuple[str, Mapping[str, Any]]) -> list[RpcResult]:
+        """Send several calls in this order without waiting in between. A refusal stands in the place of its
+        result.
         """
         if self.lost.is_set():
-            raise LineLost(_CUT)
-        answers = [self._expected() for _ in calls]
+            raise ConnectionLost(_CUT)
+        answers = [self._new_call() for _ in calls]
         try:
             async with asyncio.timeout(self._patience):
                 for (id, _), (method, params) in zip(answers, calls, strict=True):
                     await self._send(request(id, method, **params))
                 results = [await answer for _, answer in answers]
         except TimeoutError:
-            method = next(call[0] for call, (_, answer) in zip(calls, answers, strict=True) if not _is_in(answer))
-            raise LineLost(f"no answer to {method} in {self._patience:g} s") from None
+            method = next(
+                call[0] for call, (_, answer) in zip(calls, answers, strict=True) if not _has_answer(answer)
+            )
+            raise ConnectionLost(f"no answer to {method} in {self._patience:g} s") from None
         finally:
             for id, _ in answers:
-                del self._asked[id]
-        return [_unless_lost(one) for one in results]
+                del self._pending[id]
+        return [_raise_if_lost(one) for one in results]
 
-    def _expected(self) -> tuple[int, asyncio.Future[Told | LineLost]]:
-        """The number of a call, and what will be its answer."""
+    def _new_call(self) -> tuple[int, asyncio.Future[RpcResult | ConnectionLost]]:
+        """Return the number of a new call, and the future of its answer."""
         id = next(_numbers)
-        answer: asyncio.Future[Told | LineLost] = asyncio.get_running_loop().create_future()
-        self._asked[id] = answer
+        answer: asyncio.Future[RpcResult | ConnectionLost] = asyncio.get_running_loop().create_future()
+        self._pending[id] = answer
         return id, answer
 
-    async def tell(self, method: str, /, **params: Any) -> None:
-        """Something that is not answered."""
+    async def notify(self, method: str, /, **params: Any) -> None:
+        """Send a notification."""
         await self._send(notification(method, params))
 
-    async def came(self, text: str | bytes) -> None:
-        """A frame. What is no message of the protocol is passed over: the server's log is the place for it."""
+    async def receive(self, text: str | bytes) -> None:
+        """Take a frame that came in. What is no message of the protocol is ignored."""
         try:
             args = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
@@ -133,33 +135,33 @@ class Line:
         method, id = args.get("method"), args.get("id")
         params = args.get("params")
         if not isinstance(method, str):
-            self.answered(id, args)
+            self.receive_response(id, args)
         elif id is None:
-            self._heard(method, params if isinstance(params, dict) else {})
+            self._on_notification(method, params if isinstance(params, dict) else {})
         elif self._serve is None:
             error = {"code": METHOD_NOT_FOUND, "message": f"{method} is nothing that is asked of a guest"}
             await self._send({"jsonrpc": "2.0", "id": id, "error": error})
         else:
             await self._turns.acquire()
-            serving = asyncio.ensure_future(self._answer(id, method, params if isinstance(params, dict) else {}))
-            self._served.add(serving)
-            serving.add_done_callback(self._done)
+            handler = asyncio.ensure_future(self._answer(id, method, params if isinstance(params, dict) else {}))
+            self._served.add(handler)
+            handler.add_done_callback(self._served_one)
 
     async def _answer(self, id: Any, method: str, params: dict[str, Any]) -> None:
-        assert self._serve is not None  # noqa: S101 - asked before
+        assert self._serve is not None  # noqa: S101 - checked in `receive`
         result = await self._serve(method, params)
-        with suppress(LineLost):
+        with suppress(ConnectionLost):
             await self._send({"jsonrpc": "2.0", "id": id} | result)
 
-    def _done(self, serving: asyncio.Future[None]) -> None:
-        self._served.discard(serving)
+    def _served_one(self, handler: asyncio.Future[None]) -> None:
+        self._served.discard(handler)
         self._turns.release()
-        if not serving.cancelled() and (fault := serving.exception()) is not None:
-            log.error("a call of the other side failed by a fault of ours", exc_info=fault)
+        if not handler.cancelled() and (fault := handler.exception()) is not None:
+            log.error("a call of the other side failed because of an internal error", exc_info=fault)
 
-    def answered(self, id: Any, params: Mapping[str, Any]) -> None:
-        """An answer came."""
-        answer = self._asked.get(id) if isinstance(id, int) else None
+    def receive_response(self, id: Any, params: Mapping[str, Any]) -> None:
+        """Take the answer to a call of ours."""
+        answer = self._pending.get(id) if isinstance(id, int) else None
         if answer is None or answer.done():
             return
         if params.get("error") is not None:
@@ -167,14 +169,14 @@ class Line:
         else:
             answer.set_result(_object(params.get("result")))
 
-    def cut(self) -> None:
-        """The connection is gone: nothing more is answered."""
+    def abort(self) -> None:
+        """Mark the connection as lost: calls that wait for an answer raise ConnectionLost."""
         self.lost.set()
-        for serving in list(self._served):
-            serving.cancel()
-        for answer in self._asked.values():
+        for handler in list(self._served):
+            handler.cancel()
+        for answer in self._pending.values():
             if not answer.done():
-                answer.set_result(LineLost(_CUT))
+                answer.set_result(ConnectionLost(_CUT))
 
 
 def _object(result: Any) -> dict[str, Any]:
@@ -183,26 +185,26 @@ def _object(result: Any) -> dict[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
-def _is_in(answer: asyncio.Future[Any]) -> bool:
+def _has_answer(answer: asyncio.Future[Any]) -> bool:
     return answer.done() and not answer.cancelled()
 
 
-def _unless_lost(result: Told | LineLost) -> Told:
-    if isinstance(result, LineLost):
+def _raise_if_lost(result: RpcResult | ConnectionLost) -> RpcResult:
+    if isinstance(result, ConnectionLost):
         raise result
     return result
 
 
-# Opens a line over WebSocket, and says how long to wait before the next try: ever longer, never all at once.
+# -- over WebSocket
 
-FIRST, MOST = 0.5, 60.0  # seconds before dialling again
-PATIENCE = 10.0  # seconds for the handshake, and for a sign of life
+FIRST, MOST = 0.5, 60.0  # seconds before dialling again: the first time, at most
+PATIENCE = 10.0  # seconds for the handshake, and for a pong
 CLOSING = 0.3  # seconds for the other side's goodbye
-CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, LineLost)
+CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, ConnectionLost)
 
 
-class WrongCertificate(LineLost):
-    """Somebody else answers, or its certificate was changed."""
+class WrongCertificate(ConnectionLost):
+    """Another server answers, or its certificate was changed."""
 
     def __init__(self, found: str) -> None:
         super().__init__(f"its certificate is {found}, which is not the one that is pinned")
@@ -210,14 +212,14 @@ class WrongCertificate(LineLost):
 
 
 def why(cut: BaseException) -> str:
-    """Why a connection is gone, for people: what the other side said as it ended it, without its number."""
+    """Return why a connection is gone, for people: the close reason of the other side without its number."""
     if isinstance(cut, ConnectionClosed) and cut.rcvd is not None and cut.rcvd.reason:
         return f"the other side ended it: {cut.rcvd.reason}"
     return str(cut) or type(cut).__name__
 
 
 def pause(tries: int) -> float:
-    """Seconds to wait after this many tries in vain: doubling, and a part of it by chance."""
+    """Return the seconds to wait after this many failed tries: doubling, and a random part of that."""
     longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
     return longest * random.uniform(0.5, 1.0)
 
@@ -226,10 +228,10 @@ def pause(tries: int) -> float:
 async def dial(
     server: str, largest: int, *, pin: str = "", certificate: str = "", key: str = ""
 ) -> AsyncIterator[ClientConnection]:
-    """An open connection; `largest`: bytes of one frame. With a `pin` its certificate must be that one, whoever
-    signed it. `certificate` and `key` are files: what we show of ourselves, to who asks for it.
+    """Open a WebSocket. `largest`: bytes of one frame. With a `pin` the server's certificate must be that one,
+    whoever signed it. `certificate` and `key` are the files of our own certificate, for a server that asks for it.
     """
-    secret = dialling(pin, certificate, key) if urlsplit(server).scheme == "wss" else None
+    secret = client_context(pin, certificate, key) if urlsplit(server).scheme == "wss" else None
     async with connect(
         server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE, close_timeout=CLOSING,
         proxy=None if is_near(server) else True, max_size=largest, ssl=secret, compression=None,
@@ -240,7 +242,7 @@ async def dial(
 
 
 def check_pin(socket: ClientConnection, pin: str) -> None:
-    """Before a word is said, so that no token is shown to somebody else."""
+    """Compare the certificate before anything is sent, so that no token goes to another server."""
     tunnel = socket.transport.get_extra_info("ssl_object")
     shown = None if tunnel is None else tunnel.getpeercert(binary_form=True)
     if not is_pinned(pin, shown):
@@ -248,58 +250,55 @@ def check_pin(socket: ClientConnection, pin: str) -> None:
 
 
 def sender(socket: ClientConnection) -> Callable[[dict[str, Any]], Awaitable[None]]:
-    """What a line sends by."""
+    """Return the function by which an RpcConnection sends over this WebSocket."""
 
     async def send(params: dict[str, Any]) -> None:
         try:
             await socket.send(encode(params).decode())
         except ConnectionClosed as closed:
-            raise LineLost(str(closed)) from None
+            raise ConnectionLost(str(closed)) from None
 
     return send
 
 
-async def read(line: Line, socket: ClientConnection) -> None:
-    """Until it ends; LineLost, always."""
+async def read(rpc: RpcConnection, socket: ClientConnection) -> None:
+    """Read frames until the connection ends; always raise ConnectionLost."""
     async for frame in socket:
-        await line.came(frame)
-    raise LineLost("the other side closed the connection")
+        await rpc.receive(frame)
+    raise ConnectionLost("the other side closed the connection")
 
 
-# Two lines of which each is the other's far end, with nothing in between: two post rooms in one process.
+# -- inside one process
 
 
-class Side(Protocol):
-    """Who is at one end."""
+class RpcHandler(Protocol):
+    """The code that serves one end."""
 
     def notified(self, method: str, params: Mapping[str, Any]) -> None: ...
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]: ...
 
 
-def paired(first: Side, second: Side, patience: float) -> tuple[Line, Line]:
-    """The line of the first and that of the second. Who cuts one has cut both."""
-    lines: list[Line] = []
+def connected_pair(first: RpcHandler, second: RpcHandler, patience: float) -> tuple[RpcConnection, RpcConnection]:
+    """Connect two handlers; to abort one connection is to abort both."""
+    rpcs: list[RpcConnection] = []
 
     def to(number: int) -> Callable[[dict[str, Any]], Awaitable[None]]:
         async def send(params: dict[str, Any]) -> None:
-            if any(line.lost.is_set() for line in lines):
-                raise LineLost("the connection was cut")
-            await lines[number].came(encode(params))
+            if any(rpc.lost.is_set() for rpc in rpcs):
+                raise ConnectionLost("the connection was cut")
+            await rpcs[number].receive(encode(params))
 
         return send
 
-    lines += [
-        Line(to(1), first.notified, patience, first.answer),
-        Line(to(0), second.notified, patience, second.answer),
+    rpcs += [
+        RpcConnection(to(1), first.notified, patience, first.answer),
+        RpcConnection(to(0), second.notified, patience, second.answer),
     ]
-    return lines[0], lines[1]
-
-
-# Is an address on this machine? Asked where nothing of a network is installed, too.
+    return rpcs[0], rpcs[1]
 
 
 def is_near(server: str) -> bool:
-    """Is it on this machine?"""
+    """Is this URL on this machine?"""
     host = urlsplit(server).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,17 @@
-"""Trouble with our own room, while mail for others waits: what passes by itself is no news, what lasts is."""
+"""Sending the letters that wait for one peer: many at once, each sender's letters to one recipient in order.
+
+    RetryLog           log lines about our own room while letters wait
+    OutgoingEnvelope   one letter to all its recipients at one system, encoded
+    SendRound          the letters of one round on one connection: which are unanswered, and behind which others
+    Courier            the task of one link that runs such rounds and records their results
+
+**Commit order.** A letter stays queued here until the peer has confirmed it; what is confirmed is recorded in
+batches. A confirmation that is lost, or cannot be recorded, makes the letter go once more, and the peer knows its
+id.
+
+**After a cut** nobody knows which letter caused it, if any. So the next connection begins with one letter at a
+time, and a letter during which the connection is cut PATIENT times waits as if it had been refused.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +37,7 @@ from ..model.names import ANYWHERE, Address, agent_of, at_system, parse_address,
 from ..model.query import Found
 from ..policy.retry import is_spent, next_try
 from ..policy.trust import check_outgoing
-from .connection import LineLost, MapRefusal
+from .connection import ConnectionLost, MapRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,140 +46,149 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..model.delivery import Delivery
     from ..server.executor import Executor
-    from .link import End, Link
+    from .link import Link, PeerConnection
 
 
 log = logging.getLogger("postroom")
-LASTS = 30.0  # seconds for which somebody else may be in the room
+WARN_AFTER = 30.0  # seconds of a busy store before it is worth a warning
 
 
-class Trouble:
-    """Of one who tries again."""
+class RetryLog:
+    """The log of one task that tries again: a failure is warned of once, until a try succeeds.
 
-    def __init__(self, whose: str) -> None:
-        self._whose = whose
+    A busy store passes by itself, so it is warned of only after WARN_AFTER seconds.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._whose = what
         self._since: float | None = None
-        self._is_told = False
+        self._is_warned = False
 
-    def met(self, wrong: PostroomError) -> None:
-        """Once more. The log says it once, until it is over."""
+    def failed(self, wrong: PostroomError) -> None:
         now = monotonic()
         self._since = now if self._since is None else self._since
-        is_news = not isinstance(wrong, StoreBusy) or now - self._since >= LASTS
-        if is_news and not self._is_told:
-            self._is_told = True
+        is_news = not isinstance(wrong, StoreBusy) or now - self._since >= WARN_AFTER
+        if is_news and not self._is_warned:
+            self._is_warned = True
             log.warning("%s waits a moment: %s", self._whose, wrong)
         else:
             log.debug("%s waits a moment: %s", self._whose, wrong)
 
-    def over(self) -> None:
-        self._since, self._is_told = None, False
+    def recovered(self) -> None:
+        self._since, self._is_warned = None, False
 
 
-# One letter to all that it is for at one system, as it is put on a line. On the desk's threads.
+# -- envelopes (on the executor's threads)
 
-FEW = 16  # letters looked up in a moment
+FEW = 16  # letters that are looked up on the fast path of the executor
 MOST = 512  # letters looked up at once
-AROUND = 1024  # bytes that stand around an envelope, and those that say behind which letter each goes
-LARGEST = 8 * 1024 * 1024  # bytes of letters that wait to be put on a line, and one letter more
+AROUND = 1024  # bytes around an envelope in a call, `after` included
+LARGEST = 8 * 1024 * 1024  # bytes of letters that are looked up at once, and one letter more
 
 
-class Way(Struct, frozen=True, kw_only=True):
-    """By whom letters go."""
+class RouteFilter(Struct, frozen=True, kw_only=True):
+    """The peer that letters go to, and which letters may go there."""
 
     system: str
-    bars: Callable[[Found], bool]  # did it refuse this one, which may go elsewhere?
-    is_ours: bool  # is it a post room, too?
+    excludes: Callable[[Found], bool]  # did it refuse this letter, which may go to another system?
+    is_ours: bool  # is the peer a Postroom, too?
 
     def takes(self, found: Found) -> bool:
-        """Not what another one may have by now, and not what it refused."""
+        """May it go there? Not if another system may have it by now, and not if this one refused it."""
         holder = found.delivery.given_to
-        return (not holder or same_name(holder, self.system)) and not self.bars(found)
+        return (not holder or same_name(holder, self.system)) and not self.excludes(found)
 
 
-class Parcel(Struct, frozen=True, kw_only=True):
-    """A letter, and its deliveries that go there together."""
+class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
+    """One letter, encoded, and its deliveries that go to one system together."""
 
-    id: str  # of the letter, as it is known where it was written
+    id: str  # of the letter, where it was written
     letter: Message
     system: str
     found: tuple[Found, ...]
-    targets: tuple[Address, ...]  # of each delivery: who it is for
-    envelope: Raw
+    targets: tuple[Address, ...]  # the recipient of each delivery
+    encoded: Raw
 
     @property
     def key(self) -> tuple[str, str]:
-        """No other parcel is for the first of them, too."""
+        """What tells envelopes of one letter apart: no other one is for its first recipient."""
         return self.letter.id, self.found[0].delivery.mailbox
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Between whom the order is kept."""
+        """The pairs of sender and recipient between which order is kept."""
         return [(self.letter.sender, found.delivery.mailbox) for found in self.found]
 
     @property
     def size(self) -> int:
-        return memoryview(self.envelope).nbytes
+        return memoryview(self.encoded).nbytes
 
     @property
     def is_free(self) -> bool:
-        """Could it as well go to another system, and was not given to any?"""
+        """Could it go to another system as well, and is it reserved for none?"""
         return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
 
     def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
         return {target.agent: refusal for target in self.targets}
 
 
-def next_parcels(core: Core, here: str, waiting: Mapping[str, str], most: int, way: Way) -> list[Parcel]:
-    """What goes next to these mailboxes, each at a system, in order of acceptance; so many letters at most."""
+def next_envelopes(
+    core: Core, here: str, waiting: Mapping[str, str], most: int, route: RouteFilter
+) -> list[OutgoingEnvelope]:
+    """Return the next envelopes for these mailboxes, in order of acceptance. `waiting`: the system of each
+    mailbox.
+    """
     together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
-    for found in outbox.next_letters(core, list(waiting), most, way.takes):
+    for found in outbox.next_letters(core, list(waiting), most, route.takes):
         system = waiting[found.delivery.mailbox]
-        together.setdefault((found.message.id, system, _company(found)), []).append(found)
-    parcels: list[Parcel] = []
+        together.setdefault((found.message.id, system, _group_key(found)), []).append(found)
+    envelopes: list[OutgoingEnvelope] = []
     size, now = 0, core.now().wall
     for (_, system, _), some in together.items():
-        parcels.append(_parcel(core, here, system, some, way, now))
-        size += parcels[-1].size
+        envelopes.append(_envelope_for(core, here, system, some, route, now))
+        size += envelopes[-1].size
         if size > LARGEST:
             break
-    return parcels
+    return envelopes
 
 
-def bundled(parcels: Iterable[Parcel], most: int, largest: int) -> Iterator[list[Parcel]]:
-    """In their order, those that go in one call: so many, of so many bytes, but one at least."""
-    bundle: list[Parcel] = []
+def in_batches(envelopes: Iterable[OutgoingEnvelope], most: int, largest: int) -> Iterator[list[OutgoingEnvelope]]:
+    """Cut a sequence into the envelopes of one call each: at most so many, of so many bytes, but at least one."""
+    batch: list[OutgoingEnvelope] = []
     size = 0
-    for parcel in parcels:
-        own = parcel.size + AROUND * len(parcel.targets)
+    for envelope in envelopes:
+        own = envelope.size + AROUND * len(envelope.targets)
         size += own
-        if bundle and (len(bundle) == most or size > largest):
-            yield bundle
-            bundle, size = [], own
-        bundle.append(parcel)
-    if bundle:
-        yield bundle
+        if batch and (len(batch) == most or size > largest):
+            yield batch
+            batch, size = [], own
+        batch.append(envelope)
+    if batch:
+        yield batch
 
 
-def _company(found: Found) -> tuple[bool, str]:
-    """Who travels together: everybody at a system with nobody else, and nobody with itself in another scope, for
-    what becomes of it is told by name.
+def _group_key(found: Found) -> tuple[bool, str]:
+    """Return what the deliveries in one envelope share, for the peer answers by agent name.
+
+    A broadcast to a system goes alone, and an agent that is addressed in two scopes goes in two envelopes.
     """
     address = parse_address(found.delivery.mailbox, "to")
     return bool(address.agent), address.scope
 
 
-def _parcel(core: Core, here: str, system: str, found: list[Found], way: Way, now: datetime) -> Parcel:
+def _envelope_for(
+    core: Core, here: str, system: str, found: list[Found], route: RouteFilter, now: datetime
+) -> OutgoingEnvelope:
     letter, most = found[0].message, core.limits.federation_hops
     targets = [_target(one.delivery.mailbox, system) for one in found]
-    envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=way.is_ours)
-    return Parcel(
+    envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=route.is_ours)
+    return OutgoingEnvelope(
         id=envelope["payload"]["id"],
         letter=letter,
         system=system,
         found=tuple(found),
         targets=tuple(targets),
-        envelope=Raw(encode(envelope)),
+        encoded=Raw(encode(envelope)),
     )
 
 
@@ -175,301 +197,322 @@ def _is_sought(found: Found) -> bool:
 
 
 def _target(mailbox: str, system: str) -> Address:
-    """Who was to be found has been: at that system."""
+    """Return the recipient at `system`; an agent that was addressed anywhere (`name@*`) was found there."""
     address = parse_address(mailbox, "to")
     return Address(agent=address.agent, system=system) if address.system == ANYWHERE else address
 
 
-# One round of letters on one connection: which are on their way, and behind which others.
+# -- one round
 
 
-class Trip:
-    def __init__(self, end: End) -> None:
-        self.end = end
-        self.held: set[tuple[str, str]] = set()  # pairs, one of whose letters was not taken
-        self.moved = 0  # deliveries that are no longer what they were
-        self._last: dict[tuple[str, str], Parcel] = {}  # of each pair, what went last and is not answered
-        self._under_way: dict[tuple[str, str], Parcel] = {}
+class SendRound:
+    """The envelopes of one round on one connection.
+
+    Each unanswered envelope is known by its pairs of sender and recipient, so that a later one of the same pair
+    names it as its predecessor (`after`).
+    """
+
+    def __init__(self, connection: PeerConnection) -> None:
+        self.connection = connection
+        self.held: set[tuple[str, str]] = set()  # pairs with a letter that was not accepted
+        self.moved = 0  # deliveries that changed
+        self._last: dict[tuple[str, str], OutgoingEnvelope] = {}  # by pair: the last envelope that is unanswered
+        self._under_way: dict[tuple[str, str], OutgoingEnvelope] = {}
         self._tasks: dict[tuple[str, str], asyncio.Future[None]] = {}
 
     @property
     def is_over(self) -> bool:
-        return self.end.line.lost.is_set()
+        return self.connection.rpc.lost.is_set()
 
     @property
-    def unanswered(self) -> list[Parcel]:
+    def unanswered(self) -> list[OutgoingEnvelope]:
         return list(self._under_way.values())
 
-    async def may_go(self, parcel: Parcel) -> bool:
-        """Not past one of the same pair that waits. Where the peer does not know our word for that, each pair's
-        letters go one after the other.
+    async def may_go(self, envelope: OutgoingEnvelope) -> bool:
+        """May it go, without passing an envelope of the same pair that waits?
+
+        To a peer that does not know `after`, the letters of each pair go one after the other.
         """
-        while not self.end.in_order and (ahead := self._ahead(parcel)) and not self.is_over:
+        while not self.connection.in_order and (ahead := self._unanswered_before(envelope)) and not self.is_over:
             await asyncio.wait([self._tasks[one.key] for one in ahead.values()])
-        if self.held.isdisjoint(parcel.pairs):
+        if self.held.isdisjoint(envelope.pairs):
             return True
-        self.held.update(parcel.pairs)  # it waits, for all that it is for
+        self.held.update(envelope.pairs)  # it waits, for all its recipients
         return False
 
-    def begin(self, parcel: Parcel) -> dict[str, str]:
-        """It goes next; behind which others."""
-        behind = self._behind(parcel)
-        self._under_way[parcel.key] = parcel
-        self._last |= dict.fromkeys(parcel.pairs, parcel)
+    def begin(self, envelope: OutgoingEnvelope) -> dict[str, str]:
+        """Record that it goes next; return its predecessors by recipient."""
+        behind = self._predecessors(envelope)
+        self._under_way[envelope.key] = envelope
+        self._last |= dict.fromkeys(envelope.pairs, envelope)
         return behind
 
-    def carried(self, parcels: list[Parcel], task: asyncio.Future[None]) -> None:
-        """What was begun is asked and settled by this task."""
-        self._tasks |= dict.fromkeys([parcel.key for parcel in parcels], task)
-        task.add_done_callback(partial(self._over, parcels))
+    def track(self, envelopes: list[OutgoingEnvelope], task: asyncio.Future[None]) -> None:
+        """Record the task that sends these envelopes and settles them."""
+        self._tasks |= dict.fromkeys([envelope.key for envelope in envelopes], task)
+        task.add_done_callback(partial(self._over, envelopes))
 
-    def answered(self, parcel: Parcel) -> None:
-        del self._under_way[parcel.key]
-        for pair in parcel.pairs:
-            if self._last.get(pair) is parcel:
+    def answered(self, envelope: OutgoingEnvelope) -> None:
+        del self._under_way[envelope.key]
+        for pair in envelope.pairs:
+            if self._last.get(pair) is envelope:
                 del self._last[pair]
 
-    def _over(self, parcels: list[Parcel], task: asyncio.Future[None]) -> None:
-        """What could not be written down is sent once more, and is known there."""
-        for parcel in parcels:
-            del self._tasks[parcel.key]
+    def _over(self, envelopes: list[OutgoingEnvelope], task: asyncio.Future[None]) -> None:
+        """Clean up after a task. What it could not record is sent once more; the peer knows its id."""
+        for envelope in envelopes:
+            del self._tasks[envelope.key]
         fault = None if task.cancelled() else task.exception()
         if isinstance(fault, PostroomError):
-            log.warning("what became of a letter could not be written down: %s", fault)
+            log.warning("the result of a letter could not be recorded: %s", fault)
         elif fault is not None:
-            log.error("a letter was not sent by a fault of ours", exc_info=fault)
+            log.error("a letter was not sent because of an internal error", exc_info=fault)
 
     async def finish(self) -> None:
-        """Until all are answered, or can be no more, and what they answered is written down."""
+        """Wait until all are answered, or cannot be any more, and their results are recorded."""
         while self._tasks:
             await asyncio.wait({*self._tasks.values()})
 
-    def _behind(self, parcel: Parcel) -> dict[str, str]:
-        """The letters that went before it and are not answered, by their recipients."""
-        ahead = self._ahead(parcel)
-        found = zip(parcel.pairs, parcel.targets, strict=True)
+    def _predecessors(self, envelope: OutgoingEnvelope) -> dict[str, str]:
+        """Return the ids of the unanswered letters before it, by recipient."""
+        ahead = self._unanswered_before(envelope)
+        found = zip(envelope.pairs, envelope.targets, strict=True)
         return {target.agent: ahead[pair].id for pair, target in found if pair in ahead}
 
-    def _ahead(self, parcel: Parcel) -> dict[tuple[str, str], Parcel]:
-        return {pair: self._last[pair] for pair in parcel.pairs if pair in self._last}
+    def _unanswered_before(self, envelope: OutgoingEnvelope) -> dict[tuple[str, str], OutgoingEnvelope]:
+        return {pair: self._last[pair] for pair in envelope.pairs if pair in self._last}
 
 
-# What waits for a peer is sent: many letters at once, each pair's in order, and what became of each is written
-# down in batches.
-#
-# After a cut nobody knows which letter was its cause, if any. So the next connection begins with one letter at a
-# time, and one during which it is cut again and again waits as if it had been refused.
+# -- the courier
 
-if TYPE_CHECKING:
-    Letter = tuple[Parcel, dict[str, str]]  # and, by recipient, behind which one it goes
-
-WINDOW = 64  # letters that are on their way at once
-CALLS = 2  # at least so many calls, where a peer takes several letters in one: it answers one and has the next
+Letter = tuple[OutgoingEnvelope, dict[str, str]]  # and its predecessors by recipient
+WINDOW = 64  # unanswered letters
+CALLS = 2  # unanswered calls, where a peer takes several letters in one: it answers one and has the next
 MOST_BYTES = 256 * 1024  # of letters in one call
-IN_A_ROUND = 8  # times as many are looked up at once
-PATIENT = 3  # cuts during one letter, after which it waits
-LATER = 1.0  # seconds, where our own room is busy
-_CUTS = Refusal(None, "the connection is cut whenever the letter is sent", is_temporary=True)
+IN_A_ROUND = 8  # windows that are looked up for one round
+PATIENT = 3  # cuts of the connection during one letter, after which the letter waits
+LATER = 1.0  # seconds before the next try, where our own room is busy
+_CUTS_CONNECTION = Refusal(None, "the connection is cut whenever the letter is sent", is_temporary=True)
 _CAME_FROM_THERE = Refusal(None, "it came from there, and waits for another way", is_temporary=True)
-_UNTOLD = Refusal(None, "it does not say that it keeps the letter", is_temporary=True)
-_NOBODY_KNOWS = (_CUTS, _UNTOLD)  # whether it has the letter
+_NO_RECEIPT = Refusal(None, "it does not say that it keeps the letter", is_temporary=True)
+_UNCERTAIN = (_CUTS_CONNECTION, _NO_RECEIPT)  # then the peer may have the letter
 
 
 class Courier:
-    """Of one link."""
+    """The task that sends the letters of one link."""
 
     def __init__(self, executor: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
         self._executor = executor
         self._core = executor.room._core
         self._link = link
         self._here = here
-        self._later = later  # look again after so many seconds
-        self._rang = asyncio.Event()
-        self.rests = asyncio.Event()  # has it carried all that it knew of?
+        self._later = later  # asks for another look after so many seconds
+        self._woken = asyncio.Event()
+        self.idle = asyncio.Event()  # has it sent all that it knew of?
         self._window = WINDOW
         self._has_many = False  # was there more than a few the last time?
-        self._cuts: tuple[str, int] = ("", 0)  # the letter during which the line was cut, and how often
-        self._new: set[tuple[str, str]] = set()  # given to it in this round: before that it cannot have had them
-        self._safe: list[Delivery] = []  # what the peer keeps, and we have not written down
+        self._cuts: tuple[str, int] = ("", 0)  # the letter during which the connection was cut, and how often
+        self._new: set[tuple[str, str]] = set()  # reserved in this round: the peer cannot have had them before
+        self._accepted: list[Delivery] = []  # confirmed by the peer, and not yet recorded
         self._writing: asyncio.Future[None] | None = None
-        self._trouble = Trouble(f"mail for the system {link.system}")
+        self._retry_log = RetryLog(f"mail for the system {link.system}")
 
-    def ring(self) -> None:
-        """There is something for it, or somebody to give it to."""
-        self._rang.set()
+    def wake(self) -> None:
+        """Look again: there is a letter for the peer, or a connection to it."""
+        self._woken.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Send letters for ever."""
         while True:
-            if not self._rang.is_set():
-                self.rests.set()
-                await self._rang.wait()
-                self.rests.clear()
-            self._rang.clear()
+            if not self._woken.is_set():
+                self.idle.set()
+                await self._woken.wait()
+                self.idle.clear()
+            self._woken.clear()
             try:
-                while (end := self._link.end) is not None and self._link.waiting and await self._round(end):
+                while (
+                    (connection := self._link.connection) is not None
+                    and self._link.waiting
+                    and await self._round(connection)
+                ):
                     pass
-                self._trouble.over()
+                self._retry_log.recovered()
             except PostroomError as wrong:
-                self._trouble.met(wrong)
+                self._retry_log.failed(wrong)
                 await asyncio.sleep(LATER)
-                self._rang.set()
-            except BaseException as fault:
-                if not isinstance(fault, Exception):
-                    raise
-                log.exception("mail for the system %s waits, by a fault of ours", self._link.system)
+                self._woken.set()
+            except Exception:  # the task of a link must not end: its mail would wait for ever
+                log.exception("mail for the system %s waits because of an internal error", self._link.system)
                 await asyncio.sleep(LATER)
 
-    async def _round(self, end: End) -> bool:
-        """Some of what waits; False: nothing more can go now."""
+    async def _round(self, connection: PeerConnection) -> bool:
+        """Send some of what waits; False: nothing more can go now."""
         waiting = dict(self._link.waiting)
-        way = Way(system=self._link.system, bars=self._link.bars, is_ours=end.in_order)
-        parcels = await self._next(waiting, way)
+        route = RouteFilter(system=self._link.system, excludes=self._link.excludes, is_ours=connection.in_order)
+        envelopes = await self._look_up(waiting, route)
         self._new.clear()
-        if any(parcel.is_free for parcel in parcels):
-            parcels = await self._given(waiting, way, parcels)
-        if not parcels:
+        if any(envelope.is_free for envelope in envelopes):
+            envelopes = await self._reserve(waiting, route, envelopes)
+        if not envelopes:
             for mailbox in waiting:
                 self._link.waiting.pop(mailbox, None)
             return False
-        trip = Trip(end)
+        send_round = SendRound(connection)
         try:
-            await self._send_all(trip, parcels)
+            await self._send_all(send_round, envelopes)
         finally:
-            await self._finish()
-        if trip.is_over:
-            await self._after_cut(trip.unanswered)
+            await self._wait_until_written()
+        if send_round.is_over:
+            await self._after_cut(send_round.unanswered)
             return False
         self._window = min(WINDOW, self._window * 2)
-        return trip.moved > 0
+        return send_round.moved > 0
 
-    async def _given(self, waiting: dict[str, str], way: Way, parcels: list[Parcel]) -> list[Parcel]:
-        """What could go by another link, too, goes by ours alone, whatever becomes of the line and of us."""
-        free = [found for parcel in parcels if parcel.is_free for found in parcel.found]
-        await self._executor.submit(partial(outbox.give, self._core, free, self._link.system), self)
-        self._new.update(_mark(found) for found in free if not found.delivery.given_to)
-        return [parcel for parcel in await self._next(waiting, way) if not parcel.is_free]
+    async def _reserve(
+        self, waiting: dict[str, str], route: RouteFilter, envelopes: list[OutgoingEnvelope]
+    ) -> list[OutgoingEnvelope]:
+        """Reserve letters that could go by another link as well, so that after a cut or a crash they go by ours
+        alone.
+        """
+        free = [found for envelope in envelopes if envelope.is_free for found in envelope.found]
+        await self._executor.submit(partial(outbox.assign, self._core, free, self._link.system), self)
+        self._new.update(_key_of(found) for found in free if not found.delivery.given_to)
+        return [envelope for envelope in await self._look_up(waiting, route) if not envelope.is_free]
 
-    async def _next(self, waiting: dict[str, str], way: Way) -> list[Parcel]:
-        """A few are looked up at once: a thread that works keeps the loop waiting for longer than they take."""
+    async def _look_up(self, waiting: dict[str, str], route: RouteFilter) -> list[OutgoingEnvelope]:
+        """Look up what goes next: a few on the fast path, for a busy thread delays the event loop longer than they
+        take.
+        """
         if len(waiting) <= FEW and not self._has_many:
-            run = partial(next_parcels, self._core, self._here, waiting, FEW, way)
-            parcels: list[Parcel] = await self._executor.submit(run, self)
-            self._has_many = sum(len(parcel.found) for parcel in parcels) == FEW
+            run = partial(next_envelopes, self._core, self._here, waiting, FEW, route)
+            envelopes: list[OutgoingEnvelope] = await self._executor.submit(run, self)
+            self._has_many = sum(len(envelope.found) for envelope in envelopes) == FEW
         else:
-            most = self._window * IN_A_ROUND  # few after a cut, or it is long until there are more at once
-            parcels = await self._executor.run_slow(
-                partial(next_parcels, self._core, self._here, waiting, most, way)
+            most = self._window * IN_A_ROUND  # few after a cut: then the window is small
+            envelopes = await self._executor.run_slow(
+                partial(next_envelopes, self._core, self._here, waiting, most, route)
             )
-            self._has_many = len(parcels) > FEW
-        return parcels
+            self._has_many = len(envelopes) > FEW
+        return envelopes
 
-    async def _send_all(self, trip: Trip, parcels: list[Parcel]) -> None:
-        most = min(trip.end.together, max(1, self._window // CALLS))
+    async def _send_all(self, send_round: SendRound, envelopes: list[OutgoingEnvelope]) -> None:
+        most = min(send_round.connection.together, max(1, self._window // CALLS))
         turns = asyncio.Semaphore(self._window // most)
-        largest = MOST_BYTES if trip.end.largest is None else min(MOST_BYTES, trip.end.largest)
-        for bundle in bundled(parcels, most, largest):
+        largest = (
+            MOST_BYTES if send_round.connection.largest is None else min(MOST_BYTES, send_round.connection.largest)
+        )
+        for batch in in_batches(envelopes, most, largest):
             await turns.acquire()
-            if trip.is_over:
+            if send_round.is_over:
                 break
-            letters = [(parcel, trip.begin(parcel)) for parcel in bundle if await trip.may_go(parcel)]
+            letters = [
+                (envelope, send_round.begin(envelope)) for envelope in batch if await send_round.may_go(envelope)
+            ]
             if not letters:
                 turns.release()
                 continue
-            task = asyncio.ensure_future(self._carry(trip, letters))
+            task = asyncio.ensure_future(self._send_batch(send_round, letters))
             task.add_done_callback(lambda _: turns.release())
-            trip.carried([parcel for parcel, _ in letters], task)
-        await trip.finish()
+            send_round.track([envelope for envelope, _ in letters], task)
+        await send_round.finish()
 
-    def _against(self, end: End, parcel: Parcel) -> Refusal | None:
-        """Which rule of ours is against it."""
-        if any(same_name(self._link.system, passed) for passed in way_of(parcel.letter).get("path", ())):
+    def _refusal_of_ours(self, connection: PeerConnection, envelope: OutgoingEnvelope) -> Refusal | None:
+        """Return why we do not send it, or None."""
+        if any(same_name(self._link.system, passed) for passed in way_of(envelope.letter).get("path", ())):
             return _CAME_FROM_THERE
         try:
-            for target in parcel.targets:
-                check_outgoing(self._link.peer, parcel.letter, target)
-            if end.largest is not None and parcel.size + AROUND > end.largest:
+            for target in envelope.targets:
+                check_outgoing(self._link.peer, envelope.letter, target)
+            if connection.largest is not None and envelope.size + AROUND > connection.largest:
                 raise TooLarge(
-                    f"the letter is {parcel.size} bytes as it is sent, and is not read there", field="body"
+                    f"the letter is {envelope.size} bytes as it is sent, and is not read there", field="body"
                 )
-        except PostroomError as changed:  # what was agreed, since the letter was written; or it is too large there
-            return Refusal(None, str(changed), is_ours=True)
+        except PostroomError as refused:  # the peer's rules have changed, or the letter is too large for it
+            return Refusal(None, str(refused), is_ours=True)
         return None
 
-    async def _carry(self, trip: Trip, letters: list[Letter]) -> None:
-        """In one call, if it can be, all that no rule of ours is against."""
+    async def _send_batch(self, send_round: SendRound, letters: list[Letter]) -> None:
+        """Send envelopes in one call, if the peer takes that, and settle those that we do not send."""
         ready: list[Letter] = []
-        for parcel, after in letters:
-            refusal = self._against(trip.end, parcel)
+        for envelope, after in letters:
+            refusal = self._refusal_of_ours(send_round.connection, envelope)
             if refusal is None:
-                ready.append((parcel, after))
+                ready.append((envelope, after))
             else:
-                await self._settled(trip, parcel, parcel.all_refused(refusal))
-        if len(ready) < 2 or not await self._together(trip, ready):
-            await self._one_by_one(trip, ready)
+                await self._settle_answered(send_round, envelope, envelope.all_refused(refusal))
+        if len(ready) < 2 or not await self._send_together(send_round, ready):
+            await self._send_one_by_one(send_round, ready)
 
-    async def _together(self, trip: Trip, letters: list[Letter]) -> bool:
-        """False: the call as such is refused. What is wrong with one of them says nothing of the others."""
-        envelopes, afters = [parcel.envelope for parcel, _ in letters], [after for _, after in letters]
-        result = await self._asked(trip, envelopes=envelopes, afters=afters)
+    async def _send_together(self, send_round: SendRound, letters: list[Letter]) -> bool:
+        """Send envelopes in one call, each with a result of its own; False: the call as such is refused."""
+        envelopes, afters = [envelope.encoded for envelope, _ in letters], [after for _, after in letters]
+        result = await self._call_route(send_round, envelopes=envelopes, afters=afters)
         if isinstance(result, MapRefusal):
             return False
         rows = [None] * len(letters) if result is None else each_of(result, len(letters))
-        for (parcel, _), row in zip(letters, rows, strict=True):
+        for (envelope, _), row in zip(letters, rows, strict=True):
             error = None if row is None else row.get("error")
-            await self._answered(trip, parcel, row if error is None else MapRefusal(error))
+            await self._handle_answer(send_round, envelope, row if error is None else MapRefusal(error))
         return True
 
-    async def _one_by_one(self, trip: Trip, letters: list[Letter]) -> None:
-        for parcel, after in letters:
+    async def _send_one_by_one(self, send_round: SendRound, letters: list[Letter]) -> None:
+        for envelope, after in letters:
             more: dict[str, Any] = {"after": after} if after else {}
-            result = await self._asked(trip, systemId=parcel.system, envelope=parcel.envelope, **more)
-            await self._answered(trip, parcel, result)
+            result = await self._call_route(
+                send_round, systemId=envelope.system, envelope=envelope.encoded, **more
+            )
+            await self._handle_answer(send_round, envelope, result)
 
-    async def _asked(self, trip: Trip, **params: Any) -> dict[str, Any] | MapRefusal | None:
-        """What is told of letters; None: nobody knows, for the connection is gone."""
+    async def _call_route(self, send_round: SendRound, **params: Any) -> dict[str, Any] | MapRefusal | None:
+        """Return the answer to one call; None: nobody knows it, for the connection is gone."""
         try:
-            return await trip.end.line.ask(ROUTE, **params)
+            return await send_round.connection.rpc.call(ROUTE, **params)
         except MapRefusal as refused:
             return refused
-        except LineLost as lost:
-            log.debug("what went to %s was not answered: %s", self._link.system, lost)
-            self._link.give_up(trip.end)
+        except ConnectionLost as lost:
+            log.debug("a call of %s was not answered: %s", self._link.system, lost)
+            self._link.give_up(send_round.connection)
             return None
 
-    async def _answered(self, trip: Trip, parcel: Parcel, result: dict[str, Any] | MapRefusal | None) -> None:
+    async def _handle_answer(
+        self, send_round: SendRound, envelope: OutgoingEnvelope, result: dict[str, Any] | MapRefusal | None
+    ) -> None:
         if result is None:
             return
         if isinstance(result, MapRefusal):
             refusal = read_refusal(result.error)
-            if refusal.is_of_trust:  # of the connection, and not of the letter
-                self._link.complain(refusal.message)
-                self._link.give_up(trip.end)
+            if refusal.is_of_trust:  # the connection is refused, not the letter
+                self._link.report_problem(refusal.message)
+                self._link.give_up(send_round.connection)
                 return
-            refused = parcel.all_refused(refusal)
+            refused = envelope.all_refused(refusal)
         else:
-            refused = refusals(result) if result.get("routed") is True else parcel.all_refused(_UNTOLD)
-        await self._settled(trip, parcel, refused)
+            refused = refusals(result) if result.get("routed") is True else envelope.all_refused(_NO_RECEIPT)
+        await self._settle_answered(send_round, envelope, refused)
 
-    async def _settled(self, trip: Trip, parcel: Parcel, refused: dict[str, Refusal]) -> None:
-        trip.answered(parcel)
-        await self._settle(trip, parcel, refused)
+    async def _settle_answered(
+        self, send_round: SendRound, envelope: OutgoingEnvelope, refused: dict[str, Refusal]
+    ) -> None:
+        send_round.answered(envelope)
+        await self._settle(send_round, envelope, refused)
 
-    async def _settle(self, trip: Trip, parcel: Parcel, refused: dict[str, Refusal]) -> None:
-        for found, target in zip(parcel.found, parcel.targets, strict=True):
+    async def _settle(
+        self, send_round: SendRound, envelope: OutgoingEnvelope, refused: dict[str, Refusal]
+    ) -> None:
+        for found, target in zip(envelope.found, envelope.targets, strict=True):
             refusal = refused.get(target.agent)
             if refusal is None:
                 self._link.sent += 1
-                trip.moved += 1
-                self._keep(found.delivery)
+                send_round.moved += 1
+                self._add_accepted(found.delivery)
                 continue
-            trip.held.update(parcel.pairs)
-            if refusal.is_behind:  # it waits for another, and is none the worse for it
+            send_round.held.update(envelope.pairs)
+            if refusal.is_behind:  # it waits for its predecessor: that is no failed try
                 continue
-            trip.moved += 1
-            await self._not_taken(found, refusal)
+            send_round.moved += 1
+            await self._handle_refusal(found, refusal)
 
-    async def _not_taken(self, found: Found, refusal: Refusal) -> None:
+    async def _handle_refusal(self, found: Found, refusal: Refusal) -> None:
         reason = f"{self._link.system}: {refusal.message}"
         delivery, limits = found.delivery, self._core.limits
         may_have_it = bool(delivery.given_to) and self._may_have(found, refusal)
@@ -478,66 +521,68 @@ class Courier:
         )
         now = due = self._core.now().wall
         if is_barred:
-            self._link.bar(found)  # the next that has somebody of the name gets it
+            self._link.exclude(found)  # the next system that has an agent of the name gets it
         elif refusal.waits:
             due = next_try(delivery, now, limits, random.random())
         if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
-            reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays with us
-            await self._executor.submit(partial(outbox.delayed, self._core, found, reason, due))
+            reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays reserved for this peer
+            await self._executor.submit(partial(outbox.record_delay, self._core, found, reason, due))
             self._later((due - now).total_seconds())
-        elif refusal.waits or refusal.is_ours or not await self._left_to_others(found, reason):
-            await self._executor.submit(partial(outbox.refused, self._core, found, reason))
+        elif refusal.waits or refusal.is_ours or not await self._leave_to_others(found, reason):
+            await self._executor.submit(partial(outbox.record_refusal, self._core, found, reason))
 
-    async def _left_to_others(self, found: Found, reason: str) -> bool:
-        """May another have it, as peers were asked for the name? Then it is sought anew, but not here."""
+    async def _leave_to_others(self, found: Found, reason: str) -> bool:
+        """Look the recipient up anew, but not at this peer, where it was found by asking peers for its name."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
-        self._link.bar(replace(found, delivery=sought))
-        is_left: bool = await self._executor.submit(partial(outbox.seek_anew, self._core, found, reason))
+        self._link.exclude(replace(found, delivery=sought))
+        is_left: bool = await self._executor.submit(partial(outbox.search_again, self._core, found, reason))
         if is_left:
             self._later(0)
         return is_left
 
     def _may_have(self, found: Found, refusal: Refusal) -> bool:
-        """May the peer have it nonetheless, from before a line was cut? Then no other one gets it. A no for good
-        is said of what it does not have; one for now, or one of ours, says nothing of what was before.
+        """May the peer have the letter nonetheless, from before a cut? Then no other peer gets it.
+
+        A final refusal means that the peer does not have it; a temporary one, or one of ours, says nothing of
+        before.
         """
         is_of_now = refusal is not _CAME_FROM_THERE and (refusal.waits or refusal.is_ours)
-        return refusal in _NOBODY_KNOWS or (is_of_now and _mark(found) not in self._new)
+        return refusal in _UNCERTAIN or (is_of_now and _key_of(found) not in self._new)
 
-    # -- what is safe there
+    # -- recording what the peer has confirmed
 
-    def _keep(self, delivery: Delivery) -> None:
-        """Written down with all others that come until the last of them is."""
-        self._safe.append(delivery)
+    def _add_accepted(self, delivery: Delivery) -> None:
+        """Record a confirmed delivery, together with all others that come until the last commit is done."""
+        self._accepted.append(delivery)
         if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write())
+            self._writing = asyncio.ensure_future(self._write_accepted())
 
-    async def _write(self) -> None:
+    async def _write_accepted(self) -> None:
         try:
-            while self._safe:
-                safe, self._safe = self._safe, []
-                await self._executor.submit(partial(outbox.departed, self._core, safe, self._link.system))
-        except PostroomError as busy:  # they are sent once more, and are known there
-            log.warning("what the system %s keeps could not be written down: %s", self._link.system, busy)
+            while self._accepted:
+                safe, self._accepted = self._accepted, []
+                await self._executor.submit(partial(outbox.record_departure, self._core, safe, self._link.system))
+        except PostroomError as busy:  # they are sent once more, and the peer knows their ids
+            log.warning("letters that the system %s confirmed could not be recorded: %s", self._link.system, busy)
         finally:
             self._writing = None
 
-    async def _finish(self) -> None:
+    async def _wait_until_written(self) -> None:
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
-    async def _after_cut(self, parcels: list[Parcel]) -> None:
+    async def _after_cut(self, envelopes: list[OutgoingEnvelope]) -> None:
         self._window = 1
-        if len(parcels) != 1:
+        if len(envelopes) != 1:
             return
-        (parcel,) = parcels
+        (envelope,) = envelopes
         id, times = self._cuts
-        self._cuts = (parcel.id, times + 1 if id == parcel.id else 1)
+        self._cuts = (envelope.id, times + 1 if id == envelope.id else 1)
         if self._cuts[1] >= PATIENT:
             self._cuts = ("", 0)
-            for found in parcel.found:
-                await self._not_taken(found, _CUTS)
+            for found in envelope.found:
+                await self._handle_refusal(found, _CUTS_CONNECTION)
 
 
-def _mark(found: Found) -> tuple[str, str]:
+def _key_of(found: Found) -> tuple[str, str]:
     return found.message.id, found.delivery.mailbox

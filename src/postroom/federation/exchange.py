@@ -1,7 +1,8 @@
-"""All links of a running post room. What waits is given to the link that leads there; who is new in the directory
-is told to those who may know; peers come and go as the allow-list says.
+"""All links of a running server: which peers have one, which link a waiting letter goes by, and what peers are
+told of our agents.
 
-A bell says that something was written; then we look. Where nobody is a peer, that is all.
+The exchange polls the room whenever the store notifies it of a commit, and now and then besides. Where there are
+no peers, it does nothing else.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from ..policy.trust import routes_to, strategy_of
 from ..store.notification import ROOM
 from . import exposure
 from . import link as federation_link
-from .connection import Line, LineLost
-from .courier import Courier, Trouble
-from .dialler import ANSWER, Dialler, Own
-from .incoming import Serving, knows_order, met, reads, takes
-from .link import End, Link
-from .lookup import Seeking
+from .connection import ConnectionLost, RpcConnection
+from .courier import Courier, RetryLog
+from .dialler import ANSWER, Dialler, LocalSystem
+from .incoming import PeerHandler, batch_limit_of, connect_answer, frame_limit_of, knows_order
+from .link import Link, PeerConnection
+from .lookup import AgentLookup
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,126 +41,136 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("postroom")
-LOOK = 5.0  # seconds between two looks where no bell rings: what is due again, what was not heard
-NOBODY = 60.0  # the same while nobody is a peer
-ALONE = 1.0  # seconds between two looks of a room without peers
-PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds between looks in vain: more with each, at most; then anew
-BUSY = 0.02  # seconds between two looks while letters are on their way by all links
-OFTEN = 20  # looks in vain that are nothing yet: what we write ourselves rings, too
+LOOK = 5.0  # seconds between two polls without a notification: for retries that are due
+NOBODY = 60.0  # seconds between two polls while there is no peer
+ALONE = 1.0  # least seconds between two polls of a room without peers, or after an error
+PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds: the pause grows by PACE with each empty poll; QUIET resets it
+BUSY = 0.02  # seconds between two polls while all couriers are busy
+OFTEN = 20  # empty polls without a pause: our own commits cause notifications, too
 A_MOMENT = 0.005  # seconds by which clocks may differ
-SELDOM = 0.5  # seconds between two looks for mail to names that are not known here
-MOST = 10_000  # mailboxes elsewhere with mail that are looked at in one go
-SLICE = 1000  # changes
+SELDOM = 0.5  # seconds between two looks for mail to unknown names
+MOST = 10_000  # remote mailboxes with mail that are read at once
+SLICE = 1000  # changes that are read at once
 
 
-class Visit:
-    """A peer that came to us."""
+class PeerSession:
+    """The part in federation of one connection that a peer has opened to us."""
 
-    def __init__(self, link: Link, serving: Serving, end: End) -> None:
+    def __init__(self, link: Link, handler: PeerHandler, connection: PeerConnection) -> None:
         self._link = link
-        self.serving = serving
-        self.end = end
+        self.handler = handler
+        self.connection = connection
 
     @property
     def peer(self) -> Peer:
         return self._link.peer
 
     def close(self) -> None:
-        self._link.leave(self.end)
+        self._link.leave(self.connection)
 
 
 class Exchange:
-    """Made inside an event loop; used on its thread."""
+    """All links of one room, made inside an event loop and used on its thread."""
 
     def __init__(self, executor: Executor, certificate: str = "", key: str = "") -> None:
         self._executor = executor
         self._core = executor.room._core
-        self._shown = {"certificate": certificate, "key": key}
+        self._certificate_files = {"certificate": certificate, "key": key}
         self._links: dict[str, Link] = {}
         self._couriers: dict[str, Courier] = {}
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
-        self._rang = asyncio.Event()
-        self._is_listening = False  # to the bell
+        self._woken = asyncio.Event()
+        self._is_listening = False  # for notifications of the store
         self._cursor = self._core.store.cursor()
-        self.admit: Callable[[list[str]], object] = lambda _: None  # hears of certificates that peers may show us
-        self._told: dict[str, Any] = {}  # what each was told of our agents
-        self._admitted: list[str] = []  # certificates that were told of
-        self._announced = 0.0  # when all were told, whatever it was
-        self._sought = 0.0  # when we last looked for mail to names that are not known here
-        self._in_vain = 0  # looks, one after the other, that found nothing
-        self._seeking = Seeking(executor, lambda: self.links, self._ring)
-        self._trouble = Trouble("mail for other systems")
+        # Called with the certificates that peers may show.
+        self.admit: Callable[[list[str]], object] = lambda _: None
+        self._last_exposure: dict[str, Any] = {}  # by link: what the peer was told of our agents
+        self._admitted: list[str] = []  # what `admit` was called with
+        self._announced_at = 0.0  # when all peers were told anew, by the loop's clock
+        self._looked_up_at = 0.0  # when unknown names were last looked up
+        self._empty_polls = 0  # polls in a row that found nothing
+        self._lookup = AgentLookup(executor, lambda: self.links, self._wake_courier)
+        self._retry_log = RetryLog("mail for other systems")
 
     @cached_property
-    def own(self) -> Own:
-        """Asked for when the first peer is there: from then on we are called so."""
+    def local(self) -> LocalSystem:
+        """Our own name and certificate. The name is fixed when the first peer needs it."""
         system = core_peers.announced(self._core, OWNER, self._executor.room.settings.system)
-        return Own(system=system, **self._shown)
+        return LocalSystem(system=system, **self._certificate_files)
 
     @property
     def links(self) -> list[Link]:
         return list(self._links.values())
 
-    # -- peers that come to us
+    # -- peers that connect to us
 
-    async def welcome(
+    async def accept(
         self,
         peer: Peer,
         params: dict[str, Any],
         send: Callable[[dict[str, Any]], Awaitable[None]],
         close: Any,
-        speaking: type[Line] = Line,
-    ) -> tuple[dict[str, Any], Visit]:
-        """A peer that has proven who it is: what it is told, and its visit, until that is closed."""
+        rpc_type: type[RpcConnection] = RpcConnection,
+    ) -> tuple[dict[str, Any], PeerSession]:
+        """Begin federation with a peer that has proven itself; return the answer for it, and its session."""
         link = self.link_to(peer)
-        result = await self._executor.submit(partial(met, self._executor, peer, self.own.system, params))
-        self._told[fold(peer.system)] = result["exposure"]
-        serving = Serving(self._executor, link, self.own.system)
-        line = speaking(send, serving.notified, ANSWER)
-        end = End(line, close, in_order=knows_order(params), largest=reads(params), together=takes(params))
-        serving.leave = partial(link.leave, end)
-        link.join(end)
-        return result, Visit(link, serving, end)
+        result = await self._executor.submit(
+            partial(connect_answer, self._executor, peer, self.local.system, params)
+        )
+        self._last_exposure[fold(peer.system)] = result["exposure"]
+        handler = PeerHandler(self._executor, link, self.local.system)
+        rpc = rpc_type(send, handler.notified, ANSWER)
+        connection = PeerConnection(
+            rpc,
+            close,
+            in_order=knows_order(params),
+            largest=frame_limit_of(params),
+            together=batch_limit_of(params),
+        )
+        handler.leave = partial(link.leave, connection)
+        link.join(connection)
+        return result, PeerSession(link, handler, connection)
 
     # -- for people
 
     def describe(self) -> list[dict[str, Any]]:
-        """How each link is."""
+        """Return the state of each link."""
         return [{"system": link.system, **link.describe()} for link in self.links]
 
     async def ping(self, system: str) -> dict[str, Any]:
-        """How long a question takes there and back; else what is wrong, and what to do."""
-        self._sync(await self._executor.run_slow(partial(core_peers.all_peers, self._core)))
+        """Return the round-trip time to a peer, or what is wrong and what to do about it."""
+        self._sync_links(await self._executor.run_slow(partial(core_peers.all_peers, self._core)))
         link = self._links.get(fold(system))
         if link is None:
             peer = await self._executor.run_slow(partial(core_peers.known_peer, self._core, system))
             return federation_link.not_trusted(peer)
-        return await federation_link.ping(link, self.own.system)
+        return await federation_link.ping(link, self.local.system)
 
-    # -- for ever
+    # -- the main loop
 
     async def run(self) -> None:
+        """Run all links for ever."""
         watch = self._core.store.watch((ROOM,))
         loop = asyncio.get_running_loop()
         try:
             while True:
                 if watch.fileno() >= 0 and not self._is_listening:
-                    loop.add_reader(watch.fileno(), self._hear, watch)
+                    loop.add_reader(watch.fileno(), self._on_watch, watch)
                     self._is_listening = True
-                self._rang.clear()
+                self._woken.clear()
                 try:
-                    await self._look()
-                    self._trouble.over()
+                    await self._poll()
+                    self._retry_log.recovered()
                 except PostroomError as wrong:
-                    self._trouble.met(wrong)
+                    self._retry_log.failed(wrong)
                     await asyncio.sleep(ALONE)
-                except BaseException as fault:
-                    if not isinstance(fault, Exception) or isinstance(fault, LineLost):
-                        raise
-                    log.exception("mail for other systems waits, by a fault of ours")
+                except ConnectionLost:  # of a mounted folder, which is gone: see `mounts`
+                    raise
+                except Exception:  # the loop must go on: else no peer would get mail any more
+                    log.exception("mail for other systems waits because of an internal error")
                     await asyncio.sleep(ALONE)
                 if not self._links:
-                    await asyncio.sleep(ALONE)  # letters that are nobody's affair elsewhere ring, too
+                    await asyncio.sleep(ALONE)  # every local letter causes a notification
                 await self._wait(ALONE if watch.fileno() < 0 else LOOK if self._links else NOBODY)
         finally:
             if self._is_listening:
@@ -168,58 +179,61 @@ class Exchange:
             await self._stop(list(self._links))
 
     async def _wait(self, seconds: float) -> None:
-        """For a bell. While it rings and rings for what is nobody's affair elsewhere, it is heeded less often."""
+        """Wait for a notification; where many in a row are of local letters only, pause before the next poll."""
         began = monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._rang.wait()
+                await self._woken.wait()
         if monotonic() - began > QUIET:
-            self._in_vain = 0
-        await self._until_one_rests()
-        await asyncio.sleep(min(PACE * max(0, self._in_vain - OFTEN), SLOWEST))
+            self._empty_polls = 0
+        await self._wait_for_idle_courier()
+        await asyncio.sleep(min(PACE * max(0, self._empty_polls - OFTEN), SLOWEST))
 
-    async def _until_one_rests(self) -> None:
-        """For a moment. Who carries letters looks for more itself, and a look takes long where many wait."""
-        busy = [courier for courier in self._couriers.values() if not courier.rests.is_set()]
+    async def _wait_for_idle_courier(self) -> None:
+        """Wait a moment while all couriers are busy: they look for more themselves, and a poll is slow where much
+        waits.
+        """
+        busy = [courier for courier in self._couriers.values() if not courier.idle.is_set()]
         if busy and len(busy) == len(self._couriers):
             with suppress(TimeoutError):
                 async with asyncio.timeout(BUSY):
-                    await busy[0].rests.wait()
+                    await busy[0].idle.wait()
 
-    def _hear(self, watch: Watch) -> None:
-        watch.rung()
-        self._rang.set()
-        if not self._links:  # until the next look nobody listens: to be alone in a busy room costs nothing then
+    def _on_watch(self, watch: Watch) -> None:
+        watch.notified()
+        self._woken.set()
+        # Without peers, ignore notifications until the next poll, so that a busy room pays nothing.
+        if not self._links:
             asyncio.get_running_loop().remove_reader(watch.fileno())
             self._is_listening = False
 
-    def _look_later(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._rang.set)
+    def _poll_later(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._woken.set)
 
-    async def _look(self) -> None:
-        peers, waiting, has_cards = await self._executor.submit(self._found, looks=True)
-        self._sync(peers)
+    async def _poll(self) -> None:
+        peers, waiting, has_cards = await self._executor.submit(self._read_room, is_read_only=True)
+        self._sync_links(peers)
         if not self._links:
             return
-        await self._seek_strangers()
-        self._in_vain = 0 if waiting else self._in_vain + 1
+        await self._look_up_strangers()
+        self._empty_polls = 0 if waiting else self._empty_polls + 1
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
-        is_time = loop.time() - self._announced >= strategy_of(self._core.limits).believes / 2
+        is_time = loop.time() - self._announced_at >= strategy_of(self._core.limits).believes / 2
         has_news = [link for link in self.links if link.has_news]
         for link in has_news:
             link.has_news = False
         if has_cards or has_news or is_time:
-            self._announced = loop.time() if is_time else self._announced
+            self._announced_at = loop.time() if is_time else self._announced_at
             await self._announce(anew=is_time)
 
-    def _found(self) -> tuple[dict[str, Peer], list[str], bool]:
+    def _read_room(self) -> tuple[dict[str, Peer], list[str], bool]:
         peers = core_peers.all_peers(self._core)
         if not peers:
             return {}, [], False
-        return peers, outbox.waiting(self._core, MOST), self._has_new_cards()
+        return peers, outbox.waiting_mailboxes(self._core, MOST), self._cards_changed()
 
-    def _has_new_cards(self) -> bool:
+    def _cards_changed(self) -> bool:
         try:
             changes, self._cursor = self._core.store.changes(self._cursor, SLICE)
         except Resync:
@@ -229,15 +243,15 @@ class Exchange:
 
     # -- links
 
-    def _sync(self, peers: dict[str, Peer]) -> None:
-        """A link for each peer that is trusted, as it is now."""
+    def _sync_links(self, peers: dict[str, Peer]) -> None:
+        """Open a link for each trusted peer, and end those of others."""
         wanted = {fold(system): peer for system, peer in peers.items() if self._is_linked(peer)}
         for key, link in list(self._links.items()):
             if wanted.get(key) != link.peer:
-                if key in wanted and _is_same_line(link.peer, wanted[key]):
+                if key in wanted and _keeps_connection(link.peer, wanted[key]):
                     link.peer = wanted[key]
-                    self._told.pop(key, None)
-                    self._announced = 0.0
+                    self._last_exposure.pop(key, None)
+                    self._announced_at = 0.0
                 else:
                     self._end(key)
         for key in wanted.keys() - self._links.keys():
@@ -248,35 +262,37 @@ class Exchange:
             self.admit(shown)
 
     def _is_linked(self, peer: Peer) -> bool:
-        """Who mounted us carries the mail both ways; we need not."""
+        """Does this peer get a link? Not the room that has mounted us: it carries the mail both ways."""
         return peer.trusted and (not peer.is_mount or bool(peer.place))
 
     def link_to(self, peer: Peer) -> Link:
-        """The link to a peer, begun if there was none."""
-        self._sync({**{link.system: link.peer for link in self.links}, peer.system: peer})
+        """Return the link to a peer; it is opened if there is none."""
+        self._sync_links({**{link.system: link.peer for link in self.links}, peer.system: peer})
         return self._links[fold(peer.system)]
 
     def _begin(self, key: str, peer: Peer) -> None:
-        link = Link(peer, self._ring_all)
-        courier = Courier(self._executor, link, self.own.system, self._look_later)
+        link = Link(peer, self._wake_all)
+        courier = Courier(self._executor, link, self.local.system, self._poll_later)
         self._links[key], self._couriers[key] = link, courier
         self._tasks[key] = [asyncio.ensure_future(courier.run())]
         if peer.is_dialled:
-            self._tasks[key].append(asyncio.ensure_future(Dialler(self._executor, link, self.own).run()))
+            self._tasks[key].append(asyncio.ensure_future(Dialler(self._executor, link, self.local).run()))
         elif peer.place:
-            from .mounts import Mounter  # noqa: PLC0415 - it is an exchange itself
+            from .mounts import MountRunner  # noqa: PLC0415 - it imports this module
 
-            self._tasks[key].append(asyncio.ensure_future(Mounter(self._executor, link, self.own.system).run()))
+            self._tasks[key].append(
+                asyncio.ensure_future(MountRunner(self._executor, link, self.local.system).run())
+            )
 
     def _end(self, key: str) -> None:
         for task in self._tasks.pop(key):
             task.cancel()
         self._links.pop(key).drop()
         del self._couriers[key]
-        self._told.pop(key, None)
+        self._last_exposure.pop(key, None)
 
     async def _stop(self, keys: list[str]) -> None:
-        tasks = [task for key in keys for task in self._tasks[key]] + self._seeking.tasks
+        tasks = [task for key in keys for task in self._tasks[key]] + self._lookup.tasks
         for key in keys:
             self._end(key)
         for task in tasks:
@@ -284,68 +300,69 @@ class Exchange:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _ring(self, link: Link) -> None:
+    def _wake_courier(self, link: Link) -> None:
         courier = self._couriers.get(fold(link.system))
-        if courier is not None:  # else it was ended meanwhile
-            courier.ring()
+        if courier is not None:  # else the link was ended meanwhile
+            courier.wake()
 
-    def _ring_all(self) -> None:
-        """A connection came or went: what waits may have another way now."""
-        self._rang.set()
+    def _wake_all(self) -> None:
+        """Wake all couriers: a connection came or went, so letters may have another route."""
+        self._woken.set()
         for courier in self._couriers.values():
-            courier.ring()
+            courier.wake()
 
-    # -- what waits
+    # -- letters that wait
 
     def _distribute(self, peers: dict[str, Peer], waiting: list[str]) -> None:
         for mailbox in waiting:
             system = system_of(mailbox)
             if system == ANYWHERE:
-                self._seeking.seek(mailbox)
+                self._lookup.look_up(mailbox)
                 continue
-            key = self._way(peers, system)
+            key = self._route(peers, system)
             if key is not None:
                 self._links[key].waiting[mailbox] = system
         for key, link in self._links.items():
             if link.waiting:
-                self._couriers[key].ring()
+                self._couriers[key].wake()
 
-    async def _seek_strangers(self) -> None:
+    async def _look_up_strangers(self) -> None:
         """Ask peers, at most every SELDOM seconds, for names that are not known here and have mail here."""
-        if not outbox.refreshes(self._core) or not any(link.end for link in self._links.values()):
+        if not outbox.refreshes_on_miss(self._core) or not any(link.connection for link in self._links.values()):
             return
         loop = asyncio.get_running_loop()
-        soon = self._sought + SELDOM - loop.time()
+        soon = self._looked_up_at + SELDOM - loop.time()
         if soon > 0:
-            self._look_later(soon)
+            self._poll_later(soon)
             return
-        self._sought = loop.time()
-        strangers = await self._executor.run_slow(partial(outbox.strangers, self._core))
-        for name, newest in strangers.items():
-            self._seeking.seek_stranger(name, newest)
+        self._looked_up_at = loop.time()
+        unknown_names = await self._executor.run_slow(partial(outbox.unknown_names, self._core))
+        for name, newest in unknown_names.items():
+            self._lookup.look_up_stranger(name, newest)
 
-    def _way(self, peers: dict[str, Peer], system: str) -> str | None:
-        """The first that leads there and is connected; else the first that may be."""
+    def _route(self, peers: dict[str, Peer], system: str) -> str | None:
+        """Return the first link towards a system that is connected, else the first one that could be."""
         strategy = strategy_of(self._core.limits)
         keys = [fold(peer.system) for peer in routes_to(peers, system, strategy)]
         known = [key for key in keys if key in self._links]
-        return next((key for key in known if self._links[key].end is not None), next(iter(known), None))
+        return next((key for key in known if self._links[key].connection is not None), next(iter(known), None))
 
-    # -- who is here
+    # -- our agents
 
     async def _announce(self, *, anew: bool) -> None:
+        """Tell each connected peer of our agents, if that has changed or `anew`."""
         for key, link in list(self._links.items()):
-            end = link.end
-            if end is None:
+            connection = link.connection
+            if connection is None:
                 continue
             shown = await self._executor.run_slow(partial(exposure.exposure, self._executor.room, link.peer))
-            if anew or shown != self._told.get(key):
-                self._told[key] = shown
-                with suppress(LineLost):
-                    await end.line.tell(ANNOUNCE, systemId=self.own.system, exposure=shown)
+            if anew or shown != self._last_exposure.get(key):
+                self._last_exposure[key] = shown
+                with suppress(ConnectionLost):
+                    await connection.rpc.notify(ANNOUNCE, systemId=self.local.system, exposure=shown)
 
 
-def _is_same_line(before: Peer, after: Peer) -> bool:
-    """Need the connection not be opened anew?"""
+def _keeps_connection(before: Peer, after: Peer) -> bool:
+    """Does a changed peer keep its connection?"""
     names = ("url", "auth", "token", "proof", "pin", "is_mount", "place")
     return all(getattr(before, name) == getattr(after, name) for name in names)

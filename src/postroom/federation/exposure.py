@@ -1,6 +1,8 @@
-"""Who of ours a peer is told of, and whom it tells us of: the table by which bare names are found elsewhere.
+"""Which agents a peer is told of, and which agents it tells us of: the routes by which bare names are found
+elsewhere.
 
-What a peer says of its agents is believed for a while, and said anew before that is over. On the desk's threads.
+What a peer says of its agents is believed for a while, and it repeats it before that is over. All of it runs on
+the executor's threads.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ..core.authorize import OWNER
 from ..core.core import put_record
 from ..errors import Invalid
 from ..formats.map import GUEST, LINK_NAME
-from ..model.agent import Beat, Card, Status, Warmth
+from ..model.agent import Card, Heartbeat, Status, Warmth
 from ..model.codec import convert, encode, to_plain
 from ..model.message import same_name
 from ..model.names import AT, at_system, check_name, check_remote_agent, fold
@@ -39,13 +41,14 @@ if TYPE_CHECKING:
 
 
 MOST = 10_000  # agents of one peer
-_NEVER = datetime.min.replace(tzinfo=UTC)  # until a route is written down, it is not believed
+_NEVER = datetime.min.replace(tzinfo=UTC)  # a route is believed from the moment it is recorded
 
 
 def exposure(room: Room, peer: Peer) -> dict[str, Any]:
-    """What a peer is told: `{agents: [{agentId, status, scopes}]}`, and under `further` the agents of other
-    systems that it reaches through us, with their `systemId`; of more than fit into one frame, the first. Whoever
-    is not told of is written to by its name and system.
+    """Return what a peer is told: `{agents: [{agentId, status, scopes}]}`, and under `further` the agents of other
+    systems that it reaches through us, with their `systemId`.
+
+    Of more agents than fit into one frame it is told the first; the others are reached by name and system.
     """
     ours = [
         {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
@@ -65,25 +68,26 @@ def _fitting(rows: list[dict[str, Any]], left: int) -> Iterator[dict[str, Any]]:
 
 
 def _further(core: Core, peer: Peer) -> list[dict[str, Any]]:
-    """Agents that other peers told of themselves, where this one may reach those systems through us and sees all
-    of ours. What a hub told of others is not passed on: so nothing is told in a circle.
+    """Return the agents of other peers, if this one may reach those systems through us and sees all of ours.
+
+    What a hub told us of third systems is not passed on, so nothing is announced in a circle.
     """
     if not peer.relays_to or peer.exposure != "all":
         return []
     return [
         {"agentId": name, "status": route.status, "systemId": route.system}
-        for name, route in outbox.told_of(core, OWNER)
+        for name, route in outbox.announced_agents(core, OWNER)
         if not route.by and not same_name(route.system, peer.system)
     ]
 
 
 def shown(room: Room, peer: Peer) -> list[Agent]:
-    """Those that it is told of."""
+    """Return the agents that a peer is told of."""
     return [agent for agent in _ours(room) if is_shown(peer, agent.card) and is_routable(agent.presence)]
 
 
 def has(room: Room, peer: Peer, name: str) -> Agent | None:
-    """The agent of ours of this name that this peer may write to; None: there is none for it."""
+    """Return our agent of this name that the peer may write to, or None."""
     core = room._core
     spelt = None if AT in name else core.store.spelling(name)
     found = () if spelt is None else core.store.records(CARD, spelt)
@@ -97,14 +101,14 @@ def _ours(room: Room) -> list[Agent]:
 
 
 def _is_ours(agent: Agent) -> bool:
-    """Not, if it is a guest here."""
+    """Is it an agent of this room, and no guest by a link?"""
     return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
 
 
 def note(core: Core, system: str, params: Any) -> bool:
-    """What a peer told of its agents, and of those behind it, stands in the table; of others that it told before,
-    nothing more. A name that another peer told of first stays that one's while it is believed. Says whether
-    anything is new.
+    """Record what a peer announces of its agents and of those behind it, in place of what it announced before.
+
+    A name that another peer announced first stays that one's while it is believed. Return whether anything is new.
     """
     peer = peers.peer(core, system)
     if peer is None or not isinstance(params, dict) or not isinstance(params.get("agents"), list):
@@ -137,14 +141,15 @@ def note(core: Core, system: str, params: Any) -> bool:
 
 
 def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bool:
-    """Was the same said a moment ago? Then it need not be written again."""
+    """Was the same announced a moment ago? Then it need not be written again."""
     is_young = before.until - now > (until - now) * 0.9
     return is_young and replace(before, until=until) == replace(route, until=until)
 
 
 def _read(core: Core, peer: Peer, params: dict[str, Any]) -> dict[str, Route]:
-    """By folded name, where each is. Of agents behind it a peer tells only where it speaks for their system, and
-    where that system tells us nothing itself.
+    """Return the announced routes by folded name.
+
+    A peer may announce agents of another system only if it speaks for that system, and we have no link to it.
     """
     found: dict[str, Route] = {}
     further = params.get("further")
@@ -176,17 +181,17 @@ def _may_tell_of(core: Core, peer: Peer, system: str) -> bool:
     return speaks_for(peer, system) and not is_nearer
 
 
-# Agents of the room that mounted a folder, shown where the programs of its design look for agents: as `ann@home`.
+# -- mounted folders
 #
-# They stand in the directory of the mounted room, and so in its registry, where its design has one. Whoever
-# writes
-# to one of them puts the letter into its folder, as for any other.
+# Agents of the room that has mounted a folder stand in the directory of the mounted room as `ann@home`, and so in
+# its registry, where its design has one. A program that writes to one of them puts the letter into its folder, as
+# for any other agent.
 
-EVERY = 20.0  # seconds between two signs of life of one that is there; a registry believes in one for a minute
+EVERY = 20.0  # seconds between two heartbeats of an agent that is present; a registry believes one for a minute
 
 
 def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
-    """These, and of those that the host showed before, no others; nobody, if it mounts this room no more."""
+    """Show these agents of the host, and no others; none, if it does not mount this room any more."""
     store, moment = room._core.store, room._core.now()
     wanted = {at_system(agent.card.id, host): agent for agent in agents}
     if isinstance(store, FileStore):
@@ -210,7 +215,7 @@ def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
 
 
 def _card(name: str, host: str, agent: Agent, held: Record | None) -> Card:
-    """What it says of itself, as far as that is true there."""
+    """Return the card of a guest: what the agent says of itself, as far as that is true in the mounted room."""
     since = agent.card.registered_at if held is None else convert(held.value, Card).registered_at
     return Card(
         id=name,
@@ -223,15 +228,15 @@ def _card(name: str, host: str, agent: Agent, held: Record | None) -> Card:
     )
 
 
-def _beat(agent: Agent, held: Record | None, moment: Moment) -> Beat:
-    """A sign of life, not too often; none of those who are not there."""
+def _beat(agent: Agent, held: Record | None, moment: Moment) -> Heartbeat:
+    """Return a heartbeat: a new one at most every EVERY seconds, and none for an agent that has left."""
     left = agent.presence.words.nanobot == Status.OFFLINE
-    before = None if held is None else convert(held.value, Beat)
+    before = None if held is None else convert(held.value, Heartbeat)
     is_young = before is not None and before.boot == moment.boot and moment.steady < before.steady + EVERY
     if before is not None and before.left == left and (left or is_young):
         return before
     wall, steady = moment.wall, moment.steady
-    return Beat(at=wall, steady=steady, boot=moment.boot, active_at=wall, poll_interval=EVERY, left=left)
+    return Heartbeat(at=wall, steady=steady, boot=moment.boot, active_at=wall, poll_interval=EVERY, left=left)
 
 
 def _is_of(host: str, held: Record) -> bool:
@@ -239,7 +244,7 @@ def _is_of(host: str, held: Record) -> bool:
     return isinstance(guest, dict) and guest.get("of") == host
 
 
-def _put(kind: str, key: str, value: Card | Beat | None, held: Record | None) -> list[Write]:
+def _put(kind: str, key: str, value: Card | Heartbeat | None, held: Record | None) -> list[Write]:
     if held is None and value is None:
         return []
     if held is not None and value is not None and convert(held.value, type(value)) == value:

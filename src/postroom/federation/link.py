@@ -1,4 +1,7 @@
-"""What to do about a link that is down: one remedy for each cause, in words for people. Decides nothing."""
+"""The link to one peer: its connections, whichever side opened them, and its problem while there is none.
+
+`remedy` and `ping` explain a link that is down in words for people; they decide nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ..formats.map import PING
-from .connection import LineLost, MapRefusal
+from .connection import ConnectionLost, MapRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..model.peer import Peer
     from ..model.query import Found
-    from .connection import Line
+    from .connection import RpcConnection
 
 
+log = logging.getLogger("postroom")
 _BRING = "shows a token for us; bring it here: postroom peers add"
 _RENEWED = f"over there postroom peers trust {{here}} --rotate {_BRING} {{system}} --token-file -"
 _SHOW_OURS = (
@@ -35,14 +39,14 @@ _SILENT = "nothing answers at {url}: is that machine on, its network up and its 
 
 
 class Remedy(Struct, frozen=True):
-    """What helps where the problem holds this word; `auth`: only where each proves itself so."""
+    """Advice for a problem whose text contains `word`; `auth`: only for peers that prove themselves so."""
 
     word: str
     what: str
     auth: str = ""
 
 
-# The first that fits counts.
+# The first match counts.
 REMEDIES = (
     Remedy(
         "has changed",
@@ -95,7 +99,7 @@ REMEDIES = (
 
 
 def remedy(peer: Peer, here: str, problem: str) -> str:
-    """`here`: what we are called."""
+    """Return what to do about a problem. `here`: our own system name."""
     if peer.is_dialled:
         what = next(one.what for one in REMEDIES if one.word in problem and one.auth in {"", peer.auth})
     elif peer.place:
@@ -108,10 +112,9 @@ def remedy(peer: Peer, here: str, problem: str) -> str:
     return what.format(system=peer.system, url=peer.url, host=host, here=here)
 
 
-# One peer: its connections, whoever opened them, and what is known of it while there is none.
+# -- the link
 
-log = logging.getLogger("postroom")
-MOST_BARRED = 10_000
+MOST_EXCLUDED = 10_000  # deliveries that one link remembers
 
 
 class LinkState(StrEnum):
@@ -120,12 +123,12 @@ class LinkState(StrEnum):
     DISCONNECTED = "disconnected"
 
 
-class End:
-    """Our end of one connection, on which the peer has proven who it is. `close` ends the connection."""
+class PeerConnection:
+    """One connection on which the peer has proven who it is. `close` ends it."""
 
     def __init__(
         self,
-        line: Line,
+        rpc: RpcConnection,
         close: Callable[[], object],
         *,
         in_order: bool,
@@ -133,7 +136,7 @@ class End:
         together: int = 1,
         is_dialled: bool = False,
     ) -> None:
-        self.line = line
+        self.rpc = rpc
         self.close = close
         self.is_dialled = is_dialled  # did we open it?
         self.largest = largest  # bytes of a frame that it reads; None: nobody knows
@@ -142,165 +145,171 @@ class End:
 
 
 class Link:
-    """Made inside an event loop."""
+    """The link to one peer, made inside an event loop. `changed` is called when a connection comes or goes."""
 
     def __init__(self, peer: Peer, changed: Callable[[], object]) -> None:
         self.peer = peer
         self._changed = changed
-        self._ends: list[End] = []
-        self._greeting = 0
-        self._complaint = ""
+        self._connections: list[PeerConnection] = []
+        self._handshakes = 0
+        self._problem = ""
         self.is_down = asyncio.Event()
         self.is_down.set()
-        self._hurry = asyncio.Event()
-        self._news: asyncio.Future[None] | None = None
-        self.waiting: dict[str, str] = {}  # mailboxes with mail for it, and the system where each is
-        self.has_news = False  # did it tell of other agents than before, of which nobody else was told yet?
-        self.tries = 0  # in vain
+        self._retry = asyncio.Event()
+        self._change: asyncio.Future[None] | None = None
+        self.waiting: dict[str, str] = {}  # mailboxes with mail that goes by this link, and the system of each
+        self.has_news = False  # has it announced other agents than before, which other peers were not told yet?
+        self.tries = 0  # failed ones
         self.was_up = False  # was there ever a connection?
-        self.noted = 0.0  # when it was written down, by the loop's time, who is there
-        self.sent = self.taken = 0  # letters, since we opened
-        self._barred: dict[tuple[str, str], None] = {}  # deliveries that it refused, and another may take
+        self.noted = 0.0  # when its agents were last recorded, by the loop's clock
+        self.sent = self.taken = 0  # letters, since the server started
+        self._excluded: dict[tuple[str, str], None] = {}  # deliveries that it refused, and another peer may take
 
     @property
     def system(self) -> str:
         return self.peer.system
 
     @property
-    def carried(self) -> int:
-        """Letters, either way."""
+    def transferred(self) -> int:
+        """The number of letters in both directions."""
         return self.sent + self.taken
 
     @property
     def state(self) -> LinkState:
-        if self._ends:
+        if self._connections:
             return LinkState.CONNECTED
-        return LinkState.AUTHENTICATING if self._greeting else LinkState.DISCONNECTED
+        return LinkState.AUTHENTICATING if self._handshakes else LinkState.DISCONNECTED
 
     @property
     def problem(self) -> str:
-        """Why there is no connection."""
-        return self._complaint
+        """Why there is no connection; empty while there is one."""
+        return self._problem
 
     @property
-    def end(self) -> End | None:
-        """The connection to send on: the one that came last."""
-        return self._ends[-1] if self._ends else None
+    def connection(self) -> PeerConnection | None:
+        """The connection to send on: the one that was opened last."""
+        return self._connections[-1] if self._connections else None
 
-    def bar(self, found: Found) -> None:
-        """It refused this letter to somebody who may be elsewhere, too. Forgotten, it is asked once more."""
-        self._barred[found.message.id, found.delivery.mailbox] = None
-        while len(self._barred) > MOST_BARRED:
-            del self._barred[next(iter(self._barred))]
+    def exclude(self, found: Found) -> None:
+        """Record that the peer refused a letter whose recipient may be elsewhere, too.
 
-    def bars(self, found: Found) -> bool:
-        return (found.message.id, found.delivery.mailbox) in self._barred
+        The oldest entries are forgotten; then the peer is asked once more.
+        """
+        self._excluded[found.message.id, found.delivery.mailbox] = None
+        while len(self._excluded) > MOST_EXCLUDED:
+            del self._excluded[next(iter(self._excluded))]
 
-    def greeting(self, *, begins: bool) -> None:
-        """Somebody says who it is, or is done with that."""
-        self._greeting += 1 if begins else -1
+    def excludes(self, found: Found) -> bool:
+        return (found.message.id, found.delivery.mailbox) in self._excluded
 
-    def join(self, end: End) -> None:
-        """A peer that dials anew has lost the connection that it dialled before, though we may not know it yet."""
-        for other in [one for one in self._ends if one.is_dialled == end.is_dialled]:
-            self._ends.remove(other)
-            other.line.cut()
+    def count_handshake(self, *, begins: bool) -> None:
+        """Count a handshake that begins or ends."""
+        self._handshakes += 1 if begins else -1
+
+    def join(self, connection: PeerConnection) -> None:
+        """Add a connection. An older one that the same side opened is lost, though we may not have noticed yet."""
+        for other in [one for one in self._connections if one.is_dialled == connection.is_dialled]:
+            self._connections.remove(other)
+            other.rpc.abort()
             other.close()
-        self._ends.append(end)
+        self._connections.append(connection)
         self.has_news = True
-        self._complaint = ""
+        self._problem = ""
         self.was_up = True
         self.is_down.clear()
         log.info("linked to the system %s", self.system)
-        self._tell()
+        self._notify_change()
         self._changed()
 
-    def leave(self, end: End) -> None:
-        """It was cut. What was not answered on it is sent again on the next."""
-        if end not in self._ends:
+    def leave(self, connection: PeerConnection) -> None:
+        """Remove a connection that was cut. Calls without an answer are repeated on the next."""
+        if connection not in self._connections:
             return
-        self._ends.remove(end)
-        end.line.cut()
-        if not self._ends:
+        self._connections.remove(connection)
+        connection.rpc.abort()
+        if not self._connections:
             self.is_down.set()
             log.info("the link to the system %s is cut", self.system)
         self._changed()
 
-    def give_up(self, end: End) -> None:
-        """It does not answer, or does not trust us: the connection is ended, unless it only parted from us."""
-        if end in self._ends:
-            self.leave(end)
-            end.close()
+    def give_up(self, connection: PeerConnection) -> None:
+        """End a connection whose peer does not answer or does not trust us."""
+        if connection in self._connections:
+            self.leave(connection)
+            connection.close()
 
     def drop(self) -> None:
-        """It is not to be spoken with any more."""
-        for end in list(self._ends):
-            self.give_up(end)
+        """End all connections."""
+        for connection in list(self._connections):
+            self.give_up(connection)
 
     async def sleep(self, seconds: float) -> None:
-        """Before the next try; less, if somebody wants to know."""
-        self._hurry.clear()
+        """Wait before the next try; `retry_now` ends the wait."""
+        self._retry.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._retry.wait()
 
-    def hurry(self) -> None:
-        self._hurry.set()
+    def retry_now(self) -> None:
+        self._retry.set()
 
-    async def news(self) -> None:
-        """Until it is connected, or a try failed."""
-        if self._news is None:
-            self._news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._news)
+    async def next_change(self) -> None:
+        """Wait until it is connected, or a try has failed."""
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._change)
 
-    def _tell(self) -> None:
-        news, self._news = self._news, None
-        if news is not None:
-            news.set_result(None)
+    def _notify_change(self) -> None:
+        next_change, self._change = self._change, None
+        if next_change is not None:
+            next_change.set_result(None)
 
-    def complain(self, why: str) -> None:
-        """Why there is no link; the log says it once."""
-        if why != self._complaint:
+    def report_problem(self, why: str) -> None:
+        """Record why there is no connection, and log it once."""
+        if why != self._problem:
             log.warning("there is no link to the system %s: %s", self.system, why)
-        self._complaint = why
+        self._problem = why
         self.tries += 1
-        self._tell()
+        self._notify_change()
 
     def describe(self) -> dict[str, Any]:
-        """For people."""
+        """Return the state of the link, for people."""
         return {
             "state": str(self.state),
-            "problem": self._complaint or None,
+            "problem": self._problem or None,
             "sent": self.sent,
             "taken": self.taken,
         }
 
 
-# Is a peer there? How long a question takes, or what is wrong and what to do about it, in words for people.
+# -- ping
 
 PATIENCE = 5.0  # seconds for a connection, and for an answer
 
 
 async def ping(link: Link, here: str) -> dict[str, Any]:
-    """One that is not connected is dialled at once. `here`: what we are called."""
-    if link.end is None and (link.peer.is_dialled or link.peer.place):
-        await _dialled(link)
-    end = link.end
-    if end is None:
-        return _down(link, here, link.problem or _absent(link))
+    """Call a peer and return the round-trip time, or what is wrong; dial it at once if there is no connection.
+
+    `here`: our own system name.
+    """
+    if link.connection is None and (link.peer.is_dialled or link.peer.place):
+        await _wait_for_dial(link)
+    connection = link.connection
+    if connection is None:
+        return _down(link, here, link.problem or _why_absent(link))
     began = perf_counter()
     try:
         async with asyncio.timeout(PATIENCE):
-            await end.line.ask(PING)
-    except MapRefusal as refused:  # that it does not know the word is an answer
+            await connection.rpc.call(PING)
+    except MapRefusal as refused:  # a peer that does not know the method has answered, too
         if link.peer.place:
-            link.give_up(end)
+            link.give_up(connection)
             return _down(link, here, str(refused))
-    except LineLost:
+    except ConnectionLost:
         return _down(link, here, link.problem or "the line was cut while it was asked, without a close frame")
     except TimeoutError:
         return _down(link, here, f"no answer in {PATIENCE:g} s")
-    return _told(link) | {"answers": True, "seconds": perf_counter() - began, "problem": None, "hint": None}
+    return _summary(link) | {"answers": True, "seconds": perf_counter() - began, "problem": None, "hint": None}
 
 
 def not_trusted(peer: Peer) -> dict[str, Any]:
@@ -309,20 +318,20 @@ def not_trusted(peer: Peer) -> dict[str, Any]:
     return result | {"answers": False, "seconds": None, "problem": "it is not trusted", "hint": hint}
 
 
-async def _dialled(link: Link) -> None:
+async def _wait_for_dial(link: Link) -> None:
     before = link.tries
-    link.hurry()
+    link.retry_now()
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
-            while link.end is None and link.tries == before:
-                await link.news()
+            while link.connection is None and link.tries == before:
+                await link.next_change()
 
 
-def _told(link: Link) -> dict[str, Any]:
+def _summary(link: Link) -> dict[str, Any]:
     return {"system": link.system, "state": str(link.state), "url": link.peer.url}
 
 
-def _absent(link: Link) -> str:
+def _why_absent(link: Link) -> str:
     if link.peer.is_dialled or link.peer.place:
         return "no answer"
     return "the line was cut, and it has not called again" if link.was_up else "it has not called us"
@@ -330,4 +339,4 @@ def _absent(link: Link) -> str:
 
 def _down(link: Link, here: str, problem: str) -> dict[str, Any]:
     hint = remedy(link.peer, here, problem)
-    return _told(link) | {"answers": False, "seconds": None, "problem": problem, "hint": hint}
+    return _summary(link) | {"answers": False, "seconds": None, "problem": problem, "hint": hint}

@@ -1,5 +1,6 @@
-"""The rows of MAP's table that systems say to each other. They are carried out by `federation`, on connections
-of peers that have proven who they are, and by nobody else.
+"""The methods of MAP that systems call on each other.
+
+They are carried out by `incoming`, on connections of peers that have proven who they are, and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ if TYPE_CHECKING:
     from ..room import Room
 
 
-_SYSTEM = Param("system_id", "text", "the system that says it", required=True)
+_SYSTEM = Param("system_id", "text", "the calling system", required=True)
 _EXPOSURE = Param(
     "exposure",
     "object",
-    "agents (agentId, status, scopes): who can be reached there by name alone; further (agentId,"
-    " status, systemId): who can be reached behind it",
+    "agents (agentId, status, scopes) that can be reached there by name alone; further (agentId,"
+    " status, systemId) that can be reached through it",
 )
 
 
-def _of_peers(_room: Room, _said: dict[str, Any]) -> Any:
+def _of_peers(_room: Room, _params: dict[str, Any]) -> Any:
     text = "only a system that is a peer may say this"
     raise NotAllowed(text, field="auth", hint="map/federation/connect comes first, as a gateway")
 
@@ -44,13 +45,13 @@ def _row(name: str, about: str, *params: Param, result: str, run: Any = _of_peer
 ROWS: tuple[Method, ...] = (
     _row(
         MEET,
-        "a system that is a peer says who it is, and proves it; both tell who can be reached",
+        "connect as a peer system, with a proof; both sides announce their agents",
         _SYSTEM,
-        Param("endpoint", "text", "taken and not needed"),
-        Param("auth", "object", "method and credentials, where map/connect did not say them"),
-        Param("auth_context", "object", "taken and not needed"),
+        Param("endpoint", "text", "accepted and ignored"),
+        Param("auth", "object", "method and credentials, where map/connect did not give them"),
+        Param("auth_context", "object", "accepted and ignored"),
         _EXPOSURE,
-        Param("postroom", "object", "version: it is one of ours, and heeds `after`; largest: bytes of a frame that"
+        Param("postroom", "object", "version: it is a Postroom, and knows `after`; largest: bytes of a frame that"
               " it reads; together: letters that it takes in one call"),
         result="connected, systemId, systemInfo, sessionId, exposure, postroom",
         run=_of_session("federation_connect"),
@@ -58,39 +59,39 @@ ROWS: tuple[Method, ...] = (
     ),
     _row(
         ROUTE,
-        "a letter for agents of this system, or of one that is reached through it; answered once it is safe",
+        "deliver a letter to agents of this system, or of one behind it; answered once it is stored safely",
         Param("system_id", "text", "the system it is for"),
         Param("envelope", "object", "payload (a message) and federation (sourceSystem, targetSystem, hopCount,"
               " maxHops, path, originTimestamp)"),
         Param("envelopes", "list", "several letters, in their order; to a post room that says how many it takes"
               " `together`"),
         Param("afters", "list", "with `envelopes`: what `after` is for each"),
-        Param("message", "object", "the message alone, straight from the peer"),
-        Param("payload", "object", "the same"),
-        Param("max_hops", "count", "taken and not needed: an envelope says it"),
+        Param("message", "object", "the message alone, directly from the peer"),
+        Param("payload", "object", "like message"),
+        Param("max_hops", "count", "accepted and ignored: the envelope has it"),
         Param("after", "object", "by recipient, the id of an earlier letter on this connection that is not"
               " answered: where that is refused for now, this one is, too"),
-        result="routed, messageId; refused (agent, code, message, temporary): those who did not get it. Of"
+        result="routed, messageId; refused (agent, code, message, temporary): recipients that did not get it. Of"
                " several: letters, each with these or its error",
     ),
     _row(
         ANNOUNCE,
-        "who can be reached at the peer by name alone, all of them anew; also as a notification",
-        Param("system_id", "text", "the system that says it"),
+        "announce all agents that can be reached by name alone; also as a notification",
+        Param("system_id", "text", "the calling system"),
         Param("exposure", "object", _EXPOSURE.about, required=True),
         result="announced",
     ),
     _row(
         FIND,
-        "is there somebody of this name whom the peer may write to?",
+        "ask for an agent of this name that the caller may write to",
         Param("agent", "text", "its name", required=True),
         result="has, status, agentId: the name as it is spelt there",
     ),
     _row(
         PART,
-        "no more letters on this connection; also as a notification",
-        Param("system_id", "text", "the system that says it"),
-        Param("reason", "text", "why; told to nobody"),
+        "end federation on this connection; also as a notification",
+        Param("system_id", "text", "the calling system"),
+        Param("reason", "text", "why; ignored"),
         result="disconnected",
         run=_of_session("federation_disconnect"),
         of_session=True,
@@ -100,7 +101,7 @@ SPELT: dict[str, Method] = {spelling: row for row in ROWS for spelling in spelli
 
 
 def for_peer(name: str) -> Method:
-    """The method that a peer calls by this name, in either spelling."""
+    """Return the method that a peer calls by this name, in either spelling."""
     found = SPELT.get(name)
     if found is None:
         raise NotAllowed(f"{name[:200]} is nothing that a peer may ask", field="method")

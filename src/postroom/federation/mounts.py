@@ -1,4 +1,12 @@
-"""The room in a mounted folder: opened, told who mounted it, and watched for being there. On a desk's threads."""
+"""A foreign mail folder as a peer system: the far end of its link is a second room, opened in this process.
+
+Letters go there and come from there as over any connection, with calls and confirmations. So a process that dies
+between the two rooms loses nothing and doubles nothing: each letter has its id on both sides. Programs that use
+the folder without Postroom put files into folders such as `ann@home`; the store notices them at once.
+
+A folder that is missing, or cannot be opened, is a link that is down: mail waits, and the folder is looked for
+again.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +33,11 @@ from ..store.address import place_of
 from ..store.files.store import FileStore
 from ..store.protocol import Introduce
 from . import exposure
-from .connection import LineLost, paired
+from .connection import ConnectionLost, connected_pair
 from .dialler import ANSWER
 from .exchange import Exchange
-from .incoming import Serving
-from .link import End
+from .incoming import PeerHandler
+from .link import PeerConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,11 +48,12 @@ if TYPE_CHECKING:
     from .link import Link
 
 
+log = logging.getLogger("postroom")
 _ITS_OWN = frozenset({"store", "system", "file_root"})  # settings that each room has for itself
 
 
-class Folder:
-    """One that is open, as a system."""
+class MountedRoom:
+    """The open room of a mounted folder. `host` is the system that has mounted it."""
 
     def __init__(self, room: Room, system: str, host: str, place: str) -> None:
         self.room = room
@@ -54,35 +63,35 @@ class Folder:
         self._was = _identity(place)
 
     def check(self) -> None:
-        """Refuse to go on where it was taken away, or another stands in its place."""
+        """Raise StoreFailing if the folder was removed or replaced."""
         if _identity(self._place) != self._was:
             raise StoreFailing(f"{self._place} is gone, or was replaced", field="place")
 
     def host(self) -> Peer:
-        """Who mounted it, as its own programs know it."""
+        """Return the system that has mounted it, as a peer of the mounted room."""
         return core_peers.known_peer(self.room._core, self._host)
 
     def is_host(self, peer: Peer) -> bool:
         return same_name(peer.system, self._host) and _mounts_us(peer)
 
-    def leads_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
-        """Is it ours to carry? A room may have peers of its own, or be mounted by two: one of them carries it."""
+    def routes_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
+        """Does mail for this system go by the host? The room may have other peers, or be mounted twice."""
         first = route_to(peers, system, strategy_of(self.room._core.limits))
         return first is not None and self.is_host(first)
 
-    def acquaint(self, names: Sequence[str]) -> None:
-        """Whoever has a folder there is somebody, though nobody ever saw it do anything."""
+    def introduce_folders(self, names: Sequence[str]) -> None:
+        """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
         store = self.room._core.store
         if not isinstance(store, FileStore):
             return
         new = [name for name in names if name and store.has_folder(name) and not store.is_known(name)]
-        with suppress(NameTaken, LookAlike):  # it reads like another's: that is told when the letter comes
+        with suppress(NameTaken, LookAlike):  # it looks like another name: the letter is refused with that error
             if new:
                 store.commit([Introduce(name, known=True) for name in new])
 
 
-def opened(peer: Peer, here: str, settings: Settings) -> Folder:
-    """The room of a mount, which must be there: mounting makes no folder."""
+def open_mounted(peer: Peer, here: str, settings: Settings) -> MountedRoom:
+    """Open the room of a mount. The folder must exist: mounting makes none."""
     place = os.path.realpath(place_of(peer.place) or "")
     if _identity(place) is None:
         raise Missing(f"{place} is not there", field="place", hint="it is used as soon as it is back")
@@ -90,7 +99,7 @@ def opened(peer: Peer, here: str, settings: Settings) -> Folder:
     room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
     try:
         introduce(room, peer.system, here)
-        return Folder(room, peer.system, here, place)
+        return MountedRoom(room, peer.system, here, place)
     except BaseException:
         room.close()
         raise
@@ -110,14 +119,14 @@ def introduce(room: Room, system: str, here: str) -> None:
 
 
 def forget(peer: Peer, here: str) -> bool:
-    """Nobody mounts it any more. Could it be told?"""
+    """Tell the room of a mount that it is not mounted any more; return whether that was possible."""
     try:
         if _identity(place_of(peer.place) or "") is None:
             return False
         with open_room(peer.place) as room:
             held = core_peers.peer(room._core, here)
             if held is not None and _mounts_us(held):
-                core_peers.remove(room._core, OWNER, here)  # first: a daemon may be showing some just now
+                core_peers.remove(room._core, OWNER, here)  # first: a server may be showing some just now
             exposure.show(room, here, [])
     except (PostroomError, OSError):
         return False
@@ -136,33 +145,26 @@ def _identity(place: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-# A foreign mail folder as a system: the far end of its link is a second post room, opened in this process.
-#
-# What goes there and what comes from there is asked, answered and written down as over any connection. So a
-# process
-# that dies between the two rooms loses nothing and doubles nothing: each letter has its id on both sides.
-# Programs
-# that use the folder without Postroom put files into folders such as `ann@home`; the store hears of them at once.
-#
-# A folder that is not there, or cannot be opened, is a link that is down: mail waits, and it is looked for again.
+# -- the link
 
-log = logging.getLogger("postroom")
-AGAIN = 1.0  # seconds between two looks for a folder that is not there
-LOOK = 5.0  # seconds between two looks at how our own agents are
+AGAIN = 1.0  # seconds between two looks for a missing folder
+LOOK = 5.0  # seconds between two updates of our agents in the folder
 
 
-class FarServing(Serving):
-    """What is asked of the folder: nothing, once it is gone. Else it would be made anew, and be empty."""
+class MountHandler(PeerHandler):
+    """The handler of calls to the folder. Once the folder is gone it refuses: else it would make an empty one."""
 
-    def __init__(self, executor: Executor, link: Link, folder: Folder, heard_of: Callable[[], object]) -> None:
+    def __init__(
+        self, executor: Executor, link: Link, folder: MountedRoom, on_announce: Callable[[], object]
+    ) -> None:
         super().__init__(executor, link, folder.system)
         self._folder = folder
-        self._heard_of = heard_of
+        self._on_announce = on_announce
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await super().answer(method, params) if method != PING else self._is_there()
+        return await super().answer(method, params) if method != PING else self._ping()
 
-    def _is_there(self) -> dict[str, Any]:
+    def _ping(self) -> dict[str, Any]:
         try:
             self._folder.check()
         except PostroomError as gone:
@@ -174,37 +176,37 @@ class FarServing(Serving):
         return await super().call(name, params)
 
     def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
-        self._folder.acquaint([target.agent for target in arrival.targets])
+        self._folder.introduce_folders([target.agent for target in arrival.targets])
         return super()._accept(peer, arrival)
 
     def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
-        self._heard_of()
+        self._on_announce()
         return super()._announce(params)
 
 
-class FarExchange(Exchange):
-    """Of the folder: with the room that mounted it, and with nobody else."""
+class MountExchange(Exchange):
+    """The exchange of the mounted room: with its host, and with no other peer."""
 
-    def __init__(self, executor: Executor, folder: Folder) -> None:
+    def __init__(self, executor: Executor, folder: MountedRoom) -> None:
         super().__init__(executor)
         self._folder = folder
 
     def _is_linked(self, peer: Peer) -> bool:
         return peer.trusted and self._folder.is_host(peer)
 
-    def _way(self, peers: dict[str, Peer], system: str) -> str | None:
-        return super()._way(peers, system) if self._folder.leads_by_host(peers, system) else None
+    def _route(self, peers: dict[str, Peer], system: str) -> str | None:
+        return super()._route(peers, system) if self._folder.routes_by_host(peers, system) else None
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         try:
             await self._executor.run_slow(self._folder.check)
         except PostroomError as gone:
-            raise LineLost(str(gone)) from gone
-        await super()._look()
+            raise ConnectionLost(str(gone)) from gone
+        await super()._poll()
 
 
-class Mounter:
-    """Of one link."""
+class MountRunner:
+    """The task of one link that opens its folder and serves both ends."""
 
     def __init__(self, executor: Executor, link: Link, here: str) -> None:
         self._executor = executor
@@ -212,62 +214,64 @@ class Mounter:
         self._here = here
 
     async def run(self) -> None:
-        """For ever. What goes wrong is logged once, and tried again."""
+        """Open the folder for ever, again after each error."""
         while True:
             try:
-                await self._visit()
-            except (PostroomError, LineLost, OSError) as cut:
-                self._link.complain(str(cut) or type(cut).__name__)
-            except BaseException as fault:
-                if not isinstance(fault, Exception):
-                    raise
-                log.exception("the link to the folder %s broke by a fault of ours", self._link.system)
+                await self._run_once()
+            except (PostroomError, ConnectionLost, OSError) as cut:
+                self._link.report_problem(str(cut) or type(cut).__name__)
+            except Exception:  # the folder must be opened again, whatever went wrong
+                log.exception("the link to the folder %s broke because of an internal error", self._link.system)
             await self._link.sleep(AGAIN)
 
-    async def _visit(self) -> None:
-        """Until the folder is gone, or the link is cut."""
+    async def _run_once(self) -> None:
+        """Serve the folder until it is gone, or the link is cut."""
         settings = self._executor.room.settings
         async with AsyncExitStack() as stack:
-            folder = await self._executor.run_slow(partial(opened, self._link.peer, self._here, settings))
+            folder = await self._executor.run_slow(partial(open_mounted, self._link.peer, self._here, settings))
             stack.push_async_callback(_close, folder)
             executor = Executor(folder.room)
             stack.push_async_callback(executor.close)
-            await self._talk(folder, executor)
+            await self._run_connection(folder, executor)
 
-    async def _talk(self, folder: Folder, executor: Executor) -> None:
-        exchange, changed = FarExchange(executor, folder), asyncio.Event()
+    async def _run_connection(self, folder: MountedRoom, executor: Executor) -> None:
+        exchange, changed = MountExchange(executor, folder), asyncio.Event()
         far = exchange.link_to(await executor.run_slow(folder.host))
         announced = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
-        ours = Serving(self._executor, self._link, self._here)
-        theirs = FarServing(executor, far, folder, announced)
-        near_line, far_line = paired(ours, theirs, ANSWER)
-        near = End(near_line, near_line.cut, in_order=True)
-        far_end = End(far_line, far_line.cut, in_order=True)
+        ours = PeerHandler(self._executor, self._link, self._here)
+        theirs = MountHandler(executor, far, folder, announced)
+        near_rpc, far_rpc = connected_pair(ours, theirs, ANSWER)
+        near = PeerConnection(near_rpc, near_rpc.abort, in_order=True)
+        far_connection = PeerConnection(far_rpc, far_rpc.abort, in_order=True)
         tasks = [
             asyncio.ensure_future(one)
-            for one in (exchange.run(), self._show_ours(folder, executor, changed), _until_cut(near_line.lost))
+            for one in (
+                exchange.run(),
+                self._keep_ours_shown(folder, executor, changed),
+                _until_cut(near_rpc.lost),
+            )
         ]
         try:
-            await self._tell_each_other(executor, far.peer)
-            far.join(far_end)
+            await self._exchange_exposure(executor, far.peer)
+            far.join(far_connection)
             self._link.join(near)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._link.leave(near)
-            far.leave(far_end)
+            far.leave(far_connection)
             await _end(tasks)
         _raise_of(tasks)
 
-    async def _tell_each_other(self, executor: Executor, host: Peer) -> None:
-        """Who is where, as two systems do when they meet."""
+    async def _exchange_exposure(self, executor: Executor, host: Peer) -> None:
+        """Announce the agents of both rooms to each other, as two systems do in their handshake."""
         ours, theirs = self._executor.room, executor.room
         shown = await self._executor.run_slow(partial(exposure.exposure, ours, self._link.peer))
         await executor.run_slow(partial(exposure.note, theirs._core, host.system, shown))
         there = await executor.run_slow(partial(exposure.exposure, theirs, host))
         await self._executor.run_slow(partial(exposure.note, ours._core, self._link.system, there))
 
-    async def _show_ours(self, folder: Folder, executor: Executor, changed: asyncio.Event) -> None:
-        """Where the programs of a design look for agents, ours stand too, as long as they are there."""
+    async def _keep_ours_shown(self, folder: MountedRoom, executor: Executor, changed: asyncio.Event) -> None:
+        """Keep our agents in the directory of the mounted room, where its programs look for agents."""
         while True:
             changed.clear()
             shown = await self._executor.run_slow(partial(exposure.shown, self._executor.room, self._link.peer))
@@ -282,7 +286,7 @@ async def _until_cut(lost: asyncio.Event) -> None:
     await lost.wait()
 
 
-async def _close(folder: Folder) -> None:
+async def _close(folder: MountedRoom) -> None:
     with suppress(PostroomError, OSError):
         await asyncio.to_thread(folder.room.close)
 
@@ -294,7 +298,7 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
 
 
 def _raise_of(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """What one of them ended by."""
+    """Raise the error of the first task that failed."""
     for task in tasks:
         if not task.cancelled():
             task.result()

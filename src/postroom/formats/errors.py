@@ -1,4 +1,8 @@
-"""What went wrong, in the words of each dialect. Everything a program needs to act on it travels along."""
+"""Errors in the form of each dialect: JSON-RPC, agent-inbox's socket, and `mail/*`.
+
+Each form carries everything that a program needs to act on an error: its name and code, whether a retry helps, the
+field and a hint.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +25,16 @@ from ..errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..errors import PostroomError
 
 
 class NoSuchMethod(Missing):
-    """Nobody serves this method."""
+    """There is no such method."""
 
     code = 4003
 
     def __str__(self) -> str:
-        return self.message  # in exactly the words of agent-inbox
+        return self.message  # exactly the text of agent-inbox
 
 
 PARSE_ERROR = -32700
@@ -40,10 +42,10 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-TOKEN_NEEDED, BAD_TOKEN = 1000, 1006  # MAP's
-NOT_FOUND = -32001  # anything that is not there, but conversations and what is in them (`mail_problems`)
+TOKEN_NEEDED, BAD_TOKEN = 1000, 1006  # codes of MAP
+NOT_FOUND = -32001  # for everything except conversations and their contents, see `mail_problem`
 
-# The first that fits, the narrowest first. Where MAP has a code, it is that one.
+# The first match counts, so narrow classes come first. MAP's codes are used where it has one.
 CODES: tuple[tuple[type[PostroomError], int], ...] = (
     (NoSuchMethod, METHOD_NOT_FOUND),
     (Invalid, INVALID_PARAMS),
@@ -60,49 +62,47 @@ CODES: tuple[tuple[type[PostroomError], int], ...] = (
 
 
 def rpc_error(error: PostroomError) -> dict[str, Any]:
-    """As JSON-RPC says it."""
+    """Return the error object of JSON-RPC."""
     known = next((code for kind, code in CODES if isinstance(error, kind)), INTERNAL_ERROR)
     code = BAD_TOKEN if is_bad_token(error) else known
     return {"code": code, "message": str(error), "data": details(error)}
 
 
 def is_bad_token(error: PostroomError) -> bool:
-    """Was a token shown that is worth nothing? That is another thing than not to be allowed something."""
+    """Return whether the caller showed an invalid token, rather than lacking a permission."""
     return isinstance(error, NotAllowed) and error.field == "token"
 
 
 def socket_error(error: PostroomError) -> dict[str, Any]:
-    """As agent-inbox says it: a text; what we know more stands beside it."""
+    """Return the error of agent-inbox's socket: a text, with our details beside it."""
     return {"ok": False, "error": str(error), **details(error)}
 
 
 def details(error: PostroomError) -> dict[str, Any]:
-    return dict(_details(error))
-
-
-def _details(error: PostroomError) -> Iterator[tuple[str, Any]]:
-    yield "name", type(error).__name__
-    yield "code", error.code
-    yield "retryable", error.temporary
+    """Return the details of an error that are set."""
+    found: dict[str, Any] = {
+        "name": type(error).__name__,
+        "code": error.code,
+        "retryable": error.temporary,
+    }
     if error.field:
-        yield "field", error.field
+        found["field"] = error.field
     if error.hint:
-        yield "hint", error.hint
+        found["hint"] = error.hint
     if error.keys:
-        yield "keys", list(error.keys)  # with which to send again
+        found["keys"] = list(error.keys)  # the idempotency keys for sending again
     if error.retry_after is not None:
-        yield "retry_after", error.retry_after  # seconds
+        found["retry_after"] = error.retry_after  # seconds
+    return found
 
 
-# What went wrong in `mail/*`, in the numbers both dialects know.
-#
-# They are MAP's numbers (mail 1.1), the same on every wire, and stand in `data.code`, too.
-# What is no matter of conversations (a value of the wrong kind, a full disk) is left to the general table.
+# Errors of `mail/*`. They have MAP's codes (mail 1.1) on every protocol, also in `data.code`. Errors that do not
+# concern conversations (a value of the wrong type, a full disk) have the codes of the general table.
 
 CLOSED, NO_PARTICIPANT, NO_PERMISSION = 10001, 10002, 10003
 NO_CONVERSATION, NO_TURN, NO_THREAD, BAD_CONTENT, NO_PARENT = 10000, 10004, 10005, 10006, 10010
 
-# (error, the field it names) -> MAP's number. None stands for any field; the first row that fits counts.
+# (error, its field) -> MAP's code. None matches any field; the first matching row counts.
 NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (UnknownMessage, None, NO_TURN),
     (Missing, "conversation", NO_CONVERSATION),
@@ -118,7 +118,7 @@ NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
 
 
 class Problem(Struct, frozen=True):
-    """The error object of an answer."""
+    """The error object of a reply."""
 
     code: int
     message: str
@@ -126,7 +126,7 @@ class Problem(Struct, frozen=True):
 
 
 def mail_problem(error: PostroomError) -> Problem | None:
-    """None: nothing that is special to conversations."""
+    """Return the error object for an error that concerns conversations; None for any other."""
     number = _number(error)
     if number is None:
         return None
@@ -147,5 +147,5 @@ def _number(error: PostroomError) -> int | None:
 
 
 def _is_inside(error: PostroomError, field: str) -> bool:
-    """The body of a turn's letter is its content: `body[0].text`."""
+    """Return whether the error is about the body of a letter (`body[0].text`), which is the content of a turn."""
     return field == "content" and (error.field or "").startswith(("body", "content"))

@@ -1,14 +1,16 @@
-"""A letter on its way to another system: the envelope that a MAP gateway carries, and the letter it was.
+"""The federation envelope, which carries a letter to another system, and the refusals that come back.
 
     {"payload": <MAP message>,
      "federation": {sourceSystem, targetSystem, hopCount, maxHops, path, originTimestamp}}
 
-The message says what MAP has words for in those words (`id`, `from`, `to`, `timestamp`, `payload`, `meta`), and
-once more, as agentic-mesh does, below `meta._meta`. The rest of the letter stands in `meta._meta.postroom`, so
-nothing of it is lost between two post rooms; `federation_reading` makes the letter of it again. Names are those of
-the system where their agents are: who is here is `bob@here` in what is sent, and `bob` again in what comes home.
+The MAP message holds the fields that MAP knows (`id`, `from`, `to`, `timestamp`, `payload`, `meta`), and some of
+them again below `meta._meta`, where agentic-mesh looks. `meta._meta.postroom` holds the rest of the letter, so
+that nothing is lost between two post rooms. In an envelope every agent is named with its system: a local `bob`
+goes out as `bob@here`, and comes back as `bob`.
 
-It refuses to know connections, peers, and whether a letter may pass. Above it stands `federation`.
+Reading takes envelopes of Postroom, of MAP's SDK, and of agentic-mesh. The result has sound names and the right
+types; everything else raises Invalid with the name of the field. This module knows neither connections nor
+peers, and does not decide whether a letter may pass: that is `federation`.
 """
 
 from __future__ import annotations
@@ -82,22 +84,22 @@ if TYPE_CHECKING:
     from ..model.message import Recipient
 
 
-POSTROOM = "postroom"  # in `_meta`: what only we know to read
-TARGETS = "targets"  # in what only we read: scopes of those it is for
-MOST_HOPS = 10  # systems that a letter may pass, where nobody says it
-IN_MAP = frozenset({"id", "sender", "parts", "proven"})  # of a letter: read from MAP's words, or not told at all
+POSTROOM = "postroom"  # key in `_meta`: the fields that only a post room reads
+TARGETS = "targets"  # key among those fields: the scopes of the addressees
+MOST_HOPS = 10  # default of the systems that a letter may pass
+IN_MAP = frozenset({"id", "sender", "parts", "proven"})  # fields of a letter read from MAP's own, or never sent
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """One letter, to all that it is for at one system."""
+    """One letter to all its addressees at one system."""
 
     message: Message  # its sender is `agent@source`
-    source: str  # the system it was written at
-    target: str  # the system it goes to, maybe through others
+    source: str  # the system where it was written
+    target: str  # the system to which it goes, maybe through others
     targets: tuple[Address, ...]
-    hops: int = 0  # systems that passed it on
+    hops: int = 0  # systems that relayed it
     most_hops: int = MOST_HOPS
-    path: tuple[str, ...] = ()  # those that had it, the first first
+    path: tuple[str, ...] = ()  # the systems that had it, in order
 
 
 def envelope_of(
@@ -110,32 +112,34 @@ def envelope_of(
     now: datetime,
     is_ours: bool = False,
 ) -> dict[str, Any]:
-    """The envelope of a letter that lies here, as it is put on a line. `is_ours`: to a post room. What that reads
-    in our own words is not said in MAP's as well: the line may be too short for both.
+    """Return the envelope of a letter of this room, as JSON.
+
+    `is_ours` means that the other system is a post room: then content in our own form is not sent in MAP's as
+    well, because both together may be over the line's limit.
     """
-    way = way_of(letter)
+    origin = way_of(letter)
     source = system_of(letter.sender) or here
-    path = [*way.get("path", ()), here]
-    result = _message(letter, targets, here=here, id=way.get("id") or letter.id, now=now)
-    if is_ours and "parts" in result["meta"]["_meta"][POSTROOM]:
-        del result["payload"]
+    path = [*origin.get("path", ()), here]
+    message = _message(letter, targets, here=here, id=origin.get("id") or letter.id, now=now)
+    if is_ours and "parts" in message["meta"]["_meta"][POSTROOM]:
+        del message["payload"]
     federation: dict[str, Any] = {
         "sourceSystem": source,
         "targetSystem": target,
-        "hopCount": way.get("hops", 0) + 1 if way else 0,
+        "hopCount": origin.get("hops", 0) + 1 if origin else 0,
         "maxHops": most_hops,
         "path": list(dict.fromkeys(path)),
         "originTimestamp": milliseconds(letter.created_at),
     }
     if letter.thread_tag is not None:
         federation["correlationId"] = letter.thread_tag
-    return {"payload": result, "federation": federation}
+    return {"payload": message, "federation": federation}
 
 
 def way_of(letter: Message) -> dict[str, Any]:
-    """How a letter came here: source, id, path and hops; nothing, if it was written here."""
-    params = letter.extra.get(CAME) if is_remote(letter.sender) else None
-    return params if isinstance(params, dict) else {}
+    """Return the route by which a letter came: source, id, path and hops. Empty, if it was written here."""
+    origin = letter.extra.get(CAME) if is_remote(letter.sender) else None
+    return origin if isinstance(origin, dict) else {}
 
 
 def _message(letter: Message, targets: Sequence[Address], *, here: str, id: str, now: datetime) -> dict[str, Any]:
@@ -151,7 +155,7 @@ def _message(letter: Message, targets: Sequence[Address], *, here: str, id: str,
 
 
 def _to(targets: Sequence[Address]) -> dict[str, Any]:
-    """MAP has no word for a scope of one agent: that stands in ours."""
+    """Return MAP's `to`. It has no field for the scope of one agent; that is in the fields of Postroom."""
     names = [target.agent for target in targets]
     if not all(names):
         return {"system": True}
@@ -182,59 +186,52 @@ def _meta(
 
 
 def _extra_fields(letter: Message, content: Any, targets: Sequence[Address], here: str) -> dict[str, Any]:
-    """What MAP has no word for."""
+    """Return the fields of a letter for which MAP has none."""
     extra = {name: value for name, value in letter.extra.items() if name != CAME}
-    meant = _meant(letter.recipients, targets)
-    shown = [one for one in meant if one.kind != "bcc" or _names(one.address, targets)]
-    recipients = tuple(replace(one, address=_abroad(one.address, here)) for one in shown)
-    trace = tuple(_abroad(name, here) for name in letter.trace)
+    resolved = _resolve_recipients(letter.recipients, targets)
+    # A bcc is sent only to its own system: other systems must not learn of it.
+    shown = [one for one in resolved if one.kind != "bcc" or any(one.address == str(to) for to in targets)]
+    recipients = tuple(replace(one, address=_global_name(one.address, here)) for one in shown)
+    trace = tuple(_global_name(name, here) for name in letter.trace)
     plain = to_plain(replace(letter, extra=extra, recipients=recipients, trace=trace, parts=()))
     parts = [part.to_json() for part in letter.parts]
-    is_said = parts == payload_to_parts(content)
+    is_in_payload = parts == payload_to_parts(content)
     rest = {name: value for name, value in plain.items() if name not in IN_MAP}
     targeted = [present(agent=one.agent or None, scope=one.scope) for one in targets if one.scope]
-    return rest | ({} if is_said else {"parts": parts}) | ({TARGETS: targeted} if targeted else {})
+    return rest | ({} if is_in_payload else {"parts": parts}) | ({TARGETS: targeted} if targeted else {})
 
 
-def _meant(recipients: Sequence[Recipient], targets: Iterable[Address]) -> list[Recipient]:
-    """With who was said by name alone, or was to be found, as who it was found to be. Else nobody there would know
-    that one who is hidden is, or whom it is that an answer to all goes to.
+def _resolve_recipients(recipients: Sequence[Recipient], targets: Iterable[Address]) -> list[Recipient]:
+    """Return the recipients, with bare names and names to be looked up replaced by the addresses found for them.
+
+    Otherwise the other system could not recognize its own bcc recipients, or the recipients of an answer to all.
     """
     found = list(recipients)
     places = {fold(one.address): place for place, one in reversed(list(enumerate(found)))}
     for target in targets:
-        params = (str(target), at_system(target.agent, ANYWHERE), target.agent)
-        place = next((places[fold(name)] for name in params if fold(name) in places), None)
+        spellings = (str(target), at_system(target.agent, ANYWHERE), target.agent)
+        place = next((places[fold(name)] for name in spellings if fold(name) in places), None)
         if place is not None:
             found[place] = replace(found[place], address=str(target))
     return found
 
 
-def _names(address: str, targets: Iterable[Address]) -> bool:
-    """Is it one of those the envelope is for? Other hidden ones are nobody's affair there."""
-    return any(address == str(target) for target in targets)
-
-
-def _abroad(name: str, here: str) -> str:
-    """As it is called there. Groups stay as they were written."""
+def _global_name(name: str, here: str) -> str:
+    """Return a name with its system. Groups stay as they were written."""
     is_group = is_broadcast(name) or is_any(name) or not name
     return name if is_group or is_remote(name) else f"{name}@{here}"
 
 
-# What comes from another system, as the letter it is: envelopes of ours, of MAP's SDK and of agentic-mesh.
-#
-# Whatever a peer says, what goes out of here has sound names and the right types, or is Invalid with the field's
-# name. Whether it may pass is another question.
-#
-# It refuses to know connections and peers. Above it stands `federation`.
+# Reading an envelope
 
-MOST_PATH = 100  # systems in a path that is believed
-CLOCKS_DIFFER = timedelta(minutes=1)  # by less: clocks that are right, and a slow line
+MOST_PATH = 100  # most systems in a path
+CLOCKS_DIFFER = timedelta(minutes=1)  # a smaller difference is normal: clocks that are right, and a slow line
 
 
 def read_route(params: dict[str, Any], here: str, peer: str, now: datetime) -> Envelope:
-    """What `map/federation/route` says: an envelope, or a message or a payload without one, straight from a peer.
-    Invalid names what is wrong; whether it may pass is another question.
+    """Return the envelope in the parameters of `map/federation/route`, or raise Invalid.
+
+    They hold an envelope, or a message without one that comes straight from the peer.
     """
     envelope = params.get("envelope")
     if envelope is not None:
@@ -251,19 +248,19 @@ def read_route(params: dict[str, Any], here: str, peer: str, now: datetime) -> E
 
 
 def _read_envelope(envelope: dict[str, Any], here: str, now: datetime) -> Envelope:
-    result = _object(envelope.get("payload"), "envelope.payload")
-    way = _object(envelope.get("federation"), "envelope.federation")
-    source = check_system(way.get("sourceSystem"), "sourceSystem")
-    target = check_system(way.get("targetSystem"), "targetSystem")
-    most = way.get("maxHops")
+    message = _object(envelope.get("payload"), "envelope.payload")
+    routing = _object(envelope.get("federation"), "envelope.federation")
+    source = check_system(routing.get("sourceSystem"), "sourceSystem")
+    target = check_system(routing.get("targetSystem"), "targetSystem")
+    most = routing.get("maxHops")
     return Envelope(
-        message=_read_letter(result, source, here, now),
+        message=_read_letter(message, source, here, now),
         source=source,
         target=target,
-        targets=_read_targets(result, target),
-        hops=_count(way.get("hopCount", 0), "hopCount"),
+        targets=_read_targets(message, target),
+        hops=_count(routing.get("hopCount", 0), "hopCount"),
         most_hops=MOST_HOPS if most is None else _count(most, "maxHops"),
-        path=_read_path(way.get("path"), source),
+        path=_read_path(routing.get("path"), source),
     )
 
 
@@ -275,20 +272,20 @@ def _read_path(path: Any, source: str) -> tuple[str, ...]:
     return tuple(check_system(system, "path") for system in path)
 
 
-def _read_targets(result: dict[str, Any], target: str) -> tuple[Address, ...]:
-    scoped = _ours(result).get(TARGETS)
+def _read_targets(message: dict[str, Any], target: str) -> tuple[Address, ...]:
+    scoped = _postroom_part(message).get(TARGETS)
     scopes = {}
     if isinstance(scoped, list):
-        params = [one for one in scoped if isinstance(one, dict) and isinstance(one.get("agent", ""), str)]
-        scopes = {one.get("agent", ""): one.get("scope") or "" for one in params}
+        rows = [one for one in scoped if isinstance(one, dict) and isinstance(one.get("agent", ""), str)]
+        scopes = {one.get("agent", ""): one.get("scope") or "" for one in rows}
     return tuple(
         parse_address({"agent": name, "system": target, "scope": scopes.get(name, "")}, "to")
-        for name in dict.fromkeys(_read_names(result.get("to")))
+        for name in dict.fromkeys(_read_names(message.get("to")))
     )
 
 
 def _read_names(to: Any) -> list[str]:
-    """Those the message is for; an empty name is everybody who is shown."""
+    """Return the names in MAP's `to`; an empty name stands for every exposed agent."""
     if isinstance(to, str) and to:
         return [to.removeprefix("agent:")]
     if isinstance(to, dict):
@@ -304,15 +301,15 @@ def _read_names(to: Any) -> list[str]:
     raise Invalid("names nobody", field="to", hint="{agent}, {agents: [...]} or {system: true}")
 
 
-def _read_letter(result: dict[str, Any], source: str, here: str, now: datetime) -> Message:
-    sender, ours = check_remote_agent(result.get("from"), "from"), _ours(result)
+def _read_letter(message: dict[str, Any], source: str, here: str, now: datetime) -> Message:
+    sender, ours = check_remote_agent(message.get("from"), "from"), _postroom_part(message)
     fields = {
         "recipients": [],
-        "created_at": _time(result.get("timestamp"), now).isoformat(),
-        **(_postroom_fields(ours) if ours else _words(result, now)),
-        "id": check_id(result.get("id"), "id"),
+        "created_at": _time(message.get("timestamp"), now).isoformat(),
+        **(_postroom_fields(ours) if ours else _map_fields(message, now)),
+        "id": check_id(message.get("id"), "id"),
         "sender": f"{sender}@{source}",
-        "parts": _parts(result, ours),
+        "parts": _parts(message, ours),
     }
     try:
         letter = convert(fields, Message)
@@ -321,15 +318,15 @@ def _read_letter(result: dict[str, Any], source: str, here: str, now: datetime) 
     times = (letter.created_at, letter.expires_at, letter.task.deadline if letter.task else None)
     if any(time is not None and time.tzinfo is None for time in times):
         raise Invalid("says a time without a time zone", field="envelope.payload")
-    letter = replace(letter, expires_at=_expiry(letter, result, now))
-    recipients = tuple(replace(one, address=_home(one.address, here)) for one in letter.recipients)
-    trace = tuple(_home(name, here) for name in letter.trace) or (letter.sender,)
+    letter = replace(letter, expires_at=_expiry(letter, message, now))
+    recipients = tuple(replace(one, address=_local_name(one.address, here)) for one in letter.recipients)
+    trace = tuple(_local_name(name, here) for name in letter.trace) or (letter.sender,)
     return replace(letter, recipients=recipients, trace=trace)
 
 
-def _expiry(letter: Message, result: dict[str, Any], now: datetime) -> datetime | None:
-    """As it is said; where the clock over there is far from ours, by how long the letter has left."""
-    ttl = _dict(result.get("meta")).get("ttlMs")
+def _expiry(letter: Message, message: dict[str, Any], now: datetime) -> datetime | None:
+    """Return the expiry of a letter; if the other system's clock is far from ours, by the time it has left."""
+    ttl = _dict(message.get("meta")).get("ttlMs")
     if (
         letter.expires_at is None
         or isinstance(ttl, bool)
@@ -342,18 +339,19 @@ def _expiry(letter: Message, result: dict[str, Any], now: datetime) -> datetime 
 
 
 def _postroom_fields(ours: dict[str, Any]) -> dict[str, Any]:
-    """All that another post room says of its letter."""
+    """Return the fields of a letter from another post room."""
     rest = {name: value for name, value in ours.items() if name not in IN_MAP and name != TARGETS}
     if "extra" in rest:
         rest["extra"] = {name: value for name, value in _object(rest["extra"], "extra").items() if name != CAME}
     return rest
 
 
-def _words(result: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """What MAP's words say of it, agent-inbox's flat ones and agentic-mesh's below `_meta` too. One that means
-    nothing here is carried, and not followed.
+def _map_fields(message: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the fields of a letter from a MAP message, agent-inbox's flat ones and agentic-mesh's too.
+
+    A value that is invalid here is only carried along in the metadata.
     """
-    meta = _dict(result.get("meta"))
+    meta = _dict(message.get("meta"))
     params = {"to": {"agent": "x"}, "payload": "", "meta": {**_dict(meta.get("_meta")), **meta}}
     try:
         found = letter_fields(params)
@@ -372,29 +370,29 @@ def _words(result: dict[str, Any], now: datetime) -> dict[str, Any]:
     )
 
 
-def _parts(result: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
+def _parts(message: dict[str, Any], ours: dict[str, Any]) -> list[Any]:
     """Return copies of the parts: composing takes them apart, and the envelope may be read again."""
     parts = ours.get("parts")
-    found = (
-        parts if isinstance(parts, list) else payload_to_parts(result["payload"]) if "payload" in result else []
-    )
-    return [{**part} if isinstance(part, dict) else part for part in found]
+    if not isinstance(parts, list):
+        parts = payload_to_parts(message["payload"]) if "payload" in message else []
+    return [{**part} if isinstance(part, dict) else part for part in parts]
 
 
-def _home(name: str, here: str) -> str:
+def _local_name(name: str, here: str) -> str:
+    """Return the bare name of an agent of this system; any other name unchanged."""
     agent, at, system = name.partition("@")
     return agent if at and agent and system == here else name
 
 
-def _ours(result: dict[str, Any]) -> dict[str, Any]:
-    return _dict(_dict(_dict(result.get("meta")).get("_meta")).get(POSTROOM))
+def _postroom_part(message: dict[str, Any]) -> dict[str, Any]:
+    return _dict(_dict(_dict(message.get("meta")).get("_meta")).get(POSTROOM))
 
 
-def _time(params: Any, otherwise: datetime) -> datetime:
-    """From milliseconds; a clock that is far off is not believed."""
-    if isinstance(params, bool) or not isinstance(params, int | float) or not 0 < params < 4e12:
-        return otherwise
-    return datetime.fromtimestamp(params / 1000, UTC)
+def _time(value: Any, default: datetime) -> datetime:
+    """Return a time from milliseconds; the default if it is out of any sensible range."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 4e12:
+        return default
+    return datetime.fromtimestamp(value / 1000, UTC)
 
 
 def _count(value: Any, field: str) -> int:
@@ -413,27 +411,24 @@ def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# agent-inbox's way between systems, which is not MAP's: its gateway is an agent, sends with `map/send` and is
-# handed `map/message`. One message is for one agent, and a flat `meta` says what an envelope would.
+# agent-inbox's federation, which differs from MAP's: its gateway is an agent, sends with `map/send` and receives
+# `map/message`. A message has one addressee, and a flat `meta` replaces the envelope:
 #
 # | in `meta` | |
 # |---|---|
-# | messageId | the letter's id, as its sender knows it |
-# | senderId, sourceSystem | who wrote it, and where |
-# | targetAgent | whom it is for |
+# | messageId | the letter's id at its sender |
+# | senderId, sourceSystem | the sender and its system |
+# | targetAgent | the addressee |
 # | importance, subject, threadTag, inReplyTo | of the letter |
-# | scope, conversationId | the same; said to agent-inbox, and never by it |
-#
-# It refuses to know connections, peers, and whether a letter may pass. Above it stand `federation` and
-# `map_server`.
+# | scope, conversationId | of the letter; sent to agent-inbox, which never sends them |
 
-_OF_WAY = ("messageId", "senderId", "sourceSystem", "targetAgent")
-_OF_LETTER = ("importance", "subject", "threadTag", "inReplyTo", "scope", "conversationId")
-_WORDS = frozenset({*_OF_WAY, *_OF_LETTER})  # in a letter's own metadata they mean something else, or nothing
+_ROUTING_FIELDS = ("messageId", "senderId", "sourceSystem", "targetAgent")
+_LETTER_FIELDS = ("importance", "subject", "threadTag", "inReplyTo", "scope", "conversationId")
+_INBOX_FIELDS = frozenset({*_ROUTING_FIELDS, *_LETTER_FIELDS})  # a letter's own metadata must not set these
 
 
 def envelope_said(params: dict[str, Any], peer: str, here: str) -> dict[str, Any]:
-    """The envelope of what a gateway of agent-inbox says with `map/send`."""
+    """Return the envelope for a `map/send` by a gateway of agent-inbox."""
     meta = params.get("meta")
     if not isinstance(meta, dict) or "messageId" not in meta:
         raise Invalid("says neither who wrote it nor its id", field="meta.messageId", hint="as agent-inbox does")
@@ -447,32 +442,33 @@ def envelope_said(params: dict[str, Any], peer: str, here: str) -> dict[str, Any
         "payload": params.get("payload"),
         "meta": {**meta, **({"scope": scope} if scope else {})},
     }
-    way = {"sourceSystem": peer if is_own else source, "targetSystem": here, "path": [peer]}
-    return {"payload": message, "federation": way}
+    routing = {"sourceSystem": peer if is_own else source, "targetSystem": here, "path": [peer]}
+    return {"payload": message, "federation": routing}
 
 
 def _target(to: Any, meta: dict[str, Any]) -> tuple[Any, Any]:
-    """A name, and a scope where one was said."""
+    """Return the name of the addressee, and its scope if there is one."""
     if isinstance(to, dict):
         return to.get("agentId", to.get("agent", meta.get("targetAgent"))), to.get("scope")
     return to if isinstance(to, str) else meta.get("targetAgent"), None
 
 
 def messages_of(envelope: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is handed to it: the message of a `map/message` for each that the envelope is for. Invalid: it is for
-    everybody, for which there is no word.
+    """Return one `map/message` for each addressee of an envelope.
+
+    Raise Invalid for an envelope to every agent of the system: agent-inbox has no form for it.
     """
-    result, to = envelope["payload"], envelope["payload"]["to"]
+    message, to = envelope["payload"], envelope["payload"]["to"]
     names = to.get("agents") or [to.get("agent")]
     if not all(names):
         raise Invalid("agent-inbox takes no letter for everybody", field="to", hint="name its agents: bob@system")
     return [
         {
-            "id": result["id"],
+            "id": message["id"],
             "from": _sender(envelope),
             "to": {"agent": name},
-            "timestamp": result["timestamp"],
-            "payload": result["payload"],
+            "timestamp": message["timestamp"],
+            "payload": message["payload"],
             "meta": _inbox_meta(envelope, name),
         }
         for name in names
@@ -480,24 +476,25 @@ def messages_of(envelope: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _sender(envelope: dict[str, Any]) -> str:
-    """It puts the system it called, which is this one, behind this name. One from further on keeps its own in
-    between, so that nobody takes it for one of ours.
+    """Return the sender for agent-inbox, which appends the name of the system that it called.
+
+    That is this system. A sender of a third system therefore keeps its own, or it would look like one of ours.
     """
-    name, way = str(envelope["payload"]["from"]), envelope["federation"]
-    is_ours = way["path"][-1] == way["sourceSystem"]
-    return name if is_ours else f"{name}@{way['sourceSystem']}"
+    name, routing = str(envelope["payload"]["from"]), envelope["federation"]
+    is_ours = routing["path"][-1] == routing["sourceSystem"]
+    return name if is_ours else f"{name}@{routing['sourceSystem']}"
 
 
 def _inbox_meta(envelope: dict[str, Any], name: str) -> dict[str, Any]:
-    result = envelope["payload"]
-    meta = result["meta"]
+    message = envelope["payload"]
+    meta = message["meta"]
     known = meta["_meta"]
     rest = known[POSTROOM]
     scopes = {one.get("agent"): one.get("scope") for one in rest.get(TARGETS, ())}
     scope = scopes.get(name) or rest.get("scope", DEFAULT_SCOPE)
-    words = present(
-        messageId=result["id"],
-        senderId=result["from"],
+    fields = present(
+        messageId=message["id"],
+        senderId=message["from"],
         sourceSystem=envelope["federation"]["sourceSystem"],
         targetAgent=name,
         importance=meta["priority"],
@@ -507,25 +504,25 @@ def _inbox_meta(envelope: dict[str, Any], name: str) -> dict[str, Any]:
         conversationId=known.get("conversationId"),
         scope=None if scope == DEFAULT_SCOPE else scope,
     )
-    more = {name: value for name, value in rest.get("metadata", {}).items() if name not in _WORDS}
-    return more | words
+    more = {name: value for name, value in rest.get("metadata", {}).items() if name not in _INBOX_FIELDS}
+    return more | fields
 
 
-# What became of a letter at another system, in the numbers of MAP's SDK, and read again from them.
+# Refusals, in the error codes of MAP's SDK:
 #
-# | number | | the letter |
+# | code | meaning | the letter |
 # |---|---|---|
 # | 5000, 4000, 4001, 4002, or `retryable` | not now | waits, and is sent again |
 # | 1000 to 1006, 5002 | this connection is not trusted | waits until it is |
-# | 5001, 5003, 5010, 5011, and all else | no | is dead, and its sender is told |
+# | 5001, 5003, 5010, 5011, and all others | no | is dead, and its sender gets a bounce |
 #
-# One letter may be for several: `refused` beside `routed` names those who did not get it.
+# A letter may have several addressees: `refused` beside `routed` names those that did not get it.
 
-PREFIX = "map/federation"  # so begin the names of its methods, in both spellings
+PREFIX = "map/federation"  # prefix of the names of its methods, in both spellings
 AFTER = "after"  # the field of a refusal because of an earlier letter
 UNAVAILABLE, NOT_TRUSTED, REJECTED, LOOP, TOO_FAR = 5000, 5002, 5003, 5010, 5011
 _RETRY_SOON = 1000  # milliseconds
-# (error, the field it names) -> number. None stands for any field; the first row that fits counts.
+# (error, its field) -> code. None matches any field; the first matching row counts.
 NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (LoopDetected, None, LOOP),
     (HopsSpent, None, TOO_FAR),
@@ -549,21 +546,22 @@ _AUTH = frozenset({*range(AUTH_REQUIRED, BAD_CREDENTIALS + 1), NOT_TRUSTED})
 
 
 class Refusal(Struct, frozen=True):
-    """Why somebody at another system did not get a letter."""
+    """The reason why an agent at another system did not get a letter."""
 
-    code: int | None  # None: it says none
+    code: int | None  # None: the other system sent none
     message: str
     is_temporary: bool = False
-    is_behind: bool = False  # it waits for an earlier letter, and for nothing else
-    is_ours: bool = False  # it was not even sent, by a rule of ours
+    is_behind: bool = False  # it waits only for an earlier letter
+    is_ours: bool = False  # a rule of ours kept it from being sent
 
     @property
     def is_of_trust(self) -> bool:
-        """Is it about the connection, and not about the letter?"""
+        """Whether it concerns the connection, not the letter."""
         return self.code in _AUTH
 
     @property
     def waits(self) -> bool:
+        """Whether the letter stays queued to be sent again."""
         return self.is_temporary or self.code in _NOT_NOW or self.is_of_trust or self.code == INTERNAL_ERROR
 
 
@@ -575,7 +573,7 @@ def number_of(error: PostroomError) -> int:
 
 
 def federation_error(error: PostroomError) -> dict[str, Any]:
-    """The error of a reply."""
+    """Return the error object of a reply."""
     number = number_of(error)
     data: dict[str, Any] = {"category": category_of(number), "retryable": error.temporary}
     if error.temporary:
@@ -584,8 +582,9 @@ def federation_error(error: PostroomError) -> dict[str, Any]:
 
 
 def routed(id: str, problems: Sequence[tuple[str, PostroomError | None]]) -> dict[str, Any]:
-    """What is told of a letter, by the names of those it was for. Raises if nobody got it: trying again helps if
-    it may help with one of them.
+    """Return the result for a routed letter, from the error of each addressee or None.
+
+    Raise the error if every addressee refused it with the same code.
     """
     refused = [(agent, problem) for agent, problem in problems if problem is not None]
     if refused and len(refused) == len(problems) and len({number_of(problem) for _, problem in refused}) == 1:
@@ -594,7 +593,7 @@ def routed(id: str, problems: Sequence[tuple[str, PostroomError | None]]) -> dic
 
 
 def each_of(result: dict[str, Any], many: int) -> list[dict[str, Any]]:
-    """What is told of each of several letters. Of one that nothing is told of, nothing."""
+    """Return the result for each of `many` letters; empty for a letter without one."""
     rows = result.get("letters")
     found = rows if isinstance(rows, list) else []
     return [_dict(row) for row in found[:many]] + [{}] * (many - len(found))
@@ -611,19 +610,17 @@ def _rows(refused: Iterable[tuple[str, PostroomError]]) -> Iterable[dict[str, An
 
 
 def refusals(result: dict[str, Any]) -> dict[str, Refusal]:
-    """Those who did not get a letter that was routed, by name."""
+    """Return the refusals in the result for a routed letter, by the name of the addressee."""
     rows = result.get("refused")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return {str(row.get("agent")): read_refusal(row) for row in found}
 
 
-def read_refusal(params: Any) -> Refusal:
-    """From an error, or from a row of `refused`."""
-    result = params if isinstance(params, dict) else {}
-    data = _dict(result.get("data"))
-    is_temporary = result.get("temporary") is True or data.get("retryable") is True
-    is_behind = AFTER in (result.get("field"), _dict(data.get("details")).get("field"))
-    code = result.get("code")
-    return Refusal(
-        code if isinstance(code, int) else None, str(result.get("message"))[:300], is_temporary, is_behind
-    )
+def read_refusal(value: Any) -> Refusal:
+    """Return the refusal in an error object, or in a row of `refused`."""
+    row = _dict(value)
+    data = _dict(row.get("data"))
+    is_temporary = row.get("temporary") is True or data.get("retryable") is True
+    is_behind = AFTER in (row.get("field"), _dict(data.get("details")).get("field"))
+    code = row.get("code")
+    return Refusal(code if isinstance(code, int) else None, str(row.get("message"))[:300], is_temporary, is_behind)

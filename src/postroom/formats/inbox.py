@@ -1,7 +1,7 @@
-"""Letters and agents as the inbox design writes them down: snake_case, what is not there is left out.
+"""The agent-inbox codec: letters, agents, and the lines of `inbox.jsonl`.
 
-A letter's recipients are those who got it, with their stamps. Those in bcc are shown to its sender and to
-themselves; nobody else's copy says that there are any.
+Field names are snake_case, and missing values are left out. The recipients of a letter are those that got it, with
+their times. A bcc recipient is shown to the sender and to itself only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RecipientRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Whom a letter went to. To make and write a structure takes half of what a dictionary takes."""
+    """A recipient of a letter. A struct is made and encoded in half the time of a dictionary."""
 
     agent_id: str
     kind: str
@@ -44,7 +44,7 @@ class RecipientRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class MessageRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A letter."""
+    """A letter in agent-inbox's form."""
 
     id: str
     scope: str
@@ -61,7 +61,7 @@ class MessageRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def message_record(message: Message, deliveries: Sequence[Delivery], reader: str | None) -> MessageRecord:
-    """A letter as `reader` may see it; None: somebody who is no party to it. `deliveries`: its own."""
+    """Return a letter with its deliveries as `reader` may see it; None is a reader that is no party to it."""
     created = stamp(message.created_at)
     return MessageRecord(
         message.id,
@@ -82,8 +82,8 @@ def message_record(message: Message, deliveries: Sequence[Delivery], reader: str
 def _recipient_records(
     message: Message, created: str, deliveries: Sequence[Delivery], reader: str | None
 ) -> list[RecipientRecord]:
-    """Who got it, in the order they were named; where nobody did, who was named. `created`: the letter's stamp."""
-    if len(deliveries) == 1 and deliveries[0].kind != "bcc":  # most letters: to one
+    """Return the recipients in the order of the letter; those it names, if it has no deliveries."""
+    if len(deliveries) == 1 and deliveries[0].kind != "bcc":  # the usual case
         return [_recipient_record(deliveries[0], message, created)]
     if not deliveries:
         named = [r for r in message.recipients if not (is_broadcast(r.address) or is_any(r.address))]
@@ -95,7 +95,7 @@ def _recipient_records(
 
 def _recipient_record(delivery: Delivery, message: Message, created: str) -> RecipientRecord:
     delivered, read, acked = delivery.delivered_at, delivery.read_at, delivery.acked_at
-    if delivered == message.created_at:  # most letters come in the moment they are sent
+    if delivered == message.created_at:  # the usual case
         came: str | None = created
     else:
         came = None if delivered is None else stamp(delivered)
@@ -103,13 +103,13 @@ def _recipient_record(delivery: Delivery, message: Message, created: str) -> Rec
         delivery.mailbox,
         delivery.kind,
         came,
-        None if read is None else _stamp_again(read),
+        None if read is None else _cached_stamp(read),
         None if acked is None else stamp(acked),
     )
 
 
 def agent_record(agent: Agent) -> dict[str, Any]:
-    """A row of `list_agents`."""
+    """Return a row of `list_agents`."""
     card, presence = agent.card, agent.presence
     return present(
         agentId=card.id,
@@ -123,24 +123,29 @@ def agent_record(agent: Agent) -> dict[str, Any]:
 
 
 def far_agent_record(name: str, route: Route) -> dict[str, Any]:
-    """The same of an agent at another system, as that one told of it."""
+    """Return a row of `list_agents` for an agent at another system, as that system announced it."""
     words = WORDS[MAP_STATES.get(route.status, Status.IDLE)]
-    result = {"agentId": name, "peerId": route.system, "scope": DEFAULT_SCOPE, "status": words.inbox}
-    return {**result, "location": "federated"}
+    return {
+        "agentId": name,
+        "peerId": route.system,
+        "scope": DEFAULT_SCOPE,
+        "status": words.inbox,
+        "location": "federated",
+    }
 
 
 def stamp(time: datetime) -> str:
-    """`2026-01-31T12:00:00.000Z`."""
+    """Return a time as `2026-01-31T12:00:00.000Z`."""
     if time.tzinfo is not UTC:
         time = time.astimezone(UTC)
     text: str = to_builtins(time)  # several times as fast as isoformat
     return f"{text[:23]}Z" if "." in text else f"{text[:-1]}.000Z"
 
 
-_last: tuple[datetime, str] = (_EPOCH, stamp(_EPOCH))  # letters that are told together were read at one moment
+_last: tuple[datetime, str] = (_EPOCH, stamp(_EPOCH))  # letters that are listed together were read at one moment
 
 
-def _stamp_again(time: datetime) -> str:
+def _cached_stamp(time: datetime) -> str:
     global _last  # noqa: PLW0603 - one moment and its stamp, replaced together
     last, text = _last
     if time is not last:
@@ -150,12 +155,12 @@ def _stamp_again(time: datetime) -> str:
 
 
 def milliseconds(time: datetime) -> int:
-    """Since 1970, as MAP counts time; cut off, as in `stamp`."""
+    """Return the milliseconds since 1970, MAP's form of a time; truncated, as in `stamp`."""
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
 def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, Any]:
-    """Without what is not there."""
+    """Return a dictionary of the fields that are not None."""
     return {name: value for name, value in {**(fields or {}), **more}.items() if value is not None}
 
 
@@ -163,11 +168,11 @@ def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> boo
     return kind != "bcc" or (reader is not None and (same_name(reader, name) or reader == message.sender))
 
 
-# A letter as a line of an `inbox.jsonl` file: all fields of both designs that know such files.
+# Lines of `inbox.jsonl`, with the fields of both designs that have such files
 
 
 def entry_of(message: Message, mailbox: str) -> dict[str, Any]:
-    """For one recipient. Nobody else is named in it, so nobody's copy can give another one away."""
+    """Return a letter for one recipient. It names no other recipient, so no bcc can be seen in it."""
     content = content_of(message.parts)
     entry = {
         "messageId": message.id,
@@ -189,7 +194,10 @@ def line_of(message: Message, mailbox: str) -> bytes:
 
 
 def notice_of(mailbox: str, dropped: int, now: datetime) -> bytes:
-    """The line that says what a file does not hold any more. `dropped` comes first: it is looked for there."""
+    """Return the line that says how many letters a file holds no longer.
+
+    Readers expect `dropped` to come first.
+    """
     text = f"{dropped} older letter(s) are not in this file any more; they are in the inbox of {mailbox}"
     entry = {
         "dropped": dropped,
@@ -204,7 +212,7 @@ def notice_of(mailbox: str, dropped: int, now: datetime) -> bytes:
 
 
 def _payload(content: dict[str, Any]) -> Any:
-    """What was sent, as `send` takes it: text, data, or an object with a type."""
+    """Return the content as `send` takes it: text, data, or an object with a type."""
     if content.keys() == {"type", "text"} and content["type"] == "text":
         return content["text"]
     if content.keys() == {"type", "data"} and content["type"] == "data":

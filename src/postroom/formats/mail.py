@@ -1,7 +1,7 @@
-"""Conversations, turns and threads as both dialects of `mail/*` write them down, in one record each.
+"""The codec of `mail/*`: conversations, turns and threads in both dialects at once.
 
-The inbox design's fields are snake_case with times as text; MAP's are camelCase with times in milliseconds. No
-name means two things, so one object serves both: each side reads the fields it knows.
+agent-inbox's fields are snake_case with times as text; MAP's are camelCase with times in milliseconds. No name
+means two things, so one object serves both: each client reads the fields that it knows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.conversations import View
-    from ..core.threads import Present, Summary
+    from ..core.threads import ParticipantPresence, Summary
     from ..model.message import Message
     from ..model.thread import Seat, Strand
 
 
-NOBODY = "system"  # who opened what no agent opened, in MAP's words
+NOBODY = "system"  # MAP's name for the creator of an object that no agent created
 
 
 def conversation_record(view: View) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def conversation_record(view: View) -> dict[str, Any]:
 
 
 def seat_record(seat: Seat) -> dict[str, Any]:
-    """A participant."""
+    """Return a participant."""
     return present(
         agent_id=seat.agent,
         role=seat.role or None,
@@ -90,7 +90,7 @@ def turn_record(message: Message) -> dict[str, Any]:
 
 
 def turn_content(message: Message) -> Any:
-    """Exactly as it was said."""
+    """Return the content of a turn in its original form."""
     content, note = content_of(message.parts), note_of(message)
     if note is None or note.shape == "content":
         return content
@@ -137,7 +137,7 @@ def stats_record(summary: Summary) -> dict[str, Any]:
     }
 
 
-def presence_record(one: Present) -> dict[str, Any]:
+def presence_record(one: ParticipantPresence) -> dict[str, Any]:
     seen = one.agent.presence.last_active_at if one.agent else None
     return seat_record(one.seat) | present(
         participantId=one.seat.agent,
@@ -147,7 +147,7 @@ def presence_record(one: Present) -> dict[str, Any]:
 
 
 def map_message(message: Message) -> dict[str, Any]:
-    """A letter as MAP carries it, for whoever catches up by `mail/recent`."""
+    """Return a letter as a MAP message, for clients that catch up by `mail/recent`."""
     meta = present(
         messageId=message.id,
         senderId=message.sender,
@@ -170,7 +170,7 @@ def map_message(message: Message) -> dict[str, Any]:
 
 
 def _to(message: Message) -> dict[str, Any]:
-    """Both the word agent-inbox knows and the word MAP's clients know; never those in bcc."""
+    """Return the addressees without bcc, under the field of agent-inbox and that of MAP's clients."""
     shown = [r.address for r in message.recipients if r.kind != "bcc"]
     scopes = [address.removeprefix(BROADCAST) for address in shown if is_broadcast(address)]
     if scopes:

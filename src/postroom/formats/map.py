@@ -1,7 +1,9 @@
-"""The names of MAP's methods, in both spellings, and its words for states, participants and events.
+"""The MAP codec: method names, addresses, messages, agents and scopes, and error codes.
 
-The SDK writes `map/agents/list`, agentic-mesh `map/agents.list`: the slash after a noun becomes a dot. Both are
-made of one name here. Where a name is another word altogether, `_OTHERWISE` says which.
+Nothing here knows which agents exist: the room `map` looks them up.
+
+Method names have two spellings. The SDK writes `map/agents/list`, agentic-mesh `map/agents.list`: the slash
+after a noun becomes a dot. `_OTHERWISE` holds the names that differ in more than that.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ..errors import (
     TooFast,
     UnknownAgent,
 )
-from ..model.agent import MAP_STATES, Warmth, map_says, parent_of
+from ..model.agent import MAP_STATES, Warmth, map_fields, parent_of
 from ..model.codec import blake2b, convert, encode, to_plain
 from ..model.message import MAP_NOTE, content_of, is_typed, payload_to_parts
 from ..model.names import check_id, check_scope
@@ -54,10 +56,10 @@ if TYPE_CHECKING:
 
 
 VERSION = 1  # of the protocol
-SOFTWARE = "postroom"  # in what a server says of itself: it is one of ours
-LINK_NAME = "map link"  # the principal by which the agents of a linked server are in the directory
-MESSAGE, EVENT = "map/message", "map/event"  # what is told unasked
-PING = "map/ping"  # asked of a participant; any answer will do, also that there is no such method
+SOFTWARE = "postroom"  # the software name by which a server is recognized as a post room
+LINK_NAME = "map link"  # the principal of the agents of a linked server in the directory
+MESSAGE, EVENT = "map/message", "map/event"  # notifications
+PING = "map/ping"  # sent to a participant; any answer will do, even that there is no such method
 SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
 CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
     "map/connect",
@@ -67,7 +69,7 @@ CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
 )
 REGISTER, SPAWN, UNREGISTER = "map/agents/register", "map/agents/spawn", "map/agents/unregister"
 SEND, REPLAY = "map/send", "map/replay"
-# Between systems: they meet, a letter goes, who is there is told, somebody is sought, they part.
+# Methods between systems: connect, send a letter, announce agents, look up an agent, disconnect.
 MEET, ROUTE, ANNOUNCE, FIND, PART = (
     "map/federation/connect",
     "map/federation/route",
@@ -76,35 +78,35 @@ MEET, ROUTE, ANNOUNCE, FIND, PART = (
     "map/federation/disconnect",
 )
 FEDERATION = frozenset({MEET, ROUTE, ANNOUNCE, FIND, PART})
-GATEWAY = "gateway"  # the participant that a system is
+GATEWAY = "gateway"  # the kind of participant that another system is
 PARTICIPANTS = ("agent", "client", "system", GATEWAY)
 _PREFIX = "map/"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._/-]+")
 _OTHERWISE = {REPLAY: "map/events.replay"}
 
-# What happens to agents and scopes, as the SDK's server calls it; its constants say `agent_registered`.
+# Events of agents and scopes, in the spelling of the SDK's server; the SDK's constants say `agent_registered`.
 AGENT_REGISTERED, AGENT_UNREGISTERED = "agent.registered", "agent.unregistered"
 AGENT_CHANGED, AGENT_UPDATED = "agent.state.changed", "agent.updated"
 SCOPE_CREATED, SCOPE_DELETED = "scope.created", "scope.deleted"
 SCOPE_JOINED, SCOPE_LEFT = "scope.member.joined", "scope.member.left"
 MESSAGE_DELIVERED = "message.delivered"
 
-# How an agent says it is. Whoever has stopped comes back by registering, and not otherwise.
+# States of an agent. A stopped agent returns only by registering.
 STATES = tuple(MAP_STATES)
-OPEN_STATES = ("x-", "custom:")  # so begin words of one's own
-GUEST = "map_guest"  # in the metadata of an agent: it comes by the link of another room
+OPEN_STATES = ("x-", "custom:")  # prefixes of custom states
+GUEST = "map_guest"  # key in an agent's metadata: it comes through the link of another room
 FIRST_STATE, SUSPENDED, STOPPED = "idle", "suspended", "stopped"
 
 
 def cleaned(name: Any) -> str:
-    """The nearest name that a mailbox can have: `Ann Lee` → `Ann-Lee`."""
+    """Return the nearest valid name of a mailbox: `Ann Lee` → `Ann-Lee`."""
     if not isinstance(name, str):
         raise Invalid("must be text", field="name")
     return _NO_NAME.sub("-", name).strip("-._/")[:128]
 
 
 def dotted(name: str) -> str:
-    """`map/agents/list` → `map/agents.list`, as agentic-mesh writes it."""
+    """Return a method name in the spelling of agentic-mesh: `map/agents/list` → `map/agents.list`."""
     if name in _OTHERWISE:
         return _OTHERWISE[name]
     noun, slash, verb = name.removeprefix(_PREFIX).partition("/")
@@ -112,13 +114,11 @@ def dotted(name: str) -> str:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Every way to write a name, the SDK's first."""
+    """Return every spelling of a method name, the SDK's first."""
     return tuple(dict.fromkeys((name, dotted(name))))
 
 
-# Whom a MAP message is for: every form of `to` that the SDK, its server and agent-inbox write, as one value.
-#
-# It refuses to know who is there: `map_routing` asks the directory.
+# Addresses: every form of `to` that the SDK, its server and agent-inbox write, as one value
 
 KIN = ("parent", "children", "ancestors", "descendants", "siblings")
 _GROUPS = ("all", "agents")
@@ -131,21 +131,21 @@ _HINT = (
 
 
 class Role(Struct, frozen=True, order=True):
-    """Everybody with a role, in one scope or anywhere."""
+    """All agents with a role, in one scope or anywhere."""
 
     name: str
     within: str | None = None
 
 
 class Kin(Struct, frozen=True, order=True):
-    """Those above, below or beside the sender."""
+    """The relatives of the sender in the tree of agents."""
 
     relation: str
-    depth: int | None = None  # how far; None: all the way
+    depth: int | None = None  # levels of the tree; None: all
 
 
 class Remote(Struct, frozen=True, order=True):
-    """Somebody in a named system, which may be this one; without an agent, everybody whom it shows."""
+    """An agent at a named system, which may be this one; without an agent, every agent that it exposes."""
 
     system: str
     agent: str = ""
@@ -153,7 +153,7 @@ class Remote(Struct, frozen=True, order=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """All that a `to` names."""
+    """The addressees in a `to`."""
 
     agents: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
@@ -164,13 +164,13 @@ class Address(Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Does it name agents and nothing that has to be looked up?"""
+        """Whether it names agents only, so that nothing has to be looked up."""
         return not (self.scopes or self.roles or self.kin or self.remote or self.everyone)
 
 
 def read_address(to: Any) -> Address:
-    """What was said, whatever its form."""
-    if isinstance(to, dict) and len(to) == 1 and isinstance(name := to.get("agent"), str):  # most
+    """Return the address in a `to` of any form."""
+    if isinstance(to, dict) and len(to) == 1 and isinstance(name := to.get("agent"), str):  # the usual case
         return _of_name(name)
     if not isinstance(to, list):
         return _one(to)
@@ -195,7 +195,7 @@ def _one(to: Any) -> Address:
 
 
 def _at(system: str, to: dict[str, Any]) -> Address:
-    """`{system, agent}`, `{system, agents}` or `{system}`, each with a scope over there, if one is said."""
+    """Return the address in `{system, agent}`, `{system, agents}` or `{system}`, with or without a scope there."""
     names = to.get("agents", [_text(to, "agent") if to.get("agent") is not None else ""])
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Invalid("must be names", field="to.agents", hint=_HINT)
@@ -218,7 +218,7 @@ def _of_group(to: dict[str, Any]) -> Address:
 
 
 def _of_name(text: str) -> Address:
-    """`bob`, `agent:bob`, `scope:team`, `bob@system`, `bob@system/scope`, `@system`."""
+    """Return the address in `bob`, `agent:bob`, `scope:team`, `bob@system`, `bob@system/scope` or `@system`."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "scope" and rest:
         return Address(scopes=(rest,))
@@ -259,21 +259,20 @@ def _depth(to: dict[str, Any]) -> int | None:
     return depth
 
 
-# A MAP message as a letter, and any letter as one: `from`, `to`, `payload` and `meta` as they were said.
+# A MAP message as a letter, and any letter as a MAP message:
 #
-# | in `meta` | of the letter |
+# | in `meta` | field of the letter |
 # |---|---|
 # | priority, else agent-inbox's importance | priority |
 # | ttlMs | expires: that long from now |
-# | mail.conversationId, else conversationId | conversation_id: so it is a turn of that conversation |
-# | threadTag, else correlationId, where it can be a label | thread_tag |
+# | mail.conversationId, else conversationId | conversation_id: it is a turn of that conversation |
+# | threadTag, else correlationId, if it is a valid label | thread_tag |
 # | subject | subject |
 # | scope | scope |
-# | inReplyTo, mail.inReplyTo, or correlationId of a result | in_reply_to, where its sender knows that letter |
+# | inReplyTo, mail.inReplyTo, or correlationId of a result | in_reply_to, if its sender knows that letter |
 #
-# All of `meta` is the letter's metadata besides, so nothing in it is lost, and readers over other wires see it.
-# What
-# a letter cannot tell (how `to` was written, whether the payload was bare) stands in its `extra`, under `map`.
+# All of `meta` is also the letter's metadata, so nothing is lost, and readers over other protocols see it. The
+# form of `to` and of the payload is stored in the letter's `extra`, under `map`.
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 LONGEST_TTL = 10 * 365 * 24 * 3600 * 1000  # milliseconds
@@ -281,15 +280,15 @@ Shape = Literal["content", "bare", "none"]
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a letter does not tell of the message it was."""
+    """The form of the MAP message from which a letter was made."""
 
-    to: Any = None  # as it was written; None: `{agent}` and nothing more, as most are
-    shape: Shape = "content"  # the payload: an object with a type, bare, or not there
+    to: Any = None  # as it was written; None: `{agent}` alone, the usual form
+    shape: Shape = "content"  # the payload: an object with a type, any other JSON, or missing
     has_meta: bool = False
 
 
 def letter_fields(params: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the letter, but for whom it is, and its answer to another: that has to be looked up."""
+    """Return the fields of the letter, without `to` and `in_reply_to`, which have to be looked up."""
     meta = _meta(params)
     has_payload = "payload" in params
     payload, to = params.get("payload"), params.get("to")
@@ -303,42 +302,42 @@ def letter_fields(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def once_key(id: str, to: Any) -> str:
-    """The idempotency key of a message that its sender knows by an id of its own, and of those it is for: whoever
-    did not hear that it was taken sends it again.
-    """
+    """Return the idempotency key of a message with an id of its sender, so that a repeated send is recognized."""
     return f"map-{blake2b(encode([id, to]), digest_size=16).hexdigest()}"
 
 
 def answered(params: dict[str, Any]) -> str | None:
-    """The id of the letter that this one may be an answer to; whoever sends it need not know that letter."""
+    """Return the id of the letter that a message may answer. Its sender may not know that letter."""
     meta = _meta(params)
     mail = meta.get("mail")
     value = meta.get("inReplyTo") or (mail.get("inReplyTo") if isinstance(mail, dict) else None)
     if value is None and meta.get("isResult") is True:
         value = meta.get("correlationId")
-    return _sound(lambda: check_id(letter_of_turn(value), "in_reply_to")) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    return _valid_or_none(lambda: check_id(letter_of_turn(value), "in_reply_to"))
 
 
 def map_letter(message: Message) -> dict[str, Any]:
-    """The `message` of a `map/message`."""
+    """Return the `message` of a `map/message`."""
     note = note_of(message)
     if note is None:
         return map_message(message)
-    result: dict[str, Any] = {
+    plain: dict[str, Any] = {
         "id": message.id,
         "from": message.sender,
         "to": {"agent": message.recipients[0].address} if note.to is None else note.to,
         "timestamp": milliseconds(message.created_at),
     }
     if note.shape != "none":
-        result["payload"] = payload_of(message, note.shape)
+        plain["payload"] = payload_of(message, note.shape)
     if note.has_meta:
-        result["meta"] = message.metadata
-    return result
+        plain["meta"] = message.metadata
+    return plain
 
 
 def payload_of(message: Message, shape: Shape) -> Any:
-    """Exactly as it was said."""
+    """Return the payload in its original form."""
     content = content_of(message.parts)
     if shape == "content":
         return content
@@ -346,7 +345,7 @@ def payload_of(message: Message, shape: Shape) -> Any:
 
 
 def note_of(message: Message) -> Note | None:
-    """None: a letter that came over no MAP session. Anybody may write anything into `extra`."""
+    """Return the note of a letter from a MAP session; None for others. Callers can write anything into `extra`."""
     if MAP_NOTE not in message.extra:
         return None
     try:
@@ -356,7 +355,7 @@ def note_of(message: Message) -> Note | None:
 
 
 def _is_plain(to: Any) -> bool:
-    """Does it name one mailbox, as the letter does?"""
+    """Return whether a `to` names one local mailbox and nothing else."""
     name = to.get("agent") if isinstance(to, dict) and len(to) == 1 else None
     return isinstance(name, str) and ":" not in name and "@" not in name
 
@@ -367,8 +366,9 @@ def _meta(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_meta(meta: dict[str, Any]) -> dict[str, Any]:
-    """What of it is a field of a letter. A word that decides something is checked; a label that cannot be one of
-    ours is only carried.
+    """Return the fields of a letter in `meta`.
+
+    Priority, expiry and conversation must be valid. An invalid label is only carried along in the metadata.
     """
     if not meta:
         return {}
@@ -412,11 +412,11 @@ def _ttl(meta: dict[str, Any]) -> float | None:
 def _first(meta: dict[str, Any], words: tuple[str, ...], check: Callable[[Any], str]) -> str | None:
     for word in words:
         if meta.get(word) is not None:
-            return _sound(lambda: check(meta[word]))  # noqa: B023 - called at once
+            return _valid_or_none(lambda: check(meta[word]))  # noqa: B023 - called at once
     return None
 
 
-def _sound(check: Callable[[], str]) -> str | None:
+def _valid_or_none(check: Callable[[], str]) -> str | None:
     try:
         return check()
     except PostroomError:
@@ -424,19 +424,15 @@ def _sound(check: Callable[[], str]) -> str | None:
 
 
 def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
-    """A call, as a client writes it."""
+    """Return a JSON-RPC request."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-# Agents and scopes as MAP writes them down, from the cards and records of the room.
-#
-# What MAP says of an agent and a card has no word for lies in the card's `extra`, under `map`: role, parent,
-# state,
-# visibility, capabilities and the like, and which participant it belongs to. So it outlives a restart, and
-# travels
-# with an export. Membership of scopes is the card's own.
+# Agents and scopes. The MAP fields for which a card has none of its own (role, parent, state, visibility and the
+# like, and the participant to which an agent belongs) are in the card's `extra`, under `map`. So they survive a
+# restart and are part of an export. The scopes of an agent are the card's own.
 
-# What a participant says of an agent, and is kept as it was said.
+# Fields that are stored as the participant sent them.
 KEPT = ("role", "parent", "visibility", "capabilities", "environment", "permission_overrides",
         "capability_descriptor", "persistent_identity", "relationships")  # fmt: skip
 _CAMEL = {"permission_overrides": "permissionOverrides", "capability_descriptor": "capabilityDescriptor",
@@ -444,39 +440,42 @@ _CAMEL = {"permission_overrides": "permissionOverrides", "capability_descriptor"
 
 
 def role_of(card: Card) -> str | None:
-    """Also as agent-inbox's `notify` says it."""
-    role = map_says(card).get("role") or card.metadata.get("role")
+    """Return the role of an agent, from its MAP fields or from the metadata that agent-inbox's `notify` sets."""
+    role = map_fields(card).get("role") or card.metadata.get("role")
     return role if isinstance(role, str) else None
 
 
 def state_of(agent: Agent) -> str:
-    """As it said itself while it is here; else as the table of words has it. Who said that it stops, has."""
-    params = map_says(agent.card).get("state")
-    is_kept = agent.presence.warmth is Warmth.ACTIVE or params == STOPPED
-    return params if isinstance(params, str) and is_kept else agent.presence.words.map
+    """Return the state of an agent: its own while it is active or if it stopped, else that of its presence."""
+    state = map_fields(agent.card).get("state")
+    is_valid = agent.presence.warmth is Warmth.ACTIVE or state == STOPPED
+    return state if isinstance(state, str) and is_valid else agent.presence.words.map
 
 
 def has_gone(agent: Agent) -> bool:
-    """Was it unregistered, and has not come back? Who only stopped has not said goodbye."""
-    return agent.presence.left and map_says(agent.card).get("state") == STOPPED
+    """Return whether an agent was unregistered and has not returned. One that only stopped has not signed off."""
+    return agent.presence.left and map_fields(agent.card).get("state") == STOPPED
 
 
 def owner_of(agent: Agent) -> str | None:
-    """The participant whose connection it is on; None: on none."""
-    owner = map_says(agent.card).get("owner")
+    """Return the participant on whose connection an agent is; None if it is on none."""
+    owner = map_fields(agent.card).get("owner")
     is_here = agent.presence.warmth is Warmth.ACTIVE and not agent.presence.left
     return owner if is_here and isinstance(owner, str) else None
 
 
 def holder_of(card: Card) -> str:
-    """The principal that registered it. An operator that stops or suspends it writes its card, and is not that."""
-    holder = map_says(card).get("principal")
+    """Return the principal that registered an agent.
+
+    The card's own `principal` may be an operator that stopped or suspended the agent.
+    """
+    holder = map_fields(card).get("principal")
     return holder if isinstance(holder, str) else card.principal
 
 
 def agent_record(agent: Agent, children: Sequence[str] = ()) -> dict[str, Any]:
-    card, params = agent.card, map_says(agent.card)
-    kept = {_CAMEL.get(name, name): params[name] for name in KEPT if name in params}
+    card, fields = agent.card, map_fields(agent.card)
+    kept = {_CAMEL.get(name, name): fields[name] for name in KEPT if name in fields}
     seen = agent.presence.last_active_at
     record = present(
         id=card.id,
@@ -496,7 +495,7 @@ def agent_record(agent: Agent, children: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def children_of(agents: Iterable[Agent]) -> dict[str, list[str]]:
-    """By parent."""
+    """Return the children of each parent."""
     found: dict[str, list[str]] = {}
     for agent in agents:
         parent = parent_of(agent.card)
@@ -516,12 +515,12 @@ def scope_record(scope: ScopeCard, members: Sequence[str]) -> dict[str, Any]:
 
 
 def first_state(params: dict[str, Any]) -> str:
-    """Of an agent that registers."""
+    """Return the state of an agent that registers."""
     state = params.get("state")
     return state if isinstance(state, str) and state else FIRST_STATE
 
 
-# What went wrong, in the numbers of MAP's SDK: `{code, message, data: {category, retryable, details}}`.
+# Errors, in the codes of MAP's SDK: `{code, message, data: {category, retryable, details}}`
 
 AUTH_REQUIRED, AUTH_FAILED, AUTH_EXPIRED, DENIED, NO_METHOD, BAD_CREDENTIALS = 1000, 1001, 1002, 1003, 1005, 1006
 NO_ADDRESS, NO_AGENT, NO_SCOPE, NOT_DELIVERED = 2000, 2001, 2002, 2003
@@ -529,9 +528,8 @@ EXISTS, BAD_STATE, TERMINATED = 3000, 3001, 3003
 EXHAUSTED, TOO_FAST, OVER_QUOTA = 4000, 4001, 4002
 NO_SYSTEM = 5001
 
-# A number's thousands, and the category that stands for them.
-_CATEGORIES = {1: "auth", 2: "routing", 3: "agent", 4: "resource", 5: "federation", 10: "mail"}
-# (error, the field it names) -> number. None stands for any field; the first row that fits counts.
+_CATEGORIES = {1: "auth", 2: "routing", 3: "agent", 4: "resource", 5: "federation", 10: "mail"}  # by thousands
+# (error, its field) -> code. None matches any field; the first matching row counts.
 NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (NoSuchMethod, None, METHOD_NOT_FOUND),
     (NotAllowed, "auth", AUTH_REQUIRED),
@@ -555,7 +553,7 @@ NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
     (Conflict, None, BAD_STATE),
 )
 _PROTOCOL = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, NOT_FOUND})
-_RETRY_SOON = 1000  # milliseconds after which trying again may help, where nothing more is known
+_RETRY_SOON = 1000  # milliseconds after which a retry may succeed, if nothing better is known
 
 
 def number_of(error: PostroomError) -> int:
@@ -576,7 +574,7 @@ def category_of(number: int) -> str:
 
 
 def map_error(error: PostroomError, *, of_mail: bool = False) -> dict[str, Any]:
-    """The error of a reply. `of_mail`: conversations have numbers of their own."""
+    """Return the error object of a reply. `of_mail`: use the codes of conversations."""
     special = mail_problem(error) if of_mail else None
     number = number_of(error) if special is None else special.data["code"]
     data: dict[str, Any] = {"category": category_of(number), "retryable": error.temporary}
@@ -586,6 +584,6 @@ def map_error(error: PostroomError, *, of_mail: bool = False) -> dict[str, Any]:
 
 
 def failure(id: Any, number: int, why: str) -> dict[str, Any]:
-    """A reply to what could not be understood."""
+    """Return the reply to a request that could not be understood."""
     error = {"code": number, "message": why, "data": {"category": category_of(number), "retryable": False}}
     return {"jsonrpc": "2.0", "id": id, "error": error}

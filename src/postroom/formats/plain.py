@@ -1,4 +1,4 @@
-"""Values of the house as plain JSON, every field always there."""
+"""The codec of our own JSON, in which every field is always present."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def plain_letter(letter: Letter) -> dict[str, Any]:
-    """A letter in a mailbox."""
+    """Return a letter with its delivery."""
     return plain_message(letter.message) | {"delivery": plain_delivery(letter.delivery)}
 
 
 def plain_work(work: Work, seconds: float) -> dict[str, Any]:
-    """A letter that was claimed, with the proof of it."""
+    """Return a claimed letter with its lease token."""
     lease = work.delivery.lease
     return plain_letter(work) | {"token": lease.token if lease else None, "lease_seconds": seconds}
 
@@ -39,22 +39,21 @@ def plain_message(message: Message) -> dict[str, Any]:
 
 
 def plain_delivery(delivery: Delivery) -> dict[str, Any]:
-    """Without the lease's token: it is shown once, to whoever claims."""
+    """Return a delivery without the lease token, which only the claiming agent gets, once."""
     plain: dict[str, Any] = to_plain(asdict(delivery))
     del plain["lease"], plain["priority"], plain["message_id"]
     return plain | {"holder": delivery.lease.holder if delivery.lease else None}
 
 
 def plain_move(letter: Letter) -> dict[str, Any]:
-    """What became of a letter that was settled."""
-    held = letter.delivery
-    due = to_plain(held.due_at)
+    """Return the state of a letter after it was settled."""
+    delivery = letter.delivery
     return {
         "id": letter.id,
-        "state": str(held.state),
-        "attempts": held.attempts,
-        "reason": held.reason,
-        "due_at": due,
+        "state": str(delivery.state),
+        "attempts": delivery.attempts,
+        "reason": delivery.reason,
+        "due_at": to_plain(delivery.due_at),
     }
 
 
@@ -114,14 +113,14 @@ def plain_tally(tally: Tally) -> dict[str, Any]:
     return plain | {"unread": unread, "total_unread": tally.total_unread, "backlog": tally.backlog}
 
 
-def plain_trace(life: Trace) -> dict[str, Any]:
+def plain_trace(trace: Trace) -> dict[str, Any]:
     return {
-        "letter": plain_message(life.message),
-        "number": life.number,
-        "stops": [_plain_stop(stop) for stop in life.stops],
-        "replies": [plain_message(message) for message in life.replies],
-        "relays": [plain_message(message) for message in life.relays],
-        "bounces": [plain_message(message) for message in life.bounces],
+        "letter": plain_message(trace.message),
+        "number": trace.number,
+        "stops": [_plain_stop(stop) for stop in trace.stops],
+        "replies": [plain_message(message) for message in trace.replies],
+        "relays": [plain_message(message) for message in trace.relays],
+        "bounces": [plain_message(message) for message in trace.bounces],
     }
 
 

@@ -1,13 +1,17 @@
-"""The hosts in which agents live (Claude Code, Codex, Gemini CLI), and alerts that leave the room.
+"""The hosts in which agents run (Claude Code, Codex, Gemini CLI), and alerts that leave the room.
 
+hooks                   one call of a host: show mail at an event of a session, or wait to wake it
+sources                 where hooks find mail: a room, a daemon's socket, an inbox.jsonl file
+quick                   the first look of a hook: whether there is certainly nothing to show
 input                   what a host passes to a hook
 events                  the five moments of a session
 claude, codex, gemini   the events and answers of each host
 text                    mail as a hook prints it, fenced, within a host's budget
 sessions                running sessions: whose they are, and where their mail is
+naming                  the agent name of a new session
 waiter                  the process of a session that waits for mail and wakes it
 recipes                 hooks as each host's configuration wants them
-install                 putting hooks into a host's files, and taking them out
-webhooks                signed calls to whoever asked for them
+install                 installing hooks in a host's files, and removing them
+webhooks                signed HTTP calls when mail waits
 desktop                 notes on the desktop
 """

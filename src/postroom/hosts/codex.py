@@ -1,4 +1,4 @@
-"""Codex CLI: its events and what it wants to hear. As documented for 0.166; see docs/codex.md."""
+"""Codex CLI: its hook events and output format, as documented for 0.166; see docs/codex.md."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ EVENTS = {
 BUDGET = 8000  # bytes of context; it keeps 2,500 tokens of four bytes, and puts the rest into a file
 PROJECT = ""
 AGENT = ""
-UNTYPED = (MARK,)  # prompts that nobody typed
+UNTYPED = (MARK,)  # prompts that no person typed
 ALONE = False  # its server runs many sessions in one process
 WAKES = True
 ENTRY = ""
 
 
 def add(event: str, text: str) -> dict[str, object]:
-    """Say something to the model, beside what goes on."""
+    """Return output that adds text to the model's context."""
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
 def hold(event: str, text: str) -> dict[str, object]:  # noqa: ARG001 - as the others
-    """Say something to the model, which has just ended its turn, so that it goes on."""
+    """Return output that continues a turn that has just ended, with text for the model."""
     return {"decision": "block", "reason": text}

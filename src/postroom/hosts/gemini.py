@@ -1,4 +1,4 @@
-"""Gemini CLI: its events and what it wants to hear. As documented for 0.61; see docs/gemini.md."""
+"""Gemini CLI: its hook events and output format, as documented for 0.61; see docs/gemini.md."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ EVENTS = {
 BUDGET = 8000  # bytes of context; it documents no limit
 PROJECT = "GEMINI_PROJECT_DIR"  # a variable
 AGENT = ""
-UNTYPED = (MARK,)  # prompts that nobody typed
+UNTYPED = (MARK,)  # prompts that no person typed
 ALONE = True  # one session at a time in a process
 WAKES = False  # nothing wakes it when it is idle
 ENTRY = ""
 
 
 def add(event: str, text: str) -> dict[str, object]:
-    """Say something to the model, beside what goes on."""
+    """Return output that adds text to the model's context."""
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
 def hold(event: str, text: str) -> dict[str, object]:  # noqa: ARG001 - as the others
-    """Reject the answer with which the model ended its turn; what is said here is its next prompt."""
+    """Return output that rejects the answer that ended the turn; the text is the next prompt."""
     return {"decision": "deny", "reason": text}

@@ -1,6 +1,6 @@
-"""What a host says to a hook: one JSON object on standard input.
+"""The input of a hook: one JSON object on standard input.
 
-It weighs next to nothing: a host calls a hook between any two steps, and waits for it.
+A host calls a hook between any two steps and waits for it, so this module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import os
 from _json import make_scanner
 
-HOST = 1000  # milliseconds for one who will surely say something, and may be slow
-PERHAPS = 50  # for one who may have nothing to say
+HOST = 1000  # milliseconds to wait for a host, which always writes but may be slow
+PERHAPS = 50  # milliseconds to wait for a caller that may write nothing
 _LONGEST = 16 * 2**20  # bytes: the results of tools may be long
 
 
-class _Plainly:
-    """How JSON is read: as it stands."""
+class _Options:
+    """The options of the C scanner in `_json`: no hooks, plain numbers."""
 
     strict = False
     object_hook = object_pairs_hook = array_hook = None
     parse_int, parse_float, parse_constant = int, float, float
 
 
-_PLAINLY = _Plainly()
+_OPTIONS = _Options()
 
 
-def hear(patience: int) -> dict[str, object]:
-    """Read what the host writes to standard input; nothing where it is no JSON object, or does not come in time.
+def read_input(patience: int) -> dict[str, object]:
+    """Read the object that the host writes to standard input; empty if it is no JSON object or comes too late.
 
-    All of it is read: some hosts take a hook that does not listen for one that failed. Not every host closes its
-    end, so the end is where the object is closed. Of an input that is too long only the beginning is kept.
+    All input is read: some hosts treat a hook that does not read as failed. Not every host closes the pipe, so the
+    input ends where the object is complete. Input over the limit is read and dropped.
     """
     if os.isatty(0):
         return {}
@@ -49,17 +49,17 @@ def hear(patience: int) -> dict[str, object]:
 
 
 def read_object(raw: bytes) -> dict[str, object]:
-    """A JSON object; an empty one where it is none."""
+    """Return a JSON object; an empty one if it is none."""
     try:
-        value, _ = make_scanner(_PLAINLY)(  # type: ignore[arg-type] # typeshed describes json.decoder alone
+        value, _ = make_scanner(_OPTIONS)(  # type: ignore[arg-type] # typeshed describes json.decoder alone
             raw.decode("utf-8", "surrogateescape").lstrip(), 0
         )
-    except (ValueError, StopIteration, RecursionError, SystemError):  # the last: its error stands in `json`
+    except (ValueError, StopIteration, RecursionError, SystemError):  # SystemError: its error class is in `json`
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def text_of(fields: dict[str, object], name: str) -> str:
-    """A text that was said; empty when it was not, or is none."""
+    """Return a field if it is text, otherwise an empty text."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""

@@ -1,4 +1,9 @@
-"""Names of sessions: what a session's agent is called, and sessions that cannot be noted down."""
+"""Agent names of sessions, and sessions that cannot be recorded.
+
+A new session gets the name of its folder, or a numbered one if a live session has it. A session whose file cannot
+be written (no folder, a full or read-only disk) still shows its mail if its agent is known; then two hooks at once
+may both show it, no end of a turn is blocked, as nothing counts how often, and no waiter wakes it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 LONGEST = 60  # characters of a folder's name that are taken
-_NOT_OURS = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
+_RESERVED = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
 
 
 def settle(
@@ -30,10 +35,12 @@ def settle(
     human: str = HUMAN,
     others: Collection[str] = (),
 ) -> None:
-    """Name a session's agent, unless somebody did, and note the session down. `alone`: a process of its host runs
-    one session at a time, so those before it there are over. `cleared`: it goes on where the last one before it
-    was. `human`: what the person's mailbox is called, which is nobody else's. `others`: names, folded, that are
-    somebody else's, too.
+    """Name the agent of a session, unless it has a name, and record the session.
+
+    alone    a process of this host runs one session at a time, so earlier sessions of the process are over
+    cleared  it continues the last session of the process
+    human    the name of the person's mailbox, which no session gets
+    others   folded names that belong to other agents
     """
     with _one_at_a_time():
         beside = [one for one in all_sessions() if not one.is_same(session)]
@@ -49,33 +56,34 @@ def settle(
 
 
 def plain(folder: str, human: str = HUMAN) -> str:
-    """A folder's name as an agent may be called; `agent` where nothing of it can be said. Many a person's home is
-    called as they are.
+    """Return an agent name made of the name of a folder; `agent` if nothing of it can be used.
+
+    A reserved name, or the person's own (their home folder often has it), gets `-agent` appended.
     """
     letters = (
         unicodedata.normalize("NFKD", os.path.basename(folder.rstrip("/"))).encode("ascii", "ignore").decode()
     )
     words = "".join(letter if letter.isalnum() else " " for letter in letters.lower()).split()
     name = "-".join(words)[:LONGEST].rstrip("-")
-    return name if name and name not in {*_NOT_OURS, fold(human)} else f"{name}-agent".lstrip("-")
+    return name if name and name not in {*_RESERVED, fold(human)} else f"{name}-agent".lstrip("-")
 
 
 def _earlier(session: Session, before: Sequence[Session]) -> list[str]:
-    """What it was called when it ran before, and what the one was called that it goes on for."""
+    """Return the name that the session had before, and that of the session it continues."""
     own = find(session.host, session.id)
     last = max(before, key=lambda one: one.heard_at, default=None)
     return [one.agent for one in (own, last) if one is not None and one.agent]
 
 
 def _free(earlier: Sequence[str], name: str, taken: set[str]) -> str:
-    """The first name that no live session has."""
+    """Return the first name that no live session has."""
     numbered = (f"{name}-{number}" for number in count(2))
     return next(one for one in chain(earlier, [name], numbered) if fold(one) not in taken)
 
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Of two sessions that start at once, the second sees the first."""
+    """Lock the folder: of two sessions that start at once, the second sees the first."""
     os.makedirs(sessions_folder(), mode=0o700, exist_ok=True)
     file = os.open(os.path.join(sessions_folder(), ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -85,26 +93,23 @@ def _one_at_a_time() -> Iterator[None]:
         os.close(file)
 
 
-# A session that cannot be noted down: there is no folder for it, or the disk is full or read-only.
-#
-# Its mail is shown all the same, where it is known whose it is; two hooks at once may both show it. What only the
-# note could tell is done without: no turn is held up, since nobody would count how often, and nobody wakes it.
+# -- sessions that cannot be recorded
 
 
 class Unkept(Session):
-    """Known for one hook."""
+    """A session that exists for one hook only, without a file."""
 
     __slots__ = ()
 
     def mark(self, turn: str, holds: int | None = None) -> None:
-        """There is nowhere to mark it."""
+        """Do nothing: there is no file."""
 
     def in_turn(self) -> InTurn:
-        return _Beside(self.path)
+        return _NoLock(self.path)
 
 
-class _Beside(InTurn):
-    """Nobody is waited for."""
+class _NoLock(InTurn):
+    """A lock that locks nothing."""
 
     def __enter__(self) -> None: ...
 
@@ -112,6 +117,6 @@ class _Beside(InTurn):
 
 
 def unkept(session: Session, agent: str) -> Unkept:
-    """The same, of this agent, as if its turns had been held up often enough."""
+    """Return a session of this agent without a file, that blocks no further end of a turn."""
     known = {name: getattr(session, name) for name in Session.__slots__}
     return Unkept(**known | {"agent": agent, "holds": MOST_HELD_STOPS})

@@ -16,7 +16,7 @@ from ..constants import safe_form
 from ..environment import AUTH_TOKEN, PREFIX, config_path, environment, own_room, project_room, variable
 from . import claude, codex, gemini
 from .events import BETWEEN, PROMPT, START, STOP
-from .input import HOST, PERHAPS, hear, read_object, text_of
+from .input import HOST, PERHAPS, read_input, read_object, text_of
 from .sessions import BUSY, IDLE, OVER, Session, find, is_played
 
 DIALECTS = {"claude": claude, "codex": codex, "gemini": gemini}
@@ -169,7 +169,7 @@ def look(command: str, values: dict[str, object]) -> Look:
     if not agent:
         return Look("")
     end_in_time()
-    go_where_the_host_is(text_of(hear(PERHAPS), "cwd"))
+    go_where_the_host_is(text_of(read_input(PERHAPS), "cwd"))
     if command != HOOK_PROMPT or not values.keys() <= {"as", "room"}:
         return Look(None)
     return Look("" if _is_surely_nothing(values, agent) else None)
@@ -229,13 +229,20 @@ def _is_surely_nothing(values: dict[str, object], agent: str) -> bool:
 
 
 def folder_has_nothing(folder: str, agent: str) -> bool:
-    """Say whether no file of this agent holds a line. A name that begins like it counts as its own."""
+    """Say whether no file of this agent holds a line. A name that begins like it counts as its own.
+
+    What is no regular file under a name that is ours is left to the command, which reports it.
+    """
+    names = (safe_form(agent), ".names", ".lock")
     try:
         with os.scandir(os.path.expanduser(folder)) as found:
-            return not any(entry.name.startswith(safe_form(agent)) and entry.stat().st_size for entry in found)
+            ours = [entry for entry in found if entry.name.startswith(names)]
+            return all(entry.is_file(follow_symlinks=False) for entry in ours) and not any(
+                entry.stat().st_size for entry in ours if entry.name.startswith(names[0])
+            )
     except FileNotFoundError:
         return True
-    except OSError:  # the command tells
+    except OSError:  # the command reports it
         return False
 
 
@@ -279,7 +286,7 @@ def go_where_the_host_is(folder: str) -> None:
 
 
 def _look_for_host(command: str, values: dict[str, object]) -> Look:
-    host_input = hear(HOST)
+    host_input = read_input(HOST)
     dialect, event = DIALECTS[host_of(command)], text_of(host_input, "hook_event_name")
     moment, is_waiter = dialect.EVENTS.get(event), "wait" in values
     if not event or (moment is None and not is_waiter):

@@ -1,6 +1,6 @@
-"""The hooks of each host, as its configuration wants them. The plugin and `install` are written from here.
+"""The hook entries of each host's configuration. The plugin and `install` are written from them.
 
-Knows no file and writes none.
+This module reads and writes no files.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-SECONDS = 10  # for a hook that a host waits for; ours end themselves after two
-LAST_SECONDS = 3  # at the end of a session; Codex grants no more
-# A week. The waiter is armed when a session starts and when a turn ends: who stays idle for longer is not woken.
+SECONDS = 10  # timeout of a hook that a host waits for; ours end themselves after two
+LAST_SECONDS = 3  # timeout at the end of a session; Codex allows no more
+# A week. A waiter starts when a session starts and when a turn ends: a session idle for longer is not woken.
 WAIT = 604_800
 MARGIN = 30  # seconds by which the waiter ends before the host would end it
 
 
 class Recipe(NamedTuple):
-    """The events of one host in which we want to be called."""
+    """The events of one host at which our hook and our waiter are called."""
 
-    events: tuple[str, ...]  # where a hook is called and waited for
-    waits: tuple[str, ...]  # where a waiter is started beside it, and not waited for
-    unwaited: Mapping[str, Any]  # how this host says so
-    unit: int = 1  # of a timeout, in one second
-    exec_form: bool = False  # does it take a program and its arguments, or a line for a shell?
+    events: tuple[str, ...]  # at which the host calls the hook and waits for it
+    waits: tuple[str, ...]  # at which the host also starts a waiter, without waiting for it
+    unwaited: Mapping[str, Any]  # the fields by which this host starts a hook without waiting
+    unit: int = 1  # timeout units per second
+    exec_form: bool = False  # whether it takes a program and its arguments, or a line for a shell
 
 
 RECIPES = {
     "claude": Recipe(
         events=("SessionStart", "UserPromptSubmit", "PostToolBatch", "Stop", "SessionEnd"),
-        # Also with a prompt, as which a ring comes, too: a turn that is interrupted or fails has no Stop.
+        # Also at each prompt (an alert arrives as one, too): an interrupted or failed turn has no Stop event.
         waits=("SessionStart", "UserPromptSubmit", "Stop"),
         unwaited={"asyncRewake": True},
         exec_form=True,
@@ -53,8 +53,9 @@ RECIPES = {
 
 
 def hooks(host: str, program: Sequence[str], options: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
-    """What stands under `hooks` in this host's file. `program` is how Postroom is started, `options` are added to
-    every call: `--as coder`, say.
+    """Return the value of `hooks` in this host's file.
+
+    `program` is the command that starts Postroom; `options`, such as `--as coder`, are added to every call.
     """
     recipe = RECIPES[host]
     called = [*program, "hook", host, *options]
@@ -69,16 +70,16 @@ def hooks(host: str, program: Sequence[str], options: Sequence[str] = ()) -> dic
 
 
 def mcp_server(program: Sequence[str], options: Sequence[str] = ()) -> dict[str, Any]:
-    """What stands under a server's name, where a host lists its MCP servers."""
+    """Return the entry of our MCP server in a host's list of servers."""
     return {"command": program[0], "args": [*program[1:], "mcp", *options]}
 
 
 def is_ours(host: str, entry: Mapping[str, Any]) -> bool:
-    """Did we write this hook? Known by what it calls, wherever the program lay when it was written."""
+    """Return whether a hook entry is ours: it calls `postroom hook HOST`, from any folder."""
     command, args = entry.get("command"), entry.get("args")
     try:
         words = [str(command), *map(str, args)] if isinstance(args, list) else shlex.split(str(command))
-    except ValueError:  # a line that no shell understands
+    except ValueError:  # not a valid shell command
         return False
     at = next((at for at, pair in enumerate(pairwise(words)) if pair == ("hook", host)), 0)
     before = [word.rpartition("/")[2] for word in words[:at]]

@@ -17,27 +17,29 @@ import os
 from ..environment import first_variable, sessions_folder
 from .input import read_object
 
-# Processes. One is known by its number and by when it began: numbers are used again.
+# -- processes
+#
+# A process is identified by its number and its start time: numbers are reused.
 
 _SHELLS = frozenset({"sh", "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "tcsh", "zsh"})
-_NO_MORE = ("Z", "X")  # it has ended, and whoever started it has not asked how
+_ENDED = ("Z", "X")  # states of a process that has ended and whose parent has not waited for it
 _MOST = 64  # generations
 
 
 class Process:
-    """One of the living."""
+    """A running process."""
 
     __slots__ = ("began", "name", "parent", "pid")
 
     def __init__(self, pid: int, began: str, parent: int, name: str) -> None:
         self.pid = pid
-        self.began = began  # in the system's own words; only compared
+        self.began = began  # start time as the system writes it; only compared
         self.parent = parent
-        self.name = name  # of its program: of a script, that which runs it
+        self.name = name  # of its program; for a script, of its interpreter
 
 
 def look(pid: int) -> Process | None:
-    """A process; None when it has ended."""
+    """Return a process, or None if it has ended."""
     if pid <= 0:
         return None
     return _in_proc(pid) if os.path.exists("/proc/self/stat") else _by_ps(pid)
@@ -59,8 +61,9 @@ def ancestors() -> list[Process]:
 
 
 def host() -> Process | None:
-    """The host that runs us as a hook: the nearest ancestor that is no shell, as some hosts start a hook by one.
-    Who plays host is it with their shell alone: what is above that has other windows, too.
+    """Return the host that runs us as a hook: the nearest ancestor that is no shell, as some hosts use a shell.
+
+    If a person runs the hook by hand, the host is their shell: the programs above it run other windows, too.
     """
     if is_played():
         return next(iter(ancestors()), None)
@@ -68,7 +71,7 @@ def host() -> Process | None:
 
 
 def is_played() -> bool:
-    """Is a person the host? Hosts hear what a hook says on standard error; a person reads it on a terminal."""
+    """Return whether a person runs the hook by hand: hosts capture standard error, a person has a terminal."""
     return os.isatty(2)
 
 
@@ -80,33 +83,33 @@ def _in_proc(pid: int) -> Process | None:
         return None
     before, _, after = stat.rpartition(b")")
     words = after.decode("ascii").split()
-    if words[0] in _NO_MORE:
+    if words[0] in _ENDED:
         return None
     try:
         name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    except OSError:  # another user's
+    except OSError:  # the process of another user
         name = before.partition(b"(")[2].decode("utf-8", "replace")
     return Process(pid, words[19], int(words[1]), name)
 
 
 def _by_ps(pid: int) -> Process | None:
-    """Where there is no /proc."""
+    """Return a process where there is no /proc, such as on macOS."""
     import subprocess  # noqa: PLC0415 - heavy, and not needed on Linux
 
-    request = ["/bin/ps", "-o", "lstart=,stat=,ppid=,comm=", "-p", str(pid)]
-    done = subprocess.run(request, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})  # noqa: S603
+    command = ["/bin/ps", "-o", "lstart=,stat=,ppid=,comm=", "-p", str(pid)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})  # noqa: S603
     words = done.stdout.split()  # such as: Sun Nov 15 22:10:01 2026 S 1 /bin/zsh
-    if len(words) < 8 or words[5].startswith(_NO_MORE):
+    if len(words) < 8 or words[5].startswith(_ENDED):
         return None
     return Process(pid, " ".join(words[:5]), int(words[6]), words[7].rpartition("/")[2])
 
 
-# Sessions.
+# -- sessions
 
-BUSY, IDLE, OVER = "busy", "idle", "over"  # of one length
-MOST_HOLDS = 9  # there is room for one digit
-BEAT = 300.0  # seconds between two signs of life of a session that waits
-KEPT = 30 * 86_400  # seconds for which the file of a session stays that has ended
+BUSY, IDLE, OVER = "busy", "idle", "over"  # of equal length: they are overwritten in place
+MOST_HOLDS = 9  # the file has room for one digit
+BEAT = 300.0  # seconds between two heartbeats of a waiting session
+KEPT = 30 * 86_400  # seconds for which the file of an ended session stays
 _HEAD = '{"turn":"%s","holds":%d,'
 _TEXTS = ("host", "id", "agent", "room", "socket", "folder", "pid", "began")
 _LONGEST = 64 * 1024  # bytes of a file
@@ -135,15 +138,15 @@ class Session:
     ) -> None:
         self.host = host
         self.id = id
-        self.agent = agent  # whose mail it gets
-        self.room = room  # where that is: a room's address,
-        self.socket = socket  # or a daemon's socket,
+        self.agent = agent  # the agent whose mail it shows
+        self.room = room  # where the mail is: the address of a room,
+        self.socket = socket  # or the socket of a server,
         self.folder = folder  # or a folder of inbox files
         self.pid = pid  # of the host
         self.began = began
         self.turn = turn  # busy, idle or over
-        self.holds = holds  # how many ends of turns in a row were held up
-        self.heard_at = heard_at  # when a hook was last heard, by the wall clock
+        self.holds = holds  # how many ends of turns in a row were blocked
+        self.heard_at = heard_at  # when a hook last ran, by the wall clock
 
     @property
     def path(self) -> str:
@@ -156,7 +159,7 @@ class Session:
 
     @property
     def has_waiter(self) -> bool:
-        from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - only for those who would wait
+        from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - only needed by waiters
 
         try:
             file = os.open(self.waiter_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -172,19 +175,19 @@ class Session:
 
     @property
     def turn_path(self) -> str:
-        """What a hook holds locked while it shows mail. Not the note: a start puts another in its place."""
+        """The file that a hook locks while it shows mail. The session file itself is replaced at each start."""
         return self.path.removesuffix(".json") + ".turn"
 
     @property
     def is_live(self) -> bool:
-        """Does its host still run it, as far as anybody knows?"""
+        """Whether its host still runs it, as far as the file and the process tell."""
         return self.turn != OVER and is_alive(self.pid, self.began)
 
     def is_same(self, other: Session) -> bool:
         return (self.host, self.id) == (other.host, other.id)
 
     def mark(self, turn: str, holds: int | None = None) -> None:
-        """Note that a hook was heard, and how the session stands."""
+        """Record that a hook ran, and the state of the session."""
         self.turn = turn
         self.holds = self.holds if holds is None else min(holds, MOST_HOLDS)
         file = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -194,12 +197,14 @@ class Session:
             os.close(file)
 
     def in_turn(self) -> InTurn:
-        """Tools that were used at once call hooks at once: one shows what is new, and the next finds it shown."""
+        """Return the lock of the session's mail. Tools used in parallel run hooks in parallel: only the first
+        shows what is new.
+        """
         return InTurn(self.turn_path)
 
 
 class InTurn:
-    """Whoever is inside is alone with a session's mail. A context, without the weight of `contextlib`."""
+    """An exclusive lock on a session's mail, as a context manager. `contextlib` would take long to import."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -220,17 +225,17 @@ def path_of(host: str, id: str) -> str:
 
 
 def is_plain(id: str) -> bool:
-    """Can a session of this id have a file?"""
+    """Return whether a session id can be part of a file name."""
     return 0 < len(id) <= 128 and _PLAIN.issuperset(id)
 
 
 def find(host: str, id: str) -> Session | None:
-    """A session that was noted; None when none was, or what is there cannot be read."""
+    """Return a recorded session, or None if there is none or its file cannot be read."""
     return _read(path_of(host, id)) if is_plain(id) else None
 
 
 def all_sessions() -> list[Session]:
-    """Return every session that was noted, whether it is over or not."""
+    """Return all recorded sessions, ended ones included."""
     folder = sessions_folder()
     try:
         names = sorted(os.listdir(folder))
@@ -241,7 +246,7 @@ def all_sessions() -> list[Session]:
 
 
 def keep(session: Session) -> None:
-    """Note a session down, in place of what was noted of it before."""
+    """Write the file of a session, replacing any other."""
     import json  # noqa: PLC0415 - only when a session starts
 
     texts = json.dumps({name: str(getattr(session, name)) for name in _TEXTS})
@@ -260,7 +265,7 @@ def keep(session: Session) -> None:
 
 
 def sweep(now: float) -> None:
-    """Take away what ended long ago."""
+    """Delete the files of sessions that ended long ago."""
     for session in all_sessions():
         if now - session.heard_at > KEPT and not session.is_live:
             for path in (session.path, session.waiter_path, session.turn_path):
@@ -288,14 +293,13 @@ def _read(path: str) -> Session | None:
     return Session(**texts, pid=int(pid) if pid.isdecimal() else 0, turn=turn, holds=holds, heard_at=heard_at)
 
 
-# Where hosts tell what they start in which session that is. Only among those of one process: it may be inherited.
-_TOLD = ("CODEX_THREAD_ID", "CLAUDE_CODE_SESSION_ID", "GEMINI_SESSION_ID")
+# Variables in which hosts pass the session id to their children. They may be inherited from an outer host, so they
+# only select among the sessions of one process.
+_ID_VARIABLES = ("CODEX_THREAD_ID", "CLAUDE_CODE_SESSION_ID", "GEMINI_SESSION_ID")
 
 
 def session_around_us() -> Session | None:
-    """The session of the nearest host that started us; None where there is none, or several of different agents
-    are meant.
-    """
+    """Return the session of the nearest host that started us, or None if there is none or it is ambiguous."""
     running = [one for one in all_sessions() if one.turn != OVER]
     if not running:
         return None
@@ -306,7 +310,7 @@ def session_around_us() -> Session | None:
 
 
 def _one_of(found: list[Session]) -> Session | None:
-    """A server of Codex runs many sessions in one process."""
-    result = first_variable(*_TOLD)
-    named = next((one for one in found if one.id == result), None)
+    """Return the session that is meant: a Codex server runs many sessions in one process."""
+    id = first_variable(*_ID_VARIABLES)
+    named = next((one for one in found if one.id == id), None)
     return named or (found[0] if len({(one.agent, one.room) for one in found}) == 1 else None)

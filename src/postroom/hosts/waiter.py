@@ -1,7 +1,11 @@
-"""Codex takes messages for a session from outside: `codex queue` puts one into the queue of a thread, and it is
-taken up after the turn that is under way, or at once.
+"""The waiter: the one process of a session that waits for mail and wakes the session when it is idle.
 
-It says that all is well even where no Codex is there to take it. So whether the host lives is looked at first.
+A host starts a waiter when a session starts and when a turn ends (Claude Code also with each prompt), and does not
+wait for it. A session has one waiter at a time: one that finds the lock taken ends. It wakes the session while it
+is idle. During a turn the hooks between tools show new mail; the waiter acts only if no hook ran for two minutes,
+as an interrupted turn ends without a hook. A waiter ends after its time, with the session, and with the host.
+
+`core.alerts` decides whether there is something to announce. `queue` wakes a Codex session.
 """
 
 from __future__ import annotations
@@ -27,13 +31,15 @@ if TYPE_CHECKING:
     from .sessions import Session
 
 
-SECONDS = 30.0
-_LONGEST_COMPLAINT = 300
+SECONDS = 30.0  # for `codex queue`
+_LONGEST_COMPLAINT = 300  # characters of its error output
 
 
 def queue(session: Session, text: str) -> str:
-    """Put a text into the session's queue: one that every user of the machine may see, for it takes it as an
-    argument. Gives why it did not get there; empty when it did.
+    """Put a text into the queue of a Codex session; return why that failed, or an empty text.
+
+    Codex takes it after the running turn, or at once. The text is an argument of a program, so every user of the
+    machine can see it. `codex queue` succeeds even if no Codex is running, so the host is checked first.
     """
     if not is_alive(session.pid, session.began):
         return "the host of the session has ended"
@@ -48,7 +54,7 @@ def queue(session: Session, text: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # it ends with all that it started: one from npm starts another
+            start_new_session=True,  # to end it with its children: the npm package starts another program
         )
     except OSError as broken:
         return f"codex cannot be started: {broken.strerror}"
@@ -63,7 +69,7 @@ def queue(session: Session, text: str) -> str:
 
 
 def _program(host: int) -> str | None:
-    """The program of the host itself, where the system tells: another one on the PATH may be older."""
+    """Return the program of the host itself, or the one on the PATH, which may be older."""
     try:
         running = os.readlink(f"/proc/{host}/exe")
     except OSError:
@@ -72,77 +78,68 @@ def _program(host: int) -> str | None:
     return running if is_codex else which("codex")
 
 
-# The one process of a session that waits for mail, and rings.
-#
-# A host starts it when a session starts and when a turn ends, Claude Code with each prompt, too, and does not
-# wait
-# for it. There is one at a time: who finds the session's lock taken ends. It rings while the session is idle.
-# When a turn is under way, the hooks between tools show what comes, so it rings only if none of them was heard
-# for
-# two minutes: a turn that was interrupted ends without a word. It ends in time, with the session, and with its
-# host.
-#
-# Decides nothing about mail: whether there is something to ring for is the service's to say.
+# -- waiting
 
-SILENCE = 120.0  # seconds without a hook, after which a turn may well be over
-ARRIVAL = 10.0  # seconds in which a session that starts is noted down by the hook beside us
-AGAIN = 5.0  # seconds until somebody who holds the room may be done
+SILENCE = 120.0  # seconds without a hook after which a turn may be over
+ARRIVAL = 10.0  # seconds in which the hook that runs beside us records a new session
+AGAIN = 5.0  # seconds until the next attempt if the room is busy
 PAUSE = 0.05
-GRACE = 0.5  # seconds in which a waiter ends that is told to
+GRACE = 0.5  # seconds in which a waiter ends after SIGTERM
 
 
 class Over(Exception):
-    """There is nobody to wait for any more."""
+    """The session has ended, or belongs to another agent or process."""
 
 
-class Bell(Protocol):
-    """Of a mailbox, what a waiter needs."""
+class AlertSource(Protocol):
+    """The part of a mailbox that a waiter needs."""
 
     def wait_to_ring(self, way: str, timeout: float, *, may_ring: Callable[[], bool]) -> Rung | None: ...
     def heartbeat(self, *, poll_interval: float) -> object: ...
 
 
 def wait(
-    mailbox: Bell,
+    mailbox: AlertSource,
     session: Session,
     seconds: float,
     ring: Callable[[Rung], bool],
     now: Callable[[], float],
 ) -> None:
-    """Wait and ring, for so many seconds at most, or until `ring` says that this was the last one. `now` is the
-    wall clock.
+    """Wait for mail and call `ring` for each alert, for at most `seconds` or until `ring` returns True.
+
+    `now` is the wall clock.
     """
 
     def may_ring() -> bool:
-        found = _still(session)
-        return found.turn != BUSY or abs(now() - found.heard_at) > SILENCE  # clocks may be set back
+        found = _current(session)
+        return found.turn != BUSY or abs(now() - found.heard_at) > SILENCE  # abs: the clock may be set back
 
     end = time.monotonic() + seconds
     with suppress(Over):
         while (left := end - time.monotonic()) > 0:
             try:
                 rung = mailbox.wait_to_ring(session.host, min(left, BEAT), may_ring=may_ring)
-            except Busy:  # the mail waits, and so do we
+            except Busy:  # the mail stays unread; try again later
                 rung = None
                 time.sleep(min(left, AGAIN))
             if rung is not None and ring(rung):
                 return
-            _still(session)
-            with suppress(Missing, Busy):  # nobody registered it
+            _current(session)
+            with suppress(Missing, Busy):  # Missing: the agent is not registered
                 mailbox.heartbeat(poll_interval=BEAT)
 
 
-def _still(session: Session) -> Session:
-    """The session as it is now. It may be over, be another agent's, or go on in another process."""
+def _current(session: Session) -> Session:
+    """Return the session as it is now. Raise Over if it ended, or belongs to another agent or process."""
     found = find(session.host, session.id)
-    whose = (session.agent, session.pid, session.began)
-    if found is None or (found.agent, found.pid, found.began) != whose or not found.is_live:
+    expected = (session.agent, session.pid, session.began)
+    if found is None or (found.agent, found.pid, found.began) != expected or not found.is_live:
         raise Over
     return found
 
 
 def arrived(host: str, id: str) -> Session | None:
-    """The session for which we are to wait, once the hook beside us has noted it down; None when it does not."""
+    """Return the session to wait for, once the hook that runs beside us has recorded it; None if it does not."""
     end = time.monotonic() + ARRIVAL
     ours = sessions.host()
     while time.monotonic() < end:
@@ -155,7 +152,7 @@ def arrived(host: str, id: str) -> Session | None:
 
 @contextmanager
 def alone(session: Session) -> Iterator[bool]:
-    """Are we its only waiter? The lock ends with this process, whatever ends it."""
+    """Take the waiter's lock; yield whether we are the only waiter. The lock ends with this process."""
     file = os.open(session.waiter_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         flock(file, LOCK_EX | LOCK_NB)
@@ -171,7 +168,7 @@ def alone(session: Session) -> Iterator[bool]:
 
 
 def end_waiter(session: Session) -> None:
-    """End its waiter, if there is one, and see that it is gone: another may take its place at once."""
+    """End the waiter of a session and wait until it is gone, so that another can take its place."""
     try:
         file = os.open(session.waiter_path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -196,10 +193,11 @@ def _is_free(file: int) -> bool:
 
 
 def end_with_host(session: Session) -> None:
-    """From now on, this process ends in the moment in which the session's host does. It costs nothing to wait for
-    that; where the system cannot tell, the next look at the session finds out.
+    """End this process as soon as the session's host ends.
+
+    Without pidfd_open (macOS), the next check of the session notices it.
     """
-    from threading import Thread  # noqa: PLC0415 - only for those who wait
+    from threading import Thread  # noqa: PLC0415 - only needed by waiters
 
     try:
         host = os.pidfd_open(session.pid)
@@ -209,7 +207,7 @@ def end_with_host(session: Session) -> None:
 
 
 def _end_after(process: int) -> None:
-    from select import POLLIN, poll  # noqa: PLC0415 - only for those who wait
+    from select import POLLIN, poll  # noqa: PLC0415 - only needed by waiters
 
     gone = poll()
     gone.register(process, POLLIN)

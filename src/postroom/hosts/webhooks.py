@@ -1,16 +1,12 @@
-"""Rings that leave the room: a signed call to whoever asked for it, or a note on the desktop.
+"""Webhooks: signed HTTP calls that tell a receiver about waiting mail.
 
-When somebody is rung, how often and what is tried again is decided in `service.ringing`; this room only carries
-it out. It refuses to know how mail is kept, and says nothing of a letter but who wrote it, its subject and its id.
-Above it stand the daemon and the command line; below it are the desk and the service. Nothing here is loaded where
-nobody asked for it.
+`core.webhooks` decides when a webhook is called and what is tried again, with which delays; this module makes the
+calls. A call names the sender, subject and id of letters, never their content.
 
-    notice     what a ring says, as JSON and as words
-    calling    one call: looked up once, checked, signed, sent, its answer read and forgotten
-    answers    what an answer means: rung, gone, later
-    ringer     one webhook, for ever: wait, ring, tell what came of it
-    pusher     all webhooks of a running post room, as they come and go
-    desktop    a note on the screen, by the program that the system has for it
+    Outcome          the meaning of an HTTP answer: delivered, gone, or try later
+    WebhookClient    one call: resolve the host, check its addresses, sign, send, read the answer
+    WebhookWorker    one webhook: wait for mail, call, record the outcome
+    WebhookService   all webhooks of a running server, as they are added and removed
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from msgspec import Struct
 from .. import __version__
 from ..core import webhooks
 from ..core.authorize import OWNER
-from ..core.presentation import harmless_json
+from ..core.presentation import escape_json
 from ..errors import Missing, PostroomError
 from ..model.codec import encode
 from ..model.webhook import read_target, signed_headers
@@ -53,21 +49,22 @@ if TYPE_CHECKING:
     from ..store.protocol import Watch
 
 
-# What the answer to a call means. Only its first line and one header count; the rest is thrown away.
+# -- answers
 #
-# No text of the other side is kept or shown: what went wrong is told in our own words, with its number.
+# Only the status line and one header of an answer count. No text of the receiver is stored or shown: a problem is
+# described in our own words, with the status.
 
-LONGEST_PAUSE = 3600.0  # seconds that the other side may ask us to wait
+LONGEST_PAUSE = 3600.0  # seconds that a receiver may ask us to wait
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: .*)?")
 _WAITING = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of a call."""
+    """The outcome of a call."""
 
     status: int | None = None  # None: there was no answer
-    problem: str = ""  # empty: it was rung
-    pause: float | None = None  # seconds that were asked for before the next try
+    problem: str = ""  # empty: the call was delivered
+    pause: float | None = None  # seconds that the receiver asked us to wait
 
     @property
     def is_rung(self) -> bool:
@@ -75,17 +72,17 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_gone(self) -> bool:
-        """Does nobody want to be called there any more?"""
+        """Whether the receiver wants no more calls."""
         return self.status == HTTPStatus.GONE
 
     @property
     def is_final(self) -> bool:
-        """Is it an answer to whatever else was to be said just now?"""
+        """Whether it also holds for the other calls that are due now."""
         return self.is_gone or self.pause is not None
 
 
 def status_of(line: bytes) -> int | None:
-    """The number in the first line of an answer; None: it is no such line."""
+    """Return the status in the first line of an answer, or None if it is no status line."""
     found = _STATUS.fullmatch(line)
     return None if found is None else int(found[1])
 
@@ -94,10 +91,10 @@ def outcome_of(status: int, headers: Mapping[str, str], now: datetime) -> Outcom
     if 200 <= status < 300:
         return Outcome(status=status)
     pause = _pause(headers.get("retry-after", ""), now) if status in _WAITING else None
-    return Outcome(status=status, problem=_told(status), pause=pause)
+    return Outcome(status=status, problem=_problem_of(status), pause=pause)
 
 
-def _told(status: int) -> str:
+def _problem_of(status: int) -> str:
     if 300 <= status < 400:
         return f"it answered {status}, which leads elsewhere; redirects are not followed"
     words = {one.value: one.phrase for one in HTTPStatus}
@@ -105,7 +102,7 @@ def _told(status: int) -> str:
 
 
 def _pause(text: str, now: datetime) -> float | None:
-    """Seconds, or a time, as the other side said it; within bounds. What cannot be read was not said."""
+    """Return the seconds of a Retry-After header, at most LONGEST_PAUSE; None if it cannot be read."""
     if text.isascii() and text.isdecimal():
         return min(float(text[:9]), LONGEST_PAUSE)
     try:
@@ -116,21 +113,19 @@ def _pause(text: str, now: datetime) -> float | None:
     return min(max((until - now).total_seconds(), 0.0), LONGEST_PAUSE)
 
 
-# What a ring says: who wrote, about what, how urgent, and by which id it is found. Never what a letter says.
+# -- the body of a call
 #
-# Sender and subject are words of whoever wrote the letter. In JSON they stand as values, cut to a length; a
-# receiver
-# treats them as it would any stranger's text.
+# Sender and subject were written by the sender of the letter; receivers must treat them as untrusted text.
 
-WAITING = "mail.waiting"  # unread mail, which was not told of before or is urgent
-TEST = "mail.test"  # somebody tries a webhook out
-MOST_NAMED = 50  # letters that are named; the rest is counted
+WAITING = "mail.waiting"  # unread mail that was not announced before, or is urgent
+TEST = "mail.test"  # a test call
+MOST_NAMED = 50  # letters that are listed; the others are counted
 LONGEST_SUBJECT = 200
 
 
 def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[RungLetter]) -> bytes:
-    """The body of a call: a pointer to what waits."""
-    result = {
+    """Return the body of a call about waiting letters."""
+    content = {
         "type": WAITING,
         "timestamp": at,
         "mailbox": mailbox,
@@ -138,11 +133,11 @@ def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[RungLette
         "letters": [_letter(letter) for letter in letters[:MOST_NAMED]],
         "more": max(0, len(letters) - MOST_NAMED),
     }
-    return harmless_json(encode(result))
+    return escape_json(encode(content))
 
 
 def trial(mailbox: str, at: datetime) -> bytes:
-    """The body of a call that only asks whether calls arrive. It is shaped like the others."""
+    """Return the body of a test call, in the shape of the others."""
     return encode({"type": TEST, "timestamp": at, "mailbox": mailbox, "unread": 0, "letters": [], "more": 0})
 
 
@@ -157,95 +152,94 @@ def _letter(letter: RungLetter) -> dict[str, Any]:
     }
 
 
-# One call of a webhook. The host is looked up once; every address that comes of it is checked; one of these very
-# addresses is connected to. So a name that leads elsewhere a moment later leads nowhere.
+# -- one call
 #
-# No redirect is followed and no proxy is asked. Each call has its time as a whole, and as much of an answer is
-# read
-# as it needs. It all happens in the event loop but for two things that cannot: to look a name up, and to read the
-# machine's authorities. They have threads of their own, a bounded number of them.
+# The host is resolved once, every resolved address is checked, and one of these very addresses is connected to: a
+# name that resolves to another address a moment later (DNS rebinding) gains nothing. No redirect is followed and
+# no proxy is used. Resolving and loading the system's CA certificates block, so they run in a few threads of their
+# own; everything else runs in the event loop.
 
-WHOLE = 10.0  # seconds for a call, from the name to the answer
+WHOLE = 10.0  # seconds for a call, from resolving to the answer
 CONNECT = 5.0  # seconds of them for one address, TLS included
-FAREWELL = 0.5  # seconds for the rest of an answer, and for an orderly end
+CLOSE_PATIENCE = 0.5  # seconds for the rest of an answer, and for closing the connection
 MOST_CALLS = 16  # calls at once
-LONGEST_HEAD = 16 * 1024  # bytes of an answer's lines
-LONGEST_BODY = 64 * 1024  # bytes that are read to be thrown away
+LONGEST_HEAD = 16 * 1024  # bytes of the status line and headers
+LONGEST_BODY = 64 * 1024  # bytes of a body that are read and discarded
 MOST_LINES = 100
 
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
-class NotCalled(Exception):
-    """Nothing came of a call; why, in our own words."""
+class CallFailed(Exception):
+    """A call that got no answer, with the reason in our own words."""
 
 
-class Telephone:
-    """Made inside an event loop."""
+class WebhookClient:
+    """The HTTP client of all webhooks. Create it inside an event loop."""
 
     def __init__(
         self,
-        look_up: Callable[..., list[Any]] = socket.getaddrinfo,
+        resolve: Callable[..., list[Any]] = socket.getaddrinfo,
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
-        self._look_up = look_up
+        self._resolve = resolve
         self._trust = trust
-        self._lines = asyncio.Semaphore(MOST_CALLS)
+        self._slots = asyncio.Semaphore(MOST_CALLS)
         self._threads = ThreadPoolExecutor(MOST_CALLS, thread_name_prefix="postroom-push")
 
     def close(self) -> None:
-        """Names that are still looked up are nobody's affair any more."""
+        """Stop the threads without waiting for names that are still being resolved."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def call(self, webhook: Webhook, id: str, body: bytes, now: Callable[[], datetime]) -> Outcome:
-        """Say this there, signed in the moment in which it is said. What goes wrong is told, never raised."""
-        async with self._lines:
+        """Send a body, signed at the time of sending. Return the outcome; problems are never raised."""
+        async with self._slots:
             at = now()
             headers = signed_headers(webhook.secrets(at), id, int(at.timestamp()), body)
             try:
                 async with asyncio.timeout(WHOLE):
-                    status, result = await self._say(webhook, headers, body)
+                    status, result = await self._post(webhook, headers, body)
             except TimeoutError:
                 return Outcome(problem=f"there was no answer within {WHOLE:g} seconds")
-            except NotCalled as failed:
+            except CallFailed as failed:
                 return Outcome(problem=str(failed))
             return outcome_of(status, result, now())
 
-    async def _say(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str]]:
+    async def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str]]:
         target = read_target(webhook.url)
         reader, writer = await self._connect(target, allow_private=webhook.allow_private)
         try:
             writer.write(request_of(target, headers, body))
             await writer.drain()
             status, result = await _read_head(reader)
-            await _hear_out(reader)
-        except (OSError, ValueError, asyncio.IncompleteReadError) as broken:
-            raise NotCalled(f"{target.host} broke off: {_words(broken)}") from None
+            await _read_rest(reader)
+        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+            raise CallFailed(f"{target.host} broke off: {_error_text(error)}") from None
         finally:
-            await _hang_up(writer)
+            await _close(writer)
         return status, result
 
     async def _connect(
         self, target: Target, *, allow_private: bool
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To the first that answers, of the addresses that were checked; all of them were."""
+        """Connect to the first address that answers; all of them were checked before."""
         addresses, context = await asyncio.get_running_loop().run_in_executor(
             self._threads, self._prepare, target, allow_private
         )
-        why: Exception = NotCalled(f"{target.host} has no address")
+        why: Exception = CallFailed(f"{target.host} has no address")
         for family, address in addresses:
             try:
                 async with asyncio.timeout(CONNECT):
                     return await self._open(family, address, target.host, context)
             except (OSError, TimeoutError) as failed:
-                why = NotCalled(f"{target.host} cannot be reached: {_words(failed)}")
+                why = CallFailed(f"{target.host} cannot be reached: {_error_text(failed)}")
         raise why
 
     async def _open(
         self, family: socket.AddressFamily, address: tuple[Any, ...], host: str, context: ssl.SSLContext | None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To this very address; with TLS it must prove to be this host."""
-        plain = await self._dial(family, address)
+        """Connect to exactly this address; with TLS its certificate must be valid for the host."""
+        plain = await self._connect_socket(family, address)
         try:
             name = None if context is None else host
             return await asyncio.open_connection(sock=plain, ssl=context, server_hostname=name, limit=LONGEST_HEAD)
@@ -253,7 +247,7 @@ class Telephone:
             plain.close()
             raise
 
-    async def _dial(self, family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    async def _connect_socket(self, family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
         plain = socket.socket(family, socket.SOCK_STREAM)
         try:
             plain.setblocking(False)
@@ -264,20 +258,20 @@ class Telephone:
         return plain
 
     def _prepare(self, target: Target, allow_private: bool) -> tuple[list[Address], ssl.SSLContext | None]:
-        """On a thread: the addresses of a host, all of which may be called; and whom to trust there."""
+        """Return the addresses of a host, all checked, and the TLS context. Runs in a thread: it blocks."""
         try:
-            found = self._look_up(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+            found = self._resolve(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         except (OSError, UnicodeError) as unknown:
-            raise NotCalled(f"{target.host} has no address: {_words(unknown)}") from None
+            raise CallFailed(f"{target.host} has no address: {_error_text(unknown)}") from None
         addresses = [(family, address) for family, _, _, _, address in found]
         for _, address in addresses:
-            if result := why_not(target.host, address[0], allow_private=allow_private):
-                raise NotCalled(result)
+            if reason := why_not(target.host, address[0], allow_private=allow_private):
+                raise CallFailed(reason)
         return addresses, self._trust() if target.scheme == "https" else None
 
 
 def request_of(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
-    """All of it is made of checked pieces: a target, numbers, base64."""
+    """Return the HTTP request. All its pieces were checked: a target, numbers, base64."""
     lines = [
         f"POST {target.path} HTTP/1.1",
         f"Host: {target.header}",
@@ -291,7 +285,7 @@ def request_of(target: Target, headers: Mapping[str, str], body: bytes) -> bytes
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """The number of the answer, and its headers. What only says that the answer comes is passed over."""
+    """Return the status and headers of the answer. Interim 1xx answers are skipped."""
     left = LONGEST_HEAD
     for _ in range(3):
         lines: list[bytes] = []
@@ -315,99 +309,95 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-async def _hear_out(reader: asyncio.StreamReader) -> None:
-    """So that who answers is not cut off in the middle of it. What is said does not matter any more."""
+async def _read_rest(reader: asyncio.StreamReader) -> None:
+    """Read and discard the rest of the answer, so that the receiver is not cut off while it writes."""
     left = LONGEST_BODY
     with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(FAREWELL):
+        async with asyncio.timeout(CLOSE_PATIENCE):
             while left > 0 and (piece := await reader.read(left)):
                 left -= len(piece)
 
 
-async def _hang_up(writer: asyncio.StreamWriter) -> None:
+async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(FAREWELL):
+        async with asyncio.timeout(CLOSE_PATIENCE):
             await writer.wait_closed()
     writer.transport.abort()
 
 
-def _words(broken: BaseException) -> str:
-    if isinstance(broken, TimeoutError):
+def _error_text(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT:g} seconds"
-    if isinstance(broken, ssl.SSLCertVerificationError):
-        return f"its certificate is not good: {broken.verify_message}"
-    number = None if isinstance(broken, ssl.SSLError) else getattr(broken, "errno", None)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not good: {error.verify_message}"
+    number = None if isinstance(error, ssl.SSLError) else getattr(error, "errno", None)
     if number is not None and number > 0:
-        return os.strerror(number)  # asyncio has words of its own, with the address in them
-    return getattr(broken, "strerror", None) or str(broken) or type(broken).__name__
+        return os.strerror(number)  # asyncio's own message contains the address
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-# One webhook, for ever: look, call, say what came of it, sleep until mail comes or it is time to try again.
+# -- one webhook
 #
-# Nothing waits on the event loop. What the room is asked is asked on the desk's slow threads; calls are made by
-# the
-# loop itself, one after the other for one webhook.
+# Queries of the room run in the executor's threads; calls run in the event loop, one after the other per webhook.
 
 log = logging.getLogger("postroom")
-AGAIN = 5.0  # seconds after the room could not be asked
+AGAIN = 5.0  # seconds to wait after the room could not be queried
 RUNG, FAILED, DEAD = "rung", "failed", "dead"
 
 
-class Ringer:
-    """Made inside an event loop. `webhook` may be replaced by a newer state of the same."""
+class WebhookWorker:
+    """The loop of one webhook. Create it inside an event loop. `webhook` may be replaced by its newer state."""
 
-    def __init__(self, executor: Executor, webhook: Webhook, telephone: Telephone) -> None:
+    def __init__(self, executor: Executor, webhook: Webhook, client: WebhookClient) -> None:
         self.webhook = webhook
         self._executor = executor
         self._core = executor.room._core
-        self._telephone = telephone
+        self._client = client
         self._loop = asyncio.get_running_loop()
-        self._is_begun = False
-        self._quiet_until = 0.0  # who was called asked us to wait
+        self._is_resumed = False
+        self._quiet_until = 0.0  # loop time until which the receiver asked us to wait
 
     async def run(self) -> None:
-        """Until it is switched off. What goes wrong is logged, and tried again."""
-        with self._executor.listen([self.webhook.mailbox]) as bell:
+        """Run until the webhook is switched off. Errors are logged, and the loop goes on."""
+        with self._executor.listen([self.webhook.mailbox]) as mail_event:
             while self.webhook.is_on:
                 await asyncio.sleep(self._quiet_until - self._loop.time())
-                bell.clear()
+                mail_event.clear()
                 try:
                     nap = await self._look()
                 except PostroomError as wrong:
                     log.warning("webhook %s could not look for mail: %s", self.webhook.id, wrong)
-                    nap = self._begin_anew()
-                except BaseException as fault:
-                    if not isinstance(fault, Exception):
-                        raise
-                    log.exception("webhook %s stopped by a fault of ours", self.webhook.id)
-                    nap = self._begin_anew()
-                await _sleep(bell, nap)
+                    nap = self._restart()
+                except Exception:  # the outer boundary of one webhook: the others must go on
+                    log.exception("webhook %s failed by an error of ours", self.webhook.id)
+                    nap = self._restart()
+                await _sleep(mail_event, nap)
 
-    def _begin_anew(self) -> float:
-        """Of calls that were to be made nobody knows now whether they were."""
-        self._is_begun = False
+    def _restart(self) -> float:
+        """Resume before the next call: it is unknown now which of the due calls were made."""
+        self._is_resumed = False
         return AGAIN
 
     async def _look(self) -> float:
-        """Make the calls that are due; how long to sleep then. What was under way before goes first."""
-        if not self._is_begun:
-            await self._ask(webhooks.resume)
-            self._is_begun = True
-        due: webhooks.Due = await self._ask(webhooks.due)
+        """Make the calls that are due, interrupted ones first; return how long to sleep."""
+        if not self._is_resumed:
+            await self._run(webhooks.resume)
+            self._is_resumed = True
+        due: webhooks.Due = await self._run(webhooks.due)
         outcome: Outcome | None = None
         for call in due.calls:
             if outcome is not None and outcome.is_final:
-                await self._put_off(call, outcome)
+                await self._postpone(call, outcome)
             else:
-                outcome = await self._make(call)
+                outcome = await self._call(call)
         return due.nap
 
-    async def _make(self, call: DueCall) -> Outcome:
+    async def _call(self, call: DueCall) -> Outcome:
         body = waiting(self.webhook.mailbox, self._core.now().wall, call.unread, call.letters)
-        outcome = await self._telephone.call(self.webhook, call.id, body, lambda: self._core.now().wall)
+        outcome = await self._client.call(self.webhook, call.id, body, lambda: self._core.now().wall)
         if outcome.is_rung:
-            await self._ask(webhooks.answered, call.id)
+            await self._run(webhooks.answered, call.id)
             self._executor.counters.rang(self.webhook.id, RUNG)
             return outcome
         await self._fail(call, outcome)
@@ -415,20 +405,20 @@ class Ringer:
             await self._switch_off(outcome)
         return outcome
 
-    async def _put_off(self, call: DueCall, outcome: Outcome) -> None:
-        """Not made now: what was answered to another call holds for this one, too."""
+    async def _postpone(self, call: DueCall, outcome: Outcome) -> None:
+        """Postpone a call without making it: the answer to another call holds for it, too."""
         why = f"not called, for {outcome.problem} to another call"
-        request = outcome.pause or 0.0
-        await self._ask(webhooks.failed, call, why, delay=request, chance=random.random(), was_tried=False)
+        delay = outcome.pause or 0.0
+        await self._run(webhooks.failed, call, why, delay=delay, chance=random.random(), was_tried=False)
 
     async def _fail(self, call: DueCall, outcome: Outcome) -> None:
-        request = outcome.pause or 0.0
-        self._quiet_until = self._loop.time() + request
-        dead = await self._ask(webhooks.failed, call, outcome.problem, delay=request, chance=random.random())
+        delay = outcome.pause or 0.0
+        self._quiet_until = self._loop.time() + delay
+        dead = await self._run(webhooks.failed, call, outcome.problem, delay=delay, chance=random.random())
         self._executor.counters.rang(self.webhook.id, DEAD if dead else FAILED)
-        result = "given up; postroom rings shows it" if dead else "tried again later"
-        host = read_target(self.webhook.url).host  # of its path it may be that it is a secret
-        log.warning("webhook %s at %s was not rung: %s; %s", self.webhook.id, host, outcome.problem, result)
+        next_step = "given up; postroom rings shows it" if dead else "tried again later"
+        host = read_target(self.webhook.url).host  # the path may be a secret
+        log.warning("webhook %s at %s was not called: %s; %s", self.webhook.id, host, outcome.problem, next_step)
 
     async def _switch_off(self, outcome: Outcome) -> None:
         id = self.webhook.id
@@ -439,91 +429,82 @@ class Ringer:
                 "webhook %s is off: %s; if that is over: postroom webhook test %s", id, outcome.problem, id
             )
 
-    async def _ask(self, question: Callable[..., Any], *value: Any, **more: Any) -> Any:
-        return await self._executor.run_slow(partial(question, self._core, OWNER, self.webhook, *value, **more))
+    async def _run(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await self._executor.run_slow(partial(verb, self._core, OWNER, self.webhook, *args, **kwargs))
 
 
-async def _sleep(bell: asyncio.Event, seconds: float) -> None:
+async def _sleep(mail_event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await bell.wait()
+            await mail_event.wait()
 
 
-# All webhooks of a running post room, as they come and go: one ringer for each that is on.
-#
-# A bell says that something was written in the room; then we look whether there is another webhook, once in a
-# while
-# and no more often. Until there is one, nothing else of this room is loaded.
+# -- all webhooks
 
-PACE = 1.0  # seconds between two looks at most: every letter rings, too
-LOOK = 60.0  # seconds without a bell
+PACE = 1.0  # least seconds between two checks for new webhooks: every commit notifies us
+LOOK = 60.0  # most seconds between two checks, without a notification
 
 
-class Pusher:
-    """Made inside an event loop."""
+class WebhookService:
+    """One worker for each webhook that is on. Create it inside an event loop."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._store = executor.room._core.store
-        self._telephone: Telephone | None = None
-        self._ringers: dict[str, tuple[Ringer, asyncio.Future[None]]] = {}
+        self._client: WebhookClient | None = None
+        self._workers: dict[str, tuple[WebhookWorker, asyncio.Future[None]]] = {}
 
     async def run(self) -> None:
-        """For ever."""
+        """Start and stop workers as webhooks come and go, until cancelled."""
         watch = self._store.watch((ROOM,))
         try:
             while True:
                 has_looked = await self._look()
                 await asyncio.sleep(PACE)
                 if has_looked:
-                    await _rung(watch)
+                    await _wait_for_change(watch)
         finally:
             watch.close()
             await self._stop()
 
     async def _look(self) -> bool:
-        """Whether the room could be asked."""
+        """Update the workers; return whether the room could be queried."""
         try:
             found = await self._executor.run_slow(partial(webhooks.all_webhooks, self._executor.room._core))
-        except BaseException as wrong:
-            if not isinstance(wrong, Exception):
-                raise
-            log.warning(
-                "webhooks could not be looked at: %s", wrong, exc_info=not isinstance(wrong, PostroomError)
-            )
+        except Exception as wrong:  # the outer boundary of the service: it tries again
+            log.warning("webhooks could not be read: %s", wrong, exc_info=not isinstance(wrong, PostroomError))
             return False
         self._sync({webhook.id: webhook for webhook in found if webhook.is_on})
         return True
 
     def _sync(self, wanted: dict[str, Webhook]) -> None:
-        """A ringer for each, as it is now. One that ended is begun anew when its webhook is on."""
-        for id, (ringer, task) in list(self._ringers.items()):
-            if id in wanted and not task.done() and ringer.webhook.mailbox == wanted[id].mailbox:
-                ringer.webhook = wanted[id]
+        """Make the workers match these webhooks. A worker that ended is started again if its webhook is on."""
+        for id, (worker, task) in list(self._workers.items()):
+            if id in wanted and not task.done() and worker.webhook.mailbox == wanted[id].mailbox:
+                worker.webhook = wanted[id]
             else:
                 task.cancel()
-                del self._ringers[id]
-        for id in wanted.keys() - self._ringers.keys():
+                del self._workers[id]
+        for id in wanted.keys() - self._workers.keys():
             self._begin(wanted[id])
 
     def _begin(self, webhook: Webhook) -> None:
-
-        self._telephone = self._telephone or Telephone()
-        ringer = Ringer(self._executor, webhook, self._telephone)
-        self._ringers[webhook.id] = ringer, asyncio.ensure_future(ringer.run())
+        self._client = self._client or WebhookClient()
+        worker = WebhookWorker(self._executor, webhook, self._client)
+        self._workers[webhook.id] = worker, asyncio.ensure_future(worker.run())
 
     async def _stop(self) -> None:
-        tasks = [task for _, task in self._ringers.values()]
+        tasks = [task for _, task in self._workers.values()]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._telephone is not None:
-            self._telephone.close()
+        if self._client is not None:
+            self._client.close()
 
 
-async def _rung(watch: Watch) -> None:
-    """Until something was written. Between two looks nobody listens: a busy room costs nothing then."""
+async def _wait_for_change(watch: Watch) -> None:
+    """Wait until something was written. Between two checks nothing listens, so a busy room costs nothing."""
     if watch.fileno() < 0:
         return
     loop, rang = asyncio.get_running_loop(), asyncio.Event()
@@ -534,4 +515,4 @@ async def _rung(watch: Watch) -> None:
                 await rang.wait()
     finally:
         loop.remove_reader(watch.fileno())
-        watch.rung()
+        watch.notified()

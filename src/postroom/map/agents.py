@@ -1,6 +1,9 @@
-"""MAP's verbs for agents: they come, change, go; who is there, and who belongs to whom.
+"""MAP's methods for agents and scopes: register, change, leave; list, relatives, membership.
 
-An agent's id is the name of its mailbox. State, role and parent stand on its card (`map_records`).
+An agent's id is the name of its mailbox. State, role and parent stand on its card (`formats.map`). Scope
+membership is on the cards, too, so a broadcast of the room reaches it. Policies of scopes (joinPolicy, sendPolicy
+and the like) are kept and shown as they were given; the room has one policy of its own: whoever is admitted may
+join a scope and write to it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from ..core import agents as core_agents
-from ..core.validation import check_count, listed
+from ..core.validation import as_list, check_count
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..formats.inbox import present
 from ..formats.map import (
@@ -33,7 +36,7 @@ from ..formats.map import (
     state_of,
 )
 from ..model.agent import MAP as EXTRA
-from ..model.agent import map_says, parent_of
+from ..model.agent import map_fields, parent_of
 from ..model.names import check_agent, check_scope
 from ..model.record import MEMBER
 from ..policy.routing import is_routable
@@ -49,22 +52,22 @@ if TYPE_CHECKING:
 
 _CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
          "max_concurrent_tasks", "metadata")  # fmt: skip
-BEAT_EVERY = 60.0  # seconds between two signs of life of an agent that is connected
+BEAT_EVERY = 60.0  # seconds between two heartbeats of an agent that is connected
 MOST = 1000  # rows in one answer
 
-IS_HERE = "is_here"  # what a session says of who registers, and no caller can: it has that agent already
+IS_HERE = "is_here"  # set by the connection, never by a caller: it has that agent already
 
-# -- coming and going
+# -- register, change, leave
 
 
 def register(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """The same agent may come back as often as it likes: what it does not say stays as it was."""
+    """Register an agent. It may register again at any time; fields that it leaves out stay as they were."""
     if params.get("parent") is not None:
         _check_parents_holder(room, box_of(room, params).name, params["parent"])
-    return _come(room, params)
+    return _register(room, params)
 
 
-def _come(room: Room, params: dict[str, Any]) -> dict[str, Any]:
+def _register(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     name = box_of(room, params).name
     result = {"display_name": params.get("name"), "description": params.get("description"),
             "scopes": params.get("scopes"), "metadata": params.get("metadata")}  # fmt: skip
@@ -80,18 +83,18 @@ def _come(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def spawn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """A child: it belongs to the same participant. A name that another's agent has is not taken."""
+    """Register a child, which belongs to the same participant; NameTaken, if the agent is another's."""
     parent, name = check_agent(params["parent"], "parent"), check_agent(params["agent_id"], "agent_id")
     with suppress(UnknownAgent):
         held = room.agent(name)
         if not params.get(IS_HERE) and _is_anothers(room, held, parent):
             raise NameTaken(f"{name!r} is another's agent", field="agent_id")
-    room.agent(parent)  # or it is told that there is no such agent
-    return _come(room, params)
+    room.agent(parent)  # or UnknownAgent
+    return _register(room, params)
 
 
 def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
-    """Whoever stopped may be anybody's child again; but only of the principal that had it."""
+    """Is it the agent of another principal, or of another parent? One that stopped may get a new parent."""
     has_stopped = state_of(held) == STOPPED
     if holder_of(held.card) != room.principal.name and (has_stopped or is_routable(held.presence)):
         return True
@@ -99,7 +102,7 @@ def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
 
 
 def unregister(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """It is gone: out of its scopes, in no list before it comes back. Its mail stays, and waits for it."""
+    """Remove an agent from its scopes and from lists, until it registers again. Its mail stays and waits."""
     name = box_of(room, params).name
     agent = _change(room, name, {"scopes": ()}, {"state": STOPPED})
     room.mailbox(name).leave()
@@ -107,7 +110,7 @@ def unregister(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def away(room: Room, name: str) -> dict[str, Any]:
-    """Its connection has ended, and it may come back."""
+    """Record that the connection of an agent has ended; it may come back."""
     before = room.agent(name)
     room.mailbox(name).leave()
     return {"agent": agent_record(room.agent(name)), "previousState": state_of(before)}
@@ -130,7 +133,7 @@ def stop(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def suspend(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Its mail waits until it is resumed."""
+    """Suspend an agent: its mail waits until it is resumed."""
     return update(room, {**params, "state": SUSPENDED}) | {"suspended": True}
 
 
@@ -138,7 +141,7 @@ def resume(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     return update(room, {**params, "state": FIRST_STATE}) | {"resumed": True}
 
 
-# -- looking
+# -- list and relatives
 
 
 def list_agents(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +168,7 @@ def get_agent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def graph(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Who is whose child: all of it, or what is below one agent."""
+    """Return the tree of parents and children, or the part below one agent."""
     agents = {agent.card.id: agent for agent in listed_agents(room)}
     children = children_of(agents.values())
     root, depth = params.get("root_agent_id"), params.get("depth")
@@ -208,7 +211,7 @@ def _relatives(
 
 
 def _wanted(params: dict[str, Any]) -> dict[str, Any]:
-    """The words of `filter`; the SDK's server reads them outside of it, too."""
+    """Return the conditions of `filter`; the SDK's server reads them outside of it, too."""
     words = {snake(name): value for name, value in (params.get("filter") or {}).items() if value is not None}
     for name in ("states", "roles", "scopes"):
         if name in params or name in words:
@@ -223,7 +226,7 @@ def _wanted(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: Any, field: str) -> list[str]:
-    texts = list(listed(value, field))
+    texts = list(as_list(value, field))
     if not all(isinstance(one, str) for one in texts):
         raise Invalid("must be a list of texts", field=field)
     return texts
@@ -241,24 +244,24 @@ def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) 
     )
 
 
-# -- writing
+# -- cards
 
 
 def _change(room: Room, name: str, result: dict[str, Any], words: dict[str, Any]) -> Agent:
-    """Of a card that is there. Only what an agent says of itself is a sign of life: an operator's hand is none."""
+    """Change an existing card. It counts as a heartbeat only if the agent does it itself, not an operator."""
 
     def change(card: Card) -> Card:
-        return replace(card, **result, extra=card.extra | {EXTRA: map_says(card) | words})
+        return replace(card, **result, extra=card.extra | {EXTRA: map_fields(card) | words})
 
-    core_agents.rewrite(room._core, room.principal, name, change)
+    core_agents.update_card(room._core, room.principal, name, change)
     return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
 
 
 def _write(room: Room, name: str, result: dict[str, Any], words: dict[str, Any]) -> Agent:
     try:
         card = room.agent(name).card
-        before, extra, was = asdict(card), card.extra, map_says(card)
-        if holder_of(card) != room.principal.name:  # who takes over the name of a guest is none
+        before, extra, was = asdict(card), card.extra, map_fields(card)
+        if holder_of(card) != room.principal.name:  # an agent that takes over the name of a guest is none
             before["metadata"] = {word: value for word, value in card.metadata.items() if word != GUEST}
     except UnknownAgent:
         before, extra, was = {}, {}, {}
@@ -268,10 +271,12 @@ def _write(room: Room, name: str, result: dict[str, Any], words: dict[str, Any])
 
 
 def _check_free(room: Room, name: str, params: dict[str, Any]) -> None:
-    """The first has a name while it is here or away; who shows that agent's own token is that agent. An operator's
-    token may do everything to an agent, and is no proof of being it: else its mail would go to somebody else. It
-    gets a name as soon as that agent was unregistered, and not while it is only away. Who comes by the link of
-    another room gets no name that anybody of this one has, however long it is away.
+    """Raise NameTaken if another agent holds the name.
+
+    An agent holds its name while it is here or away; the holder of its own token is that agent. An operator's
+    token is no proof of being the agent, else its mail would go to somebody else: it gets the name once the agent
+    is unregistered, not while it is away. A guest by the link of another room gets no name that an agent of this
+    room has, however long that is away.
     """
     is_guest = GUEST in (params.get("metadata") or {})
     try:
@@ -288,7 +293,7 @@ def _check_free(room: Room, name: str, params: dict[str, Any]) -> None:
 
 
 def _check_parents_holder(room: Room, name: str, parent: str) -> None:
-    """Nobody becomes the child of another principal's agent by saying so."""
+    """Refuse a parent that is the agent of another principal."""
     with suppress(UnknownAgent):
         if parent_of(room.agent(name).card) == parent:  # it is already
             return
@@ -298,7 +303,7 @@ def _check_parents_holder(room: Room, name: str, parent: str) -> None:
 
 
 def _check_parent(room: Room, name: str, parent: str) -> None:
-    """Nobody is its own ancestor."""
+    """Refuse a parent that is a descendant of the agent."""
     seen: set[str] = set()
     step: str | None = check_agent(parent, "parent")
     while step is not None and step not in seen:
@@ -312,19 +317,19 @@ def _check_parent(room: Room, name: str, parent: str) -> None:
 
 
 def _first_state(room: Room, name: str, params: dict[str, Any]) -> str:
-    """Idle when nothing is said; but who was suspended is resumed by that word alone."""
+    """Return the state at registration: idle by default, but a suspended agent stays so until it is resumed."""
     if "state" in params:
         return _state(params["state"])
     with suppress(UnknownAgent):
-        if map_says(room.agent(name).card).get("state") == SUSPENDED:
+        if map_fields(room.agent(name).card).get("state") == SUSPENDED:
             return SUSPENDED
     return FIRST_STATE
 
 
 def _stepped(card: Card, state: str) -> str:
-    """Who has stopped stays so."""
+    """Return the new state; an agent that has stopped stays so."""
     wanted = _state(state)
-    if map_says(card).get("state") == STOPPED and wanted != STOPPED:
+    if map_fields(card).get("state") == STOPPED and wanted != STOPPED:
         raise IllegalMove(f"{card.id!r} has stopped", field="agent", hint="it comes back by registering")
     return wanted
 
@@ -337,21 +342,19 @@ def _state(state: str) -> str:
     return state
 
 
-# MAP's verbs for scopes. Who is in one stands on the agents' cards, so a broadcast of the house goes there too.
-#
-# Policies (joinPolicy, sendPolicy and the like) are kept and shown as they were said; the house has one of its
-# own:
-# whoever is let in may join a scope and write to it.
+# -- scopes
 
-SAYS = ("name", "description", "parent", "join_policy", "auto_join_roles", "visibility", "message_visibility",
-        "send_policy", "persistent", "auto_delete", "metadata")  # fmt: skip
+SCOPE_FIELDS = (
+    "name", "description", "parent", "join_policy", "auto_join_roles", "visibility", "message_visibility",
+    "send_policy", "persistent", "auto_delete", "metadata",
+)  # fmt: skip
 
 
 def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Its id is the one it says, else it is made of its name."""
+    """Make a scope, with the given id or one that is made of its name."""
     id = params.get("scope_id") or _id_of(params.get("name", ""))
-    says = {_camel(word): params[word] for word in SAYS if word in params}
-    scope = core_agents.create(
+    says = {_camel(word): params[word] for word in SCOPE_FIELDS if word in params}
+    scope = core_agents.create_scope(
         room._core, room.principal, _whose(room, params), id or f"scope-{room._core.ids.token()[:12]}", says
     )
     return {"scope": _record(room, scope)}
@@ -359,12 +362,12 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def delete(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(params["scope_id"], "scope_id")
-    scope = core_agents.delete(room._core, room.principal, _whose(room, params), id)
+    scope = core_agents.delete_scope(room._core, room.principal, _whose(room, params), id)
     return {"scope": scope_record(scope, []), "success": True}
 
 
 def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    return {"scope": _record(room, core_agents.find(room._core, room.principal, params["scope_id"]))}
+    return {"scope": _record(room, core_agents.find_scope(room._core, room.principal, params["scope_id"]))}
 
 
 def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -372,7 +375,7 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     parent = (params.get("filter") or {}).get("parent", params.get("parent"))
     found = [
         scope
-        for scope in core_agents.everyone(room._core, room.principal)
+        for scope in core_agents.list_scopes(room._core, room.principal)
         if scope.id > cursor and parent in {None, scope.says.get("parent")}
     ]
     rows = [_record(room, scope) for scope in found[:limit]]
@@ -380,19 +383,19 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    core_agents.join(room._core, room.principal, box_of(room, params).name, params["scope_id"])
+    core_agents.join_scope(room._core, room.principal, box_of(room, params).name, params["scope_id"])
     return _both(room, params)
 
 
 def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(params["scope_id"], "scope_id")
-    scope = core_agents.find(room._core, room.principal, id)
-    core_agents.leave(room._core, room.principal, box_of(room, params).name, id)
+    scope = core_agents.find_scope(room._core, room.principal, id)
+    core_agents.leave_scope(room._core, room.principal, box_of(room, params).name, id)
     return _both(room, params, scope)
 
 
 def members(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    found = core_agents.members(room._core, room.principal, params["scope_id"])
+    found = core_agents.scope_members(room._core, room.principal, params["scope_id"])
     limit, cursor = min(check_count(params.get("limit", MOST), "limit"), MOST), params.get("cursor", "")
     rows = [name for name in found if name > cursor]
     return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
@@ -407,7 +410,7 @@ def _id_of(name: str) -> str:
 
 
 def _both(room: Room, params: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
-    scope = scope or core_agents.find(room._core, room.principal, params["scope_id"])
+    scope = scope or core_agents.find_scope(room._core, room.principal, params["scope_id"])
     agent = room.agent(box_of(room, params).name)
     return {"scope": _record(room, scope), "agent": agent_record(agent), "success": True}
 

@@ -1,7 +1,8 @@
-"""One agent's mail, to its connection. A letter stays unread until its receipt is sure, then it is acknowledged.
+"""The delivery of one agent's mail to its connection.
 
-No lease is needed. One agent is on one connection, and a letter that was handed out and not received is simply
-unread: a cut connection or a killed daemon leaves it so. At most `WINDOW` letters are on their way at once.
+A letter stays unread until its receipt has come; then it is acknowledged, once and durably. No lease is needed: an
+agent is on one connection, and a letter that was pushed and not received is simply unread, so a cut connection or
+a killed server leaves it so. At most WINDOW letters wait for a receipt at once.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("postroom")
-WINDOW = 64  # letters that were handed out and not received
-READY = 0.25  # seconds after it registered: the SDK's programs hang up their handlers behind that answer
-AGAIN = 5.0  # seconds after something failed
+WINDOW = 64  # letters that wait for a receipt
+READY = 0.25  # seconds after registration: programs of the SDK set their handlers only after that answer
+AGAIN = 5.0  # seconds before another try
 
 
 class AgentDelivery:
-    """`push` says a notification, or answers False: not now. `told` hears of each letter that was received."""
+    """A task that pushes the unread mail of one agent.
+
+    `push` sends a notification and returns its number, or 0: not now. `on_received` is called for each letter that
+    has its receipt.
+    """
 
     def __init__(
         self,
@@ -41,130 +46,135 @@ class AgentDelivery:
         room: Callable[[], Room],
         agent: str,
         push: Callable[[dict[str, Any]], int],
-        result: Callable[[Found], None],
+        on_received: Callable[[Found], None],
     ) -> None:
         self._executor = executor
-        self._room = room  # as its connection may use it today: it may show another token
+        self._room = room  # called each time: its connection may show another token
         self._agent = agent
         self._push = push
-        self._told = result
-        self._on_its_way: dict[str, tuple[int, Found]] = {}  # by letter: the number it was said under
+        self._on_received = on_received
+        self._pending: dict[
+            str, tuple[int, Found]
+        ] = {}  # letters without a receipt: the number each was pushed under
         self._settling: set[str] = set()
-        self._settled_since: set[str] = set()  # the last look was asked for: it may show them still
-        self._bell: asyncio.Event | None = None
+        self._settled_since: set[str] = set()  # since the last read began, which may show them still
+        self._wake: asyncio.Event | None = None
         self.is_paused = False
         self._task = asyncio.ensure_future(self._run())
 
     def wake(self) -> None:
-        """There may be something to do."""
-        if self._bell is not None:
-            self._bell.set()
+        """Look for mail again."""
+        if self._wake is not None:
+            self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
         self.is_paused = is_paused
         self.wake()
 
     def close(self) -> None:
-        """What is on its way stays unread."""
+        """Stop. Letters without a receipt stay unread."""
         self._task.cancel()
-        self._on_its_way.clear()
+        self._pending.clear()
 
     # -- receipts
 
     def received_up_to(self, number: int) -> None:
-        """Everything that was said up to this number has arrived."""
-        self._settle([id for id, (params, _) in self._on_its_way.items() if params <= number])
+        """Settle all letters up to this number."""
+        self._settle([id for id, (own, _) in self._pending.items() if own <= number])
 
     def received(self, ids: Iterable[str]) -> list[str]:
-        """These letters have; which of them were on their way."""
-        mine = [id for id in ids if id in self._on_its_way]
+        """Settle these letters; return those that waited for a receipt."""
+        mine = [id for id in ids if id in self._pending]
         self._settle(mine)
         return mine
 
     def _settle(self, ids: list[str]) -> None:
-        some = [self._on_its_way[id][1] for id in ids if id not in self._settling]
-        if not some:
+        letters = [self._pending[id][1] for id in ids if id not in self._settling]
+        if not letters:
             return
-        self._settling.update(found.message.id for found in some)
-        done = self._executor.submit(partial(self._acknowledge, self._room(), some))
-        done.add_done_callback(lambda done: self._settled(some, done.exception()))
+        self._settling.update(found.message.id for found in letters)
+        done = self._executor.submit(partial(self._acknowledge, self._room(), letters))
+        done.add_done_callback(lambda done: self._settled(letters, done.exception()))
 
-    def _acknowledge(self, room: Room, some: list[Found]) -> None:
-        """Together where nobody else had a hand in it, else one by one: somebody may have taken one meanwhile."""
+    def _acknowledge(self, room: Room, letters: list[Found]) -> None:
+        """Acknowledge letters in one commit or, where one was claimed by somebody else meanwhile, one by one."""
         core, who = room._core, room.principal
-        if who.scopes is not None and "work" not in who.scopes:  # its token is good for reading alone
-            for found in some:
+        if who.scopes is not None and "work" not in who.scopes:  # its token allows reading only
+            for found in letters:
                 inbox.read(core, who, self._agent, found.message.id)
             return
         try:
-            work.ack(core, who, self._agent, some)
+            work.ack(core, who, self._agent, letters)
         except PostroomError as refused:
-            if refused.temporary or len(some) == 1:
+            if refused.temporary or len(letters) == 1:
                 raise
-            for found in some:
+            for found in letters:
                 self._acknowledge_one(room, found)
 
     def _acknowledge_one(self, room: Room, found: Found) -> None:
         try:
             work.ack(room._core, room.principal, self._agent, [found])
         except PostroomError as refused:
-            if refused.temporary:  # then all of it is tried again
+            if refused.temporary:  # then all of them are tried again
                 raise
 
-    def _settled(self, some: list[Found], error: BaseException | None) -> None:
-        for found in some:
+    def _settled(self, letters: list[Found], error: BaseException | None) -> None:
+        for found in letters:
             self._settling.discard(found.message.id)
             self._settled_since.add(found.message.id)
-            self._on_its_way.pop(found.message.id, None)  # where that failed it is unread still, and comes again
+            # If the commit failed, the letter is still unread, and is pushed again.
+            self._pending.pop(found.message.id, None)
             if error is None:
-                self._told(found)
+                self._on_received(found)
         if error is not None:
-            log.info("what %s received could not be acknowledged: %s", self._agent, error)
+            log.info("mail that %s received could not be acknowledged: %s", self._agent, error)
         self.wake()
 
-    # -- handing out
+    # -- pushing
 
     async def _run(self) -> None:
         await asyncio.sleep(READY)
-        with self._executor.listen([self._agent]) as bell:
-            self._bell = bell
+        with self._executor.listen([self._agent]) as wake:
+            self._wake = wake
             while True:
-                bell.clear()
+                wake.clear()
                 try:
-                    is_full = await self._hand_out()
-                    nap = 3600.0 if is_full or self.is_paused else self._nap()
+                    is_full = await self._push_waiting()
+                    seconds = 3600.0 if is_full or self.is_paused else self._seconds_to_next()
                 except NotAllowed as refused:
-                    log.warning("%s is handed no mail: %s", self._agent, refused)
+                    log.warning("no mail is pushed to %s: %s", self._agent, refused)
                     return
                 except PostroomError as later:
                     log.info("the mail of %s waits: %s", self._agent, later)
-                    nap = AGAIN
+                    seconds = AGAIN
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(nap):
-                        await bell.wait()
+                    async with asyncio.timeout(seconds):
+                        await wake.wait()
 
-    def _nap(self) -> float:
+    def _seconds_to_next(self) -> float:
         return seconds_to_sleep(self._room()._core, [self._agent])
 
-    async def _hand_out(self) -> bool:
-        """All there is room for. True: whoever reads, or receives, wakes us."""
+    async def _push_waiting(self) -> bool:
+        """Push unread letters while there is room. True: stop until `wake` is called, by the transport or a
+        receipt.
+        """
         if self.is_paused:
             return True
-        while (room := WINDOW - len(self._on_its_way)) > 0:
+        while (free := WINDOW - len(self._pending)) > 0:
             self._settled_since.clear()
-            found = await self._executor.submit(partial(self._look, self._room()))
-            known = self._on_its_way.keys() | self._settled_since
-            fresh = [one for one in found if one.message.id not in known][:room]
+            found = await self._executor.submit(partial(self._unread, self._room()))
+            known = self._pending.keys() | self._settled_since
+            fresh = [one for one in found if one.message.id not in known][:free]
             for one in fresh:
                 number = self._push(
                     notification(MESSAGE, {"message": map_letter(one.message.seen_by(self._agent))})
                 )
                 if not number:
                     return True
-                self._on_its_way[one.message.id] = (number, one)
+                self._pending[one.message.id] = (number, one)
             if len(found) < WINDOW or not fresh:
                 return False
         return True
 
-    def _look(self, room: Room) -> list[Found]:
+    def _unread(self, room: Room) -> list[Found]:
         return inbox.check(room._core, room.principal, self._agent, limit=WINDOW, peek=True)

@@ -1,9 +1,10 @@
-"""`/map`: MAP in text frames.
+"""MAP over WebSocket, at `/map`: one message in each text frame.
 
-Behind each message that is handed over goes a question, `map/ping`. Its answer is their receipt: the SDK's
-programs give it, if only to say that they know no such method, once they have handled what came before. With it
-goes a ping of the WebSocket. Its pong comes from the library that reads frames, maybe before the program has them,
-so it is believed only of those who leave our questions unanswered: after a while at first, then at once.
+Behind each message to an agent goes `map/ping`. Its answer is the receipt of the message: the programs of the SDK
+answer it, if only to say that they know no such method, once they have handled what came before. With it goes a
+ping of the WebSocket protocol. Its pong comes from the library that reads frames, maybe before the program has
+them, so it is believed only of clients that leave our `map/ping` unanswered: after MUTE_AFTER seconds at first,
+then at once.
 """
 
 from __future__ import annotations
@@ -13,58 +14,58 @@ from typing import TYPE_CHECKING, Any
 
 from ..federation.connection import is_near
 from ..model.codec import encode
-from ..server.uvicorn_protocol import CERTIFICATE, SIGNS
-from ..server.websocket import Talk, until_end
-from .connection import Talk as MapTalk
+from ..server.uvicorn_protocol import CERTIFICATE, PINGS
+from ..server.websocket import WebSocketConnection, run_until_closed
+from .connection import MapConnection
 
 if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
     from ..server.protocol import Request
-    from ..server.uvicorn_protocol import Signs
-    from ..server.websocket import Speaker
+    from ..server.uvicorn_protocol import PingSender
+    from ..server.websocket import FrameCaller
     from .server import MapServer
 
 
 _BAD_FRAMES = {1002: "frames that are none", 1007: "text that is none", 1009: "a frame that is too large"}
-MUTE_AFTER = 10.0  # seconds from a pong, in which no question was answered
+MUTE_AFTER = 10.0  # seconds after a pong, in which no `map/ping` was answered
 
 
-class MapFrames(Talk):
-    """One connection."""
+class MapFrames(WebSocketConnection):
+    """One MAP connection over WebSocket."""
 
     def __init__(
-        self, house: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, send: Send
+        self, app: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, send: Send
     ) -> None:
         self._map_server = map_server
-        self._signs: Signs = scope["state"][SIGNS]
+        self._pings: PingSender = scope["state"][PINGS]
         self._certificate: str = scope["state"][CERTIFICATE]
         self._is_near = is_near(f"ws://{_host(scope)}")
-        self._signed = 0  # up to here a sign was sent
-        self._is_mute = False  # does it leave our questions unanswered?
-        self._doubts: asyncio.TimerHandle | None = None
+        self._pinged = 0  # the last message that has a WebSocket ping behind it
+        self._is_mute = False  # does it leave `map/ping` unanswered?
+        self._mute_timer: asyncio.TimerHandle | None = None
         self._ponged = 0
-        super().__init__(house, principal, scope, send)
-        self._signs.answered = self._hear_pong
+        super().__init__(app, principal, scope, send)
+        self._pings.answered = self._on_pong
 
-    def _open_caller(self, principal: Principal | None) -> Speaker:
-        self._talk = MapTalk(self._map_server, self, principal, self._certificate, is_near=self._is_near)
-        return self._talk
+    def _open_caller(self, principal: Principal | None) -> FrameCaller:
+        self._conn = MapConnection(self._map_server, self, principal, self._certificate, is_near=self._is_near)
+        return self._conn
 
-    def _understood(self, text: str) -> Request | dict[str, Any] | None:
-        return self._talk.read(text.encode())  # bytes are read several times as fast
+    def _parse(self, text: str) -> Request | dict[str, Any] | None:
+        return self._conn.read(text.encode())  # bytes are read several times as fast
 
-    def _ended(self, code: int) -> None:
+    def _on_disconnect(self, code: int) -> None:
         if code in _BAD_FRAMES:
-            self._map_server.complaints.of_frames(_BAD_FRAMES[code])
+            self._map_server.misuse.bad_frames(_BAD_FRAMES[code])
 
     async def run(self, receive: Receive) -> None:
         try:
             await super().run(receive)
         finally:
-            if self._doubts is not None:
-                self._doubts.cancel()
+            if self._mute_timer is not None:
+                self._mute_timer.cancel()
 
     def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
         self.code, self.reason = code, reason
@@ -75,46 +76,47 @@ class MapFrames(Talk):
 
     # -- receipts
 
-    def _said_so_far(self) -> int:
-        return self._talk.sent_count
+    def _sent_mark(self) -> int:
+        return self._conn.agents.sent_count
 
-    def _wrote(self, params: int) -> None:
-        if params <= self._signed:
+    def _on_written(self, number: int) -> None:
+        """Send pings behind the messages up to this number, which were just written."""
+        if number <= self._pinged:
             return
-        self._signed = params
-        question = self._talk.sign(params)
-        if question is None or self._outbox.is_closed:
+        self._pinged = number
+        ping = self._conn.agents.ping(number)
+        if ping is None or self._outbox.is_closed:
             return
-        if self._talk.signed < params:  # there was no room for it
-            self._outbox.add(encode(question))
-        if not self._talk.answers:
-            self._signs.send(params)
+        if self._conn.agents.pinged_up_to < number:  # there was no room for `map/ping` behind the message
+            self._outbox.add(encode(ping))
+        if not self._conn.agents.answers_pings:
+            self._pings.send(number)
 
-    def _hear_pong(self, number: int) -> None:
+    def _on_pong(self, number: int) -> None:
         self._ponged = max(self._ponged, number)
-        if self._talk.answers:
+        if self._conn.agents.answers_pings:
             return
         if self._is_mute:
-            self._talk.received_up_to(self._ponged)
-        elif self._doubts is None:
-            self._doubts = asyncio.get_running_loop().call_later(MUTE_AFTER, self._believe)
+            self._conn.agents.received_up_to(self._ponged)
+        elif self._mute_timer is None:
+            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_AFTER, self._trust_pongs)
 
-    def _believe(self) -> None:
-        if not self._talk.answers:
+    def _trust_pongs(self) -> None:
+        if not self._conn.agents.answers_pings:
             self._is_mute = True
-            self._talk.received_up_to(self._ponged)
+            self._conn.agents.received_up_to(self._ponged)
 
 
 def _host(scope: Scope) -> str:
-    """From where it comes."""
+    """Return the host that the connection comes from, as it is written in a URL."""
     host = (scope.get("client") or ("",))[0]
     return f"[{host}]" if ":" in host else host
 
 
 async def serve_map(
-    house: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, receive: Receive, send: Send
+    app: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Until either side ends it."""
-    await receive()  # that it wants to connect
+    """Serve one WebSocket until either side ends it."""
+    await receive()  # "websocket.connect"
     await send({"type": "websocket.accept"})
-    await until_end(MapFrames(house, map_server, principal, scope, send), receive)
+    await run_until_closed(MapFrames(app, map_server, principal, scope, send), receive)

@@ -1,12 +1,12 @@
-"""MAP in lines of JSON, on the same socket: a connection whose first line is `map/connect`, or another system's
-`map/federation/connect`, speaks MAP from then on.
+"""MAP on the Unix socket, one JSON message in each line.
 
-So agentic-mesh frames it, with its dotted names. Behind each message that is handed over goes a question,
-`map/ping`: its answer is the receipt, for a program answers it after it has read the lines before it. An error is
-as good an answer as any; so say those who do not know the word.
+A connection whose first line is `map/connect`, or another system's `map/federation/connect`, speaks MAP from then
+on. agentic-mesh does so, with its dotted method names. Behind each message to an agent goes `map/ping`: its answer
+is the receipt, for a program answers it after it has read the lines before it. An error is as good an answer as
+any.
 
-Whoever can open the socket is the user who runs the post room, and needs no token, as in the other dialects there;
-one that shows a token is let in by that.
+A program that can open the socket belongs to the user who runs the post room, and needs no token; one that shows a
+token is admitted by that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from ..core.authorize import SOCKET
 from ..formats.map import CONNECT, MEET, spellings
-from .connection import Talk
+from .connection import MapConnection
 from .session import unreadable
 
 if TYPE_CHECKING:
@@ -27,65 +27,65 @@ if TYPE_CHECKING:
     from .server import MapServer
 
 
-_FIRST = frozenset({CONNECT, *spellings(MEET)})
-_WORDS = tuple(word.encode() for word in _FIRST)
+_OPENING = frozenset({CONNECT, *spellings(MEET)})
+_OPENING_BYTES = tuple(word.encode() for word in _OPENING)
 
 
-def first_word(line: bytes | None) -> dict[str, Any] | None:
-    """What is said with it, if this line says one of those."""
-    if line is None or not any(word in line for word in _WORDS):
+def opening_params(line: bytes | None) -> dict[str, Any] | None:
+    """Return the parameters of a line that opens MAP; None: it is some other line."""
+    if line is None or not any(word in line for word in _OPENING_BYTES):
         return None
     try:
         args = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(args, dict) or args.get("method") not in _FIRST:
+    if not isinstance(args, dict) or args.get("method") not in _OPENING:
         return None
     params = args.get("params")
     return params if isinstance(params, dict) else {}
 
 
 class MapLines:
-    """Speaks in the place of the connection's caller."""
+    """One MAP connection on the Unix socket, in the place of the connection's caller."""
 
     def __init__(self, connection: Connection, map_server: MapServer, params: dict[str, Any]) -> None:
         self._connection = connection
-        self._talk = Talk(map_server, self, None if params.get("auth") else SOCKET, is_near=True)
+        self._conn = MapConnection(map_server, self, None if params.get("auth") else SOCKET, is_near=True)
 
     def read(self, line: bytes | None) -> Request | dict[str, Any] | None:
         if line is None:
-            return self._talk.refuse(unreadable("this line is too long"))
-        return self._talk.read(line)
+            return self._conn.refuse(unreadable("this line is too long"))
+        return self._conn.read(line)
 
     # -- as the caller of a connection
 
     def carry_out(self, request: Request) -> JobFuture:
-        return self._talk.carry_out(request)
+        return self._conn.carry_out(request)
 
     def resume(self) -> None:
-        """There is room: for the question that found none, then for more."""
-        talk = self._talk
-        question = talk.sign(talk.sent_count) if talk.signed < talk.sent_count else None
-        if question is not None and self._connection.push(question):
-            talk.signed = talk.sent_count
-        talk.resume()
+        """Go on: first with the ping that found no room, then with more messages."""
+        agents = self._conn.agents
+        ping = agents.ping(agents.sent_count) if agents.pinged_up_to < agents.sent_count else None
+        if ping is not None and self._connection.push(ping):
+            agents.pinged_up_to = agents.sent_count
+        self._conn.resume()
 
     def replies_sent(self) -> None:
-        self._talk.replies_sent()
+        self._conn.replies_sent()
 
     def give_up(self) -> None:
-        """Nobody reads any more. What was handed over has no receipt: that is for the end."""
+        """Do nothing: messages without a receipt stay unread, which `close` sees to."""
 
     def close(self) -> None:
-        self._talk.close()
+        self._conn.close()
 
-    # -- as the rim of a talk
+    # -- as the transport of a MapConnection
 
     def push(self, notice: dict[str, Any]) -> bool:
         return self._connection.push(notice)
 
     def end(self, code: int, reason: str = "", *, at_once: bool) -> None:  # noqa: ARG002 - lines have no codes
         if at_once:
-            self._connection.cut()
+            self._connection.abort()
         else:
             self._connection.end()

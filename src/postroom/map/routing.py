@@ -1,6 +1,8 @@
-"""From an address to mailboxes: who is meant by a role, a kinship, everyone. Scopes stay addresses of the house.
+"""`map/send`: from an address to mailboxes, and a durable letter by the rules of all letters; `map/replay`: past
+events.
 
-Whoever is registered and not gone is meant, here or away: mail for those away waits.
+Roles, relatives and broadcasts mean every agent that is registered and not gone, present or away: mail for those
+away waits. Scopes stay addresses of the room itself.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ..model.agent import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
 from ..model.record import CARD, MAP_LINK, MEMBER
-from ..server.events import Past, check_filter, events, map_event, number_of, wanted
+from ..server.events import LoadedChanges, check_filter, events, map_event, number_of, wanted
 from ..server.table import box_of
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def recipients(room: Room, sender: str, address: Address) -> list[str]:
-    """What the letter is addressed to: names, and `broadcast:` for scopes with somebody else in them."""
+    """Return the addresses of a letter: names, and `broadcast:` for scopes that have another member."""
     agents = [_id_of(room, name) for name in address.agents]
     if address.is_plain:
         return agents
@@ -60,7 +62,7 @@ def recipients(room: Room, sender: str, address: Address) -> list[str]:
 
 
 def _id_of(room: Room, name: str) -> str:
-    """The id of an agent that is called by a name no mailbox can have, as it registered (`Ann Lee`)."""
+    """Return the id of an agent that is addressed by a display name no mailbox can have (`Ann Lee`)."""
     id = cleaned(name)
     if id == name:
         return name
@@ -69,12 +71,12 @@ def _id_of(room: Room, name: str) -> str:
 
 
 def listed_agents(room: Room) -> list[Agent]:
-    """Who is registered: without those gone, or unregistered."""
+    """Return the registered agents, without those that are gone or unregistered."""
     return [agent for agent in room.agents() if not has_gone(agent)]
 
 
 def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
-    """Whose mailboxes those are."""
+    """Return the mailboxes behind addresses."""
     names = [name for name in addressed if not name.startswith(BROADCAST)]
     for address in addressed:
         if address.startswith(BROADCAST):
@@ -84,7 +86,9 @@ def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
 
 
 def _near(room: Room, address: Address) -> Iterator[str]:
-    """Those of a named system: this one, one that we are linked to, or one that a peer leads to."""
+    """Return the addresses of agents of a named system: this one, a linked MAP server, or one that a peer leads
+    to.
+    """
     own = system_id(room._core, OWNER, room.settings.system) if address.remote else ""
     linked = _linked_systems(room) if address.remote else frozenset()
     for one in address.remote:
@@ -101,7 +105,7 @@ def _near(room: Room, address: Address) -> Iterator[str]:
 
 
 def _far(room: Room, own: str, one: Remote) -> str:
-    """An address of the house's own, which has the rest of the rules."""
+    """Return the address of an agent that a peer leads to; the outbox has the rest of the rules."""
     place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
     is_led_to = outbox.peer_towards(room._core, all_peers(room._core), place.system) is not None
     if not is_led_to and not same_name(place.system, own):
@@ -115,7 +119,7 @@ def _linked_systems(room: Room) -> frozenset[str]:
 
 
 def _there(room: Room, system: str, name: str) -> str:
-    """The mailbox that the link empties, also for somebody it has not told of yet: never that of one of ours."""
+    """Return the mailbox of a MAP server's agent, also of one that is not listed yet; never one of ours."""
     mailbox = _spelt(room, check_agent(f"{system}/{name}", "to"))
     card = room._core.store.records(CARD, mailbox)
     if card and card[0].value.get("principal") != LINK_NAME:
@@ -125,7 +129,7 @@ def _there(room: Room, system: str, name: str) -> str:
 
 
 def _here_or_there(room: Room, system: str, name: str) -> str:
-    """Where we are called as the server is: somebody of ours first, then of theirs."""
+    """Return an agent of ours, else of the MAP server: both systems have the same name."""
     store = room._core.store
     if _spelt(room, name) in store.known():
         return name
@@ -140,10 +144,10 @@ def _spelt(room: Room, name: str) -> str:
 
 
 def _has_others(room: Room, scope: str, sender: str) -> bool:
-    """Is anybody but the sender in it? Missing, if there is no such scope."""
+    """Has the scope another member than the sender? Missing, if there is no such scope."""
     members = room._core.store.keys(MEMBER + check_scope(scope, "to.scope"))
     if not members:
-        core_agents.find(room._core, OWNER, scope)
+        core_agents.find_scope(room._core, OWNER, scope)
     return any(not same_name(name, sender) for name in members)
 
 
@@ -172,7 +176,7 @@ def _kin(agents: Sequence[Agent], sender: str, kin: Kin) -> Iterator[str]:
 
 
 def above(parents: dict[str, str | None], name: str, depth: int | None) -> Iterator[str]:
-    """From the parent upwards; a circle is walked once."""
+    """Yield ancestors, from the parent upwards; a cycle is walked once."""
     seen = {name}
     step = parents.get(name)
     while step is not None and step not in seen and (depth is None or len(seen) <= depth):
@@ -182,7 +186,7 @@ def above(parents: dict[str, str | None], name: str, depth: int | None) -> Itera
 
 
 def below(children: dict[str, list[str]], name: str, depth: int | None) -> Iterator[str]:
-    """Level by level; a circle is walked once."""
+    """Yield descendants, level by level; a cycle is walked once."""
     seen, level, far = {name}, [name], 0
     while level and (depth is None or far < depth):
         level = [child for one in level for child in children.get(one, ()) if child not in seen]
@@ -192,17 +196,19 @@ def below(children: dict[str, list[str]], name: str, depth: int | None) -> Itera
         yield from level
 
 
-# `map/send`: a durable letter, by the rules of every other letter. And what happened, once more: `map/replay`.
+# -- methods
 
 MOST_REPLAYED = 1000
-SLICE = 500  # changes looked at in one go
-MOST_LOOKED_AT = 20_000  # changes in one call; whoever wants more asks again
+SLICE = 500  # changes that are read at once
+MOST_LOOKED_AT = 20_000  # changes in one call; a caller that wants more calls again
 
 
 def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """`delivered`: in whose inboxes it lies now. Who of them has it is told by `message.delivered`. A message to a
-    scope with nobody else in it is taken and delivered to nobody, as by the SDK's own server. Without `to`, an
-    answer goes to the sender of the letter answered.
+    """Send a letter; `delivered` lists the mailboxes it is in now. `message.delivered` tells when each has read
+    it.
+
+    A message to a scope with no other member is accepted and delivered to nobody, as by the SDK's own server.
+    Without `to`, an answer goes to the sender of the letter that it answers.
     """
     sender = box_of(room, params, "from").name
     to = recipients(room, sender, read_address(params["to"])) if "to" in params else None
@@ -212,7 +218,7 @@ def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
         return {"messageId": room._core.ids.message(), "delivered": []}
     try:
         sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
-    except IdTaken:  # sent again, and something of its meta counts the time since
+    except IdTaken:  # sent again, with another timestamp in its meta
         first = room._core.store.sent(sender, fields["key"]) if "key" in fields else None
         if first is None:
             raise
@@ -222,7 +228,7 @@ def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reply(room: Room, sender: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Which letter it answers, where its sender sent or got that one."""
+    """Return the letter that it answers, if its sender sent or got that one."""
     id = answered(params)
     if id is None:
         return {}
@@ -234,14 +240,15 @@ def _reply(room: Room, sender: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _once(params: dict[str, Any]) -> dict[str, Any]:
-    """A sender with ids of its own may send again what it did not hear was taken: it is one letter."""
+    """Return an idempotency key for a sender with ids of its own: it may send again, and there is one letter."""
     id = (params.get("meta") or {}).get("messageId")
     return {"key": once_key(id, params.get("to"))} if isinstance(id, str) and id else {}
 
 
 def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Events that the caller may hear of, the oldest first. Letters and conversations are kept; that somebody
-    came, changed its state or joined a scope is told once, to those who listen; the directory says how things are.
+    """Return past events that the caller may see, the oldest first.
+
+    Only events of letters and conversations are kept; those of agents and scopes are published once.
     """
     authorize(room.principal, "wait", room.principal.agent)
     filter = check_filter(params.get("filter"))
@@ -258,7 +265,7 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     is_past = id is None
     for _ in range(MOST_LOOKED_AT // SLICE):
         changes, after = store.changes(cursor, SLICE)
-        for event in events(room, Past(room, changes)):
+        for event in events(room, LoadedChanges(room, changes)):
             if not is_past and event.number <= number:
                 is_past = event.id == id
                 continue
@@ -273,7 +280,7 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _earliest(store: Store, now: Cursor) -> Cursor:
-    """From where on the past can still be told: found by halving, as stores say only yes or no."""
+    """Return the earliest cursor that the store still has, by bisection: a store only says whether it has one."""
     low, high = 0, now.number
     while low < high:
         middle = (low + high) // 2

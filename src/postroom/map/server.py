@@ -1,7 +1,7 @@
-"""What connections do wrong, in the log: each kind of thing once an hour, however many do it, and how often.
+"""All MAP connections of a running server: which agent is on which, and which agents a resume token brings back.
 
-A kind is a word of ours: a number, a field, a reason. What a caller said may stand in the line, as an example, and
-never makes it another kind: else whoever says many different things fills the log.
+What is known here is in memory: a restart ends every connection anyway. `MisuseLog` logs what connections do
+wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..core.presentation import one_line
 from ..errors import NameTaken, QuotaFull
 from ..server.table import snake
 from .agents import BEAT_EVERY, away
-from .subscriptions import Telling, Watching
+from .subscriptions import AgentEvents, StateWatcher
 from .table import ROWS
 
 if TYPE_CHECKING:
@@ -33,64 +33,69 @@ if TYPE_CHECKING:
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
     from ..server.unix_socket import Connection
-    from .connection import Crew, Talk
+    from .connection import MapConnection
     from .lines import MapLines
 
 
 log = logging.getLogger("postroom")
-AGAIN = 3600.0  # seconds after which the same is worth a line once more
+AGAIN = 3600.0  # seconds after which the same kind of misuse is logged once more
 LONGEST = 200  # characters of an example
 _REFUSED = "a MAP connection does what is refused"
 _FIELDS = frozenset(param.name for row in ROWS for param in row.params)
 
 
-class Complaints:
-    """`now`: seconds by any clock."""
+class MisuseLog:
+    """What connections do wrong, in the log: each kind once an hour, however often it happens.
+
+    A kind consists of our own words only: a number, a field, a reason. What a caller said may stand in the line as
+    an example, but never makes another kind: else a caller that says many different things would fill the log.
+    `now` returns seconds by any clock.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._told: set[Hashable] = set()
+        self._logged: set[Hashable] = set()
         self._again = 0.0
 
-    def of_frames(self, why: str) -> None:
-        self._tell(why, f"{_REFUSED}: {why}")
+    def bad_frames(self, why: str) -> None:
+        self._log(why, f"{_REFUSED}: {why}")
 
-    def of_refusal(self, error: Mapping[str, Any]) -> None:
-        """The error of a reply."""
+    def refusal(self, error: Mapping[str, Any]) -> None:
+        """Log the error of a reply."""
         details = error.get("data", {}).get("details", {})
         field = snake(str(details.get("field", "")))
         kind = (error["code"], field if field in _FIELDS else "")
-        self._tell(kind, f"{_REFUSED}: {str(error['message'])[:LONGEST]}")
+        self._log(kind, f"{_REFUSED}: {str(error['message'])[:LONGEST]}")
 
-    def of_system(self, name: str, why: str, known: str | None) -> None:
-        """A system that calls itself so is refused. `known`: what the peer of that name is called, if any is."""
-        self._tell((why, known), f"a system that calls itself {name!a} is refused: {why}")
+    def refused_system(self, name: str, why: str, known: str | None) -> None:
+        """Log that a system was refused. `known`: the name of the peer that it claims to be, if there is one."""
+        self._log((why, known), f"a system that calls itself {name!a} is refused: {why}")
 
-    def of_end(self, why: str, agent: str | None = None) -> None:
-        """A connection is ended. `agent`: whose it is, if it has proven that."""
+    def ended(self, why: str, agent: str | None = None) -> None:
+        """Log that a connection was ended. `agent`: the agent whose token it has shown."""
         whose = f" of {agent}" if agent is not None else ""
-        self._tell((why, agent), f"a MAP connection{whose} is ended: {why}")
+        self._log((why, agent), f"a MAP connection{whose} is ended: {why}")
 
-    def _tell(self, kind: Hashable, line: str) -> None:
+    def _log(self, kind: Hashable, line: str) -> None:
         now = self._now()
         if now >= self._again:
-            self._told.clear()
+            self._logged.clear()
             self._again = now + AGAIN
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             log.info("%s", one_line(line))
 
 
-# All connections of a running post room: which agent is on which, and who may come back as whom.
+# -- connections
 
-MOST_WAITING = 100  # connections that have not said who they are
+MOST_WAITING = 100  # connections that are not admitted yet
 MOST_SUBSCRIPTIONS = 200  # of one principal, on all its connections
-MOST_REMEMBERED = 10_000  # who may come back
-REMEMBERED = 3600.0  # seconds
+MOST_REMEMBERED = 10_000  # resume tokens
+REMEMBERED = 3600.0  # seconds for which a resume token is good
 
 
-class Left(NamedTuple):
-    """A connection that ended, or will: what comes back with its token."""
+class ResumeEntry(NamedTuple):
+    """The agents that a resume token brings back."""
 
     principal: str
     agents: tuple[str, ...]
@@ -98,153 +103,159 @@ class Left(NamedTuple):
 
 
 class MapServer:
-    """Made inside an event loop; used on its thread alone. Where it is open, who shows no token is let in, as on
-    the socket.
+    """The MAP side of a running server, made inside an event loop and used on its thread alone.
+
+    Where it `is_open`, a connection without a token is admitted, as on the Unix socket.
     """
 
     def __init__(self, executor: Executor, broker: Broker, *, is_open: bool = False) -> None:
         self.executor = executor
         self.broker = broker
         self.is_open = is_open
-        self.telling = Telling(executor, broker)
-        self._watching = Watching(executor, broker, self.telling)
-        self.exchange: Exchange | None = None  # with other systems; None: with none
+        self.events = AgentEvents(executor, broker)
+        self._state_watcher = StateWatcher(executor, broker, self.events)
+        self.exchange: Exchange | None = None  # federation; None: it is off
         self.version = __version__
-        self.talks: set[Talk] = set()
-        self._on: dict[str, Crew] = {}  # agents that are connected
-        self._left: dict[str, Left] = {}
-        self._away: dict[str, float] = {}  # agents whose connection has ended: until when they may come back
+        self.connections: set[MapConnection] = set()
+        self._holders: dict[str, MapConnection] = {}  # by agent
+        self._resumable: dict[str, ResumeEntry] = {}
+        self._away: dict[str, float] = {}  # agents whose connection has ended: until when their names are kept
         self._loop = asyncio.get_running_loop()
         self._beat: asyncio.TimerHandle | None = None
-        self.complaints = Complaints(self._loop.time)
-        self.is_ending = False  # do we stop? Then agents lose their connections, and have not left
-        executor.counters.connections["map"] = lambda: len(self.talks)
+        self.misuse = MisuseLog(self._loop.time)
+        self.is_ending = False  # is the server stopping? Then agents lose their connections, but are not away
+        executor.counters.connections["map"] = lambda: len(self.connections)
 
     @property
     def system(self) -> str:
-        """What the room is called, to be told to who connects."""
+        """The name of the room, as clients are told it."""
         return peers.announced(self.executor.room._core, OWNER, self.executor.room.settings.system)
 
     def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
         """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""
-        from .lines import MapLines, first_word  # noqa: PLC0415 - it knows this module
+        from .lines import MapLines, opening_params  # noqa: PLC0415 - it imports this module
 
-        params = first_word(line)
+        params = opening_params(line)
         return None if params is None else MapLines(connection, self, params)
 
     async def serve_frames(
-        self, house: HttpApp, principal: Principal | None, scope: Scope, receive: Receive, send: Send
+        self, app: HttpApp, principal: Principal | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve one WebSocket at `/map` until either side ends it."""
         from .frames import serve_map  # noqa: PLC0415 - it needs the extra `serve`
 
-        await serve_map(house, self, principal, scope, receive, send)
+        await serve_map(app, self, principal, scope, receive, send)
 
     # -- connections
 
     @property
     def is_full(self) -> bool:
-        """Are there too many who have not said who they are?"""
-        return sum(not talk.session.is_in for talk in self.talks) >= MOST_WAITING
+        """Are too many connections not admitted yet?"""
+        return sum(not conn.session.is_in for conn in self.connections) >= MOST_WAITING
 
-    def enter(self, talk: Talk) -> None:
-        self.talks.add(talk)
+    def add(self, conn: MapConnection) -> None:
+        self.connections.add(conn)
 
-    def go(self, talk: Talk) -> None:
-        self.talks.discard(talk)
+    def remove(self, conn: MapConnection) -> None:
+        self.connections.discard(conn)
 
     def check_subscriptions(self, who: Principal) -> None:
-        """Each costs something with every letter; and one may have many connections."""
-        if sum(talk.subscriptions_of(who) for talk in self.talks) >= MOST_SUBSCRIPTIONS:
+        """Bound the subscriptions of one principal over all its connections: each costs something with every
+        letter.
+        """
+        if sum(conn.subscriptions_of(who) for conn in self.connections) >= MOST_SUBSCRIPTIONS:
             text = f"{MOST_SUBSCRIPTIONS} subscriptions on all connections of {who.agent or who.name} are enough"
             raise QuotaFull(text, hint="map/unsubscribe from some")
 
     # -- agents
 
-    def on(self, agent: str) -> Crew | None:
-        return self._on.get(agent)
+    def connection_of(self, agent: str) -> MapConnection | None:
+        """Return the connection that has this agent, or has reserved it."""
+        return self._holders.get(agent)
 
-    def reserve(self, agent: str, talk: Crew, *, is_proven: bool) -> None:
-        """This connection is about to have the agent. The first wins, unless the second proves to be the same;
-        even so the first has it until `take`, for the second may be refused.
+    def reserve(self, agent: str, conn: MapConnection, *, is_proven: bool) -> None:
+        """Reserve an agent for a connection that is about to register it.
+
+        The first connection wins, unless the second proves to be the same agent. Even then the first keeps it
+        until `take`, for the registration may fail.
         """
-        other = self._on.setdefault(agent, talk)
-        if other is not talk and not is_proven:
+        other = self._holders.setdefault(agent, conn)
+        if other is not conn and not is_proven:
             raise NameTaken(f"{agent!r} is connected already", field="agent_id", hint="choose another name")
 
-    def take(self, agent: str, talk: Crew) -> None:
-        """This connection has it from now on, and no other."""
-        other = self._on.get(agent)
-        self._on[agent] = talk
+    def take(self, agent: str, conn: MapConnection) -> None:
+        """Give an agent to this connection, and take it from any other."""
+        other = self._holders.get(agent)
+        self._holders[agent] = conn
         self._away.pop(agent, None)
-        if other is not None and other is not talk:
-            other.lose(agent)
+        if other is not None and other is not conn:
+            other.agents.lose(agent)
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
 
-    def went(self, agent: str, room: Room) -> None:
-        """Its connection has ended."""
+    def mark_away(self, agent: str, room: Room) -> None:
+        """Record that the connection of an agent has ended, and keep its name for a while."""
         now = self._loop.time()
         while self._away and next(iter(self._away.values())) < now:
             del self._away[next(iter(self._away))]
         self._away.pop(agent, None)
         self._away[agent] = now + self.executor.room.settings.away_grace
         if not self.is_ending:
-            self.executor.submit(partial(away, room, agent)).add_done_callback(self._tell_away)
+            self.executor.submit(partial(away, room, agent)).add_done_callback(self._after_away)
 
-    def _tell_away(self, done: JobFuture) -> None:
-        _tell_log(done)
+    def _after_away(self, done: JobFuture) -> None:
+        _log_error(done)
         if not done.cancelled() and done.exception() is None:
-            self.telling.gone(done.result())
+            self.events.agent_left(done.result())
 
-    def check_given_up(self, agent: str) -> None:
-        """One that is away for a moment keeps its name before others that prove nothing: it may resume."""
+    def check_not_away(self, agent: str) -> None:
+        """Refuse the name of an agent that is away for a moment to a connection that proves nothing."""
         if self._away.get(agent, 0.0) > self._loop.time():
             raise NameTaken(f"{agent!r} is away for a moment", field="agent_id", hint="show its resumeToken")
 
-    def release(self, agent: str, talk: Crew) -> None:
-        if self._on.get(agent) is talk:
-            del self._on[agent]
+    def release(self, agent: str, conn: MapConnection) -> None:
+        if self._holders.get(agent) is conn:
+            del self._holders[agent]
 
     def _beat_all(self) -> None:
-        """Signs of life of all that are connected, made safe together."""
-        self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all) if self._on else None
-        for agent, talk in self._on.items():
-            self.quietly(talk.room_of(agent).mailbox(agent).heartbeat)
+        """Write a heartbeat for each agent that is connected."""
+        self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all) if self._holders else None
+        for agent, conn in self._holders.items():
+            self.submit_quietly(conn.agents.room_of(agent).mailbox(agent).heartbeat)
 
-    def quietly(self, run: Callable[[], object]) -> None:
-        """In its turn; nobody waits for it. What goes wrong is told by the next call that is answered."""
-        self.executor.submit(run).add_done_callback(_tell_log)
+    def submit_quietly(self, run: Callable[[], object]) -> None:
+        """Run something that nobody waits for. A failing store shows in the next call that is answered."""
+        self.executor.submit(run).add_done_callback(_log_error)
 
-    # -- coming back
+    # -- resume tokens
 
     def remember(self, token: str, principal: Principal, agents: Iterable[str]) -> None:
-        """Whoever shows this token, and is the same principal, gets these agents back."""
+        """Record that this token brings these agents back, for the same principal."""
         now = self._loop.time()
         key = _key(token)
-        self._left.pop(key, None)
-        self._left[key] = Left(principal.name, tuple(agents), now + REMEMBERED)
-        while len(self._left) > MOST_REMEMBERED or next(iter(self._left.values())).until < now:
-            del self._left[next(iter(self._left))]
+        self._resumable.pop(key, None)
+        self._resumable[key] = ResumeEntry(principal.name, tuple(agents), now + REMEMBERED)
+        while len(self._resumable) > MOST_REMEMBERED or next(iter(self._resumable.values())).until < now:
+            del self._resumable[next(iter(self._resumable))]
 
     def recall(self, token: str, principal: Principal) -> tuple[str, ...]:
-        """The agents that come back with it. Once: a token that was used is worth nothing more."""
-        left = self._left.get(_key(token))
+        """Return the agents that a resume token brings back. It can be used once."""
+        left = self._resumable.get(_key(token))
         if left is None or left.until < self._loop.time() or left.principal != principal.name:
             return ()
-        del self._left[_key(token)]
+        del self._resumable[_key(token)]
         return left.agents
 
     def close(self) -> None:
-        self._watching.close()
+        self._state_watcher.close()
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
 
 
-def _tell_log(done: JobFuture) -> None:
+def _log_error(done: JobFuture) -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
-        log.debug("a sign of life was refused: %s", error)
+        log.debug("a heartbeat was refused: %s", error)
 
 
 def _key(token: str) -> str:

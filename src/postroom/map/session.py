@@ -1,30 +1,33 @@
-"""One MAP connection, as the protocol sees it: its states, what may be said in each, and how what is said is read
-and answered. It does no I/O and knows no room; whoever carries bytes drives it, over WebSocket or as lines:
+"""The state of one MAP connection as the protocol sees it: what may be called in each state, and how it is
+answered.
+
+It does no I/O and knows no room. A transport drives it, over WebSocket or in lines:
 
     session = Session(id)
-    heard = session.hear(value)            # one JSON value that came in: a frame, or a line
-    if isinstance(heard, dict): reply      # known already, such as the refusal of an unknown method
-    elif isinstance(heard, Answer): ...    # it answers something we asked; `heard.id` says what
-    elif heard is not None:                # a Step: carry out `heard.method` with `heard.said`
-        reply = heard.answer(result)       # or heard.refuse(error); {} where nobody waits for it
+    received = session.receive(value)          # one JSON value that came in
+    if isinstance(received, dict): reply       # known already, such as the refusal of an unknown method
+    elif isinstance(received, Answer): ...     # the answer to a call of ours; `received.id` says to which
+    elif received is not None:                 # a Step: carry out `received.method` with `received.params`
+        reply = received.answer(result)        # or received.refuse(error); {} where no reply is due
 
-A method of a session (`method.of_session`) is run with the one who drives it (`Host`), in place of a room; all
-others with a room that acts as `session.speaker(step)`, the agent that the step is said for. What the host does to
-the session it tells it: `session.step("challenge")`, `"admit"`, `"close"`, `session.take(agent)`, `drop(agent)`.
-The table below says which step leads where; what is not in it is refused.
+A method of the session itself (`method.of_session`) is run with the connection (`Host`) in place of a room; all
+others with a room that acts as `session.speaker(step)`, the agent that makes the call. The host reports what it
+does: `session.step("challenge")`, `"admit"`, `"close"`, `session.take(agent)`, `drop(agent)`. The table STEPS says
+which step leads where; whatever is not in it is refused.
 
-    connected       the connection is open, and nothing was said
-    authenticating  it has said who it is, and has yet to prove it
-    joined          it is let in: it may look, listen, and register agents
-    registered      it has agents: their mail is handed to it
-    closed          nothing more is heard
+    connected       the connection is open, and nothing was received
+    authenticating  it has called `map/connect`, and has yet to prove who it is
+    joined          it is admitted: it may read, subscribe, and register agents
+    registered      it has agents: their mail is pushed to it
+    closed          nothing more is read
 
-Whoever is a client writes `request(id, method, **params)` and `rpc.notification(method, params)`, and reads what
-comes back with `Session.hear`, too: answers are `Answer`s.
+A client writes `request(id, method, **params)` and `protocol.notification(method, params)`, and reads what comes
+back with `Session.receive`, too: answers are `Answer`s.
 """
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,7 +55,7 @@ from ..formats.map import (
 from ..model.values import read_json
 from ..server import protocol
 from ..server.protocol import PREFIX
-from ..server.table import taken
+from ..server.table import check_params
 from .table import for_map
 
 if TYPE_CHECKING:
@@ -83,17 +86,17 @@ STEPS: dict[tuple[State, str], State] = {
     (State.REGISTERED, "unregister"): State.JOINED,  # the last of its agents
     **{(state, "close"): State.CLOSED for state in State},
 }
-# What may be said before a connection is let in. Everything else needs that.
+# What may be called before a connection is admitted.
 BEFORE: dict[State, frozenset[str]] = {
     State.CONNECTED: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
     State.AUTHENTICATING: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
 }
-# What may be said without waiting for an answer; whatever else is said so is not heard.
+# What may be called as a notification, without an answer; all other notifications are ignored.
 NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT, ANNOUNCE, PART})
 
 
 class Host(Protocol):
-    """Who carries out what is said of the connection itself."""
+    """The connection, which carries out the methods of the session itself."""
 
     def connect(self, params: dict[str, Any]) -> Any: ...
     def authenticate(self, params: dict[str, Any]) -> Any: ...
@@ -108,7 +111,7 @@ class Host(Protocol):
 
 
 class Answer(Struct, frozen=True):
-    """A reply to something that this side asked."""
+    """The answer to a call that this side made."""
 
     id: Any
     result: Any = None
@@ -116,7 +119,7 @@ class Answer(Struct, frozen=True):
 
 
 class Step(protocol.Step, frozen=True):
-    """One call that was understood."""
+    """One call whose method and parameters were checked."""
 
     def answer(self, result: Any) -> dict[str, Any]:
         return {} if self.call.is_notification else self.call.answer(result)
@@ -126,7 +129,9 @@ class Step(protocol.Step, frozen=True):
 
 
 class Later(protocol.Request, frozen=True):
-    """A value that came while it was not settled who speaks: heard when that is, and overtaken by nothing."""
+    """A value that was read while a call that changes the session was under way. It is read again after that call,
+    and nothing overtakes it.
+    """
 
     value: Any = None
 
@@ -136,20 +141,20 @@ class Later(protocol.Request, frozen=True):
 
     @property
     def is_large(self) -> bool:
-        """Nobody knows yet."""
+        # Its size is not known before it is read again.
         return True
 
 
 class Session:
-    """One connection."""
+    """The protocol state of one connection."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.state = State.CONNECTED
-        self.agents: list[str] = []  # that it registered, the first first
-        self.refused = ""  # why it was not let in, the last time it showed something
+        self.agents: list[str] = []  # in the order of registration
+        self.refused = ""  # why its last credentials were refused
 
-    # -- what happens to it
+    # -- state
 
     def step(self, step: str) -> None:
         after = STEPS.get((self.state, step))
@@ -158,7 +163,7 @@ class Session:
         self.state = after
 
     def take(self, agent: str) -> None:
-        """It has registered this agent."""
+        """Add an agent that it has registered."""
         if agent not in self.agents:
             if len(self.agents) >= MOST_AGENTS:
                 raise QuotaFull(f"{MOST_AGENTS:,} agents on one connection are enough", hint="open another")
@@ -166,7 +171,7 @@ class Session:
         self.step("register")
 
     def drop(self, agent: str) -> None:
-        """It has it no more."""
+        """Remove an agent."""
         if agent in self.agents:
             self.agents.remove(agent)
         if not self.agents and self.state is State.REGISTERED:
@@ -176,10 +181,10 @@ class Session:
     def is_in(self) -> bool:
         return self.state in {State.JOINED, State.REGISTERED}
 
-    # -- what it says
+    # -- messages
 
-    def hear(self, value: Any) -> Step | Answer | dict[str, Any] | None:
-        """What one value asks for; None: nothing, and no answer is owed."""
+    def receive(self, value: Any) -> Step | Answer | dict[str, Any] | None:
+        """Return what one message asks for; None: nothing, and no answer is due."""
         if self.state is State.CLOSED:
             return None
         if isinstance(value, list):
@@ -191,11 +196,11 @@ class Session:
             wrong = call["error"]
             return failure(call["id"], wrong["code"], wrong["message"])
         try:
-            return self._understood(call)
+            return self._step(call)
         except PostroomError as refused:
             return None if call.is_notification else refusal(call, refused, is_in=self.is_in)
 
-    def _understood(self, call: protocol.Call) -> Step | None:
+    def _step(self, call: protocol.Call) -> Step | None:
         method = for_map(call.method)
         if call.is_notification and method.name not in NOTIFIED:
             return None
@@ -205,19 +210,19 @@ class Session:
             raise NotAllowed(text, field="auth", hint="map/connect, with auth, comes first")
         if method.name == CONNECT and self.is_in:
             raise IllegalMove("this connection is connected already", field="session")
-        return Step(call, method, self._said(method, taken(method, call.params)))
+        return Step(call, method, self._with_agent(method, check_params(method, call.params)))
 
-    def _said(self, method: Method, params: dict[str, Any]) -> dict[str, Any]:
-        """With the agent of this connection, where none is named."""
+    def _with_agent(self, method: Method, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters with the first agent of this connection, where they name none."""
         name = method.whose
-        is_new = method.name in {REGISTER, SPAWN}  # whose id is yet to be found
+        is_new = method.name in {REGISTER, SPAWN}  # its id is not known yet
         if name is None or name in params or not self.agents or is_new or method.name.startswith(PREFIX):
             return params
         return {**params, name: self.agents[0]}
 
     def speaker(self, step: Step) -> str | None:
-        """For which agent a step is said: the one it names if it is this connection's, else the first. None: for
-        whoever opened the connection.
+        """Return the agent of this connection that makes a call: the one it names, else the first. None: it names
+        an agent of another connection, or there is none.
         """
         named = step.params.get(step.method.whose) if step.method.whose is not None else None
         if named is not None:
@@ -226,27 +231,27 @@ class Session:
 
 
 def read_text(raw: bytes | str, limits: Limits) -> Any:
-    """The value of a frame or a line; raises Invalid."""
-    largest = limits.max_message_bytes + protocol.ROOM_FOR_MORE
-    return read_json(raw, "frame", depth=limits.max_depth + protocol.DEEPER, largest=largest)
+    """Return the JSON value of a frame or a line; raise Invalid where it is none."""
+    largest = limits.max_message_bytes + protocol.EXTRA_BYTES
+    return read_json(raw, "frame", depth=limits.max_depth + protocol.EXTRA_DEPTH, largest=largest)
 
 
 def unreadable(why: str) -> dict[str, Any]:
-    """The reply to what is no JSON."""
+    """Return the reply to a text that is no JSON."""
     return failure(None, PARSE_ERROR, why)
 
 
 def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, Any]:
-    """The reply to a text that was refused. One that is a call nonetheless, and holds what no letter may, such as
-    half a character, is answered as a call: who waits for it by its id must not wait in vain.
+    """Return the reply to a text that was refused.
+
+    A text that is a call nonetheless, but holds what no letter may, such as half a character, is answered with the
+    call's id: else its caller would wait in vain.
     """
-    id = _id_in(raw) if len(raw) <= limits.max_message_bytes + protocol.ROOM_FOR_MORE else None
+    id = _id_in(raw) if len(raw) <= limits.max_message_bytes + protocol.EXTRA_BYTES else None
     return unreadable(str(why)) if id is None else failure(id, INVALID_PARAMS, str(why))
 
 
 def _id_in(raw: bytes | str) -> str | int | None:
-    import json  # noqa: PLC0415 - few say what they may not
-
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError):
@@ -257,7 +262,7 @@ def _id_in(raw: bytes | str) -> str | int | None:
 
 
 def refusal(call: protocol.Call | protocol.Action, error: PostroomError, *, is_in: bool = True) -> dict[str, Any]:
-    """What systems say to each other is refused by numbers of its own, once they are let in."""
+    """Return the error reply to a call; calls of federation have error numbers of their own, once admitted."""
     if is_in and call.method.startswith(FEDERATION):
         return {"jsonrpc": "2.0", "id": call.id, "error": federation_error(error)}
     of_mail = call.method.startswith(PREFIX)
@@ -265,7 +270,7 @@ def refusal(call: protocol.Call | protocol.Action, error: PostroomError, *, is_i
 
 
 def is_answer(value: Any) -> bool:
-    """Does it answer something that this side asked?"""
+    """Is it the answer to a call of ours?"""
     return isinstance(value, dict) and "method" not in value and ("result" in value or "error" in value)
 
 

@@ -1,5 +1,7 @@
-"""What happens to agents and scopes, for those who subscribe. It is told once, to who listens now: how things
-stand, the directory says. Letters and conversations are told from the numbered past (`hub`).
+"""Events about agents and scopes, for subscribers.
+
+They are published once, to those who subscribe now, and are kept nowhere: the directory says how things are.
+Events of letters and conversations come from the numbered changes of the store (`server.broker`).
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from ..server.executor import Executor
 
 
-# What a method that was carried out is told as.
-_OF_AGENTS = {
+# The event that each method causes.
+log = logging.getLogger("postroom")
+_AGENT_EVENTS = {
     "map/agents/register": AGENT_REGISTERED,
     "map/agents/spawn": AGENT_REGISTERED,
     "map/agents/unregister": AGENT_UNREGISTERED,
@@ -46,7 +49,7 @@ _OF_AGENTS = {
     "map/agents/suspend": AGENT_CHANGED,
     "map/agents/resume": AGENT_CHANGED,
 }
-_OF_SCOPES = {
+_SCOPE_EVENTS = {
     "map/scopes/create": SCOPE_CREATED,
     "map/scopes/delete": SCOPE_DELETED,
     "map/scopes/join": SCOPE_JOINED,
@@ -55,61 +58,65 @@ _OF_SCOPES = {
 UPDATE = "map/agents/update"
 
 
-class Telling:
+class AgentEvents:
+    """The publisher of events about agents and scopes."""
+
     def __init__(self, executor: Executor, broker: Broker) -> None:
         self._core = executor.room._core
         self._broker = broker
         self._numbers = itertools.count(1)
-        self._states: dict[str, str] = {}  # of agents, as they were told or seen last
-        self._fresh: set[str] = set()  # agents that were told of since the last look began
+        self._states: dict[str, str] = {}  # of agents, as they were last published or scanned
+        self._fresh: set[str] = set()  # agents with an event since the last scan began
 
-    def of_call(self, method: str, params: dict[str, Any], result: dict[str, Any]) -> None:
-        """What a call that was carried out means for others."""
-        if not self._broker.is_heard:
+    def after_call(self, method: str, params: dict[str, Any], result: dict[str, Any]) -> None:
+        """Publish the event that a call causes."""
+        if not self._broker.has_subscribers:
             return
         if method == UPDATE:
-            self._of_agent(AGENT_CHANGED if "state" in params else AGENT_UPDATED, result)
-        elif method in _OF_AGENTS:
-            self._of_agent(_OF_AGENTS[method], result)
-        elif method in _OF_SCOPES:
+            self._publish_agent(AGENT_CHANGED if "state" in params else AGENT_UPDATED, result)
+        elif method in _AGENT_EVENTS:
+            self._publish_agent(_AGENT_EVENTS[method], result)
+        elif method in _SCOPE_EVENTS:
             scope = result["scope"]
             agent = result.get("agent", {}).get("id")
             data = present(scopeId=scope["id"], name=scope["name"], scope=scope, agentId=agent)
-            self._tell(_OF_SCOPES[method], data, agent or params.get("agent_id", ""), scope=scope["id"])
+            self._publish(_SCOPE_EVENTS[method], data, agent or params.get("agent_id", ""), scope=scope["id"])
 
-    def gone(self, result: dict[str, Any]) -> None:
-        """The connection of an agent has ended."""
-        if self._broker.is_heard and result["previousState"] != result["agent"]["state"]:
-            self._of_agent(AGENT_CHANGED, result)
+    def agent_left(self, result: dict[str, Any]) -> None:
+        """Publish that the connection of an agent has ended."""
+        if self._broker.has_subscribers and result["previousState"] != result["agent"]["state"]:
+            self._publish_agent(AGENT_CHANGED, result)
 
-    def look_begins(self, *, is_heard: bool) -> None:
-        """Who is told of from now on is not told of by what the look finds: that may be older."""
+    def begin_scan(self, *, has_subscribers: bool) -> None:
+        """Begin a scan. Agents with an event from now on are left out of its result, which may be older."""
         self._fresh.clear()
-        if not is_heard:
+        if not has_subscribers:
             self._states.clear()
 
-    def found(self, agents: Sequence[dict[str, Any]]) -> None:
-        """How everybody is. Who is otherwise than before is told of."""
+    def end_scan(self, agents: Sequence[dict[str, Any]]) -> None:
+        """Take the result of a scan, and publish each state that has changed."""
         before, fresh = self._states, frozenset(self._fresh)
         self._states = {agent["id"]: agent["state"] for agent in agents}
         self._states |= {id: before[id] for id in fresh & before.keys()}
         for agent in agents:
             was = before.get(agent["id"], agent["state"])
             if was != agent["state"] and agent["id"] not in fresh:
-                self._of_agent(AGENT_CHANGED, {"agent": agent, "previousState": was})
+                self._publish_agent(AGENT_CHANGED, {"agent": agent, "previousState": was})
 
     def delivered(self, message: Message, agent: str) -> None:
-        """Heard by its sender, by who got it, and by operators."""
-        if not self._broker.is_heard:
+        """Publish that an agent has received a letter, to both of them and to operators."""
+        if not self._broker.has_subscribers:
             return
         letter = map_letter(message.seen_by(agent))
         meta = letter.get("meta") or {}
         data: dict[str, Any] = {"messageId": message.id, "agentId": agent, "deliveredTo": [agent]}
         data |= {"from": message.sender, "timestamp": letter["timestamp"], "message": letter}
         data |= {word: meta[word] for word in ("correlationId",) if word in meta}
-        self._tell(MESSAGE_DELIVERED, data, message.sender, scope=message.scope, parties=(message.sender, agent))
+        self._publish(
+            MESSAGE_DELIVERED, data, message.sender, scope=message.scope, parties=(message.sender, agent)
+        )
 
-    def _of_agent(self, kind: str, result: dict[str, Any]) -> None:
+    def _publish_agent(self, kind: str, result: dict[str, Any]) -> None:
         agent = result["agent"]
         self._states[agent["id"]] = agent["state"]
         self._fresh.add(agent["id"])
@@ -117,9 +124,9 @@ class Telling:
         data |= present(name=agent["name"], role=agent.get("role"), previousState=result.get("previousState"))
         data["ownerId"] = agent["ownerId"]
         scopes = agent.get("scopes") or [DEFAULT_SCOPE]
-        self._tell(kind, data, agent["id"], scope=scopes[0], role=agent.get("role"))
+        self._publish(kind, data, agent["id"], scope=scopes[0], role=agent.get("role"))
 
-    def _tell(self, kind: str, data: dict[str, Any], source: str, **more: Any) -> None:
+    def _publish(self, kind: str, data: dict[str, Any], source: str, **more: Any) -> None:
         number = self._broker.number
         event = Event(
             id=f"{number}-{kind}-{next(self._numbers)}",
@@ -134,49 +141,50 @@ class Telling:
         self._broker.announce(event)
 
 
-# How agents are, looked at now and then for those who subscribe: who falls silent says nothing of it.
-
-log = logging.getLogger("postroom")
-LOOK = 15.0  # seconds between two looks
+SCAN_EVERY = 15.0  # seconds
 
 
-class Watching:
-    """Made inside an event loop. As long as nobody listens it does not look."""
+class StateWatcher:
+    """A periodic scan for agents that fell silent: no call tells of that. It runs only while there are
+    subscribers.
 
-    def __init__(self, executor: Executor, broker: Broker, telling: Telling) -> None:
+    Made inside an event loop.
+    """
+
+    def __init__(self, executor: Executor, broker: Broker, events: AgentEvents) -> None:
         self._executor = executor
         self._broker = broker
-        self._telling = telling
+        self._events = events
         self._loop = asyncio.get_running_loop()
-        self._looking: asyncio.Future[list[dict[str, Any]]] | None = None
-        self._timer = self._loop.call_later(LOOK, self._look)
+        self._scan: asyncio.Future[list[dict[str, Any]]] | None = None
+        self._timer = self._loop.call_later(SCAN_EVERY, self._start_scan)
 
-    def _look(self) -> None:
-        self._timer = self._loop.call_later(LOOK, self._look)
-        self._telling.look_begins(is_heard=self._broker.is_heard)
-        if self._broker.is_heard and self._looking is None:
-            self._looking = asyncio.ensure_future(
-                self._executor.run_slow(partial(_everybody, self._executor.room))
+    def _start_scan(self) -> None:
+        self._timer = self._loop.call_later(SCAN_EVERY, self._start_scan)
+        self._events.begin_scan(has_subscribers=self._broker.has_subscribers)
+        if self._broker.has_subscribers and self._scan is None:
+            self._scan = asyncio.ensure_future(
+                self._executor.run_slow(partial(_agent_records, self._executor.room))
             )
-            self._looking.add_done_callback(self._looked)
+            self._scan.add_done_callback(self._after_scan)
 
-    def _looked(self, done: asyncio.Future[list[dict[str, Any]]]) -> None:
-        self._looking = None
+    def _after_scan(self, done: asyncio.Future[list[dict[str, Any]]]) -> None:
+        self._scan = None
         if done.cancelled():
             return
         error = done.exception()
         if error is None:
-            self._telling.found(done.result())
-        elif isinstance(error, PostroomError):  # the next look may succeed
-            log.debug("how agents are could not be found out: %s", error)
+            self._events.end_scan(done.result())
+        elif isinstance(error, PostroomError):  # the next scan may succeed
+            log.debug("the states of agents could not be read: %s", error)
         else:
-            log.error("how agents are could not be found out", exc_info=error)
+            log.error("the states of agents could not be read", exc_info=error)
 
     def close(self) -> None:
         self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._scan is not None:
+            self._scan.cancel()
 
 
-def _everybody(room: Room) -> list[dict[str, Any]]:
+def _agent_records(room: Room) -> list[dict[str, Any]]:
     return [agent_record(agent) for agent in room.agents(gone=True)]

@@ -1,8 +1,11 @@
-"""How many sessions one caller may have, in the revision of 2025. The later one has none.
+"""MCP over streamable HTTP: the ASGI app for `/mcp`, and the sessions of its callers.
 
-Its clients seldom say goodbye. The SDK ends what nobody has used for a while, and bounds all sessions together;
-one caller could have all of those. So whoever opens one too many loses the one that it has not used for longest.
-It refuses to know HTTP.
+The HTTP server authenticates the caller and leaves a room bound to it in the scope of each request, under
+`postroom.room`. Host and Origin are checked here as well.
+
+The revision of 2025 has sessions, and its clients seldom end them. The SDK ends idle sessions and bounds all of
+them together, but one caller could take them all. So a caller that opens one too many loses the one it has not
+used for longest. The later revision has no sessions.
 """
 
 from __future__ import annotations
@@ -33,49 +36,51 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..room import Room
-    from .mail import Shelf
+    from .mail import Provider
 
 
-MOST_OF_ONE = 100  # sessions of one caller
-MOST = 1000  # of all together
-IDLE = 15 * 60.0  # seconds that a session may do nothing, not even listen
+MAX_SESSIONS_EACH = 100  # of one caller
+MAX_SESSIONS = 1000  # of all callers together
+IDLE_SECONDS = 15 * 60.0  # after which a session without any request ends
 
 
 class Sessions:
-    """Who has which. One that the SDK has ended by itself may stand here a while, and is the first to go."""
+    """The sessions of each caller. One that the SDK has ended itself may stay here a while, and is
+    dropped first.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._of: dict[
+        self._by_caller: dict[
             str, dict[str, int]
         ] = {}  # by caller: each session's requests under way; the last used last
         self._opening: Counter[str] = Counter()
 
     def is_full(self, caller: str) -> bool:
-        return len(self._of.get(caller, ())) + self._opening[caller] >= self._most
+        return len(self._by_caller.get(caller, ())) + self._opening[caller] >= self._most
 
-    def idlest(self, caller: str) -> str | None:
-        """Of those that do nothing just now."""
-        return next((id for id, busy in self._of.get(caller, {}).items() if not busy), None)
+    def longest_idle(self, caller: str) -> str | None:
+        """Return the session that was not used for longest, of those without a request under way."""
+        return next((id for id, busy in self._by_caller.get(caller, {}).items() if not busy), None)
 
     @contextmanager
     def opening(self, caller: str) -> Iterator[Callable[[str], None]]:
-        """A request is under way that may open one. What is yielded is called with the id of the one it opened:
-        from then on that counts, and the request no more, though it may go on for a while.
+        """Count a request that may open a session. The function that is yielded must be called with the id of the
+        session: from then on that counts, and the request no more, though it may last longer.
         """
         with ExitStack() as request:
             self._opening[caller] += 1
             request.callback(self._has_opened, caller)
 
-            def began(id: str) -> None:
-                self._of.setdefault(caller, {}).setdefault(id, 0)
+            def opened(id: str) -> None:
+                self._by_caller.setdefault(caller, {}).setdefault(id, 0)
                 request.close()
 
-            yield began
+            yield opened
 
     def _has_opened(self, caller: str) -> None:
         self._opening[caller] -= 1
-        self._opening += Counter()  # without those at nought
+        self._opening += Counter()  # drops zero counts
 
     @contextmanager
     def using(self, caller: str, id: str) -> Iterator[None]:
@@ -86,25 +91,21 @@ class Sessions:
             self._count(caller, id, -1)
 
     def ended(self, caller: str, id: str) -> None:
-        own = self._of.get(caller, {})
+        own = self._by_caller.get(caller, {})
         own.pop(id, None)
         if not own:
-            self._of.pop(caller, None)
+            self._by_caller.pop(caller, None)
 
     def _count(self, caller: str, id: str, more: int) -> None:
-        own = self._of.get(caller, {})
+        own = self._by_caller.get(caller, {})
         if id in own:
             own[id] = own.pop(id) + more
 
 
-# Mail over streamable HTTP, as an ASGI app for `/mcp`.
-#
-# The web rim above knows who calls: it leaves a room that is bound to the caller in the scope of each request,
-# under
-# `postroom.room`. Host and Origin are checked here as well.
+# -- the app
 
-ROOM = "postroom.room"  # where the web rim leaves the caller's room
-GONE = "postroom.gone"  # set when a request is over, however it ends
+ROOM = "postroom.room"  # the key in the scope: a room that is bound to the caller
+GONE = "postroom.gone"  # the key in the scope: an event that is set when the request is over
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK_HOSTS = (*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK))
@@ -112,40 +113,40 @@ LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}
 
 
 class Calls(Protocol):
-    """What carries out verbs: a desk, or callers' `Door`, which asks each time whether a token is still good."""
+    """What carries out verbs: an `Executor`, or `PrincipalCalls`, which checks the token at each call."""
 
     async def call(self, principal: Principal, name: str, params: Mapping[str, Any], /) -> Any: ...
 
 
 def asgi(
-    executor: Calls,
+    calls: Calls,
     version: str,
     *,
     hosts: Sequence[str] = LOOPBACK_HOSTS,
     origins: Sequence[str] = LOOPBACK_ORIGINS,
     agent: str | None = None,
     scope: str | None = None,
-    shelves: Sequence[Shelf] = (),
+    providers: Sequence[Provider] = (),
 ) -> App:
-    """The app. It serves while its `running()` is entered. `agent`: who is meant when nobody is named."""
+    """Return the app, which serves while its `running()` is entered. `agent` is the default agent of calls."""
 
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
-        left = ctx.request.scope  # type: ignore[union-attr] # over HTTP there always is a request
-        principal = left[ROOM].principal
-        call = partial(executor.call, principal)
-        return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=left[GONE])
+        request = ctx.request.scope  # type: ignore[union-attr] # over HTTP there always is a request
+        principal = request[ROOM].principal
+        call = partial(calls.call, principal)
+        return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=request[GONE])
 
     manager = StreamableHTTPSessionManager(
-        build(caller_of, version, *shelves),
+        build(caller_of, version, *providers),
         security_settings=TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins)),
-        session_idle_timeout=IDLE,
-        max_sessions=MOST,
+        session_idle_timeout=IDLE_SECONDS,
+        max_sessions=MAX_SESSIONS,
     )
-    return App(manager, Sessions(MOST_OF_ONE))
+    return App(manager, Sessions(MAX_SESSIONS_EACH))
 
 
 class App:
-    """An ASGI app. A session belongs to whoever opened it: with another's token, it does not exist."""
+    """The ASGI app. A session belongs to the caller that opened it: with another token it does not exist."""
 
     def __init__(self, manager: StreamableHTTPSessionManager, sessions: Sessions) -> None:
         self._manager = manager
@@ -166,7 +167,7 @@ class App:
         user = AuthenticatedUser(AccessToken(token="", client_id=caller, scopes=[]))
         result = {**scope, "user": user, GONE: gone}
         try:
-            await self._serve(caller, result, _watched(receive, gone), send)
+            await self._serve(caller, result, _noting_disconnect(receive, gone), send)
         finally:
             gone.set()
 
@@ -180,21 +181,21 @@ class App:
         elif not _may_open(scope):
             await self._manager.handle_request(scope, receive, send)
         elif await self._has_room(caller, scope):
-            with self._sessions.opening(caller) as began:
-                await self._manager.handle_request(scope, receive, _noting(send, partial(_opened, began)))
+            with self._sessions.opening(caller) as opened:
+                await self._manager.handle_request(scope, receive, _noting(send, partial(_opened, opened)))
         else:
             await _refuse(send, 429, "too many sessions of this token are in use; end one with DELETE")
 
     async def _has_room(self, caller: str, scope: Scope) -> bool:
-        """For one more session of this caller. The one that was not used for longest makes room, if it is idle."""
+        """Return whether the caller may open a session. If it has too many, the one not used for longest ends."""
         while self._sessions.is_full(caller):
-            id = self._sessions.idlest(caller)
+            id = self._sessions.longest_idle(caller)
             if id is None:
                 return False
             self._sessions.ended(caller, id)
             kept = [(name, value) for name, value in scope["headers"] if name in {b"host", b"origin"}]
-            goodbye = {**scope, "method": "DELETE", "headers": [*kept, (_SESSION, id.encode("latin-1"))]}
-            await self._manager.handle_request(goodbye, _nothing, _unheard)
+            delete = {**scope, "method": "DELETE", "headers": [*kept, (_SESSION, id.encode("latin-1"))]}
+            await self._manager.handle_request(delete, _nothing, _discard)
         return True
 
     def _used(self, caller: str, scope: Scope, id: str, answer: Message) -> None:
@@ -203,11 +204,11 @@ class App:
             self._sessions.ended(caller, id)
 
 
-def _opened(began: Callable[[str], None], answer: Message) -> None:
+def _opened(opened: Callable[[str], None], answer: Message) -> None:
     """Note the session that the answer names."""
     id = _header(answer, _SESSION)
     if id is not None and answer["status"] < 400:
-        began(id)
+        opened(id)
 
 
 def _noting(send: Send, note: Callable[[Message], None]) -> Send:
@@ -226,7 +227,7 @@ def _header(params: Scope | Message, name: bytes) -> str | None:
 
 
 def _may_open(scope: Scope) -> bool:
-    """Is this of the revision that has sessions?"""
+    """Return whether a request may open a session: only the revision of 2025 has them."""
     version = _header(scope, _VERSION)
     return scope["method"] == "POST" and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
@@ -235,24 +236,26 @@ async def _nothing() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _unheard(message: Message) -> None:
-    """Nobody waits for this answer."""
+async def _discard(message: Message) -> None:
+    """Drop an answer that nobody waits for."""
 
 
-def _watched(receive: Receive, gone: asyncio.Event) -> Receive:
-    """The older revision goes on with a call whose client has hung up. Waiting for mail must not."""
+def _noting_disconnect(receive: Receive, gone: asyncio.Event) -> Receive:
+    """Return a `receive` that sets `gone` when the client disconnects. The SDK goes on with a call of the older
+    revision then, but waiting for mail must end.
+    """
 
-    async def some() -> Message:
+    async def receive_noting() -> Message:
         message = await receive()
         if message["type"] == "http.disconnect":
             gone.set()
         return message
 
-    return some
+    return receive_noting
 
 
 async def _refuse(send: Send, status: int, why: str) -> None:
-    """In the words of JSON-RPC: a client that reads nothing else is told, too."""
+    """Refuse a request with a JSON-RPC error, which every client can read."""
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": encode(failure(INVALID_REQUEST, why))})

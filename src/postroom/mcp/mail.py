@@ -1,7 +1,7 @@
-"""What a server offers, in one piece: tools, resources, prompts, completions, something to watch.
+"""Mail as the SDK wants it: tools, resources, prompts and completions.
 
-Mail is one shelf. A server may have several: the fixtures of the conformance suite stand on another, beside the
-mail, on the same server. Each answers for what is its own, and says None to the rest.
+A server asks its providers in turn. Mail is one provider; the fixtures of the conformance suite are another, on
+the same server. A provider returns None for what is not its own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from ..core.presentation import harmless_json
+from ..core.presentation import escape_json
 from ..errors import Invalid, Missing, PostroomError, Refused
 from ..formats.errors import details
-from .prompts import PROMPTS, letter_prompt
-from .resources import TEMPLATES, follow, look, target
-from .tools import ROWS, TOOLS, argument_of, understood
+from .prompts import PROMPTS, prompt_text
+from .resources import TEMPLATES, parse_uri, read_target, watch_target
+from .tools import ROWS, TOOLS, argument_name, check_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from .tools import Caller, Tool
 
 
-Changed = Callable[[], Awaitable[None]]  # tells whoever watches
+Changed = Callable[[], Awaitable[None]]  # notifies the client
 Watch = Callable[[Changed], Awaitable[None]]  # runs until it is cancelled
 
 
-class Shelf:
-    """Offers nothing; a shelf says what it has."""
+class Provider:
+    """A source of tools, resources and prompts. This base class offers nothing."""
 
     def tools(self) -> Sequence[types.Tool]:
         return ()
@@ -54,7 +54,7 @@ class Shelf:
         return None
 
     async def watch(self, _ctx: ServerRequestContext[Any, Any], _uri: str) -> Watch | None:
-        """What tells of changes from this moment on."""
+        """Return a function that reports changes of a resource from this moment on."""
         return None
 
     def prompts(self) -> Sequence[types.Prompt]:
@@ -71,10 +71,8 @@ class Shelf:
         return None
 
     def join(self, _server: Server[Any]) -> None:
-        """The last word, when the server is made."""
+        """Change the server after it was built."""
 
-
-# The shelf of mail: tools, resources and prompts, as the SDK wants them.
 
 if TYPE_CHECKING:
     Ctx = ServerRequestContext[Any, Any]
@@ -83,8 +81,8 @@ JSON = "application/json"
 _AGENT_ARGUMENTS = {"agent", "to"}
 
 
-class Mail(Shelf):
-    """Every answer is given in the name of whoever asked."""
+class MailProvider(Provider):
+    """Tools, resources and prompts for mail. Every call has the rights of the client that made it."""
 
     def __init__(self, caller_of: Callable[[Ctx], Caller]) -> None:
         self._caller_of = caller_of
@@ -99,7 +97,7 @@ class Mail(Shelf):
         if tool is None:
             return None
         try:
-            answer = await tool.run(self._caller_of(ctx), understood(tool, params.arguments or {}))
+            answer = await tool.run(self._caller_of(ctx), check_args(tool, params.arguments or {}))
         except PostroomError as error:
             return _tool_error(tool, error, params.arguments or {})
         return types.CallToolResult(content=[_text(answer)], structured_content=answer)
@@ -107,7 +105,7 @@ class Mail(Shelf):
     # -- resources
 
     async def resources(self, ctx: Ctx) -> Sequence[types.Resource]:
-        """Those that can be named without being asked for: the caller's own inbox."""
+        """Return the caller's own inbox, the one resource that can be listed."""
         me = self._caller_of(ctx).me
         if not me:
             return ()
@@ -121,22 +119,22 @@ class Mail(Shelf):
         ]
 
     async def read(self, ctx: Ctx, uri: str) -> types.ReadResourceResult | None:
-        place = target(uri)
-        if place is None:
+        target = parse_uri(uri)
+        if target is None:
             return None
         try:
-            found = await look(self._caller_of(ctx), place)
+            found = await read_target(self._caller_of(ctx), target)
         except PostroomError as error:
             raise _protocol_error(error, {"uri": uri}) from None
         text = types.TextResourceContents(uri=uri, mime_type=JSON, text=_text(found).text)
         return types.ReadResourceResult(contents=[text])
 
     async def watch(self, ctx: Ctx, uri: str) -> Watch | None:
-        place = target(uri)
-        if place is None:
+        target = parse_uri(uri)
+        if target is None:
             return None
         try:
-            return await follow(self._caller_of(ctx), place)
+            return await watch_target(self._caller_of(ctx), target)
         except PostroomError as error:
             raise _protocol_error(error, {"uri": uri}) from None
 
@@ -161,14 +159,14 @@ class Mail(Shelf):
         if row is None:
             return None
         try:
-            text = await letter_prompt(self._caller_of(ctx), row, params.arguments or {})
+            text = await prompt_text(self._caller_of(ctx), row, params.arguments or {})
         except PostroomError as error:
             raise _protocol_error(error) from None
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=row.about, messages=[message])
 
     async def complete(self, ctx: Ctx, params: types.CompleteRequestParams) -> Sequence[str] | None:
-        """Names of agents, where one is asked for."""
+        """Return names of agents for an argument that takes one."""
         ref = params.ref
         known = ref.name in PROMPTS if isinstance(ref, types.PromptReference) else ref.uri in _URIS
         if not known or params.argument.name not in _AGENT_ARGUMENTS:
@@ -176,7 +174,7 @@ class Mail(Shelf):
         begun = params.argument.value.casefold()
         try:
             found = await self._caller_of(ctx).call("agents", {})
-        except PostroomError:  # nothing to offer
+        except PostroomError:
             return None
         names: list[str] = [row["card"]["id"] for row in found["agents"]]
         return sorted(name for name in names if name.casefold().startswith(begun))
@@ -204,19 +202,19 @@ def wire_tool(tool: Tool) -> types.Tool:
 def _text(value: Any) -> types.TextContent:
     """Return JSON on one line, with escapes for characters that hide text, reorder it or look like the fence."""
     encoded = json.dumps(value, ensure_ascii=False).encode()
-    return types.TextContent(type="text", text=harmless_json(encoded).decode())
+    return types.TextContent(type="text", text=escape_json(encoded).decode())
 
 
 def _tool_error(tool: Tool, error: PostroomError, params: Mapping[str, Any]) -> types.CallToolResult:
-    """For the model to read and do better: it never becomes an error of the protocol."""
+    """Return an error as the result of a tool, which the model reads; it never is an error of the protocol."""
     result = {"error": error.message, **details(error)}
     if error.field:
-        result["field"] = error.field if error.field in params else argument_of(tool, error.field)
+        result["field"] = error.field if error.field in params else argument_name(tool, error.field)
     return types.CallToolResult(content=[_text(result)], is_error=True)
 
 
 def _protocol_error(error: PostroomError, more: dict[str, Any] | None = None) -> MCPError:
-    """Where there is no tool to answer for. What is absent and what is forbidden look the same."""
+    """Return an error of the protocol. What is absent and what is forbidden look the same."""
     if isinstance(error, (Missing, Refused)):
         error = Missing("there is no such thing here, or it is not yours", field=error.field)
     code = types.INVALID_PARAMS if isinstance(error, (Invalid, Missing)) else types.INTERNAL_ERROR

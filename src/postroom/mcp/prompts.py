@@ -1,6 +1,4 @@
-"""Prompts that hosts show as commands: triage, reply, handoff. What peers wrote stands inside the fence; what
-stands outside is ours.
-"""
+"""Prompts that hosts show as commands: triage, reply, handoff. Text that other agents wrote is inside a fence."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ if TYPE_CHECKING:
 
 
 LONGEST = 4000  # characters of one letter
-BUDGET = 8000  # of a whole inbox
+BUDGET = 8000  # characters of a whole inbox
 _ME = Arg("agent", "text", "default: you")
 
 
 class Prompt(NamedTuple):
-    """A row of the table."""
+    """A prompt: its arguments, and the function that makes its text."""
 
     name: str
     title: str
@@ -33,7 +31,8 @@ class Prompt(NamedTuple):
     make: Callable[[Caller, Mapping[str, str]], Awaitable[str]]
 
 
-async def letter_prompt(caller: Caller, row: Prompt, params: Mapping[str, str]) -> str:
+async def prompt_text(caller: Caller, row: Prompt, params: Mapping[str, str]) -> str:
+    """Check the arguments of a prompt and return its text."""
     for arg in row.args:
         if arg.required and not params.get(arg.name):
             raise Invalid("is missing", field=arg.name, hint=arg.about)
@@ -41,7 +40,7 @@ async def letter_prompt(caller: Caller, row: Prompt, params: Mapping[str, str]) 
 
 
 async def _triage(caller: Caller, params: Mapping[str, str]) -> str:
-    me = caller.who(params.get("agent"), "agent")
+    me = caller.agent_or_default(params.get("agent"), "agent")
     found = await caller.call("digest", {"agent_id": me, "budget": BUDGET, "most": 20})
     return (
         f"Sort the unread mail of {me}. For each letter say in one line who wants what, how urgent it is, and what"
@@ -51,7 +50,7 @@ async def _triage(caller: Caller, params: Mapping[str, str]) -> str:
 
 
 async def _reply(caller: Caller, params: Mapping[str, str]) -> str:
-    me = caller.who(params.get("agent"), "agent")
+    me = caller.agent_or_default(params.get("agent"), "agent")
     life = await caller.call("trace", {"agent_id": me, "message_id": params["message"]})
     letter = life["letter"]
     return (
@@ -62,7 +61,7 @@ async def _reply(caller: Caller, params: Mapping[str, str]) -> str:
 
 
 async def _handoff(caller: Caller, params: Mapping[str, str]) -> str:
-    me = caller.who(params.get("agent"), "agent")
+    me = caller.agent_or_default(params.get("agent"), "agent")
     text = (
         f"Hand your work over from {me} to {params['to']} with the tool handoff. Say what is done, where it"
         " stands,"
@@ -76,7 +75,7 @@ async def _handoff(caller: Caller, params: Mapping[str, str]) -> str:
 
 
 def _fenced(letter: Mapping[str, Any], longest: int = LONGEST) -> str:
-    """The words of a peer, its subject too; the facts above them were checked when the letter was accepted."""
+    """Return a letter with subject and text inside a fence; the facts above it were checked by the room."""
     origin = f"{letter['sender']} ({origin_word(letter['sender'], proven=letter['proven'])})"
     facts = f"- From: {origin}\n- Id: {letter['id']}\n- Sent: {time(letter['created_at'])}"
     words = "\n\n".join(piece for piece in (letter["subject"], letter["text"]) if piece)

@@ -1,4 +1,9 @@
-"""Inboxes, threads and messages as resources: to read without marking anything, and to watch."""
+"""Inboxes, threads and messages as MCP resources: reading them marks nothing, and clients may watch them.
+
+`Watches` sends the change notifications of both revisions: `resources/subscribe` of 2025, `subscriptions/listen`
+of 2026. A notification is a hint: the client reads again. Nothing is replayed, and a burst of mail may give one
+notification.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +29,17 @@ if TYPE_CHECKING:
     from mcp.server.connection import Connection
     from mcp.server.context import ServerRequestContext
 
-    from .mail import Changed, Shelf, Watch
+    from .mail import Changed, Provider, Watch
     from .tools import Caller
 
 
-MOST = 100  # letters in one answer
-PAUSE = 50.0  # seconds of one wait; the next begins where it ended
-TROUBLE = 5.0  # seconds before it is tried again
+MAX_LETTERS = 100  # in one answer
+WAIT_SECONDS = 50.0  # of one wait; the next begins where it ended
+RETRY_SECONDS = 5.0  # before another try while the server is away
 
 
 class Template(NamedTuple):
-    """A row of the table."""
+    """A kind of resource."""
 
     uri: str
     name: str
@@ -49,36 +54,38 @@ TEMPLATES = (
 _URI = re.compile(r"(inbox|thread|message)://([^?#]+)")
 
 
-class Place(NamedTuple):
-    kind: str
+class Target(NamedTuple):
+    """What a URI names."""
+
+    kind: str  # inbox, thread or message
     id: str
 
 
-def target(uri: str) -> Place | None:
-    """What a URI names. None: it is not ours."""
+def parse_uri(uri: str) -> Target | None:
+    """Return what a URI names; None if it is not a URI of ours."""
     found = _URI.fullmatch(uri)
-    return Place(found[1], unquote(found[2]).removesuffix("/")) if found else None
+    return Target(found[1], unquote(found[2]).removesuffix("/")) if found else None
 
 
-async def look(caller: Caller, place: Place) -> dict[str, Any]:
-    """Read it; nothing is marked."""
-    if place.kind == "inbox":
-        params = {"agent_id": place.id, "peek": True, "limit": MOST}
-        return messages((await caller.call("check", params))["letters"], agentId=place.id)
-    me = caller.who(None)
-    if place.kind == "thread":
-        found = await caller.call("thread", {"agent_id": me, "thread": place.id})
-        return messages(found["letters"], thread=place.id)
-    life = await caller.call("trace", {"agent_id": me, "message_id": place.id})
+async def read_target(caller: Caller, target: Target) -> dict[str, Any]:
+    """Return the content of a resource, without marking anything as read."""
+    if target.kind == "inbox":
+        params = {"agent_id": target.id, "peek": True, "limit": MAX_LETTERS}
+        return messages((await caller.call("check", params))["letters"], agentId=target.id)
+    me = caller.agent_or_default(None)
+    if target.kind == "thread":
+        found = await caller.call("thread", {"agent_id": me, "thread": target.id})
+        return messages(found["letters"], thread=target.id)
+    life = await caller.call("trace", {"agent_id": me, "message_id": target.id})
     stops = [{"agentId": stop["mailbox"], "state": stop["state"]} for stop in life["stops"]]
     return message(life["letter"]) | {"recipients": stops, "replies": [message(one) for one in life["replies"]]}
 
 
-async def follow(caller: Caller, place: Place) -> Watch:
-    """What tells of new mail there, from this moment on."""
-    params = await _wanted(caller, place)
+async def watch_target(caller: Caller, target: Target) -> Watch:
+    """Return a function that reports new mail there, from this moment on."""
+    params = await _wanted(caller, target)
     since = await _now(caller, params["agent_id"])
-    await caller.call("wait", {**params, "since": since, "timeout": 0})  # may it be watched at all?
+    await caller.call("wait", {**params, "since": since, "timeout": 0})  # raises if the caller may not watch it
 
     async def run(changed: Changed) -> None:
         at = since
@@ -89,13 +96,15 @@ async def follow(caller: Caller, place: Place) -> Watch:
 
 
 async def _next(caller: Caller, params: dict[str, Any], at: str, changed: Changed) -> str:
-    """One bounded wait. A cursor taken before telling covers all that came until then: a burst is told once."""
+    """Wait once for mail, report it, and return the cursor to go on from. The cursor is taken before reporting, so
+    that a burst is reported once.
+    """
     try:
-        found = await caller.call("wait", {**params, "since": at, "timeout": PAUSE})
+        found = await caller.call("wait", {**params, "since": at, "timeout": WAIT_SECONDS})
     except Resync:  # the room was restored meanwhile
         found = {"letter": True}
-    except Busy:  # a daemon that is away comes back
-        await asyncio.sleep(TROUBLE)
+    except Busy:  # the server behind the socket restarts
+        await asyncio.sleep(RETRY_SECONDS)
         return at
     if not found["letter"]:
         return str(found["cursor"])
@@ -104,12 +113,12 @@ async def _next(caller: Caller, params: dict[str, Any], at: str, changed: Change
     return now
 
 
-async def _wanted(caller: Caller, place: Place) -> dict[str, Any]:
-    if place.kind == "inbox":
-        return {"agent_id": place.id, "peek": True}
-    me, thread = caller.who(None), place.id
-    if place.kind == "message":
-        thread = (await caller.call("trace", {"agent_id": me, "message_id": place.id}))["letter"]["thread"]
+async def _wanted(caller: Caller, target: Target) -> dict[str, Any]:
+    if target.kind == "inbox":
+        return {"agent_id": target.id, "peek": True}
+    me, thread = caller.agent_or_default(None), target.id
+    if target.kind == "message":
+        thread = (await caller.call("trace", {"agent_id": me, "message_id": target.id}))["letter"]["thread"]
     return {"agent_id": me, "peek": True, "thread": thread}
 
 
@@ -117,23 +126,19 @@ async def _now(caller: Caller, agent: str) -> str:
     return str((await caller.call("cursor", {"agent_id": agent}))["cursor"])
 
 
-# Change notifications of both revisions: `resources/subscribe` of 2025, `subscriptions/listen` of 2026.
-#
-# A notification is a hint: who gets it reads again. Nothing is replayed, and a burst of mail may be told once.
-
 if TYPE_CHECKING:
     Ctx = ServerRequestContext[TaskGroup, Any]
 
-MOST_WATCHES = 64  # of one client
-_OURS = "postroom.watches"
+MAX_WATCHES = 64  # of one client
+_STATE_KEY = "postroom.watches"
 _log = logging.getLogger(__name__)
 
 
-class Watching:
-    """Who watches what. Each watch asks with the rights of whoever subscribed, and ends with the session."""
+class Watches:
+    """The resources that clients watch. Each watch has the rights of its client, and ends with the session."""
 
-    def __init__(self, shelves: Sequence[Shelf]) -> None:
-        self._shelves = shelves
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self._providers = providers
 
     async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> types.EmptyResult:
         uri = str(params.uri)
@@ -145,8 +150,8 @@ class Watching:
             if watch is None:
                 raise MCPError(types.INVALID_PARAMS, "there is no such resource", {"uri": uri})
             watches[uri] = scope = anyio.CancelScope()
-            tell = partial(connection.send_resource_updated, uri)
-            ctx.lifespan_context.start_soon(_run, watch, tell, scope)
+            changed = partial(connection.send_resource_updated, uri)
+            ctx.lifespan_context.start_soon(_run, watch, changed, scope)
         return types.EmptyResult()
 
     async def unsubscribe(self, ctx: Ctx, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -158,7 +163,7 @@ class Watching:
     async def listen(
         self, ctx: Ctx, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """One stream. Its bus is its own: what one client may watch is no other's business."""
+        """Serve one stream. Each has a bus of its own, so that no client gets what another may watch."""
         bus = InMemorySubscriptionBus()
         uris = dict.fromkeys(params.notifications.resource_subscriptions or ())
         _check_room(len(uris))
@@ -166,44 +171,44 @@ class Watching:
         async with anyio.create_task_group() as tasks:
             for uri, watch in watches.items():
                 if watch is not None:
-                    tell = partial(bus.publish, ResourceUpdated(uri))
-                    tasks.start_soon(_run, watch, tell, anyio.CancelScope())
+                    changed = partial(bus.publish, ResourceUpdated(uri))
+                    tasks.start_soon(_run, watch, changed, anyio.CancelScope())
             result = await ListenHandler(bus)(ctx, params)
             tasks.cancel_scope.cancel()
         return result
 
     async def _watch(self, ctx: Ctx, uri: str) -> Watch | None:
-        for shelf in self._shelves:
-            if (watch := await shelf.watch(ctx, uri)) is not None:
+        for provider in self._providers:
+            if (watch := await provider.watch(ctx, uri)) is not None:
                 return watch
         return None
 
 
-async def _run(watch: Watch, tell: Changed, scope: anyio.CancelScope) -> None:
+async def _run(watch: Watch, changed: Changed, scope: anyio.CancelScope) -> None:
     with scope:
         try:
-            await watch(tell)
-        except PostroomError as error:  # it can be subscribed to again
+            await watch(changed)
+        except PostroomError as error:  # the client can subscribe again
             _log.warning("stopped watching: %s", error)
 
 
 def _check_room(many: int) -> None:
-    if many > MOST_WATCHES:
-        raise MCPError(types.INVALID_PARAMS, f"at most {MOST_WATCHES} resources can be watched at once")
+    if many > MAX_WATCHES:
+        raise MCPError(types.INVALID_PARAMS, f"at most {MAX_WATCHES} resources can be watched at once")
 
 
 def _connection(ctx: Ctx) -> Connection:
-    """The SDK gives handlers no other way to what lasts as long as the client's connection."""
+    """Return the client's connection: the SDK gives handlers no other way to state that lasts as long."""
     return ctx.session._connection  # noqa: SLF001
 
 
 def _watches(connection: Connection) -> dict[str, anyio.CancelScope]:
-    """The watches of a connection; they end with it."""
-    if _OURS not in connection.state:
+    """Return the watches of a connection; they end with it."""
+    if _STATE_KEY not in connection.state:
         watches: dict[str, anyio.CancelScope] = {}
-        connection.state[_OURS] = watches
+        connection.state[_STATE_KEY] = watches
         connection.exit_stack.callback(_end, watches)
-    found: dict[str, anyio.CancelScope] = connection.state[_OURS]
+    found: dict[str, anyio.CancelScope] = connection.state[_STATE_KEY]
     return found
 
 

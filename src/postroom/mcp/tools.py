@@ -1,4 +1,9 @@
-"""Letters, agents and tasks in the words of the inbox design. Bodies are data: they stay in their own fields."""
+"""The MCP tools: what a tool is, the ten tools, and letters, agents and tasks as models get them.
+
+A tool is a row of `ROWS`: arguments, answer and a function that calls verbs by `Caller.call`. Schemas, checks and
+the reference page come from it. Everything here is plain values: the SDK is not needed to count, print or check
+them. Bodies of letters are data, and stay in their own fields.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from ..formats.inbox import stamp
 from ..model.agent import Presence
 from ..model.codec import convert
 from ..model.message import DEFAULT_SCOPE, Part, content_of, payload_to_parts
-from ..server.table import Kind, Method, Param, snake, taken
+from ..server.table import Kind, Method, Param, check_params, snake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,11 +31,11 @@ _TASK = ("id", "state", "giver", "receiver", "thread", "deadline", "reason", "su
 
 
 def message(letter: Mapping[str, Any]) -> dict[str, Any]:
-    """A letter as a model gets it. What is empty is left out."""
-    result = {
+    """Return a letter as a model gets it, without empty fields."""
+    record = {
         "id": letter["id"],
         "from": letter["sender"],
-        "verified": letter["proven"] or None,  # said where it is true
+        "verified": letter["proven"] or None,  # left out if it is not
         "subject": letter["subject"],
         "content": content(letter),
         "threadTag": letter["thread_tag"],
@@ -43,21 +48,21 @@ def message(letter: Mapping[str, Any]) -> dict[str, Any]:
         "token": letter.get("token"),
         "leaseSeconds": letter.get("lease_seconds"),
     }
-    return {name: value for name, value in result.items() if value not in (None, "")}
+    return {name: value for name, value in record.items() if value not in (None, "")}
 
 
 def messages(letters: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
-    results = [message(letter) for letter in letters]
-    return {**more, "count": len(results), "messages": results}
+    records = [message(letter) for letter in letters]
+    return {**more, "count": len(records), "messages": records}
 
 
 def time(text: str) -> str:
-    """As on the socket."""
+    """Return a time as agent-inbox writes it."""
     return stamp(datetime.fromisoformat(text))
 
 
 def content(letter: Mapping[str, Any]) -> dict[str, Any]:
-    """As agent-inbox has it: one part stands for itself."""
+    """Return the content as agent-inbox has it: a single part is not a list."""
     return content_of([Part(**part) for part in letter["parts"]])
 
 
@@ -81,9 +86,7 @@ def task_record(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in _TASK if row.get(name) not in (None, "")}
 
 
-# What a tool is: a row of arguments, an answer and a function. Schemas, checks and docs are made from it.
-#
-# Plain values: the SDK is not needed to count, print or check them.
+# -- what a tool is
 
 Run = Callable[["Caller", dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -102,7 +105,7 @@ _TYPES: dict[Kind, dict[str, Any]] = {
 }
 
 
-_ALSO = {  # a verb's word -> those of tools for the same
+_ARGUMENT_NAMES = {  # parameter of a verb → arguments of tools for the same
     "id": ("message_id", "message_ids", "in_reply_to"),
     "mailbox": ("agent_id", "from"),
     "agent_id": ("from",),
@@ -133,15 +136,15 @@ class Arg(Struct, frozen=True):
 
 
 class Tool(Struct, frozen=True, kw_only=True, dict=True):  # dict: for what is made once
-    """A row of the table."""
+    """A tool."""
 
     name: str
     title: str
     about: str
     run: Run
     args: tuple[Arg, ...]
-    answer: dict[str, Any]  # the properties of what it gives back
-    always: tuple[str, ...]  # those of them that are always there
+    answer: dict[str, Any]  # the properties of its result
+    always: tuple[str, ...]  # those of them that are always present
     reads_only: bool = False
     destroys: bool = False  # may it undo or end something?
     repeatable: bool = False  # is a second call with the same arguments harmless?
@@ -158,68 +161,70 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):  # dict: for what is m
 
     @cached_property
     def method(self) -> Method:
-        """Its arguments, as those of a verb: checked in the same way."""
+        """Return its arguments as the parameters of a method, for `check_params`."""
         params = tuple(Param(snake(arg.name), arg.kind, arg.about, arg.required) for arg in self.args)
-        return Method(name=self.name, about=self.about, action="agents", run=_elsewhere, params=params, result="")
+        return Method(name=self.name, about=self.about, action="agents", run=_unused, params=params, result="")
 
     @cached_property
-    def choosy(self) -> tuple[tuple[str, Arg], ...]:
-        """The arguments that are one of a few words, by their names in snake_case."""
+    def with_choices(self) -> tuple[tuple[str, Arg], ...]:
+        """Return the arguments with a fixed set of values, by their names in snake case."""
         return tuple((snake(arg.name), arg) for arg in self.args if arg.choices)
 
 
-def understood(tool: Tool, params: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said, by names in snake_case, every value checked. Invalid says what is wrong, and with what."""
-    values = taken(tool.method, params, [arg.name for arg in tool.args])
-    for name, arg in tool.choosy:
+def check_args(tool: Tool, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names in snake case, every value checked."""
+    values = check_params(tool.method, params, [arg.name for arg in tool.args])
+    for name, arg in tool.with_choices:
         value = values.get(name)
         if value is not None and value not in arg.choices:
             raise Invalid(f"{value!a} is none of them", field=arg.name, hint=", ".join(arg.choices))
     return values
 
 
-def argument_of(tool: Tool, field: str) -> str:
-    """What a model called it that a verb calls `field`."""
+def argument_name(tool: Tool, field: str) -> str:
+    """Return the tool's name of an argument that a verb calls `field`."""
     names = {snake(arg.name): arg.name for arg in tool.args}
-    return next((names[name] for name in (field, *_ALSO.get(field, ())) if name in names), field)
+    return next((names[name] for name in (field, *_ARGUMENT_NAMES.get(field, ())) if name in names), field)
 
 
-def _elsewhere(*_said: Any) -> None:
-    """A tool is not a verb: it calls some."""
+def _unused(*_params: Any) -> None:
+    """Stand in for the function of a method: a tool is not one, it calls some."""
 
 
-# Who asks, and the one function by which mail is reached.
+# -- who calls a tool
 
 Call = Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
 WHO = "say it in the call, start the server with --as NAME, or set POSTROOM_AGENT or INBOX_AGENT_ID"
 
 
 class Caller(NamedTuple):
-    """One who asks."""
+    """The client that calls a tool."""
 
-    call: Call  # a verb of `wire` and what is said; raises PostroomError
-    agent: str | None = None  # whom the token names: nobody else can be spoken for
-    usual: str | None = None  # who is meant when nobody is named
-    scope: str | None = None  # the team of whoever says nothing of a team
-    gone: asyncio.Event | None = None  # set when nobody waits for an answer any more
+    call: Call  # carries out a verb with its parameters; raises PostroomError
+    agent: str | None = None  # the agent of the token: the client cannot act as another
+    usual: str | None = None  # the default agent, where a call names none
+    scope: str | None = None  # the default scope
+    gone: asyncio.Event | None = None  # set when nobody waits for the answer any more
 
     @property
     def me(self) -> str | None:
         return self.agent or self.usual
 
-    def who(self, named: str | None, field: str = "agentId") -> str:
-        """The agent that is meant. Whether the caller may act for it is decided below."""
+    def agent_or_default(self, named: str | None, field: str = "agentId") -> str:
+        """Return the agent that a call names, else the default. The verb checks whether the caller
+        may act as it.
+        """
         name = named or self.me
         if not name:
             raise Invalid("who are you?", field=field, hint=WHO)
         return name
 
     def sender(self, named: str | None) -> str:
-        """Who writes: the token's agent, whatever the letter says."""
-        return self.agent or self.who(named, "from")
+        """Return the sender of a letter: the token's agent, whatever the call names."""
+        return self.agent or self.agent_or_default(named, "from")
 
-    async def unless_gone(self, verb: str, params: dict[str, Any]) -> Any:
-        """A call that may wait for mail: it ends with its caller, for a letter is not handed to nobody."""
+    async def call_unless_gone(self, verb: str, params: dict[str, Any]) -> Any:
+        """Carry out a verb that may wait for mail; cancel it if the client is gone, so that no letter is lost."""
         if self.gone is None:
             return await self.call(verb, params)
         asking = asyncio.ensure_future(self.call(verb, params))
@@ -228,45 +233,46 @@ class Caller(NamedTuple):
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
-            asking.cancel()  # nothing, when it is done
+            asking.cancel()  # no effect if it is done
         if not asking.done():
-            raise Refused("the caller has hung up")
+            raise Refused("the client is gone")
         return asking.result()
 
 
-# The tools for sending and reading: what was said becomes a verb, its answer the design's words.
+# -- the tools for sending and reading
 
-LONGEST_WAIT = 50.0  # seconds; the hosts give up on a tool after a minute
-USUAL_WAIT = 30.0
+LONGEST_WAIT = 50.0  # seconds; hosts give up on a tool after a minute
+USUAL_WAIT = 30.0  # seconds
 
 
 async def send_message(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    """A message with `inReplyTo` is a reply: it stays in the scope of what it answers, unless it names another,
-    and without `to` goes to whoever wrote that (by the rule of `send`).
+    """Send a message. One with `inReplyTo` stays in the scope of the letter it answers unless it names another,
+    and goes to the sender of that letter if it has no `to`.
     """
     fields = some(params, "subject", "thread_tag", "in_reply_to", "key", importance="priority")
     answers = params.get("in_reply_to")
     scope = params.get("to_scope") or (caller.scope if answers is None else None)
-    result = {"agent_id": caller.sender(params.get("from")), "body": _body(params), **fields}
-    result |= {"scope": scope} if scope else {}
+    letter = {"agent_id": caller.sender(params.get("from")), "body": _body(params), **fields}
+    letter |= {"scope": scope} if scope else {}
     if "to" not in params and "to_scope" in params:
-        return sent(await caller.call("broadcast", result))
+        return sent(await caller.call("broadcast", letter))
     if "to" not in params and answers is None:
         hint = "an agent's id, to_scope for everyone in a team, or inReplyTo for whoever wrote that message"
         raise Invalid("is missing", field="to", hint=hint)
-    return sent(await caller.call("send", some(params, "to") | result))
+    return sent(await caller.call("send", some(params, "to") | letter))
 
 
 async def check_inbox(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    name = caller.who(params.get("agent_id"))
+    name = caller.agent_or_default(params.get("agent_id"))
     await _announce(caller, name)
     found = await caller.call("check", {"agent_id": name, **some(params, "unread_only", "limit")})
     return messages(found["letters"])
 
 
 async def read_thread(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    """By its tag; what is no tag may be the id of a thread. An agent that is in it sees all of it, as does an
-    operator that is nobody; the holder of an agent's token sees what that agent sent or got, and no more (I8).
+    """Return the letters of a thread by its tag, else by its id. An agent that is in it sees all of it, and so
+    does an operator without a name; the holder of an agent's token sees only what that agent sent or received
+    (I8).
     """
     tag, me = params["thread_tag"], params.get("agent_id") or caller.me
     scope = params.get("scope") or caller.scope or (None if me else DEFAULT_SCOPE)
@@ -285,48 +291,52 @@ async def read_thread(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def list_agents(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    wants_all = params.get("include_federated", False) and "scope" not in params  # of others nobody knows the team
+    wants_all = (
+        params.get("include_federated", False) and "scope" not in params
+    )  # the scopes of remote agents are unknown
     found = await caller.call("agents", some(params, "scope") | ({"elsewhere": True} if wants_all else {}))
-    result = [agent(row) for row in found["agents"]] + found.get("elsewhere", [])
-    return {"count": len(result), "agents": result}
+    agents = [agent(row) for row in found["agents"]] + found.get("elsewhere", [])
+    return {"count": len(agents), "agents": agents}
 
 
 async def wait_for_mail(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    me = caller.who(params.get("agent_id"))
-    result = {"agent_id": me, "timeout": patience(params, USUAL_WAIT), **some(params, "since", "thread")}
-    found = await caller.unless_gone("wait", result)
+    me = caller.agent_or_default(params.get("agent_id"))
+    wanted = {"agent_id": me, "timeout": patience(params, USUAL_WAIT), **some(params, "since", "thread")}
+    found = await caller.call_unless_gone("wait", wanted)
     letter = found["letter"]
     return {"message": None if letter is None else message(letter), "cursor": found["cursor"]}
 
 
 async def search_mail(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    me = caller.who(params.get("agent_id"))
+    me = caller.agent_or_default(params.get("agent_id"))
     return messages(
         (await caller.call("search", {"agent_id": me, **some(params, "query", "limit", "ranked")}))["letters"]
     )
 
 
 def some(params: dict[str, Any], *names: str, **renamed: str) -> dict[str, Any]:
-    """Those of these that were said, under the verb's names."""
+    """Return those of the named arguments that were given, under the verb's names."""
     wanted = {name: name for name in names} | renamed
     return {theirs: params[ours] for ours, theirs in wanted.items() if ours in params}
 
 
 def sent(receipt: dict[str, Any]) -> dict[str, Any]:
-    """`unknown` are recipients nobody has heard from: new ones, or a typing error."""
+    """Return the result of a tool that sends. `unknown` lists recipients that were never seen: new,
+    or misspelt.
+    """
     result = {"ok": True, "messageId": receipt["id"], "thread": receipt["thread"]}
     return result | ({"unknown": receipt["unknown"]} if receipt["unknown"] else {})
 
 
 def patience(params: dict[str, Any], usual: float) -> float:
-    """How long to wait: never longer than a host waits for a tool."""
+    """Return how long to wait: never longer than a host waits for a tool."""
     seconds: float = params.get("timeout", usual)
     return max(0.0, min(seconds, LONGEST_WAIT))
 
 
 async def _announce(caller: Caller, name: str) -> None:
-    """Whoever looks at an inbox is there; an agent nobody knows is registered."""
-    with suppress(NotAllowed):  # a token that is good for reading only
+    """Record that an agent that checks its inbox is active; register it if it is unknown."""
+    with suppress(NotAllowed):  # the token allows reading only
         try:
             await caller.call("heartbeat", {"agent_id": name, "active": True})
         except UnknownAgent:
@@ -343,17 +353,17 @@ def _body(params: dict[str, Any]) -> Any:
     return payload_to_parts(content)
 
 
-# The tools for mail that is worked on: leases, tasks, handoffs.
+# -- the tools for work: leases, tasks, handoffs
 
-# How a message ended -> the verb that says so.
+# How a message ended → its verb.
 OUTCOMES = {"done": "ack", "failed": "fail", "rejected": "reject", "released": "release"}
 _HANDOFF = ("work_completed", "current_state", "next_steps", "blockers", "files_modified", "notes")
 
 
 async def claim(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    me = caller.who(params.get("agent_id"))
-    result = {"agent_id": me, "timeout": patience(params, 0), **some(params, "count", "lease")}
-    return messages((await caller.unless_gone("claim", result))["letters"])
+    me = caller.agent_or_default(params.get("agent_id"))
+    wanted = {"agent_id": me, "timeout": patience(params, 0), **some(params, "count", "lease")}
+    return messages((await caller.call_unless_gone("claim", wanted))["letters"])
 
 
 async def ack(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
@@ -362,49 +372,49 @@ async def ack(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
     for name in ("reply", "reason"):
         if name in params and name not in takes:
             raise Invalid(f"does not go with {outcome}", field=name)
-    result = {
-        "agent_id": caller.who(params.get("agent_id")),
+    settlement = {
+        "agent_id": caller.agent_or_default(params.get("agent_id")),
         **some(params, "message_ids", "token", "reply", "reason"),
     }
-    found = await caller.call(OUTCOMES[outcome], result)
+    found = await caller.call(OUTCOMES[outcome], settlement)
     replies = [receipt["id"] for receipt in found["receipts"]]
     settled = [{"id": one["id"], "state": one["state"]} for one in found["letters"]]
     return {"messages": settled} | ({"replyId": replies[0]} if replies else {})
 
 
 async def task(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    me, action = {"agent_id": caller.who(params.get("agent_id"))}, params["action"]
+    me, action = {"agent_id": caller.agent_or_default(params.get("agent_id"))}, params["action"]
     if action == "give":
         return await _give(caller, me, params)
     if action == "list":
         return {"tasks": [task_record(row) for row in (await caller.call("tasks", me))["tasks"]]}
     if "message_id" not in params:
         raise Invalid("is missing", field="messageId", hint="the message that opened the task")
-    result = {**me, "message_id": params["message_id"]}
+    which = {**me, "message_id": params["message_id"]}
     if action == "status":
-        return {"task": task_record((await caller.call("task", result))["task"])}
-    result |= {"step": action, **some(params, "token", "body", "reason")}
-    moved = await caller.call("task_step", result)
+        return {"task": task_record((await caller.call("task", which))["task"])}
+    step = which | {"step": action, **some(params, "token", "body", "reason")}
+    moved = await caller.call("task_step", step)
     return {"task": task_record(moved["task"]), "messageId": moved["receipt"]["id"]}
 
 
 async def _give(caller: Caller, me: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
     if "to" not in params:
         raise Invalid("is missing", field="to", hint="who does it")
-    result = {**me, **some(params, "to", "body", "subject")}
-    if "deadline" in params:  # checked already; the verb reads it again from text
+    new = {**me, **some(params, "to", "body", "subject")}
+    if "deadline" in params:  # parsed already; the verb parses it again from text
         when = params["deadline"]
-        result["deadline"] = when if isinstance(when, (int, float)) else when.isoformat()
-    receipt = await caller.call("give_task", result)
+        new["deadline"] = when if isinstance(when, (int, float)) else when.isoformat()
+    receipt = await caller.call("give_task", new)
     return {"messageId": receipt["id"]}
 
 
 async def handoff(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
-    result = {"agent_id": caller.sender(params.get("from")), "to": params["to"], **some(params, "subject")}
-    return sent(await caller.call("handoff", {**result, "handoff": some(params, *_HANDOFF)}))
+    letter = {"agent_id": caller.sender(params.get("from")), "to": params["to"], **some(params, "subject")}
+    return sent(await caller.call("handoff", {**letter, "handoff": some(params, *_HANDOFF)}))
 
 
-# The tools, as rows. All their schemas together are what every model pays for on every turn: each word counts.
+# -- the table. Every model pays for all these schemas on every turn: each word counts.
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 ME = Arg("agentId", "text", "default: you")

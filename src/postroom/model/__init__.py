@@ -8,10 +8,10 @@ delivery   one message at one mailbox, and the table of its transitions
 agent      agent cards, presence, guards, scopes
 task       tasks, their transition table, and escalations
 thread     threads, conversations and turns, computed from messages
-query      what a store can be asked, and the search language
+query      queries to a store, and the search language
 record     small named records with a revision; changes and cursors
-alert      alerts: that an agent was notified of mail, or that mail was shown
-peer       another system, and what was agreed with it
+alert      alerts to agents about mail, and the times at which mail was shown
+peer       other systems with which a room exchanges mail
 webhook    webhooks, their targets and signatures
 report     statistics, traces and health findings
 """

@@ -1,4 +1,7 @@
-"""Who an agent is (its card, kept) and how it is doing (its presence, computed from its last sign of life)."""
+"""Agents: the card, which is stored; the presence, computed from the last heartbeat; guards and scopes.
+
+A guard says which mail a mailbox takes. A scope is a named group; its members are written on the agents' cards.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,11 @@ from msgspec import Struct, field
 from .codec import convert, to_plain
 
 EVERYONE = "*"
-
-
-MAP = "map"  # in `extra`: what MAP says of an agent and a card has no word for
+MAP = "map"  # key in `extra`: the MAP fields for which a card has none of its own
 
 
 class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent says of itself."""
+    """An agent's description of itself."""
 
     id: str
     registered_at: datetime
@@ -30,23 +31,26 @@ class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
     allow_from: tuple[str, ...] = (EVERYONE,)
     max_concurrent_tasks: int = 3
     metadata: dict[str, Any] = field(default_factory=dict)
-    principal: str = "owner"  # who registered it; another one cannot take a live name
+    principal: str = "owner"  # the caller that registered it; no other caller can take a live name
     extra: dict[str, Any] = field(default_factory=dict)  # unknown fields of a source format
 
 
-def map_says(card: Card) -> dict[str, Any]:
-    """What MAP's words say of it. Anybody may write anything into `extra`."""
+def map_fields(card: Card) -> dict[str, Any]:
+    """Return the MAP fields of a card. Callers can write anything into `extra`, so it is checked here."""
     value = card.extra.get(MAP)
     return value if isinstance(value, dict) else {}
 
 
 def parent_of(card: Card) -> str | None:
-    parent = map_says(card).get("parent")
+    parent = map_fields(card).get("parent")
     return parent if isinstance(parent, str) else None
 
 
-class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent's last sign of life. Ages by uptime, so a jumping clock kills nobody."""
+class Heartbeat(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent's last sign of life.
+
+    Its age is measured in uptime, so that a clock change makes no agent offline.
+    """
 
     at: datetime
     steady: float
@@ -54,13 +58,13 @@ class Beat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     active_at: datetime
     poll_interval: float = 5.0
     current_tasks: tuple[str, ...] = ()
-    left: bool = False  # it said goodbye
-    dormant: bool = False  # and sleeps until somebody wakes it: no time makes it expire
-    says: str = ""  # its status in its own word, where that is not what follows from its tasks
+    left: bool = False  # it signed off
+    dormant: bool = False  # it signed off until it is woken: it never expires
+    says: str = ""  # its status in its own words, where that does not follow from its tasks
 
 
 class Status(StrEnum):
-    """In nanobot's words."""
+    """What an agent is doing, in nanobot's terms."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -68,24 +72,24 @@ class Status(StrEnum):
 
 
 class Warmth(StrEnum):
-    """In the inbox design's words."""
+    """How long ago an agent was active, in agent-inbox's terms."""
 
     ACTIVE = "active"
     AWAY = "away"  # still routable
     EXPIRED = "expired"  # kept for the audit
     GONE = "gone"
-    DORMANT = "dormant"  # asleep by its own wish, until it is woken
+    DORMANT = "dormant"  # asleep on its own request, until it is woken
 
 
 class Words(NamedTuple):
-    """What each design calls the same thing."""
+    """The term of each source design for one status."""
 
     inbox: str  # agent-inbox: active, idle, offline
     nanobot: str  # idle, busy, offline
     map: str  # a state of MAP's agents
 
 
-# One table for the words of the designs, by ours. Nobody else translates.
+# Our terms translated to those of each design. This is the only place that translates them.
 WORDS: dict[Status | Warmth, Words] = {
     Status.IDLE: Words("active", "idle", "idle"),
     Status.BUSY: Words("active", "busy", "busy"),
@@ -96,7 +100,7 @@ WORDS: dict[Status | Warmth, Words] = {
     Warmth.GONE: Words("offline", "offline", "stopped"),
     Warmth.DORMANT: Words("offline", "offline", "suspended"),
 }
-# The states that MAP's agents name themselves, in our words.
+# MAP's agent states, translated to our terms.
 MAP_STATES: dict[str, Status | Warmth] = {
     "registered": Status.IDLE,
     "active": Status.IDLE,
@@ -113,23 +117,26 @@ MAP_STATES: dict[str, Status | Warmth] = {
 
 
 class Presence(Struct, frozen=True, kw_only=True):
-    """How an agent is doing at one moment."""
+    """The status of an agent at one moment."""
 
     status: Status
     warmth: Warmth
     current_tasks: tuple[str, ...]
     last_heartbeat: datetime | None
     last_active_at: datetime | None
-    left: bool = False  # it said goodbye, and is not merely silent
+    left: bool = False  # it signed off, and is not merely silent
 
     @property
     def words(self) -> Words:
-        """How each design says it: by what it does while it is here, else by how long it is away."""
+        """The terms of each design: by status while the agent is active, else by the time since it was."""
         return WORDS[self.status if self.warmth is Warmth.ACTIVE else self.warmth]
 
     @property
     def inbox_word(self) -> str:
-        """How agent-inbox says it, on every surface that speaks its words: who said goodbye is offline at once."""
+        """The term of agent-inbox, on every interface that speaks it.
+
+        An agent that signed off is offline at once.
+        """
         return WORDS[Status.OFFLINE].inbox if self.left else self.words.inbox
 
 
@@ -140,43 +147,37 @@ class Agent(Struct, frozen=True, kw_only=True):
     presence: Presence
 
 
-# What stands at a mailbox's door: whom it takes mail from, whom it does not, or where its owner is now.
-#
-# A guard is kept only where there is something to say. A plain list is one that only allows: rooms hold those
-# since
-# their first version.
+# Guards
 
 
 class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is refused at the door, whoever asks."""
+    """The rule of a mailbox about the senders from which it takes mail."""
 
     allow: tuple[str, ...] = (EVERYONE,)
     block: tuple[str, ...] = ()  # beats `allow`
-    moved_to: str | None = None  # nobody lives here any more: the name its owner has now
+    moved_to: str | None = None  # the agent was renamed: its present name
 
 
-OPEN_DOOR = Guard()
+NO_GUARD = Guard()
 
 
 def guard_from(value: Any) -> Guard:
-    """A guard as it is kept, in either form."""
+    """Return the guard in a stored value."""
+    # A room stores a guard that only allows as a plain list: so did its first version.
     return Guard(allow=tuple(value)) if isinstance(value, list) else convert(value, Guard)
 
 
 def guard_value(guard: Guard) -> Any:
-    """The form in which it is kept; None where there is nothing to say."""
-    if guard == OPEN_DOOR:
+    """Return the value to store for a guard; None if it refuses nothing."""
+    if guard == NO_GUARD:
         return None
     return list(guard.allow) if guard == Guard(allow=guard.allow) else to_plain(guard)
 
 
-# What is said of a scope itself. Who is in it stands on the agents' cards.
-
-
 class ScopeCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A scope that somebody made. One that only stands on cards has none."""
+    """The description of a scope that was created explicitly. A scope named only on agents' cards has none."""
 
     id: str
     created_at: datetime
-    created_by: str = ""  # the agent; nobody, where an operator made it
-    says: dict[str, Any] = field(default_factory=dict)  # name, description and the like, as they were said
+    created_by: str = ""  # the agent; empty if an operator created it
+    says: dict[str, Any] = field(default_factory=dict)  # name, description and the like, as they were sent

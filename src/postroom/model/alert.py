@@ -1,6 +1,10 @@
-"""Rings and sights: that somebody was told of mail, that a letter was put before somebody. Facts, never states.
+"""Alerts: the records that an agent was notified of mail, and that a letter was shown to a model or a person.
 
-A ring is a hint. Only a delivery says what became of a letter; nothing here moves one.
+An alert (stored as a "ring") is a hint. It never changes a delivery, which alone says what happened to a letter. A
+`way` is the channel of an alert: a host, a command, the desktop or a webhook. One recipient alert (stored as a
+"telling") may go out by several channels: the first channel starts it and the others join it, for the letters
+that had arrived by then. Times are the machine's uptime where pauses depend on them, so that a change of the
+wall clock cannot silence an alert.
 """
 
 from __future__ import annotations
@@ -13,43 +17,43 @@ from msgspec.structs import replace
 
 from .message import Priority
 
-Outcome = Literal["rung", "failed", "dead"]  # it did not get through, and: nobody tries any more
-MOST_KEPT = 20  # rings, and sights, of one letter at one mailbox: the newest
-MOST_WAYS = 200  # of which the last ring is kept, however long ago it was: more than a room has webhooks
+Outcome = Literal["rung", "failed", "dead"]  # sent; failed, to be tried again; failed for good
+MOST_KEPT = 20  # newest alerts, and newest sights, that are kept of one letter at one mailbox
+MOST_WAYS = 200  # channels of which the last alert is kept, however old: more than a room has webhooks
 
 
 class Ring(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody's bell was rung for a letter."""
+    """An alert about one letter, sent by one channel."""
 
     at: datetime
-    way: str  # by what: `claude`, `exec`, `desktop`, `webhook:<id>`
+    way: str  # the channel: `claude`, `exec`, `desktop`, `webhook:<id>`
     outcome: Outcome = "rung"
-    why: str = ""  # it did not get through
-    telling: int = 0  # the number of the telling that it was part of; 0: from when none were counted
+    why: str = ""  # the reason of a failure
+    telling: int = 0  # the number of the recipient alert that it was part of; 0 in rooms of early versions
 
 
 class Sight(Struct, frozen=True, kw_only=True):
-    """A letter was put before a model or a person."""
+    """The fact that a letter was shown to a model or a person."""
 
     at: datetime
-    host: str  # in what: `claude`, `codex`, `terminal`
-    where: str = ""  # at what occasion: `SessionStart`, `inbox`
+    host: str  # the program: `claude`, `codex`, `terminal`
+    where: str = ""  # the occasion: `SessionStart`, `inbox`
 
 
 class Audit(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was told of one letter at one mailbox, the oldest first."""
+    """The alerts and sights of one letter at one mailbox, the oldest first."""
 
     rings: tuple[Ring, ...] = ()
     sights: tuple[Sight, ...] = ()
 
     def with_ring(self, ring: Ring) -> Audit:
-        """The newest stay, and the last of each way: by it is known that this way rang, and what came of it."""
+        """Return the audit with one more alert. The newest alerts stay, and the last one of each channel."""
         older, newest = (*self.rings, ring)[:-MOST_KEPT], (*self.rings, ring)[-MOST_KEPT:]
-        again = {one.way for one in newest}
+        seen = {one.way for one in newest}
         kept: list[Ring] = []
         for one in reversed(older):
-            if one.way not in again:
-                again.add(one.way)
+            if one.way not in seen:
+                seen.add(one.way)
                 kept.append(one)
         return replace(self, rings=(*reversed(kept), *newest)[-MOST_WAYS:])
 
@@ -57,66 +61,63 @@ class Audit(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, sights=(*self.sights, sight)[-MOST_KEPT:])
 
     def last(self, way: str) -> Ring | None:
-        """The last ring of this way."""
+        """Return the last alert of a channel."""
         return next((ring for ring in reversed(self.rings) if ring.way == way), None)
 
     def with_last(self, changed: Ring) -> Audit:
-        """As it turned out: in the place of the last ring of its way."""
+        """Return the audit with the last alert of its channel replaced by `changed`, once its outcome is known."""
         last = self.last(changed.way)
         return replace(self, rings=tuple(changed if ring is last else ring for ring in self.rings))
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A letter that may be rung for again: an urgent one, or one whose ring failed. Times are the machine's
-    uptime, so that no wall clock can silence a bell.
-    """
+    """A letter for which another alert may follow: an urgent one, or one whose alert failed."""
 
-    last: float  # when it was rung
-    rung: int = 0  # how often a ring was not known to fail
-    tries: int = 0  # how often it failed since one got through
-    due: float | None = None  # the last one failed: when to try again
+    last: float  # uptime of the last alert
+    rung: int = 0  # alerts that are not known to have failed
+    tries: int = 0  # failures since the last success
+    due: float | None = None  # uptime of the next attempt, if the last one failed
 
 
 class DeadRing(Struct, frozen=True, kw_only=True):
-    """A ring that failed too often."""
+    """An alert that failed too often."""
 
     at: datetime
     tries: int
     why: str
 
 
-class Book(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a ringer must remember of one mailbox and one way."""
+class AlertLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The memory of one channel about one mailbox."""
 
-    up_to: int  # letters that came up to this number are not new
-    boot: str = ""  # of the machine; times of an earlier one mean nothing
-    recent: tuple[float, ...] = ()  # when it rang in the last hour, by uptime
-    telling: int = 0  # the number of the one that it rang for last; each bell rings once for a telling
+    up_to: int  # letters that arrived up to this number are not new
+    boot: str = ""  # of the machine; uptimes of an earlier boot mean nothing
+    recent: tuple[float, ...] = ()  # uptimes of the alerts in the last hour
+    telling: int = 0  # the number of the last recipient alert in which the channel took part; it takes part once
     notes: dict[str, Note] = {}
-    open: dict[
-        str, float
-    ] = {}  # letters of rings that are to be said to be done: when, by uptime, they failed if not
+    # Letters whose alert must be confirmed, and the uptime at which it counts as failed.
+    open: dict[str, float] = {}
     dead: dict[str, DeadRing] = {}  # by letter, the newest last
 
 
 class RungLetter(Struct, frozen=True, kw_only=True):
-    """What a ring may say of a letter. Sender and subject are its writer's words."""
+    """The parts of a letter that an alert may show. Sender and subject are the writer's own words."""
 
     id: str
     sender: str
     subject: str
     thread: str
     priority: Priority
-    proven: bool = False  # is it known that the sender wrote it, or only said?
+    proven: bool = False  # the sender showed a token
 
 
 class Rung(Struct, frozen=True, kw_only=True):
-    """Ring now, for these; whoever asks next is not told the same."""
+    """An alert to give now. No later call returns the same one."""
 
     mailbox: str
     way: str
     letters: tuple[RungLetter, ...]  # the most urgent first, then the oldest
-    unread: int  # all that is unread there
+    unread: int  # all unread letters of the mailbox
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -124,17 +125,17 @@ class Rung(Struct, frozen=True, kw_only=True):
 
 
 class Later(Struct, frozen=True):
-    """There is nothing to ring for now."""
+    """The answer that there is no alert to give now."""
 
-    seconds: float | None = None  # look again after so long; None: when new mail comes
+    seconds: float | None = None  # ask again after so many seconds; None: when new mail arrives
 
     def __bool__(self) -> Literal[False]:
-        """So that `if rung := box.try_ring(way)` means what it says."""
+        """Return False, so that `if rung := box.try_ring(way)` works."""
         return False
 
 
 class LostRing(Struct, frozen=True, kw_only=True):
-    """A dead ring, as it is listed."""
+    """A dead alert, as `dead_rings` lists it."""
 
     mailbox: str
     way: str
@@ -144,24 +145,21 @@ class LostRing(Struct, frozen=True, kw_only=True):
     why: str
 
 
-# Tellings: the moments in which a recipient was told of mail, by whatever bells it has. Facts, like rings.
-
-
 class RecipientAlert(Struct, frozen=True, kw_only=True):
-    """The first bell began it; others joined, for what had come by then."""
+    """One alert of a recipient, by one or more channels."""
 
-    number: int  # no other telling of this recipient has it
-    at: float  # when it began, by uptime
-    up_to: int  # it is for letters that came up to this number
-    rung: int  # letters rung for, counted at each bell, less those of which that failed
+    number: int  # unique for this recipient
+    at: float  # uptime of its start
+    up_to: int  # it is about letters that arrived up to this number
+    rung: int  # letters alerted, counted once per channel, without those whose alert failed
 
 
 class RecipientAlerts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the bells of one recipient must remember together."""
+    """The memory that all channels of one recipient share."""
 
-    boot: str = ""  # of the machine; times of an earlier one mean nothing
-    number: int = 0  # of the last telling that began, whatever came of it
-    tellings: tuple[RecipientAlert, ...] = ()  # of the last hour; not those of which no bell got through
+    boot: str = ""  # of the machine; uptimes of an earlier boot mean nothing
+    number: int = 0  # of the last recipient alert that started, even if it failed
+    tellings: tuple[RecipientAlert, ...] = ()  # of the last hour, without those that failed on every channel
 
     @property
     def last(self) -> RecipientAlert | None:

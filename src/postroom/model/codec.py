@@ -1,4 +1,8 @@
-"""The one hash of the house. From its own module, because `hashlib` loads all of OpenSSL, which no send needs."""
+"""Values of the model as JSON bytes and back without loss, and the digest of a letter.
+
+What equals its default is left out of the bytes. `digest` decides whether two letters have the same content,
+which is how a repeated send is recognized.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import Unreadable
-from .message import Message, Part, TaskNote, made
+from .message import Message, Part, TaskNote, new_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-try:
+try:  # `hashlib` loads all of OpenSSL, which no send needs
     from _blake2 import blake2b
-except ImportError:  # another Python
+except ImportError:  # not CPython
     from hashlib import blake2b
 
-__all__ = ["blake2b"]
-
-
-# Letters and other values as JSON bytes, and back without loss.
+__all__ = ["USUAL", "blake2b", "convert", "decode_message", "digest", "encode", "to_plain", "with_defaults"]
 
 T = TypeVar("T")
 _DEFAULTS = {
@@ -31,8 +32,9 @@ _DEFAULTS = {
     for name, default in zip(
         reversed(Message.__struct_fields__), reversed(Message.__struct_defaults__), strict=False
     )
-    if isinstance(default, (str, int, tuple))  # nothing is nothing, however it was read
+    if isinstance(default, (str, int, tuple))  # None is the same object anyway
 }
+# The defaults as plain JSON has them.
 USUAL: dict[str, Any] = {name: [] if default == () else default for name, default in _DEFAULTS.items()}
 _PENDING: str = TaskNote(id="").state
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,7 +50,7 @@ def _from_builtin(wanted: type, value: Any) -> Any:
     if wanted is Part and isinstance(value, dict):
         kind = value.pop("type", None)
         if isinstance(kind, str):
-            return made(kind, value)
+            return new_part(kind, value)
     raise ValueError(f"not a {wanted.__name__}")
 
 
@@ -58,7 +60,7 @@ _decode_message = msgspec.json.Decoder(Message, dec_hook=_from_builtin).decode
 
 
 def decode_message(raw: bytes) -> Message:
-    """A letter as it was accepted; what cannot be read is damaged."""
+    """Return the letter as it was accepted, or raise Unreadable."""
     try:
         return _decode_message(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
@@ -66,17 +68,20 @@ def decode_message(raw: bytes) -> Message:
 
 
 def convert(value: Any, wanted: type[T]) -> T:
-    """A value of the model from plain JSON; raises msgspec.ValidationError, which names the field."""
+    """Return a value of the model from plain JSON, or raise msgspec.ValidationError, which names the field."""
     return msgspec.convert(value, wanted, dec_hook=_from_builtin)
 
 
 def to_plain(value: Any) -> Any:
-    """A value of the model as plain JSON types."""
+    """Return a value of the model as plain JSON types."""
     return msgspec.to_builtins(value, enc_hook=_to_builtin)
 
 
 def with_defaults(message: Message) -> Message:
-    """The same letter. What equals its default is the default itself: only that is left out when it is encoded."""
+    """Return the letter with each value that equals its default replaced by the default object itself.
+
+    msgspec leaves a field out only if it is the identical object.
+    """
     usual: dict[str, Any] = {
         name: default for name, default in _DEFAULTS.items() if getattr(message, name) == default
     }
@@ -87,7 +92,7 @@ def with_defaults(message: Message) -> Message:
 
 
 def digest(message: Message) -> str:
-    """What the letter says, as a short hash: ids, times and keys do not count, everything else does."""
+    """Return a short hash of the letter's content: ids, times and keys do not count, everything else does."""
     expires = None if message.expires_at is None else _NO_TIME
     task = message.task
     if task is not None and task.deadline is not None:
@@ -95,3 +100,17 @@ def digest(message: Message) -> str:
     bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, task=task, key=None, proven=False)
     bare = with_defaults(bare)
     return blake2b(_encode_sorted(bare), digest_size=16).hexdigest()
+
+
+def token_hash(token: str) -> str:
+    """Return the hash of a token, under which it is kept."""
+    from hashlib import sha256  # noqa: PLC0415 - it loads OpenSSL, which no send needs
+
+    return sha256(token.encode()).hexdigest()
+
+
+def is_same_secret(left: str, right: str) -> bool:
+    """Compare two secrets in a time that tells nothing about them."""
+    from hmac import compare_digest  # noqa: PLC0415 - it loads OpenSSL, which no send needs
+
+    return compare_digest(left, right)

@@ -1,8 +1,8 @@
-"""One letter at one mailbox: the only thing that moves, and the table of how it may move.
+"""The delivery, which is one letter at one mailbox, and the table of its transitions.
 
-A letter has one delivery per recipient. Stores change a delivery by compare-and-set on `revision`; the
-functions below make the `after` of each step and refuse what the table does not hold. Time and tokens are
-handed in.
+A letter has one delivery per recipient, and only deliveries change state. The functions below return the delivery
+after a step and refuse a step that the table does not hold; a store then replaces the old one by compare-and-set
+on `revision`. Times and tokens are parameters.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    QUEUED = "queued"  # accepted, not yet at the recipient's door: due later, or at another system
-    UNREAD = "unread"  # in the inbox; it may have been looked at (read_at)
+    """The state of a delivery."""
+
+    QUEUED = "queued"  # accepted, not in the inbox yet: due later, or to be sent to another system
+    UNREAD = "unread"  # in the inbox; it may have been read (read_at), but is not settled
     CLAIMED = "claimed"  # one holder works on it, under a lease
     DONE = "done"  # acknowledged; never handed out again
     DEAD = "dead"  # given up, with a reason; can be revived
@@ -33,12 +35,12 @@ class State(StrEnum):
 OPEN = (State.QUEUED, State.UNREAD, State.CLAIMED)
 SETTLED = (State.DONE, State.DEAD)
 
-# The table. (state, action) -> next state. What is not here is refused.
+# The transition table: (state, action) -> next state. Any other step is refused.
 MOVES: dict[tuple[State, str], State] = {
     (State.QUEUED, "deliver"): State.UNREAD,
     (State.QUEUED, "expire"): State.DEAD,
     (State.QUEUED, "unsend"): State.DEAD,
-    (State.QUEUED, "due"): State.QUEUED,  # from here on, those of mail for another system
+    (State.QUEUED, "due"): State.QUEUED,  # this and the next four are for mail to another system
     (State.QUEUED, "give"): State.QUEUED,
     (State.QUEUED, "retry"): State.QUEUED,
     (State.QUEUED, "depart"): State.DONE,
@@ -58,32 +60,32 @@ MOVES: dict[tuple[State, str], State] = {
     (State.CLAIMED, "bury"): State.DEAD,
     (State.DONE, "archive"): State.DONE,
     (State.DEAD, "revive"): State.UNREAD,
-    (State.DEAD, "requeue"): State.QUEUED,  # for another system
+    (State.DEAD, "requeue"): State.QUEUED,  # mail to another system
 }
 
-# Moves whose loss in a power cut would break a promise. The others are harmless to lose: after a power cut
-# no local holder lives, and the next synced commit carries them along.
-# A departure that is lost is made again, and the other system knows the letter.
+# Actions that must be on stable storage before the caller gets an answer. Losing any other in a power cut is
+# harmless: afterwards no local holder is alive, and the next synced commit carries them along. A lost `depart`
+# is repeated, and the other system recognizes the letter.
 DURABLE = frozenset({"ack", "bury", "expire", "give", "requeue", "revive", "unsend"})
-SIGNS_OF_LIFE = frozenset({"read", "claim"})  # moves that only the owner of a mailbox makes: somebody is there
-UNSENT = "unsent"  # the reason of a letter that its sender took back
-REDIRECTED = "redirect"  # no step of the table: mail for a name that nobody has here goes to a system that has it
-COPIED = "copy"  # no step of the table: a delivery becomes what it is in another room. As durable as those above
-MOVED_AWAY = "moved to "  # so begins the reason of one that goes on in another room; here it is done
-GIVEN = "given to "  # and of one that goes to the first of several systems: that one may have it by now
+SIGNS_OF_LIFE = frozenset({"read", "claim"})  # actions that only the owner of a mailbox takes
+UNSENT = "unsent"  # the reason of a delivery that the sender took back
+REDIRECTED = "redirect"  # an action outside the table: mail for an unknown name goes to a system that knows it
+COPIED = "copy"  # an action outside the table: take over the state from another room; durable too
+MOVED_AWAY = "moved to "  # prefix of the reason of a delivery that continues in another room
+GIVEN = "given to "  # prefix of the reason of a queued delivery that one of several systems may already have
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
-    """Who holds a delivery. The token is random and is the only proof; the clock is the machine's uptime."""
+    """The right to work on a delivery. The random token is the only proof of it."""
 
     token: str
     holder: str
-    until: float  # seconds of uptime, so no wall clock can end or stretch a lease
-    boot: str  # of which boot; a lease never outlives it
+    until: float  # in seconds of uptime, so that a change of the wall clock cannot end or extend a lease
+    boot: str  # the id of the machine's boot; no lease outlives it
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
-    """A try at this delivery that failed."""
+    """A failed attempt at a delivery."""
 
     at: datetime
     holder: str
@@ -91,27 +93,27 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """One letter at one mailbox."""
+    """One letter at one mailbox, which moves through the states of the table."""
 
     message_id: str
     mailbox: str
-    number: int = 0  # the letter's acceptance number, given by the store; decides order
+    number: int = 0  # the letter's acceptance number, assigned by the store; decides the order
     kind: RecipientKind = "to"
     state: State = State.UNREAD
     priority: Priority = Priority.NORMAL
     revision: int = 1
     attempts: int = 0
-    delivered_at: datetime | None = None  # queued for another system: when it set out, if not when it was written
+    delivered_at: datetime | None = None  # for another system: the start of its waiting, if later than the letter
     read_at: datetime | None = None
     acked_at: datetime | None = None
     dead_at: datetime | None = None
-    due_at: datetime | None = None  # queued: when it is delivered; unread: not handed out before
+    due_at: datetime | None = None  # queued: time of delivery; unread: not offered before this time
     archived_at: datetime | None = None
-    expires_at: datetime | None = None  # the letter's
-    lease: Lease | None = None  # of the present holder, or of the one who acknowledged
-    reason: str | None = None  # why it is dead, or why the last try failed
+    expires_at: datetime | None = None  # of the letter
+    lease: Lease | None = None  # of the present holder, or of the holder that acknowledged
+    reason: str | None = None  # why it is dead, or why the last attempt failed
     history: tuple[Attempt, ...] = ()
-    arrived: int = 0  # the number of its coming, if it came later than it was accepted; given by the store
+    arrived: int = 0  # the number of its arrival, if it arrived after its acceptance; assigned by the store
 
     @property
     def is_unread(self) -> bool:
@@ -119,29 +121,29 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def waits(self) -> bool:
-        """Does it count towards the quota of its inbox, or of the outbox for its system?"""
+        """Whether it counts towards the quota of its inbox, or of the outbox for its system."""
         return self.read_at is None and self.state in OPEN
 
     @property
     def is_back(self) -> bool:
-        """Is it in the inbox because a try at it failed, and has nobody looked since?"""
+        """Whether it returned to the inbox after a failed attempt and has not been read since."""
         if self.state is not State.UNREAD or not self.history:
             return False
         return self.read_at is None or self.history[-1].at >= self.read_at
 
     @property
     def is_hidden(self) -> bool:
-        """Was it taken back before its recipient looked? Then it is as if it had never come."""
+        """Whether the sender took it back before it was read. Then its recipient never sees it."""
         return self.state is State.DEAD and self.reason == UNSENT and self.read_at is None
 
     @property
     def has_left(self) -> bool:
-        """Does it go on in another room? Then nobody acknowledged it here."""
+        """Whether it continues in another room. Then it was not acknowledged in this one."""
         return self.state is State.DONE and (self.reason or "").startswith(MOVED_AWAY)
 
     @property
     def given_to(self) -> str:
-        """The system that may have it, and has not said whether: no other one gets it. Empty: none may."""
+        """The system that may already have it but has not confirmed; no other system gets it. Empty if none."""
         reason = self.reason or ""
         is_given = self.state is State.QUEUED and reason.startswith(GIVEN)
         return reason.removeprefix(GIVEN).partition(":")[0] if is_given else ""
@@ -150,9 +152,9 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 def open_delivery(
     message: Message, mailbox: str, kind: RecipientKind, now: datetime, due_at: datetime | None = None
 ) -> Delivery:
-    """The delivery a letter starts with."""
+    """Return the delivery with which a letter starts at a mailbox."""
     if AT in mailbox:
-        return departing(message, mailbox, kind, due_at)
+        return open_remote_delivery(message, mailbox, kind, due_at)
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
@@ -165,10 +167,10 @@ def open_delivery(
     )
 
 
-def departing(
+def open_remote_delivery(
     message: Message, mailbox: str, kind: RecipientKind = "to", due_at: datetime | None = None
 ) -> Delivery:
-    """The delivery to another system: queued until that has the letter."""
+    """Return the delivery to another system, which stays queued until that system has the letter."""
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
@@ -181,7 +183,7 @@ def departing(
 
 
 def advance(delivery: Delivery, action: str, **stamps: Any) -> Delivery:
-    """The delivery after `action`, or IllegalMove in the table's words."""
+    """Return the delivery after `action`, or raise IllegalMove."""
     after = MOVES.get((delivery.state, action)) or _refuse(delivery, action)
     return replace(delivery, state=after, revision=delivery.revision + 1, **stamps)
 
@@ -196,20 +198,21 @@ def deliver(delivery: Delivery, now: datetime) -> Delivery:
 
 
 def come_due(delivery: Delivery, now: datetime) -> Delivery:
-    """Mail for another system that waited for its time, or for another try, may go. It has waited since its first
-    time.
+    """Return a delivery to another system that may be sent now: its time, or that of its next attempt, has come.
+
+    Its age counts from the first time it was due.
     """
     since = delivery.delivered_at if delivery.attempts else now
     return advance(delivery, "due", due_at=None, delivered_at=since)
 
 
 def give(delivery: Delivery, attempt: Attempt) -> Delivery:
-    """It is about to go to one of several systems that could take it. That is no try that failed."""
+    """Return a delivery that is about to go to one of several possible systems. This is not a failed attempt."""
     return advance(delivery, "give", reason=attempt.reason, history=(*delivery.history, attempt)[-20:])
 
 
 def depart(delivery: Delivery, now: datetime, system: str) -> Delivery:
-    """The other system has it, safe: what becomes of it is told there."""
+    """Return a delivery that the other system has stored. What happens to it next is known only there."""
     return advance(
         delivery,
         "depart",
@@ -222,7 +225,8 @@ def depart(delivery: Delivery, now: datetime, system: str) -> Delivery:
 
 
 def read(delivery: Delivery, now: datetime) -> Delivery:
-    """Written out: hundreds may be read at once, and to hand stamps on by name takes as long as all the rest."""
+    """Return the delivery with a read stamp."""
+    # Not by `advance`: hundreds may be read at once, and passing stamps as keywords doubles the time.
     after = MOVES.get((delivery.state, "read")) or _refuse(delivery, "read")
     return replace(delivery, state=after, revision=delivery.revision + 1, read_at=delivery.read_at or now)
 
@@ -236,7 +240,7 @@ def renew(delivery: Delivery, lease: Lease) -> Delivery:
 
 
 def ack(delivery: Delivery, now: datetime, *, archive: bool) -> Delivery:
-    """Done. The lease stays, so that the same holder may confirm twice."""
+    """Return the settled delivery. The lease stays, so that the same holder may acknowledge twice."""
     return advance(
         delivery,
         "ack",
@@ -268,7 +272,7 @@ def expire(delivery: Delivery, now: datetime) -> Delivery:
 
 
 def unsend(delivery: Delivery, now: datetime) -> Delivery:
-    """Taken back by its sender, for good."""
+    """Return the delivery that its sender took back for good."""
     return advance(delivery, "unsend", dead_at=now, due_at=None, reason=UNSENT)
 
 
@@ -277,24 +281,25 @@ def archive(delivery: Delivery, now: datetime) -> Delivery:
 
 
 def revive(delivery: Delivery) -> Delivery:
-    """Back into the inbox with all its attempts; an expiry that passed no longer counts."""
-    return _again(delivery, "revive")
+    """Return a dead delivery to the inbox, with all its attempts left and without an expiry."""
+    return _restart(delivery, "revive")
 
 
 def requeue(delivery: Delivery, now: datetime) -> Delivery:
-    """The same for mail to another system: it sets out once more."""
-    return replace(_again(delivery, "requeue"), delivered_at=now)
+    """Return a dead delivery to another system to the queue, with all its attempts left and without an expiry."""
+    return replace(_restart(delivery, "requeue"), delivered_at=now)
 
 
-def _again(delivery: Delivery, action: str) -> Delivery:
+def _restart(delivery: Delivery, action: str) -> Delivery:
     if delivery.state is State.DEAD and delivery.reason == UNSENT:
         raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
     return advance(delivery, action, dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
 
 
 def redirect(delivery: Delivery, mailbox: str, now: datetime, attempt: Attempt | None = None) -> Delivery:
-    """The same delivery in the mailbox of an agent at another system, queued until that system has the letter.
-    `attempt`: how it was refused where it waited before.
+    """Return the delivery moved to the mailbox of an agent at another system, where it is queued.
+
+    `attempt` tells why the system refused it for which it waited before.
     """
     return replace(
         delivery if attempt is None else replace(delivery, **_failed(delivery, attempt)),
@@ -307,7 +312,7 @@ def redirect(delivery: Delivery, mailbox: str, now: datetime, attempt: Attempt |
 
 
 def move_away(delivery: Delivery, now: datetime, room: str) -> Delivery:
-    """Done with and put away here, whatever its state was: from now on it is worked on in another room."""
+    """Return the delivery as settled and archived here, whatever its state: it continues in another room."""
     return replace(
         delivery,
         state=State.DONE,

@@ -1,7 +1,9 @@
-"""The pieces of a letter's content.
+"""The message, which is written once and never changes, and its parts; handoffs and templates.
+
+Everything that happens to a message happens to its deliveries (`delivery.py`).
 
 A part is a type and its fields, flat in JSON: `{"type": "text", "text": "..."}`. The five known types have
-required fields; any `x-*` type is kept as it is. Fields a source format added are kept too.
+required fields; any `x-*` type is kept as it is. Fields that a source format added are kept too.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-# type -> {field: (is it required?, the JSON types it may have)}; "any" means any JSON.
+# type -> {field: (is it required?, str or any JSON)}
 FIELDS: dict[str, dict[str, tuple[bool, Any]]] = {
     "text": {"text": (True, str)},
     "data": {"data": (True, Any), "schema": (False, str)},
@@ -35,7 +37,7 @@ PART_RULE = "text, data, event, file, reference, or a type of your own that star
 
 
 class Part:
-    """One piece of content. Equal to another part with the same type and fields; never changes."""
+    """One piece of content. Two parts with the same type and fields are equal. A part never changes."""
 
     __slots__ = ("_fields", "type")
 
@@ -51,7 +53,7 @@ class Part:
 
     @property
     def is_bare_text(self) -> bool:
-        """Text, and nothing that a source format added."""
+        """Return whether this is text without fields that a source format added."""
         return self.type == "text" and len(self._fields) == 1
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class Part:
         return isinstance(other, Part) and self.type == other.type and self._fields == other._fields
 
     def __hash__(self) -> int:
-        return hash((self.type, frozenset(self._fields)))  # the names alone: values may be lists
+        return hash((self.type, frozenset(self._fields)))  # the names of the fields alone: values may be lists
 
     def __repr__(self) -> str:
         inside = "".join(f", {name}={value!r}" for name, value in self._fields.items())
@@ -71,43 +73,43 @@ class Part:
 class LocalFile(Part):
     """A file on this machine, which is read when the letter is sent.
 
-    Only the sender's own code makes one. Nothing that reads JSON does: a path in a request or in a letter that was
-    received is text, and nobody opens it.
+    Only the sender's own code can make one. Nothing that parses JSON makes one: a path in a request or in a
+    received letter is text, and Postroom never opens it.
     """
 
     __slots__ = ()
 
 
 def text(content: str) -> Part:
-    """Markdown text."""
-    return made("text", {"text": content})
+    """Return a part with Markdown text."""
+    return new_part("text", {"text": content})
 
 
 def data(content: Any, schema: str | None = None) -> Part:
-    """JSON, optionally with the name of its schema."""
+    """Return a part with JSON, optionally with the name of its schema."""
     return Part("data", data=content) if schema is None else Part("data", data=content, schema=schema)
 
 
 def event(name: str, content: Any = None) -> Part:
-    """Something that happened."""
+    """Return a part that reports an event."""
     return Part("event", event=name) if content is None else Part("event", event=name, data=content)
 
 
 def file(path: str, mime: str | None = None) -> Part:
-    """A file of the sender, by its path: sending reads it and encloses its bytes."""
+    """Return a part for a file of the sender: sending reads the path and encloses the bytes."""
     return LocalFile("file", path=path) if mime is None else LocalFile("file", path=path, mime=mime)
 
 
 def reference(uri: str, label: str | None = None) -> Part:
-    """Something elsewhere, by its URI."""
+    """Return a part that refers to a URI."""
     return Part("reference", uri=uri) if label is None else Part("reference", uri=uri, label=label)
 
 
 def check_part(value: Any, field: str, depth: int) -> Part:
-    """A checked, private copy of a part given as text, as a Part or as a JSON object."""
+    """Return a checked, private copy of a part, which may be text, a Part or a JSON object."""
     if isinstance(value, str):
         return text(check_text(value, field))
-    if isinstance(value, Part) and value.type == "text" and [*value._fields] == ["text"]:  # most of them
+    if isinstance(value, Part) and value.type == "text" and [*value._fields] == ["text"]:  # the usual case
         return text(check_text(value["text"], f"{field}.text"))
     fields = value.to_json() if isinstance(value, Part) else value
     if not isinstance(fields, dict):
@@ -126,12 +128,12 @@ def check_part(value: Any, field: str, depth: int) -> Part:
 
 
 def part_from_json(fields: dict[str, Any]) -> Part:
-    """A part as it was stored, made of the fields handed in; already checked when it was accepted."""
-    return made(fields.pop("type"), fields)
+    """Return a part from its stored fields, which were checked when it was accepted. Takes over the dictionary."""
+    return new_part(fields.pop("type"), fields)
 
 
-def made(type: str, fields: dict[str, Any]) -> Part:
-    """Of fields that were checked before. Quicker than to name them: most parts are made here."""
+def new_part(type: str, fields: dict[str, Any]) -> Part:
+    """Return a part of checked fields, without the cost of passing them as keywords."""
     part = _new(Part)
     part.type = type
     part._fields = fields
@@ -141,26 +143,24 @@ def made(type: str, fields: dict[str, Any]) -> Part:
 _new = object.__new__
 
 
-# The letter: written once, never changed.
-#
-# Everything that happens to a letter happens to its deliveries (`delivery.py`).
+# The message
 
 FIRST_HOPS = 3  # A→B→C→D is the longest chain of relays
 DEFAULT_SCOPE = "default"
-BOUNCE = "bounce"  # the kind of a notice about mail that could not be delivered
-ESCALATION_UPDATE = "escalation_update"  # of one about a question that climbs
-OVERDUE = "task_overdue"  # and of one about a task that is not over at its deadline
-AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # only the house writes these
-CAME = "federation"  # in `extra`: by which way a letter came from another system
-TURN_NOTE = "turn"  # in `extra`: the letter was sent as a turn of a conversation
-MAP_NOTE = "map"  # in `extra`: how the letter was written in a MAP message
-OWN_NOTES = frozenset({CAME, TURN_NOTE, MAP_NOTE})  # what Postroom writes into `extra`; all else is a stranger's
+BOUNCE = "bounce"  # kind of a notice: mail could not be delivered
+ESCALATION_UPDATE = "escalation_update"  # kind of a notice: an escalation goes to the next person
+OVERDUE = "task_overdue"  # kind of a notice: a task is not finished at its deadline
+AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # kinds that only Postroom itself writes
+CAME = "federation"  # key in `extra`: the route by which the letter came from another system
+TURN_NOTE = "turn"  # key in `extra`: the letter was sent as a turn of a conversation
+MAP_NOTE = "map"  # key in `extra`: how the letter was written in a MAP message
+OWN_NOTES = frozenset({CAME, TURN_NOTE, MAP_NOTE})  # the keys that Postroom writes; all others come from outside
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 
 
 class Priority(IntEnum):
-    """Inboxes answer the highest first."""
+    """How urgent a letter is. An inbox lists the highest priority first."""
 
     LOW = 1
     NORMAL = 2
@@ -169,23 +169,23 @@ class Priority(IntEnum):
 
 
 class Recipient(Struct, frozen=True, gc=False, order=True):
-    """Whom a letter is addressed to, as its sender wrote it."""
+    """An addressee of a letter, as its sender wrote it."""
 
     address: str  # an agent's name, broadcast:<scope>, or any:<capability>
     kind: RecipientKind = "to"
 
 
 class TaskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a letter says about a task: the opening letter and every update carry one."""
+    """A letter's statement about a task: the opening letter and every update carry one."""
 
     id: str
-    state: str = "pending"  # a word of the table in task.py
+    state: str = "pending"  # a state of the table in task.py
     deadline: datetime | None = None
     reason: str | None = None
 
 
 class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A letter."""
+    """A letter: written once, never changed."""
 
     id: str  # a ULID, or the id it came with from outside
     sender: str
@@ -204,37 +204,37 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     hops: int = FIRST_HOPS  # how often it may still be relayed, plus one
     trace: tuple[str, ...] = ()  # the agents it went through, the first sender first
     task: TaskNote | None = None
-    callback: dict[str, Any] | None = None  # a stranger's; echoed, never acted on
+    callback: dict[str, Any] | None = None  # of a source format; echoed, never acted on
     context: dict[str, Any] | None = None  # of a handoff
     attachments: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     key: str | None = None  # idempotency key; None means the id is the key
     extra: dict[str, Any] = field(default_factory=dict)  # unknown fields of a source format
-    proven: bool = False  # its sender showed a token; set by the house, never taken from what a caller says
+    proven: bool = False  # its sender showed a token; set by Postroom, never taken from a request
 
     @property
     def text(self) -> str:
-        """All text parts, as one text."""
+        """The text parts, joined by blank lines."""
         return "\n\n".join(part["text"] for part in self.parts if part.type == "text")
 
     @property
     def thread(self) -> str:
-        """The thread this letter belongs to: its root's id."""
+        """The id of the thread, which is the id of its root letter."""
         return self.thread_id or self.id
 
     @property
     def is_automatic(self) -> bool:
-        """Was this written by the house? Such a letter never causes another automatic one."""
+        """Whether Postroom itself wrote this letter. Such a letter never causes another automatic one."""
         return self.kind in AUTOMATIC
 
     @property
     def origin(self) -> str:
-        """Its sender, and whether that is known or only said."""
+        """The sender, and whether it is verified."""
         return f"{self.sender} ({origin_word(self.sender, proven=self.proven)})"
 
     def seen_by(self, mailbox: str | None) -> Message:
-        """This letter as `mailbox` may see it: bcc is shown to the sender and to that recipient alone."""
+        """Return this letter as `mailbox` may see it: a bcc is shown to the sender and to that recipient alone."""
         if mailbox == self.sender:
             return self
         for recipient in self.recipients:
@@ -245,7 +245,7 @@ class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
 
 def origin_word(sender: str, *, proven: bool) -> str:
-    """Nobody but the house can write in its name."""
+    """Return `verified` or `unverified`. The postmaster is always verified: no caller can use its name."""
     return "verified" if proven or sender == POSTMASTER else "unverified"
 
 
@@ -261,24 +261,25 @@ def same_name(first: str, second: str) -> bool:
     return fold(first) == fold(second)
 
 
-# Content as the inbox design says it: one object with a `type`. To our parts, and back exactly as it was said.
+# Content in agent-inbox's form, which is one object with a `type`, and its conversion to parts and back without
+# loss:
 #
-# | said | part | comes back as |
+# | payload | part | comes back as |
 # |---|---|---|
 # | text | text | `{"type": "text", "text": ...}` |
-# | an object of a type that is ours too, and sound | as it is | as it was |
+# | a valid object of a type that is ours too | as it is | as it was |
 # | an object of any other type, and every `file` | `{"type": "x-content", "content": the object}` | the object |
 # | anything else | data | `{"type": "data", "data": ...}` |
 #
-# A `file` of theirs names a path on their machine, and ours brings its bytes. So theirs is carried as it is.
-# A letter of several parts has no word in that design: it comes out as its text, with all `parts` beside it.
+# A `file` of agent-inbox names a path on the sender's machine, while ours carries the bytes, so it is wrapped.
+# agent-inbox has no form for several parts: they come out as their text, with all `parts` beside it.
 
-CARRIED = "x-content"  # the type of the part that carries an object of a stranger's type
+CARRIED = "x-content"  # the type of the part that wraps an object of an unknown type
 _OURS = frozenset(FIELDS) - {"file"}
 
 
 def payload_to_parts(payload: Any) -> list[dict[str, Any]]:
-    """What a letter's body is made of, for content that was said in that design's words."""
+    """Return the parts, as plain JSON, for content in agent-inbox's form."""
     if isinstance(payload, str):
         return [{"type": "text", "text": payload}]
     if not is_typed(payload):
@@ -291,7 +292,7 @@ def is_typed(payload: Any) -> bool:
 
 
 def content_of(parts: Sequence[Part]) -> dict[str, Any]:
-    """The content of a letter as one object."""
+    """Return the content of a letter as one object in agent-inbox's form."""
     if len(parts) == 1:
         part = parts[0]
         if part.type == CARRIED and isinstance(carried := part.get("content"), dict):
@@ -312,7 +313,7 @@ def content_type(message: Message) -> str:
 
 
 def _is_ours(payload: dict[str, Any]) -> bool:
-    """Would it pass the check of our parts, and is it not what we carry others in?"""
+    """Return whether an object would pass the check of our parts and is not a wrapper."""
     kind = payload["type"]
     if kind not in _OURS:
         return bool(kind.startswith("x-") and len(kind) > 2 and kind != CARRIED)
@@ -322,11 +323,8 @@ def _is_ours(payload: dict[str, Any]) -> bool:
     )
 
 
-# The structured context of a handoff: what was done, where it stands, what comes next.
-
-
 class Handoff(Struct, frozen=True, kw_only=True):
-    """Work that changes hands."""
+    """The structured context of a handoff: what was done, the current state, and the next steps."""
 
     work_completed: str
     files_modified: tuple[str, ...] = ()
@@ -342,26 +340,25 @@ class Handoff(Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Every file it names, once."""
+        """Every file that the handoff names, once."""
         named = (*self.files_modified, *self.files_created, *((self.state_file,) if self.state_file else ()))
         return tuple(dict.fromkeys(named))
 
 
-# Letters written beforehand, with places for values. A tiny format of our own, because templates are data:
+# Templates, in a small format of our own, because templates are data from users:
 #
 #     {name}     a place: a letter or _, then letters, digits and _
 #     {{ and }}  a brace
 #
-# Nothing else stands in braces: no attributes, no indexes, no formats. What is put into a place is never looked
-# at
-# again, so a value cannot smuggle in another place.
+# Braces hold nothing else: no attributes, no indexes, no formats. A filled-in value is not parsed again, so it
+# cannot add another place.
 
 PLACE_RULE = "{name}, with letters, digits and _; a brace itself is written {{ or }}"
 _PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]")
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """A letter to be filled in. Subject, body and tags may hold places."""
+    """A letter with places to fill in. Subject, body and tags may hold places."""
 
     name: str
     body: str = ""
@@ -372,13 +369,13 @@ class Template(Struct, frozen=True, kw_only=True):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The names of all its places, in the order of appearance."""
+        """The names of all places, in the order of appearance."""
         texts = (self.subject, self.body, *self.tags)
         return tuple(dict.fromkeys(name for text in texts for name in places_in(text, "body")))
 
 
 def places_in(text: str, field: str) -> list[str]:
-    """The names of the places in a text; a brace that is neither place nor brace is refused."""
+    """Return the names of the places in a text. Refuse a single brace that begins or ends no place."""
     found = []
     for piece in _PIECE.finditer(text):
         if piece[0] in {"{", "}"}:
@@ -390,5 +387,5 @@ def places_in(text: str, field: str) -> list[str]:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with a value in each place."""
+    """Return the text with a value in each place."""
     return _PIECE.sub(lambda piece: values[piece[1]] if piece[1] else piece[0][0], text)

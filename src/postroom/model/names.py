@@ -1,7 +1,11 @@
-"""The one validator of names, ids and short labels. Nothing enters the house around it.
+"""Names, ids and addresses, and the one validator of each. Every name from outside passes it.
 
-A name can never be a path, never hide a character, and never read like another agent's name:
-letters are ASCII only, so Unicode look-alikes are refused outright, and `fold` makes `Coder` and `coder` one.
+A name can never be a path, never hide a character, and never read like another agent's name: its characters are
+ASCII, so Unicode look-alikes are refused, and `fold` makes `Coder` and `coder` the same name.
+
+An address is `agent` for an agent of this room, or `agent@system/scope` for one at another system. The first `@`
+splits, then the first `/` splits off a scope. `@system` addresses every agent which that system exposes; at the
+system `*` an agent is looked up wherever it can be found.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from .. import constants
 from ..errors import Invalid
 
 AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, optionally swarm/agent"
@@ -22,11 +25,9 @@ ID_RULE = "1 to 200 of A-Z a-z 0-9 . _ : -"
 KIND_RULE = "1 to 64 of A-Z a-z 0-9 . _ : - starting with a letter"
 PARTY_RULE = "an agent's name, or agent@system for one at another system"
 BROADCAST = "broadcast:"
-AT = "@"  # between an agent and the other system where it is; in no name of ours
-HUMAN = constants.HUMAN
-ONE_MAILBOX = constants.ONE_MAILBOX
-POSTMASTER = "postmaster"  # signs the notices of the house; nobody else may use the name
-ANY = "any:"  # and capabilities, with commas: whoever can do all of them
+AT = "@"  # separates an agent from its system; local names never contain it
+POSTMASTER = "postmaster"  # the sender of Postroom's own notices; no agent may use the name
+ANY = "any:"  # followed by capabilities, with commas: some agent that has all of them
 
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
@@ -39,68 +40,70 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
 
 
-# The human has one mailbox, whatever a design calls them.
-_sound: dict[str, str] = {}  # what was asked before, and its answer: every letter names two
-_MOST_SOUND = 1024
+# The human has one mailbox, whatever a source design calls it.
+HUMAN = "human"
+ONE_MAILBOX = {"user": HUMAN, "ceo": HUMAN}
+_checked_agents: dict[str, str] = {}  # a cache: every letter names two agents
+_MOST_CHECKED = 1024
 
 
 def check_agent(name: Any, field: str) -> str:
-    """An agent's name: `coder`, `review-bot`, or `swarm/agent`. The other names of the human become `human`."""
-    found = _sound.get(name) if type(name) is str else None
+    """Return the name of an agent, such as `coder` or `swarm/agent`. Other names of the human become `human`."""
+    found = _checked_agents.get(name) if type(name) is str else None
     if found is not None:
         return found
     checked = _check(name, field, _AGENT, AGENT_RULE)
     agent = checked if len(checked) > 4 else ONE_MAILBOX.get(fold(checked), checked)
-    if len(_sound) >= _MOST_SOUND:
-        _sound.clear()
-    _sound[checked] = agent
+    if len(_checked_agents) >= _MOST_CHECKED:
+        _checked_agents.clear()
+    _checked_agents[checked] = agent
     return agent
 
 
 def meant(name: str, human: str) -> str:
-    """Whose mailbox is meant by a name, where the human's is called `human`."""
+    """Return the mailbox that a name stands for, where `human` is the setting for the human's mailbox."""
     return check_agent(human, HUMAN) if fold(name) == HUMAN else name
 
 
 def check_remote_agent(name: Any, field: str) -> str:
-    """The name of an agent at another system: spelt like ours, and never another name of our human."""
+    """Return the name of an agent at another system. It is spelt like ours, but `user` there is not our human."""
     return _check(name, field, _AGENT, AGENT_RULE)
 
 
 def check_party(name: Any, field: str) -> str:
-    """Who wrote a letter, or got it: an agent here, or `agent@system`."""
+    """Return the name of a sender or recipient: a local agent, or `agent@system`."""
     if type(name) is str and AT in name:
         return _check(name, field, _PARTY, PARTY_RULE)
     return check_agent(name, field)
 
 
 def check_id(value: Any, field: str) -> str:
-    """The id of a message, conversation, thread or task."""
+    """Return the id of a message, conversation, thread or task."""
     return _check(value, field, _ID, ID_RULE)
 
 
 def check_scope(value: Any, field: str) -> str:
-    """A scope (a swarm, a team): `team`, or as MAP's clients write it, `swarm:team` or `org/team`."""
+    """Return the name of a scope (a swarm, a team): `team`, or in MAP's spelling `swarm:team` or `org/team`."""
     return _check(value, field, _SCOPE, SCOPE_RULE)
 
 
 def is_scope_only(value: str) -> bool:
-    """Is it the name of a scope that no agent can have, such as `swarm:team`?"""
+    """Return whether this can name a scope but no agent, such as `swarm:team`."""
     return bool(_SCOPE.fullmatch(value)) and not _AGENT.fullmatch(value)
 
 
 def check_name(value: Any, field: str) -> str:
-    """A single name, such as a system's or a template's: like an agent's, without the slash."""
+    """Return a single name, such as a system's or a template's: like an agent's, without the slash."""
     return _check(value, field, _NAME, NAME_RULE)
 
 
 def check_kind(value: Any, field: str) -> str:
-    """The kind of a letter: an open word such as `task` or `handoff`."""
+    """Return the kind of a letter: an open word such as `task` or `handoff`."""
     return _check(value, field, _KIND, KIND_RULE)
 
 
 def fold(name: str) -> str:
-    """The form in which two names count as the same."""
+    """Return the form in which two spellings of a name are equal."""
     return name.lower()
 
 
@@ -120,19 +123,15 @@ def _complaint(value: str) -> str:
     return f"{value!a} is not allowed"
 
 
-# Where somebody is reached: an agent here, or an agent, a scope or everybody at another system.
-#
-# `agent@system`: the first `@` splits, and the first `/` after it splits off a scope. `@system` is everybody who
-# is
-# exposed there; at the system `*` an agent is wherever it can be found.
+# Addresses
 
-ANYWHERE = "*"  # the system of an agent that is to be found
+ANYWHERE = "*"  # the system of an agent that has to be looked up
 _SYSTEM = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _FIELDS = ("agent", "system", "scope")
 
 
 class Address(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Its three pieces; an empty one was not said."""
+    """An address in its three pieces; a missing piece is empty."""
 
     agent: str = ""
     system: str = ""
@@ -143,29 +142,29 @@ class Address(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def parse_address(value: Any, field: str) -> Address:
-    """An address from its text, its three pieces by name, or an Address."""
+    """Return the address in a text, in an object with the three pieces by name, or in an Address."""
     if isinstance(value, Address):
         value = {name: getattr(value, name) for name in _FIELDS}
     if isinstance(value, dict):
-        return _checked(_pieces(value, field), field)
+        return _check_address(_address_from_fields(value, field), field)
     if not isinstance(value, str):
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint=PARTY_RULE)
-    return _of_text(value, field)
+    return _address_from_text(value, field)
 
 
-@lru_cache(maxsize=1024)  # the same few are read again and again
-def _of_text(value: str, field: str) -> Address:
+@lru_cache(maxsize=1024)  # a room parses the same few addresses again and again
+def _address_from_text(value: str, field: str) -> Address:
     agent, at, rest = value.partition(AT)
     if not at:
         return Address(agent=check_agent(value, field))
     system, slash, scope = rest.partition("/")
     if slash and not scope:
         raise Invalid(f"{value[:300]!a} ends with a '/'", field=field, hint="agent@system/scope")
-    return _checked(Address(agent=agent, system=check_system(system, field), scope=scope), field)
+    return _check_address(Address(agent=agent, system=check_system(system, field), scope=scope), field)
 
 
 def format_address(address: Address) -> str:
-    """The normal text form, from which the same address is read."""
+    """Return the normal text form, which `parse_address` reads back."""
     if not address.system:
         return address.agent
     tail = f"/{address.scope}" if address.scope else ""
@@ -173,7 +172,7 @@ def format_address(address: Address) -> str:
 
 
 def check_system(value: Any, field: str) -> str:
-    """The name of another system, or `*`."""
+    """Return the name of another system, or `*`."""
     if not isinstance(value, str):
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint="a system's name")
     if not _SYSTEM.fullmatch(value):
@@ -182,17 +181,17 @@ def check_system(value: Any, field: str) -> str:
 
 
 def is_remote(mailbox: str) -> bool:
-    """Is it the name of somebody at another system?"""
+    """Return whether a mailbox is that of an agent at another system."""
     return AT in mailbox
 
 
 def system_of(mailbox: str) -> str:
-    """The system in the name of a mailbox; empty if it is one of ours."""
+    """Return the system in the name of a mailbox; empty for a local mailbox."""
     return mailbox.partition(AT)[2].partition("/")[0]
 
 
 def agent_of(mailbox: str) -> str:
-    """The agent in the name of a mailbox; empty if it is a whole system."""
+    """Return the agent in the name of a mailbox; empty if it stands for a whole system."""
     return mailbox.partition(AT)[0]
 
 
@@ -200,7 +199,7 @@ def at_system(agent: str, system: str) -> str:
     return f"{agent}{AT}{system}"
 
 
-def _pieces(value: dict[Any, Any], field: str) -> Address:
+def _address_from_fields(value: dict[Any, Any], field: str) -> Address:
     unknown = [name for name in value if name not in _FIELDS]
     if unknown:
         raise Invalid(f"has no {unknown[0]!a}", field=field, hint=", ".join(_FIELDS))
@@ -211,7 +210,7 @@ def _pieces(value: dict[Any, Any], field: str) -> Address:
     return Address(**fields)
 
 
-def _checked(address: Address, field: str) -> Address:
+def _check_address(address: Address, field: str) -> Address:
     if not address.system:
         if address.scope:
             hint = "broadcast:<scope> for everybody in a scope here"

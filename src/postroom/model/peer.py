@@ -1,4 +1,7 @@
-"""Another system, and what was agreed with it: how it is reached, how each proves itself, what each may."""
+"""Peers: other systems with which this room exchanges mail, and the terms of it.
+
+The list of peers is an allow-list: a system that is not on it can neither send nor receive.
+"""
 
 from __future__ import annotations
 
@@ -13,60 +16,59 @@ AUTHS: tuple[str, ...] = get_args(Auth)
 EXPOSURES: tuple[str, ...] = get_args(Exposure)
 EVERYWHERE = "*"  # in scope permissions: every scope of ours, or every system
 
-# What must never be shown, exported or logged.
+# Fields that must never be shown, exported or logged.
 SECRETS = frozenset({"token", "proof", "former_proof"})
 
 
 class Peer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the allow-list. Whoever has none is nobody."""
+    """Another system on the allow-list."""
 
     system: str
     url: str = ""  # ws:// or wss://; empty: it dials us
-    auth: Auth = "bearer"  # none only for one on this machine that cannot show a token
-    token: str = ""  # what we show there
+    auth: Auth = "bearer"  # none: only for a peer on this machine that cannot show a token
+    token: str = ""  # the token that we show there
     proof: str = ""  # SHA-256 of the token that it must show here, in hex
-    former_proof: str = ""  # of the one before, good until the new one was shown, or until:
+    former_proof: str = ""  # of the token before, valid until the new one was shown, or until:
     former_until: datetime | None = None
-    pin: str = (
-        ""  # sha256:… of the certificate that it must have; empty: one that the machine's authorities vouch for
-    )
-    certificate: str = ""  # that certificate itself, as PEM, where it is known
-    alert: str = ""  # the fingerprint of another one that it came with: refused until somebody trusts it anew
-    trusted: bool = True  # nothing goes there or is taken from there unless it is
-    exposure: Exposure = "gateway"  # who of ours it sees, and reaches
-    tags: tuple[str, ...] = ()  # tagged: the agents with one of these scopes or tags
+    pin: str = ""  # sha256:… of the certificate that it must have; empty: any that this machine's CAs signed
+    certificate: str = ""  # that certificate itself, as PEM, if known
+    alert: str = ""  # the fingerprint of an unexpected certificate: refused until an operator trusts it
+    trusted: bool = True  # no mail goes there or comes from there unless it is
+    exposure: Exposure = "gateway"  # the agents of ours that it sees and reaches
+    tags: tuple[str, ...] = ()  # for the exposure `tagged`: the agents with one of these scopes or tags
     scopes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # ours -> `system`, `system/scope` or `*`
-    relays_for: tuple[str, ...] = ()  # further systems that it speaks for and leads to
-    relays_to: bool = False  # may it reach further systems through us?
-    is_mount: bool = False  # a foreign folder
-    place: str = ""  # and where that is
-    of_file: bool = False  # it stands in the file of peers, and goes when it is gone there
+    relays_for: tuple[str, ...] = ()  # further systems for which it speaks and to which it leads
+    relays_to: bool = False  # it may reach further systems through us
+    is_mount: bool = False  # it is a mounted folder of another program
+    place: str = ""  # the path of that folder
+    of_file: bool = False  # it comes from the file of peers, and goes when it is removed there
 
     @property
     def is_dialled(self) -> bool:
-        """Do we call it, or wait for its call?"""
+        """Whether we open the connection, rather than wait for it."""
         return bool(self.url)
 
     def __repr__(self) -> str:
-        return f"Peer(system={self.system!r})"  # a log must not tell a token
+        return f"Peer(system={self.system!r})"  # a log must never hold a token
 
 
 def shown(peer: Peer) -> dict[str, Any]:
-    """All that may be shown of a peer, by name: its secrets only as whether there are any."""
+    """Return the fields of a peer that may be shown; of its secrets, only whether they are set."""
     plain: dict[str, Any] = {name: getattr(peer, name) for name in peer.__struct_fields__ if name not in SECRETS}
     return plain | {"shows_token": bool(peer.token), "knows_token": bool(peer.proof)}
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where an agent elsewhere was said to be, and until when that is believed."""
+    """The system of a remote agent, as a peer announced it, and until when that is believed."""
 
     system: str
     until: datetime
     status: str = ""
     name: str = ""  # as it is spelt there; empty in rooms of earlier versions
-    by: str = ""  # the peer that told of it, where that is a hub in between
-    is_found: bool = False  # its system was asked for it, and did not show it by itself
+    by: str = ""  # the peer that announced it, if that is a hub in between
+    is_found: bool = False  # its system was asked for it, and did not announce it
 
     @property
     def teller(self) -> str:
+        """The peer that announced the agent."""
         return self.by or self.system

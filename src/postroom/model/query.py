@@ -1,4 +1,11 @@
-"""What a store can be asked: for deliveries (mail at mailboxes), or for letters themselves."""
+"""Queries to a store, and the search language.
+
+`Query` asks for deliveries, `LetterQuery` for letters, `SearchQuery` for letters by their words. One rule turns
+text into words, for letters and for queries, whether a store scans or keeps an index: case and accents do not
+count (`Café` is `cafe`), and every character that is neither letter nor digit separates words, so `a_b-c.py` is
+four words. Chinese and Japanese are written without blanks, so each of their characters is a word; so is each
+emoji.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +29,12 @@ if TYPE_CHECKING:
     from .message import Part
 
 
-# inbox: unread first, then priority, then age. priority: priority, then age. age and newest: acceptance.
+# inbox: unread first, then by priority and age. priority: by priority and age. age, newest: by acceptance number.
 Order = Literal["inbox", "priority", "age", "newest"]
 
 
 class Moment(Struct, frozen=True, gc=False, kw_only=True):
-    """Now, by both clocks: the wall's for what people agreed on, the machine's uptime for leases."""
+    """The present by both clocks: the wall clock for deadlines, the machine's uptime for leases."""
 
     wall: datetime
     steady: float
@@ -35,20 +42,20 @@ class Moment(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Found(Struct, frozen=True, gc=False):
-    """A letter at a mailbox."""
+    """A letter with its delivery at one mailbox."""
 
     message: Message
     delivery: Delivery
 
 
 class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """Deliveries. Every field narrows; the default asks for all."""
+    """A query for deliveries. Every field narrows it; the default asks for all."""
 
     mailbox: str | None = None
     states: tuple[State, ...] = ()
     message_ids: tuple[str, ...] = ()
     unread_only: bool = False  # without read_at
-    shown_only: bool = False  # without what was taken back before its recipient looked
+    shown_only: bool = False  # without letters that the sender took back before they were read
     kinds: tuple[str, ...] = ()
     min_priority: Priority = Priority.LOW
     sender: str | None = None
@@ -56,20 +63,20 @@ class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     thread_tag: str | None = None
     tag: str | None = None
     scope: str | None = None
-    after: int | None = None  # came after this number; then the answer is in order of coming
+    after: int | None = None  # arrived after this number; then the result is in order of arrival
     until: int | None = None  # and not after this one
     since: datetime | None = None  # created at or after
     sent_before: datetime | None = None  # created before
     offered_at: datetime | None = None  # not expired at this time
-    due_at: datetime | None = None  # and not waiting for a later try
-    due_most: datetime | None = None  # a retry set for later than this was set by a wrong clock, and is due
+    due_at: datetime | None = None  # and not waiting for a later attempt
+    due_most: datetime | None = None  # a retry later than this was set by a wrong clock, and counts as due
     unarchived_before: datetime | None = None  # acknowledged before, not archived yet
     order: Order = "inbox"
     limit: int | None = None
 
 
 class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Letters, whoever got them."""
+    """A query for letters, whatever their recipients. Every field narrows it."""
 
     thread: str | None = None
     thread_tag: str | None = None
@@ -80,36 +87,29 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replies_in: str | None = None  # a thread, without its root
     received_by: str | None = None  # delivered to
     to_several: bool = False  # delivered to more than one mailbox
-    newest: int | None = None  # of one conversation or the replies of one thread: only the newest so many
+    newest: int | None = None  # of one conversation or the replies of one thread: only so many, the newest
     after: int = 0  # acceptance number
     settled_before: datetime | None = None  # every delivery done or dead by then
-    spared: tuple[str, ...] = ()  # not these, by id
+    spared: tuple[str, ...] = ()  # ids of letters to leave out
     order: Literal["age", "newest"] = "age"
     skip: int = 0
     limit: int | None = None
 
 
-# How text becomes words that can be searched for, and what of a letter is such text.
-#
-# The same rule everywhere: for the letter, for the query, for a store that scans and for one that keeps an index.
-# Case and accents do not count (`Café` is `cafe`). Whatever is neither letter nor digit parts words, so
-# `a_b-c.py`
-# is four of them, and so does what colours text on a terminal. Chinese and Japanese are written without blanks,
-# so
-# there every character is a word; so is every emoji.
+# Text as words
 
-BREAK = "\ue000"  # stands between two texts of a letter; no text holds it as a word, so no phrase goes across
-ESCAPE, _CSI = "\x1b", "\x9b"  # what begins a sequence for a terminal, with [ or alone
-ZERO_WIDTH_SPACE = "\u200b"  # a blank for all but the eye; whatever else nobody sees joins
-_WITHOUT_BLANKS = ("CJK ", "HIRAGANA", "KATAKANA")  # how the names of such characters begin
+BREAK = "\ue000"  # separates two texts of a letter, so that no phrase matches across them
+ESCAPE, _CSI = "\x1b", "\x9b"  # start a terminal control sequence: ESC with [, or CSI alone
+ZERO_WIDTH_SPACE = "\u200b"  # separates words; all other invisible characters do not
+_WITHOUT_BLANKS = ("CJK ", "HIRAGANA", "KATAKANA")  # prefixes of the Unicode names of such characters
 
 
 class _Folded(dict[int, str]):
-    """What becomes of each character; worked out when it is first met."""
+    """A translation table for `str.translate`, filled when a character is first met."""
 
     def __missing__(self, code: int) -> str:
         plain = unicodedata.normalize("NFKD", chr(code)).casefold()
-        self[code] = folded = "".join(map(_kept, unicodedata.normalize("NFKD", plain)))
+        self[code] = folded = "".join(map(_fold_character, unicodedata.normalize("NFKD", plain)))
         return folded
 
 
@@ -117,35 +117,35 @@ _FOLDED = _Folded()
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in order, as they are compared."""
+    """Return the words of a text, in order, in the form in which they are compared."""
     if has_controls(text):
         text = _controls().sub(" ", text)
     return text.translate(_FOLDED).split()
 
 
 def has_controls(text: str) -> bool:
-    """May it hold sequences that steer a terminal?"""
+    """Return whether a text may hold terminal control sequences."""
     return ESCAPE in text or _CSI in text
 
 
 @cache
 def _controls() -> re.Pattern[str]:
-    """Colours and the like, from their beginning to the letter that ends them. Few texts hold any."""
+    """Return the pattern of a control sequence, compiled when first needed: few texts hold any."""
     return re.compile(rf"(?:{ESCAPE}\[|{_CSI})[0-?]*[ -/]*[@-~]")
 
 
 def stands_alone(word: str) -> bool:
-    """Is it a character that is a word by itself? Then no word begins with it."""
-    return len(word) == 1 and _kept(word) != word
+    """Return whether a word is a character that is always a whole word, so that no longer word begins with it."""
+    return len(word) == 1 and _fold_character(word) != word
 
 
 def wording(message: Message) -> str:
-    """All that can be searched for in a letter: its words, with a blank before and after each."""
+    """Return all searchable words of a letter, with a blank before and after each."""
     return f" {f' {BREAK} '.join(' '.join(words(text)) for text in texts(message))} "
 
 
 def texts(message: Message) -> Iterator[str]:
-    """Subject, sender, tags, and the text in the parts. Never what is private: metadata, context, keys."""
+    """Yield the searchable texts of a letter: never private fields such as metadata, context and keys."""
     yield message.subject
     yield message.sender
     yield from message.tags
@@ -157,7 +157,7 @@ def _texts_of_part(part: Part) -> Iterator[str]:
     if part.type == "text":
         yield part["text"]
     elif part.type == "file":
-        yield part["path"]  # its bytes are no words
+        yield part["path"]  # its bytes are not searchable
     elif part.type == "reference":
         yield part["uri"]
         yield part.get("label") or ""
@@ -166,7 +166,7 @@ def _texts_of_part(part: Part) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All text in a JSON value; the names of its fields do not count."""
+    """Yield all text in a JSON value, without the names of its fields."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
@@ -174,22 +174,23 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
 
 
-def _kept(character: str) -> str:
+def _fold_character(character: str) -> str:
+    """Return what a decomposed character contributes to words: itself, a word of its own, a blank, or nothing."""
     if character == ZERO_WIDTH_SPACE:
         return " "
     category = unicodedata.category(character)
     if "\u0300" <= character <= "\u036f" or "\ufe00" <= character <= "\ufe0f" or category == "Cf":
-        return ""  # accents, variants of emoji, and what nobody sees
+        return ""  # accents, variants of emoji, invisible characters
     if category == "So" or unicodedata.name(character, "").startswith(_WITHOUT_BLANKS):
         return f" {character} "
     return character if category[0] in "LMN" else " "
 
 
-# What a person types to find letters, and what it means.
+# The search language:
 #
 #     merge sort              letters with both words
-#     "merge sort"            with the words side by side; so is what hangs together, as `a_b` or `app/main.py`
-#     sort*                   with a word that begins so
+#     "merge sort"            with the words side by side; the same for joined words, as `a_b` or `app/main.py`
+#     sort*                   with a word that starts like this
 #     -draft                  without it; also -"some phrase", -from:bob, -tag:old
 #     from:bob to:coder       sent by, addressed to
 #     tag:red kind:task       carrying a tag, of a kind
@@ -197,12 +198,12 @@ def _kept(character: str) -> str:
 #     after:2030-01-31        written on that day (UTC) or later; also a time, or an age: after:7d
 #     before:12h              written earlier than that
 #
-# Nothing else has a meaning: brackets, AND, NEAR and the like are words, or nothing. Several `from:`, `kind:` or
-# `thread:` mean any of them, because a letter has only one; several of everything else must all be true.
+# Nothing else has a meaning: AND, NEAR and the like are words, brackets are ignored. Several `from:`, `kind:` or
+# `thread:` mean any of them, because a letter has only one; of all other terms, every one must match.
 
 LONGEST = 1000  # characters of a query
 MOST_TERMS = 64
-SHORTEST_PREFIX = 3  # letters before a `*`: what begins with fewer is half of all words
+SHORTEST_PREFIX = 3  # characters before a `*`: shorter prefixes match a large part of all words
 MARKS = {"from": "senders", "to": "recipients", "tag": "tags", "kind": "kinds", "thread": "threads"}
 TIMES = ("before", "after")
 RULE = 'words, "a phrase", from: to: tag: kind: thread: before: after:'
@@ -217,14 +218,14 @@ _UNIT = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Term(Struct, frozen=True):
-    """Words side by side."""
+    """A word, or several words side by side."""
 
     words: tuple[str, ...]
-    begins: bool = False  # the last one need only begin so
+    begins: bool = False  # the last word is a prefix
 
 
 class Marks(Struct, frozen=True, kw_only=True):
-    """What is written on a letter, as it is compared: names, tags and kinds whatever their case."""
+    """Conditions on the fields of a letter, in the folded form in which they are compared."""
 
     senders: tuple[str, ...] = ()
     recipients: tuple[str, ...] = ()
@@ -234,7 +235,7 @@ class Marks(Struct, frozen=True, kw_only=True):
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """Letters. Every field narrows."""
+    """A search for letters. Every field narrows it."""
 
     terms: tuple[Term, ...] = ()
     wanted: Marks = Marks()
@@ -242,23 +243,23 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     unwanted: Marks = Marks()
     after: datetime | None = None  # written at this time or later
     before: datetime | None = None  # written earlier than this
-    one_agent: tuple[tuple[str, ...], ...] = ()  # names, folded, that are or were one agent's
+    one_agent: tuple[tuple[str, ...], ...] = ()  # for each renamed agent: its present and former names, folded
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """All names of the agent that is or was called so."""
+        """Return all present and former names of the agent with this name."""
         return next((names for names in self.one_agent if name in names), (name,))
 
 
 def read_query(text: Any, now: datetime) -> SearchQuery:
-    """What was typed, understood; or Invalid, with the field `query`."""
-    reading = _Reading(now)
+    """Return the search that a text asks for, or raise Invalid with the field `query`."""
+    parser = _QueryParser(now)
     for piece in _PIECE.finditer(check_text(text, "query", LONGEST).translate(_QUOTES)):
-        reading.take(piece)
-    return reading.query()
+        parser.add(piece)
+    return parser.query()
 
 
-class _Reading:
-    """A query as far as it was read."""
+class _QueryParser:
+    """A collector of the pieces of a search text. In its dictionaries, True is for wanted, False for unwanted."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -266,21 +267,21 @@ class _Reading:
         self._marks: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
         self._times: dict[str, list[datetime]] = {}
 
-    def take(self, piece: re.Match[str]) -> None:
+    def add(self, piece: re.Match[str]) -> None:
         minus, name, quoted, end, bare = piece.groups()
         if quoted is not None and not end:
             raise Invalid("a quote is not closed", field="query", hint='write "like this"')
         wanted, value = not minus, (bare or "") if quoted is None else quoted
         operator = (name or "").lower()
         if operator in TIMES:
-            self._take_time(operator, value, wanted=wanted)
+            self._add_time(operator, value, wanted=wanted)
         elif operator in MARKS:
             self._marks[wanted].setdefault(MARKS[operator], []).append(_mark(operator, value))
         else:
             _refuse_misspelt(operator)
-            self._take_term(f"{name}:{value}" if name else value, quoted is not None, wanted=wanted)
+            self._add_term(f"{name}:{value}" if name else value, quoted is not None, wanted=wanted)
 
-    def _take_term(self, text: str, quoted: bool, *, wanted: bool) -> None:
+    def _add_term(self, text: str, quoted: bool, *, wanted: bool) -> None:
         found = tuple(words(text))
         if not found:
             return  # punctuation alone
@@ -289,7 +290,7 @@ class _Reading:
             raise Invalid(f"{text[:20]!a} begins too many words", field="query", hint="three letters before the *")
         self._terms[wanted].append(Term(found, begins))
 
-    def _take_time(self, operator: str, value: str, *, wanted: bool) -> None:
+    def _add_time(self, operator: str, value: str, *, wanted: bool) -> None:
         if not wanted:
             other = TIMES[1 - TIMES.index(operator)]
             raise Invalid(f"-{operator}: is not understood", field="query", hint=f"write {other}:{value[:30]}")
@@ -299,8 +300,8 @@ class _Reading:
         query = SearchQuery(
             terms=tuple(self._terms[True]),
             without=tuple(self._terms[False]),
-            wanted=_gathered(self._marks[True]),
-            unwanted=_gathered(self._marks[False]),
+            wanted=Marks(**{name: tuple(values) for name, values in self._marks[True].items()}),
+            unwanted=Marks(**{name: tuple(values) for name, values in self._marks[False].items()}),
             after=max(self._times.get("after", ()), default=None),
             before=min(self._times.get("before", ()), default=None),
         )
@@ -312,11 +313,8 @@ class _Reading:
         return query
 
 
-def _gathered(marks: dict[str, list[str]]) -> Marks:
-    return Marks(**{name: tuple(values) for name, values in marks.items()})
-
-
 def _mark(operator: str, value: str) -> str:
+    """Return the value of an operator such as `from:`, checked and folded."""
     if not value:
         raise Invalid(f"{operator}: is followed by nothing", field="query", hint=f"as in {operator}:name")
     if operator == "thread":
@@ -331,7 +329,7 @@ def _mark(operator: str, value: str) -> str:
 
 
 def _time(operator: str, value: str, now: datetime) -> datetime:
-    """A day, a time (UTC, unless it says otherwise), or an age."""
+    """Return the time that a day, a time (UTC unless it has a zone) or an age stands for."""
     age = _AGE.fullmatch(value.lower())
     try:
         if age:
@@ -344,7 +342,7 @@ def _time(operator: str, value: str, now: datetime) -> datetime:
 
 
 def _refuse_misspelt(operator: str) -> None:
-    """`form:bob` is a slip; `https://…` and `12:30` are words."""
+    """Refuse an operator that looks like a typing error: `form:bob`, but not `https://…` and `12:30`."""
     meant = _ALMOST.get(operator)
     if meant is None and len(operator) > 2:
         from difflib import get_close_matches  # noqa: PLC0415 - rarely needed

@@ -1,4 +1,7 @@
-"""A small named thing with a revision: agent cards, signs of life, forgotten ids, where tasks stand."""
+"""Records (small named values with a revision), numbered changes, and cursors.
+
+The constants below are the kinds of records. Their values are stored in rooms and never change.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +15,41 @@ from .names import check_agent, check_id
 
 CARD = "card"  # an agent's card
 BEAT = "beat"  # its last sign of life
-GUARD = "guard"  # whose mail it takes and whose not, only where it is not everybody's
-FORMER = "former"  # the names it had before, only where there are any
-MEMBER = "member:"  # and a scope: one record per agent in it
-TEMPLATE = "template"  # a letter written beforehand
+GUARD = "guard"  # the senders whose mail it takes or refuses, if it does not take all mail
+FORMER = "former"  # its former names, if it has any
+MEMBER = "member:"  # followed by a scope: one record per agent in it
+TEMPLATE = "template"  # a template of a letter, by its name
 OPEN_ESCALATION = "escalation"  # a question that waits for an answer
-CLOSED_ESCALATION = "escalated"  # one that has it
+CLOSED_ESCALATION = "escalated"  # a question that was answered
 FORGOTTEN = "forgotten"  # a purged letter's id and digest, so that it cannot come back
 SPENT = "spent"  # a purged letter's idempotency key
-TASKS = "tasks:"  # and an agent: where each task it gave or was given stands, by the letter that opened it
-ACTIVE_TASKS = "active"  # the tasks an agent is busy with
-DUE = "due"  # a task's deadline, until the task is over or its giver was told
-SESSION = "session"  # where a giver was asked for a task; never in a letter
-COPIED_UP_TO = "copied"  # how far a copy out of another room has come, by that room's name
-TOKEN = "token"  # noqa: S105 - who may call as whom; only a hash of the token itself
-SEALED = "sealed"  # under EVERYONE, the agents for which nobody speaks without a token
-EVERYONE = "all"  # one record for all of them: it is asked at every call
-CONVERSATION = "conversation"  # what letters do not tell of one, by its id
-HAPPENED = "happened"  # never kept: that it was put says what happened to a conversation, in its key
-SYSTEM = "system"  # under EVERYONE, what the room is called among others, where no setting says it
-GATEWAY = "gateway"  # the last sign of one of several programs that are one agent, by its name and a mark
-MAP_LINK = "maplink"  # what is remembered of a MAP server, by its address
-SCOPE = "scope"  # what is said of one; who is in it stands on cards
-PEER = (
-    "peer"  # another system and what it may, by its name, folded; holds what is shown there, so it never travels
-)
-ROUTE = "route"  # at which system an agent is, by its name, folded
-WEBHOOK = "webhook"  # whom to call when mail waits, by its id; holds a secret, so it never travels
-CALLS = "calls"  # of a webhook, by its id: those that were not answered yet
-BELL = "bell"  # what a ringer remembers, by mailbox and way
-TOLD = "told"  # what all ringers of a mailbox remember together
-AUDIT = "audit:"  # and a mailbox: who was told of each of its letters, by letter; it goes with the letter
-AUDITED = "audited"  # the letters of a mailbox of which somebody was told last
-MOVED_HERE = "moved"  # a delivery that came from another room to stay, by letter and mailbox
+TASKS = "tasks:"  # followed by an agent: the status of each task it gave or received, by the opening letter
+ACTIVE_TASKS = "active"  # the tasks that an agent is busy with
+DUE = "due"  # a task's deadline, until the task is finished or its giver was notified
+SESSION = "session"  # the session in which a giver asked for a task; never part of a letter
+COPIED_UP_TO = "copied"  # the progress of a copy from another room, by that room's name
+TOKEN = "token"  # noqa: S105 - the agent as which a token's holder may call; only a hash of the token
+SEALED = "sealed"  # under EVERYONE, the agents for which every call needs a token
+EVERYONE = "all"  # the key of a record for the whole room: every call reads it
+CONVERSATION = "conversation"  # the part of a conversation that letters do not hold, by its id
+HAPPENED = "happened"  # never stored: writing it makes a change whose key says what happened to a conversation
+SYSTEM = "system"  # under EVERYONE, the room's name among other systems, if no setting holds it
+GATEWAY = "gateway"  # the last heartbeat of one of several programs that share an agent, by its name and a mark
+MAP_LINK = "maplink"  # the state of a link to a MAP server, by its address
+SCOPE = "scope"  # the description of a scope; its members are on the agents' cards
+PEER = "peer"  # another system, by its folded name; holds our token for it, so it is never exported
+ROUTE = "route"  # the system of a remote agent, by its folded name
+WEBHOOK = "webhook"  # a webhook, by its id; holds a secret, so it is never exported
+CALLS = "calls"  # the unanswered calls of a webhook, by its id
+BELL = "bell"  # the alert log of one channel, by mailbox and channel
+TOLD = "told"  # the alerts of a mailbox, shared by all its channels
+AUDIT = "audit:"  # followed by a mailbox: the alerts of each of its letters, by letter; deleted with the letter
+AUDITED = "audited"  # the letters of a mailbox that had the latest alerts
+MOVED_HERE = "moved"  # a delivery that was moved here from another room, by letter and mailbox
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """`revision` is what it was when read; 0 means there was none. A value of None removes it."""
+    """A named value. `revision` is that of the last read, 0 if there was none. A value of None removes it."""
 
     kind: str
     key: str
@@ -72,13 +73,11 @@ def bell_key(mailbox: str, way: str) -> str:
     return f"{mailbox} {way}"
 
 
-# What happened in a room, numbered, and the cursor that says up to where one has seen it.
-
 What = Literal["posted", "moved", "put", "forgot"]
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fact. A broadcast is one, not one per recipient."""
+    """One numbered change of a room. A broadcast is one change, not one per recipient."""
 
     number: int
     what: What
@@ -90,19 +89,25 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Cursor(Struct, frozen=True):
-    """Opaque to its holder. An old epoch is answered with Resync, never with a wrong list."""
+    """A position in the changes of a room, opaque to its holder.
+
+    A cursor of an earlier epoch gets the error Resync, never a wrong list.
+    """
 
     store: str
     epoch: str
     number: int
-    mailbox: str = ""  # of a reader of several: up to and with this one, at this number
+    mailbox: str = ""  # for a reader of several mailboxes: the last mailbox that was read at this number
 
     def __str__(self) -> str:
         text = f"{self.store}:{self.epoch}:{self.number}"
         return f"{text}:{self.mailbox}" if self.mailbox else text
 
     def number_for(self, mailbox: str) -> int:
-        """What a mailbox must be past: a letter to several has one number, and each of them is a step."""
+        """Return the number that a mailbox has seen.
+
+        A letter to several mailboxes has one number in all of them.
+        """
         return self.number if not self.mailbox or mailbox <= self.mailbox else self.number - 1
 
     @classmethod

@@ -1,4 +1,4 @@
-"""How much mail there is, where it waits, and how it flows: numbers, never letters."""
+"""Reports: statistics of a room and its traffic, the trace of one letter, and findings about a room's health."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """The open and dead mail of one mailbox. What is done is not counted here: it costs a look at all of it."""
+    """The open and dead mail of one mailbox. Settled mail is not counted: that would read all of it."""
 
     mailbox: str
-    unread: dict[Priority, int]  # nobody looked at it yet
-    seen: int = 0  # looked at, not settled
+    unread: dict[Priority, int]  # not read yet
+    seen: int = 0  # read, not settled
     claimed: int = 0
     queued: int = 0  # not due yet
     dead: int = 0
-    oldest_unread_at: datetime | None = None  # when it was delivered
-    oldest_seen_at: datetime | None = None  # likewise, of what was looked at and not settled
-    oldest_claimed_at: datetime | None = None  # likewise, of what somebody works on
+    oldest_unread_at: datetime | None = None  # time of delivery
+    oldest_seen_at: datetime | None = None  # time of delivery
+    oldest_claimed_at: datetime | None = None  # time of delivery
 
     @property
     def total_unread(self) -> int:
@@ -40,29 +40,29 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     @property
     def backlog(self) -> int:
-        """All that somebody still has to do."""
+        """The number of letters that are not settled."""
         return self.total_unread + self.seen + self.claimed
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """What came of telling somebody of mail, in one way or one host: of the letters it rang for or showed last."""
+    """The success of one alert channel or host, over the letters of its latest alerts."""
 
     name: str  # `claude`, `exec`, `webhook:1`
     letters: int
-    rung: int  # of these: it rang for them, and no failure is known
-    shown: int  # they were put before somebody, anywhere
+    rung: int  # letters with an alert that is not known to have failed
+    shown: int  # letters that were shown, by any host
     acknowledged: int
-    median_to_shown: float | None  # seconds from its first ring to the next sight
-    median_to_acknowledged: float | None  # seconds from the first sight
+    median_to_shown: float | None  # seconds from the first alert until the letter was shown
+    median_to_acknowledged: float | None  # seconds from the first time it was shown
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """A room in numbers."""
+    """The statistics of a room."""
 
     letters: int
     deliveries: int
-    states: dict[State, int]  # of the deliveries; unread ones are in the inbox, looked at or not
-    unread: dict[Priority, int]  # nobody looked at it yet
+    states: dict[State, int]  # of the deliveries; unread ones are in the inbox, read or not
+    unread: dict[Priority, int]  # not read yet
     oldest_unread_at: datetime | None
     agents: int  # registered
     quarantined: int
@@ -71,44 +71,47 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 class Settled(Struct, frozen=True):
-    """A delivery that was done: where, and how many seconds after it came."""
+    """A settled delivery: its mailbox, and the seconds from its arrival until it was settled."""
 
     mailbox: str
     seconds: float
 
 
 class Traffic(Struct, frozen=True, kw_only=True):
-    """What happened after a cursor."""
+    """The traffic of a room since a cursor."""
 
-    cursor: Cursor  # up to where
+    cursor: Cursor  # the end of the period
     sent: int
     settled: tuple[Settled, ...]
     died: int
 
 
 class AgentFlow(Struct, frozen=True, kw_only=True):
-    """One mailbox, as a live view shows it."""
+    """The traffic of one mailbox since the previous sample, as a live view shows it."""
 
     mailbox: str
     unread: int
-    backlog: int  # unread, looked at or claimed
+    backlog: int  # unread, read but not settled, or claimed
     claimed: int
     dead: int
-    settled: int  # since the last look
-    oldest_unread: float | None  # seconds since it was delivered
-    oldest_seen: float | None  # likewise, of what was looked at and not settled
-    oldest_claimed: float | None  # likewise, of what somebody works on
-    median_to_done: float | None  # seconds from delivery to done, of what was settled since the last look
+    settled: int  # since the previous sample
+    oldest_unread: float | None  # seconds since its delivery
+    oldest_seen: float | None  # seconds since its delivery
+    oldest_claimed: float | None  # seconds since its delivery
+    median_to_done: float | None  # seconds from delivery to done, of the letters settled since the previous sample
 
 
 class Flow(Struct, frozen=True, kw_only=True):
-    """The room's flow since the last look. `seconds` is 0 in a first look: then there are no rates yet."""
+    """The traffic of a room since the previous sample.
+
+    In the first sample `seconds` is 0, and there are no rates.
+    """
 
     cursor: Cursor
     at: datetime
-    uptime: float  # of the machine, when this was seen
+    uptime: float  # of the machine, at this sample
     boot: str
-    seconds: float  # since the last look
+    seconds: float  # since the previous sample
     sent: int
     settled: int
     died: int
@@ -125,11 +128,11 @@ class Flow(Struct, frozen=True, kw_only=True):
         return self.settled / self.seconds if self.seconds else 0.0
 
 
-# The life of one letter, as somebody may see it: where it is, what happened to it, what came of it.
+# The trace of one letter
 
 
 class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The letter at one mailbox. A lease's token is never shown: it is the proof of holding."""
+    """A letter at one mailbox, without the lease token, which would allow anyone to settle it."""
 
     mailbox: str
     kind: RecipientKind
@@ -142,28 +145,28 @@ class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
     due_at: datetime | None = None
     archived_at: datetime | None = None
     expires_at: datetime | None = None
-    holder: str | None = None  # who holds it, or who acknowledged it
+    holder: str | None = None  # the agent that holds it, or that acknowledged it
     reason: str | None = None
     history: tuple[Attempt, ...] = ()
-    rings: tuple[Ring, ...] = ()  # its recipient was told of it: hints, whatever came of them
-    sights: tuple[Sight, ...] = ()  # it was put before somebody
+    rings: tuple[Ring, ...] = ()  # alerts to its recipient
+    sights: tuple[Sight, ...] = ()  # the times it was shown
     task: TaskState | None = None  # of the task that it opened here
-    done_at: datetime | None = None  # that task was over
+    done_at: datetime | None = None  # the time at which that task was finished
 
 
 class Trace(Struct, frozen=True, kw_only=True):
-    """One letter's life."""
+    """The history of one letter: where it is, what happened to it, and the letters that followed from it."""
 
     message: Message
     number: int  # of its acceptance
     stops: tuple[Stop, ...]
     replies: tuple[Message, ...]
-    relays: tuple[Message, ...]  # the letter passed on
-    bounces: tuple[Message, ...]  # the house's notices about it
+    relays: tuple[Message, ...]  # copies that were relayed
+    bounces: tuple[Message, ...]  # the postmaster's notices about it
 
 
 def stop_of(delivery: Delivery, *, with_holder: bool) -> Stop:
-    """Who holds it, and what holders said, is for the recipient and the operator."""
+    """Return the stop of a delivery. Only the recipient and the operator may see the holders and their reasons."""
     same = {name: getattr(delivery, name) for name in _SAME}
     if not with_holder:
         return Stop(**same)
@@ -172,7 +175,7 @@ def stop_of(delivery: Delivery, *, with_holder: bool) -> Stop:
 
 
 def with_audit(stop: Stop, audit: Audit, *, whole: bool) -> Stop:
-    """That it was rung and shown is for its sender too; on what occasion, and why a bell failed, is not."""
+    """Return the stop with alerts and sights. The sender sees them too, but no occasions and failure reasons."""
     if whole:
         rings = tuple(replace(ring, telling=0) for ring in audit.rings)
         return replace(stop, rings=rings, sights=audit.sights)
@@ -184,14 +187,13 @@ _ADDED = {"holder", "history", "rings", "sights", "task", "done_at"}
 _SAME = tuple(name for name in Stop.__struct_fields__ if name not in _ADDED)
 
 
-# What a look at a room's health says: findings, one or more for each check, and what was done about them.
+# Health
 
-# (done, total): called now and then while work goes on. A total of 0 means that nobody knows it.
-Progress: TypeAlias = Callable[[int, int], object]
+Progress: TypeAlias = Callable[[int, int], object]  # (done, total), called now and then; a total of 0 is unknown
 
 
 class Level(IntEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = 0
     NOTE = 1  # worth knowing; nothing is wrong
@@ -203,13 +205,13 @@ class Level(IntEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing a check found."""
+    """One result of a health check."""
 
     check: str  # the check's name, such as "integrity"
     level: Level
     what: str
     hint: str = ""  # what to do about it
-    repaired: bool = False  # `what` says what was wrong; it is mended now
+    repaired: bool = False  # `what` says what was wrong; it is repaired now
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
@@ -219,12 +221,12 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
     @property
     def worst(self) -> Level:
-        """The worst of what is left; what was repaired does not count."""
+        """The highest level; repaired findings do not count."""
         return max((found.level for found in self.findings if not found.repaired), default=Level.OK)
 
     @property
     def is_healthy(self) -> bool:
-        """Nothing is wrong, and nothing will be."""
+        """Whether no warning or error is left."""
         return self.worst < Level.WARNING
 
 
@@ -245,10 +247,10 @@ def error(check: str, what: str, hint: str = "", *, repaired: bool = False) -> F
 
 
 class BackupReport(Struct, frozen=True, kw_only=True):
-    """A copy of a room that was made, or put back."""
+    """The result of a backup, or of a restore."""
 
     path: str  # of the copy; of a restore: of the room
     letters: int
     bytes: int
     seconds: float
-    kept: str | None = None  # of a restore: where the room that was there before is kept
+    kept: str | None = None  # of a restore: the path of the room that it replaced

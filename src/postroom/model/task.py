@@ -1,7 +1,8 @@
-"""The life of a task: a table of legal moves, who may make them, and the fold of letters into where a task stands.
+"""Tasks: the transition table and the roles that may use it, the status computed from letters; escalations.
 
-A task is what its letters say: the `task` that opened it and the `task_update`s after it. A letter by anybody but
-the two whom it concerns, and one that the tables refuse, says nothing.
+A task is defined by its letters: the `task` that opened it and the `task_update`s after it. A letter from anyone
+but giver and receiver, and a transition that the table does not hold, change nothing. The status is also stored
+in records, so that no thread has to be read to know it; `Pages` computes those writes.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 
     from .message import Message
 
-
-if TYPE_CHECKING:
     Step: TypeAlias = Callable[["Standing", Message], "Standing"]  # `advance`, or `answer`
 
 TASK = "task"  # the kind of a letter that opens a task
-TASK_UPDATE = "task_update"  # and of one that moves it
+TASK_UPDATE = "task_update"  # the kind of a letter that changes its state
 
 Role: TypeAlias = Literal["giver", "receiver"]
 
 
 class TaskState(StrEnum):
+    """The state of a task."""
+
     PENDING = "pending"
     ACCEPTED = "accepted"
     WORKING = "working"
@@ -44,7 +45,7 @@ class TaskState(StrEnum):
     CANCELED = "canceled"
 
 
-# The table. state -> the states it may go to.
+# The transition table: state -> possible next states. A state without any is final.
 MOVES: dict[TaskState, tuple[TaskState, ...]] = {
     TaskState.PENDING: (TaskState.ACCEPTED, TaskState.REJECTED),
     TaskState.ACCEPTED: (
@@ -68,15 +69,15 @@ MOVES: dict[TaskState, tuple[TaskState, ...]] = {
 }
 
 
-# A task its receiver has taken on and not finished: it counts as busy with it.
+# The states in which the receiver counts as busy with a task.
 ACTIVE = frozenset({TaskState.ACCEPTED, TaskState.WORKING, TaskState.INPUT_REQUIRED})
 
 
 class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a task stands after all its letters."""
+    """The status of a task after all its letters."""
 
-    letter: str  # the id of the letter that opened it: what the task is known by
-    id: str  # what the letters call it; mostly the same
+    letter: str  # the id of the letter that opened it, by which Postroom knows the task
+    id: str  # the id in its letters; usually the same
     thread: str
     giver: str
     receiver: str
@@ -85,8 +86,8 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: TaskState = TaskState.PENDING
     subject: str = ""
     deadline: datetime | None = None
-    reason: str | None = None  # of its last move
-    last: str = ""  # the id of the letter that moved it last
+    reason: str | None = None  # of its last transition
+    last: str = ""  # the id of the letter that made the last transition
 
     @property
     def is_final(self) -> bool:
@@ -97,7 +98,7 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state in ACTIVE
 
     def roles_of(self, agent: str) -> tuple[Role, ...]:
-        """What an agent is in this task; both, if it gave the task to itself."""
+        """Return the roles of an agent in this task; both, if it gave the task to itself."""
         named: tuple[tuple[Role, str], ...] = (("giver", self.giver), ("receiver", self.receiver))
         return tuple(role for role, name in named if name == agent)
 
@@ -111,15 +112,17 @@ def check_state(word: str, field: str) -> TaskState:
 
 
 def check_move(before: TaskState, after: TaskState) -> None:
-    """Refuse what the table does not hold."""
+    """Refuse a transition that the table does not hold."""
     if after not in MOVES[before]:
         legal = ", ".join(MOVES[before]) or "none, it is final"
         raise IllegalMove(f"a task that is {before} cannot become {after}", hint=f"legal from here: {legal}")
 
 
 def movers(before: TaskState, after: TaskState) -> tuple[Role, ...]:
-    """Who may make this move: the giver takes a task back, the receiver does all else; either goes on after a
-    question, the giver by answering it.
+    """Return the roles that may make a transition.
+
+    The giver cancels, the receiver does everything else. After a question either may continue: the giver by its
+    answer, the receiver without one.
     """
     if after is TaskState.CANCELED:
         return ("giver",)
@@ -127,14 +130,14 @@ def movers(before: TaskState, after: TaskState) -> tuple[Role, ...]:
 
 
 def check_mover(task: Standing, agent: str, after: TaskState) -> None:
-    """Refuse a legal move by the wrong one of the two."""
+    """Refuse a legal transition by an agent that has not the role for it."""
     allowed = movers(task.state, after)
     if not set(allowed) & set(task.roles_of(agent)):
         raise NotAllowed(f"only the {allowed[0]} of a task can make it {after}", field="id")
 
 
 def check_answer(task: Standing, agent: str) -> None:
-    """Refuse an answer where nobody asked, and the receiver's to its own question."""
+    """Refuse an answer if there is no question, and the receiver's answer to its own question."""
     if task.state is not TaskState.INPUT_REQUIRED:
         raise IllegalMove(f"nobody asked anything: the task is {task.state}", field="id")
     if "giver" not in task.roles_of(agent):
@@ -144,7 +147,7 @@ def check_answer(task: Standing, agent: str) -> None:
 
 
 def open_task(letter: Message) -> Standing | None:
-    """The task this letter opens: one of kind `task`, with a pending note, to one agent. Others may get a copy."""
+    """Return the task that a letter opens: one of kind `task`, with a pending note, `to` exactly one agent."""
     note = letter.task
     receivers = [r.address for r in letter.recipients if r.kind == "to"]
     if letter.kind != TASK or note is None or note.state != TaskState.PENDING:
@@ -167,7 +170,7 @@ def open_task(letter: Message) -> Standing | None:
 
 
 def advance(task: Standing, letter: Message) -> Standing:
-    """The task after one more letter; the same, if that letter has nothing to say about it."""
+    """Return the task after one more letter; unchanged if the letter makes no legal transition of it."""
     note = letter.task
     if letter.kind != TASK_UPDATE or note is None or note.id != task.id or letter.thread != task.thread:
         return task
@@ -178,7 +181,7 @@ def advance(task: Standing, letter: Message) -> Standing:
 
 
 def answer(task: Standing, letter: Message) -> Standing:
-    """The same, for letters by others' rules: whoever tells a result and did not say that it accepts, accepted."""
+    """Return the task like `advance`, but a result from a foreign client implies acceptance."""
     after = advance(task, letter)
     if after != task or task.state is not TaskState.PENDING:
         return after
@@ -187,29 +190,26 @@ def answer(task: Standing, letter: Message) -> Standing:
 
 
 def fold_task(letters: Iterable[Message]) -> Standing | None:
-    """The first task these letters tell of, in order of acceptance."""
+    """Return the first task in these letters, which are in order of acceptance."""
     task: Standing | None = None
     for letter in letters:
         task = open_task(letter) if task is None else advance(task, letter)
     return task
 
 
-# The book of tasks, page by page: what is written where each time a task moves. Does no I/O of its own.
-#
-# Both parties have their own page, so that whoever is no party finds nothing. What is asked for by agent or by
-# time
-# is kept apart.
+# The records of tasks. Giver and receiver each have their own copy, so that a look-up by any other agent finds
+# nothing. Two more records answer by agent (ACTIVE_TASKS) and by time (DUE).
 
 
 class Due(Struct, frozen=True):
-    """A deadline that somebody waits for."""
+    """The deadline of a task, and the giver to notify when it passes."""
 
     giver: str
     at: datetime
 
 
 class Pages:
-    """Records as they will be after this commit: several letters of one commit may change the same one."""
+    """The records as they will be after a commit, in which several letters may change the same record."""
 
     def __init__(self, records: Callable[[str, str], Sequence[Record]]) -> None:
         self._records = records
@@ -217,7 +217,7 @@ class Pages:
         self._values: dict[tuple[str, str], Any] = {}
 
     def read(self, kind: str, key: str) -> Any:
-        """The value; None if there is none."""
+        """Return the value of a record; None if there is none."""
         if (kind, key) not in self._values:
             found = self._records(kind, key)
             self._held[kind, key] = found[0] if found else Record(kind=kind, key=key, value=None)
@@ -229,7 +229,7 @@ class Pages:
         self._values[kind, key] = value
 
     def changed(self) -> list[Record]:
-        """What is to be written, each over the revision that was read."""
+        """Return the records to write, each with the revision that was read."""
         return [
             Record(kind=held.kind, key=held.key, value=self._values[at], revision=held.revision)
             for at, held in self._held.items()
@@ -238,13 +238,13 @@ class Pages:
 
 
 def task_on(pages: Pages, party: str, letter: str) -> Standing | None:
-    """The task that this letter opened, on the page of one of its parties."""
+    """Return the task that a letter opened, from the records of one of its parties."""
     value = pages.read(TASKS + party, letter)
     return None if value is None else convert(value, Standing)
 
 
 def task_above(pages: Pages, message: Message) -> Standing | None:
-    """The task that a letter is about: its sender's own, by the letter it answers or the root of its thread."""
+    """Return the task a letter is about: its sender's, found by the answered letter or the thread's root."""
     for above in (message.in_reply_to, message.thread_id):
         task = None if above is None else task_on(pages, message.sender, above)
         if task is not None:
@@ -253,13 +253,14 @@ def task_above(pages: Pages, message: Message) -> Standing | None:
 
 
 def write_task(pages: Pages, task: Standing) -> None:
+    """Write the status of a task to the records of both parties."""
     for party in (task.giver, task.receiver):
         pages.write(TASKS + party, task.letter, to_plain(task))
     note_task(pages, task, active=task.is_active, due=not task.is_final)
 
 
 def note_task(pages: Pages, task: Standing, *, active: bool, due: bool) -> None:
-    """What its receiver is busy with, and what its giver waits for."""
+    """Record whether the receiver is busy with a task, and whether its deadline is still to be watched."""
     busy_with = list(pages.read(ACTIVE_TASKS, task.receiver) or ())
     if active != (task.letter in busy_with):
         busy_with = [*busy_with, task.letter] if active else [x for x in busy_with if x != task.letter]
@@ -270,13 +271,16 @@ def note_task(pages: Pages, task: Standing, *, active: bool, due: bool) -> None:
         pages.write(DUE, task.letter, to_plain(Due(giver=task.giver, at=task.deadline)))
 
 
-# A question that climbs: who asked, why, which rung it has reached, and whether it is answered.
+# Escalations
 
-ESCALATION = "escalation"  # the kind of its letters, and the name of the data part they carry
+ESCALATION = "escalation"  # the kind of its letters, and the name of their data part
 
 
 class Escalation(Struct, frozen=True, kw_only=True):
-    """One escalation. Its letters tell it to people; this is what the house needs to let it climb."""
+    """A question that goes up a ladder of agents until one of them answers.
+
+    Its letters carry the question itself.
+    """
 
     id: str  # ESC-…
     asker: str
@@ -289,17 +293,17 @@ class Escalation(Struct, frozen=True, kw_only=True):
     thread: str
     opened_at: datetime
     since: datetime  # when it came to this rung
-    due_at: datetime | None = None  # when it climbs, or its asker is told that nobody is left
+    due_at: datetime | None = None  # when it goes to the next rung, or its asker learns that there is none
     status: Literal["open", "answered", "resolved"] = "open"
     closed_at: datetime | None = None
     closed_by: str | None = None
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """Everyone it was put to, the lowest first."""
+        """The agents that got it, the lowest first."""
         return self.rungs[: self.rung + 1]
 
     @property
     def waits_for(self) -> str | None:
-        """Whose answer it waits for now."""
+        """The agent whose answer it waits for now."""
         return self.rungs[self.rung] if self.status == "open" else None

@@ -1,6 +1,8 @@
-"""Threads, conversations and turns: folds over letters, never a second truth.
+"""Threads, conversations and turns, which are computed from letters.
 
-The same letters always fold to the same ids, so nothing changes over a restart.
+The same letters always give the same ids, so a restart changes nothing. A `Talk` stores what letters cannot tell
+of a conversation: its state and subject, its participants, and threads that were opened without a reply. It
+exists only once an agent has changed one of these.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from .message import Message
 
 
-GENERAL = "conv-general:"  # and a scope: all letters of a scope that belong to no other conversation
-_SLASH = "::"  # stands for the "/" of a scope in an id, which may hold none; no scope holds two colons in a row
+GENERAL = "conv-general:"  # followed by a scope: all letters of a scope that belong to no other conversation
+_SLASH = "::"  # replaces the "/" of a scope, which no id may hold; no scope holds two colons in a row
 
 
 class Thread(Struct, frozen=True, kw_only=True):
@@ -37,19 +39,19 @@ class Thread(Struct, frozen=True, kw_only=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """A letter, seen as one contribution to a conversation."""
+    """A letter as one contribution to a conversation."""
 
     id: str
     conversation_id: str
     participant: str
     message_id: str
-    thread_id: str | None  # only once somebody has replied
+    thread_id: str | None  # None until there is a reply
     in_reply_to: str | None  # a turn's id
     created_at: datetime
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """Letters that belong together: by an explicit id, by thread tag and scope, or all others of a scope."""
+    """Letters with the same explicit id, or the same thread tag and scope, or all others of a scope."""
 
     id: str
     scope: str
@@ -62,7 +64,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 
 def conversation_of(message: Message) -> str:
-    """Explicit id, else thread tag and scope, else the scope's catch-all."""
+    """Return the id of a letter's conversation: explicit, by thread tag and scope, or the scope's catch-all."""
     if message.conversation_id is not None:
         return message.conversation_id
     if message.thread_tag is not None:
@@ -71,7 +73,7 @@ def conversation_of(message: Message) -> str:
 
 
 def tag_conversation(tag: str, scope: str = DEFAULT_SCOPE) -> str:
-    """Tags are free text, so the id is a hash; the same tag and scope always give the same one."""
+    """Return the id of the conversation with a tag: a hash, because tags are free text."""
     return "conv-" + blake2b(f"{scope}\0{tag}".encode(), digest_size=13).hexdigest()
 
 
@@ -80,7 +82,7 @@ def general_conversation(scope: str = DEFAULT_SCOPE) -> str:
 
 
 def general_scope(conversation: str) -> str | None:
-    """The scope whose catch-all this is, if it is one."""
+    """Return the scope whose catch-all conversation this is, if it is one."""
     if not conversation.startswith(GENERAL):
         return None
     return conversation.removeprefix(GENERAL).replace(_SLASH, "/")
@@ -99,7 +101,7 @@ def turn_of(message: Message) -> Turn:
 
 
 def fold_thread(letters: Sequence[Message]) -> Thread:
-    """The thread these letters make; there is at least one, the oldest first."""
+    """Return the thread of these letters, at least one, the oldest first."""
     root = letters[0]
     return Thread(
         id=root.thread,
@@ -112,7 +114,7 @@ def fold_thread(letters: Sequence[Message]) -> Thread:
 
 
 def fold_conversation(letters: Sequence[Message]) -> Conversation:
-    """The conversation these letters make; there is at least one, the oldest first."""
+    """Return the conversation of these letters, at least one, the oldest first."""
     first = letters[0]
     return Conversation(
         id=conversation_of(first),
@@ -127,7 +129,7 @@ def fold_conversation(letters: Sequence[Message]) -> Conversation:
 
 
 def _participants(letters: Sequence[Message]) -> tuple[str, ...]:
-    """Senders and visible recipients, in order of appearance."""
+    """Return senders and visible recipients, in order of appearance."""
     names: dict[str, None] = {}
     for letter in letters:
         names[letter.sender] = None
@@ -140,15 +142,13 @@ def _participants(letters: Sequence[Message]) -> tuple[str, ...]:
     return tuple(names)
 
 
-# What letters cannot tell of a conversation: its state, its subject, who sits in it, the threads somebody opened.
-#
-# Letters stay the truth about turns. A talk is kept only where somebody said something about the conversation
-# itself; one that nobody ever spoke about is told by its letters alone (`thread.py`).
+# The stored part of a conversation
 
-# content: an object with a type. bare: anything else, such as "hi". text: {"text": "hi"}, as MAP's clients say it
+# content: an object with a type. bare: any other JSON, such as "hi". text: {"text": "hi"}, as MAP's clients
+# write it.
 Shape: TypeAlias = Literal["content", "bare", "text"]
 ACTIVE = "active"
-# (status, action) -> status. Whoever does again what is done already changes nothing.
+# The transition table: (status, action) -> status. A repeated action changes nothing.
 STEPS: dict[tuple[str, str], str] = {
     ("active", "complete"): "completed",
     ("active", "archive"): "archived",
@@ -167,22 +167,22 @@ STEPS: dict[tuple[str, str], str] = {
 ENDS = {"completed": "complete", "archived": "archive", "paused": "pause", "failed": "fail"}
 STATUSES = (ACTIVE, *ENDS)
 TYPES = ("multi-agent", "user-session", "agent-task", "mixed")
-TURN = "turn-"  # and the id of its letter
-THREAD = "thread-"  # and the id of its root letter, or of its own
+TURN = "turn-"  # followed by the id of its letter
+THREAD = "thread-"  # followed by the id of its root letter, or by an id of its own
 
 
 class Seat(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A participant."""
+    """A participant of a conversation."""
 
     agent: str
     joined_at: datetime
     role: str = ""
-    left_at: datetime | None = None  # who left comes back by joining or by an invitation
-    permissions: dict[str, Any] = field(default_factory=dict)  # said by others, shown as they were said
+    left_at: datetime | None = None  # an agent that left returns by joining or by an invitation
+    permissions: dict[str, Any] = field(default_factory=dict)  # set by other programs, and shown unchanged
 
 
 class Strand(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A thread that somebody opened, rather than by replying."""
+    """A thread that was opened explicitly, not by a reply."""
 
     id: str
     root: str  # a letter's id
@@ -193,7 +193,7 @@ class Strand(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Talk(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A conversation, as far as letters do not tell it."""
+    """The stored part of a conversation: everything that does not follow from its letters."""
 
     id: str
     scope: str
@@ -215,19 +215,21 @@ class Talk(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TurnNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was said of a turn besides its content. It lies in the `extra` of its letter."""
+    """The fields of a turn besides its content, stored in the `extra` of its letter."""
 
     content_type: str = "text"
-    shape: Shape = "content"  # how the content was said
+    shape: Shape = "content"  # the form of the content in the request
     thread: str | None = None
-    reply_to: str | None = None  # a letter's id; the letter itself says it only where all who get it know that one
-    source: str | None = None  # the message it was made of, elsewhere
+    reply_to: str | None = (
+        None  # a letter's id; the letter itself has it only if all its recipients know that letter
+    )
+    source: str | None = None  # the id of the message from which it was made, in another system
     visibility: dict[str, Any] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 def note_of(message: Message) -> TurnNote | None:
-    """None: a letter like any other. Anybody may write anything into `extra`; what is no note is none."""
+    """Return the note of a turn; None for other letters. Callers can write anything into `extra`."""
     try:
         return convert(message.extra[TURN_NOTE], TurnNote) if TURN_NOTE in message.extra else None
     except ValidationError:
@@ -243,7 +245,7 @@ def letter_of_turn(turn: str) -> str:
 
 
 def thread_of(message: Message) -> str | None:
-    """The thread a turn belongs to; a root is in none."""
+    """Return the id of a turn's thread; None for a root."""
     note = note_of(message)
     if note is not None and note.thread is not None:
         return note.thread
@@ -251,20 +253,20 @@ def thread_of(message: Message) -> str | None:
 
 
 def reply_of(message: Message) -> str | None:
-    """The letter a turn answers."""
+    """Return the id of the letter that a turn answers."""
     note = note_of(message)
     return message.in_reply_to or (note.reply_to if note else None)
 
 
 def seated(talk: Talk, seat: Seat) -> Talk:
-    """With this one in it, in the place it had."""
+    """Return the talk with a participant added, or replaced at its position."""
     others = [held for held in talk.seats if held.agent != seat.agent]
     at = next((i for i, held in enumerate(talk.seats) if held.agent == seat.agent), len(others))
     return replace(talk, seats=(*others[:at], seat, *others[at:]))
 
 
 def stepped(talk: Talk, action: str, now: datetime) -> Talk:
-    """The talk after `action`, itself where nothing changes, or IllegalMove in the table's words."""
+    """Return the talk after `action`, unchanged if it already has that status, or raise IllegalMove."""
     wanted = ACTIVE if action == "reopen" else next(end for end, step in ENDS.items() if step == action)
     if talk.status == wanted:
         return talk

@@ -1,6 +1,7 @@
-"""Which text and which JSON may enter a letter, checked and copied so that no caller can change it later.
+"""The checks of text, times and JSON that may enter a letter.
 
-Refuses to know what the values mean; the fields of a letter are checked one by one in `service.compose`.
+Each check returns a private copy, so that no caller can change a letter later. What the values mean is not known
+here: `core.compose` checks the fields of a letter one by one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import msgspec
 from ..errors import Invalid, TooLarge
 
 _DIGITS = bytes(b"0"[0] if chr(byte).isdecimal() and byte < 128 else b" "[0] for byte in range(256))
-_LONG = b"0" * 19
+_LONG_NUMBER = b"0" * 19  # as many digits may be over 64 bits
 JSON_RULE = "text, numbers, true, false, null, lists, and objects with text keys"
 
 
 def check_text(value: Any, field: str, longest: int | None = None) -> str:
-    """Text that every store and every reader can hold: no NUL, no lone surrogates."""
+    """Return text that every store and every reader can hold: no NUL, no lone surrogates."""
     if not isinstance(value, str):
         raise Invalid(f"must be text, not {type(value).__name__}", field=field)
     if longest is not None and len(value) > longest:
@@ -28,12 +29,15 @@ def check_text(value: Any, field: str, longest: int | None = None) -> str:
     if "\0" in value:
         raise Invalid("holds a NUL character", field=field, hint="remove it or send the bytes as base64")
     if not value.isascii():
-        _check_surrogates(value, field)
-    return value if type(value) is str else str.__str__(value)  # a subclass may not be what it seems
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Invalid("holds half a character (a lone surrogate)", field=field) from None
+    return value if type(value) is str else str.__str__(value)  # a subclass could change its mind later
 
 
 def check_line(value: Any, field: str, longest: int) -> str:
-    """Text on one line, without control characters: subjects, keys, labels."""
+    """Return text on one line, without control characters: a subject, key or label."""
     line = check_text(value, field, longest)
     if not line.isprintable():
         for character in line:
@@ -43,7 +47,7 @@ def check_line(value: Any, field: str, longest: int) -> str:
 
 
 def check_label(value: Any, field: str, longest: int = 128) -> str:
-    """A tag or key: one line, not empty, no blanks at its ends."""
+    """Return a tag or key: one line, not empty, no blanks at its ends."""
     label = check_line(value, field, longest)
     if not label or label != label.strip():
         raise Invalid(f"{label!a} is empty or has blanks at an end", field=field)
@@ -51,7 +55,7 @@ def check_label(value: Any, field: str, longest: int = 128) -> str:
 
 
 def check_time(value: Any, field: str) -> datetime:
-    """An aware time, turned to UTC."""
+    """Return an aware time, converted to UTC."""
     if not isinstance(value, datetime):
         raise Invalid(f"must be a datetime, not {type(value).__name__}", field=field)
     if value.tzinfo is None or value.utcoffset() is None:
@@ -63,7 +67,7 @@ def check_time(value: Any, field: str) -> datetime:
 
 
 def check_json(value: Any, field: str, depth: int) -> Any:
-    """A private copy of `value` as plain JSON, at most `depth` levels deep."""
+    """Return a private copy of `value` as plain JSON, at most `depth` levels deep."""
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
@@ -82,7 +86,7 @@ def check_json(value: Any, field: str, depth: int) -> Any:
 
 
 def check_object(value: Any, field: str, depth: int) -> dict[str, Any]:
-    """A private copy of a JSON object."""
+    """Return a private copy of a JSON object."""
     if not isinstance(value, dict):
         raise Invalid(f"must be an object, not {type(value).__name__}", field=field)
     copy: dict[str, Any] = check_json(value, field, depth)
@@ -94,14 +98,15 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
     size = len(raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw)
     if size > largest:
         raise TooLarge(f"is {size} bytes, the limit is {largest}", field=field)
-    if isinstance(raw, bytes) and _is_harmless(raw):
+    if isinstance(raw, bytes) and _is_harmless(raw):  # the fast path: msgspec, without a look at every value
         try:
             value = msgspec.json.decode(raw)
-            is_once = msgspec.json.encode(value) == msgspec.json.format(raw, indent=-1)  # no key was there twice
-            if is_once and (raw.count(b"[") + raw.count(b"{") <= depth or _is_within(value, depth)):
+            # A duplicate key is lost by decoding, so the encoded value is shorter than the normalized input.
+            has_no_duplicates = msgspec.json.encode(value) == msgspec.json.format(raw, indent=-1)
+            if has_no_duplicates and (raw.count(b"[") + raw.count(b"{") <= depth or _is_within(value, depth)):
                 return value
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-            pass  # it is told below what is wrong
+            pass  # the slow path below finds out what is wrong
 
     def refuse_constant(word: str) -> NoReturn:
         raise Invalid(f"holds {word}, which is not JSON", field=field)
@@ -114,7 +119,7 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
             raise Invalid(f"holds the key {twice[:100]!a} twice in one object", field=field)
         return found
 
-    import json  # noqa: PLC0415 - most letters hold none
+    import json  # noqa: PLC0415 - only the slow path needs it
 
     try:
         value = json.loads(raw, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant)
@@ -126,15 +131,16 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
 
 
 def _is_harmless(raw: bytes) -> bool:
-    """Can nothing be wrong with values that were read from this? No escape that could make a bad character, no
-    number of many digits. Looking at every value takes ten times as long.
+    """Return whether every value in this JSON is sound: no escape that makes a bad character, no long number.
+
+    A check of every value takes ten times as long.
     """
-    # Not by `in`: that takes what it looks for to be a number first, and makes an error of it.
-    return raw.find(b"\\u") < 0 and raw.translate(_DIGITS).find(_LONG) < 0
+    # Not by `in`: that first tries to read its operand as a number, which raises and catches an error.
+    return raw.find(b"\\u") < 0 and raw.translate(_DIGITS).find(_LONG_NUMBER) < 0
 
 
 def _is_within(value: Any, depth: int) -> bool:
-    """Is it nested so deep at most? Level by level, for the levels may be many."""
+    """Return whether a value is nested at most `depth` levels deep, without recursion."""
     level = [value]
     for _ in range(depth):
         inner = [each for one in level for each in (one.values() if type(one) is dict else one)]
@@ -142,13 +148,6 @@ def _is_within(value: Any, depth: int) -> bool:
         if not level:
             return True
     return False
-
-
-def _check_surrogates(text: str, field: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise Invalid("holds half a character (a lone surrogate)", field=field) from None
 
 
 def _check_integer(number: int, field: str) -> int:

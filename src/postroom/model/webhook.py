@@ -1,13 +1,15 @@
-"""Where a webhook is called: an address, read by one strict grammar. What was checked is what is called.
+"""Webhooks: their target addresses, their stored form, and the signatures of their calls.
 
-There is one reader for both, so nothing can be hidden from the check that the call then sees. Whatever could end a
-line, a header or the host's part of the address early is not in the grammar at all.
+One strict grammar parses a URL for the check and for the call, so that a URL cannot show one host to the check and
+another to the call. Characters that could end a line, a header or the host part early are not in the grammar.
+
+The signatures follow the Standard Webhooks convention: signed is `id.timestamp.body`, so a recorded call cannot be
+replayed under another time. The secret is `whsec_` and base64; a signature is `v1,` and base64.
 """
 
 from __future__ import annotations
 
 import base64
-import hmac
 import ipaddress
 import re
 from datetime import datetime
@@ -35,32 +37,32 @@ _URL = re.compile(
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """An address in its parts."""
+    """The parsed URL of a webhook."""
 
     scheme: Literal["https", "http"]
     host: str  # a name in lower case, or an address without brackets
     port: int
-    path: str  # and the query behind it
+    path: str  # with the query
 
     @property
     def is_address(self) -> bool:
-        """Is the host no name that must be looked up?"""
+        """Whether the host is an IP address, not a name to look up."""
         return is_address(self.host)
 
     @property
     def header(self) -> str:
-        """As it stands in a Host header."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def read_target(url: Any, field: str = "url") -> Target:
-    """The address in its parts, or an error that says what is wrong with it."""
+    """Return the parsed URL, or raise Invalid with the reason."""
     text = check_line(url, field, LONGEST)
     found = _URL.fullmatch(text)
     if found is None:
-        result, hint = _complaint(text)
-        raise Invalid(result, field=field, hint=hint)
+        complaint, hint = _complaint(text)
+        raise Invalid(complaint, field=field, hint=hint)
     scheme: Literal["https", "http"] = "https" if found["scheme"].lower() == "https" else "http"
     host = (found["six"] or found["name"]).lower()
     port = int(found["port"]) if found["port"] else _PORTS[scheme]
@@ -78,10 +80,13 @@ def is_address(host: str) -> bool:
 
 
 def _is_odd(host: str, *, is_six: bool) -> bool:
-    """Does it look like an address, and is none as people write them? `127.1` and `0x7f000001` would be one."""
+    """Return whether a host looks like an IP address but is not a normal one.
+
+    The system's resolver would take `127.1` and `0x7f000001` for 127.0.0.1, past the check of private addresses.
+    """
     last = host.rpartition(".")[2]
-    looks = is_six or last.isdecimal() or last.startswith("0x")
-    return looks and not is_address(host)
+    looks_like_address = is_six or last.isdecimal() or last.startswith("0x")
+    return looks_like_address and not is_address(host)
 
 
 def _complaint(text: str) -> tuple[str, str]:
@@ -99,27 +104,27 @@ def _complaint(text: str) -> tuple[str, str]:
     return f"{text!a} is no address that can be called", HINT
 
 
-# A webhook: whom to call when mail waits, and the secret by which they know that it was us.
+# The webhook
 
-WAY = "webhook:"  # and its id: the way in which it rings
-# What must never be shown, exported or logged.
+WAY = "webhook:"  # followed by its id: the name of its alert channel
+# Fields that must never be shown, exported or logged.
 SECRETS = frozenset({"secret", "former_secret"})
 
 
 class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One address, for one mailbox."""
+    """A URL that is called when mail waits in a mailbox."""
 
     id: str
     url: str
     mailbox: str
-    secret: str  # whsec_…; kept as it is, for who signs needs it
-    former_secret: str = ""  # the one before, which signs too until:
+    secret: str  # whsec_…; stored in the clear, because signing needs it
+    former_secret: str = ""  # the secret before, which signs too until:
     former_until: datetime | None = None
-    min_priority: Priority = Priority.NORMAL  # mail below it does not ring
-    allow_private: bool = False  # may it be on this machine, or in a private network?
+    min_priority: Priority = Priority.NORMAL  # mail below it makes no call
+    allow_private: bool = False  # it may be on this machine or in a private network
     created_at: datetime
-    off_at: datetime | None = None  # since then nothing is called there
-    note: str = ""  # and why
+    off_at: datetime | None = None  # switched off since then
+    note: str = ""  # why it is switched off
 
     @property
     def way(self) -> str:
@@ -130,52 +135,51 @@ class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.off_at is None
 
     def secrets(self, now: datetime) -> list[str]:
-        """Those that sign in this moment, the newest first."""
+        """Return the secrets that sign at this time, the newest first."""
         is_former = self.former_until is not None and now < self.former_until
         return [self.secret, self.former_secret] if is_former else [self.secret]
 
     def __repr__(self) -> str:
-        return f"Webhook(id={self.id!r})"  # a log must not tell a secret
+        return f"Webhook(id={self.id!r})"  # a log must never hold a secret
 
 
 class OpenCall(Struct, frozen=True):
-    """A call that nobody answered yet, or that failed and is made again: under the same id, for these letters."""
+    """An unanswered or failed call, to be repeated under the same id for these letters."""
 
     id: str
     letters: tuple[str, ...]
 
 
 def shown(webhook: Webhook) -> dict[str, Any]:
-    """All that may be shown of a webhook, by name."""
+    """Return the fields of a webhook that may be shown."""
     plain: dict[str, Any] = {
         name: getattr(webhook, name) for name in webhook.__struct_fields__ if name not in SECRETS
     }
     return plain | {"min_priority": webhook.min_priority.name.lower()}
 
 
-# Signatures of the Standard Webhooks convention: proof of who called, when, and with what.
-#
-# Signed is `id.timestamp.body`, so neither can be changed without the secret: a call that somebody kept cannot be
-# played again later under another time. The secret is base64 behind `whsec_`; a signature is `v1,` and base64.
+# Signatures
 
 PREFIX = "whsec_"
 VERSION = "v1"
 
 
 def secret_of(key: bytes) -> str:
-    """A secret as it is told and kept."""
+    """Return the text form of a secret."""
     return PREFIX + base64.b64encode(key).decode()
 
 
 def sign(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """One signature."""
+    """Return one signature of a call."""
+    import hmac  # noqa: PLC0415 - it loads OpenSSL, which no send needs
+
     key = base64.b64decode(secret.removeprefix(PREFIX))
     signed = b"%b.%d.%b" % (id.encode(), timestamp, body)
     return f"{VERSION},{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
 
 
 def signed_headers(secrets: Iterable[str], id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """What a receiver needs to check a call. While a secret is being changed, there is a signature by each."""
+    """Return the headers that prove a call. During a change of secrets they hold a signature by each."""
     return {
         "webhook-id": id,
         "webhook-timestamp": str(timestamp),

@@ -1,11 +1,10 @@
-"""The nanobot design at the edge: its manager of mailboxes, by its own names, over the same files.
+"""The nanobot mailbox design: its `MailboxManager`, over the same files, and mail as a channel of nanobot.
 
-    manager   the eight methods
-    agents    register, beat, status: cards and signs of life, in the design's words
-    letters   a message of the design becomes a letter
+    manager   the eight methods of `MailboxManager`
+    channel   the plugin for nanobot's gateway
 
-Nothing of nanobot is imported, and nothing of it must be installed. Below stands the room in files
-(`files:<root>?layout=nanobot`), which any other program may use at the same time, through us or by itself.
+Nothing of nanobot is imported here, and nanobot need not be installed. Below is the room in files
+(`files:<root>?layout=nanobot`), which other programs may use at the same time, through us or directly.
 """
 
 from __future__ import annotations

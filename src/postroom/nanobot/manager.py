@@ -1,7 +1,12 @@
-"""The loop guard of the design, kept by us: `ttl` and `trace` of a mail, whatever its sender wrote there.
+"""`MailboxManager`: the eight methods of the nanobot mailbox design, with its arguments and results, over a room.
 
-A mail that names other agents in its `trace` is passed on, and so is an answer to somebody who does not have the
-letter. Each goes one step further at most, and never back. To answer whoever has the letter is no relay.
+Any number of processes and threads may open a manager over the same folder, also programs that are not ours. A
+mail that `send` accepted is on stable storage; a file that is no mail never stops `poll`.
+
+The loop guard is ours: `ttl` and `trace` of a mail are computed, whatever its sender wrote there. A mail that
+names other agents in its `trace` is a relay, and so is an answer to an agent that does not have the letter. A
+relay costs one hop and never goes back to an agent in the trace. An answer to an agent that has the letter is no
+relay.
 """
 
 from __future__ import annotations
@@ -20,10 +25,10 @@ from .. import room
 from ..core import addressing, agents, compose, deliveries, inbox, messages, names, task_index, work
 from ..core.authorize import OWNER
 from ..core.core import find_record, put_record
-from ..core.messages import check_pace
+from ..core.messages import check_answer_rate
 from ..core.validation import check_count
 from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
-from ..model.agent import Beat, Status
+from ..model.agent import Heartbeat, Status
 from ..model.codec import convert, to_plain
 from ..model.delivery import State, open_delivery
 from ..model.message import FIRST_HOPS, Recipient, same_name
@@ -54,14 +59,17 @@ if TYPE_CHECKING:
     from ..store.protocol import Write
 
 
+# -- the loop guard
+
+
 def counted(core: Core, message: Message, to: str) -> Message:
-    """The mail with the hops and the trace that are true, or a refusal."""
-    came = _came_as(core, message, to)
-    if came is None:
+    """Return the mail with its true hops and trace, or refuse it."""
+    relayed = _relayed_letter(core, message, to)
+    if relayed is None:
         return replace(message, hops=min(message.hops, FIRST_HOPS), trace=(message.sender,))
-    targets = names.names_of(core, names.resident(core, to))
+    targets = names.names_of(core, names.current_name(core, to))
     try:
-        hops, trace = admission.relay(came, message.sender, targets, FIRST_HOPS)
+        hops, trace = admission.relay(relayed, message.sender, targets, FIRST_HOPS)
     except HopsSpent as spent:
         spent.field = "ttl"
         raise
@@ -69,7 +77,7 @@ def counted(core: Core, message: Message, to: str) -> Message:
 
 
 def letter_above(core: Core, message: Message) -> Message | None:
-    """The letter it answers, if its sender has that one."""
+    """Return the letter that this one answers, if its sender has it."""
     if message.in_reply_to is None:
         return None
     try:
@@ -78,24 +86,26 @@ def letter_above(core: Core, message: Message) -> Message | None:
         return None
 
 
-def _came_as(core: Core, message: Message, to: str) -> Message | None:
-    """What is passed on, as its sender got it; None for a first mail or an answer."""
+def _relayed_letter(core: Core, message: Message, to: str) -> Message | None:
+    """Return the letter that is relayed, as the sender received it; None for a first mail or an answer."""
     parent = letter_above(core, message)
     if parent is not None:
         parent = addressing.routed_to(core, parent)
-        return parent if addressing.without_it(core, parent, [to]) else None
+        return parent if addressing.without_copy(core, parent, [to]) else None
     others = tuple(agent for agent in message.trace if not same_name(agent, message.sender))
     is_answer = message.kind == TASK_UPDATE and any(same_name(agent, to) for agent in others)
     if not others or is_answer:
         return None
-    # Whoever stands in the trace already has counted itself. No ttl is higher than so long a way leaves.
+    # A sender that stands in the trace has already counted its own hop. The ttl cannot exceed what the hops in the
+    # trace leave.
     hops = message.hops + (len(others) != len(message.trace))
     return replace(message, hops=min(hops, FIRST_HOPS + 1 - len(others)), trace=others)
 
 
-# A message of the design, as a caller of `send` has it, becomes a letter. What nobody could read is refused.
+# -- messages
 #
-# A stranger's file is taken as it is; from our own callers only that is taken which cannot hurt a reader.
+# Files of other programs are read as they are. A message from a caller of ours that no reader of the file would
+# understand is refused.
 
 _HINT = "as the design has it"
 _LOST = {
@@ -103,19 +113,19 @@ _LOST = {
     "content": 'parts of type text, data and file; any other type begins with "x-"',
     "trace": "names of agents",
 }
-_FILENAME = "_filename"  # what `poll` adds; it says where another letter lies
+_FILENAME = "_filename"  # added by `poll`: the file of the letter that was read, not of this one
 
 
 def post_message(core: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
-    """The letter, ready to be committed. Fills what is missing of id, from, to and timestamp into `msg`."""
+    """Return the letter, ready to be committed. Missing id, from, to and timestamp are filled into `msg`."""
     for name, field in ((sender, "from_id"), (to, "to_id")):
         if fold(name) == POSTMASTER:
-            raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field)
+            raise Invalid(f"{POSTMASTER!r} is reserved for the room itself", field=field)
     now = core.now().wall
     filled = _filled(core, sender, to, msg, now)
     message = counted(core, _followed(core, _letter(core, sender, to, filled, now)), to)
-    check_pace(core, message)
-    encoded = compose.seal(message, core.limits)
+    check_answer_rate(core, message)
+    encoded = compose.encode_within_limit(message, core.limits)
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
     return Post(
         message=message,
@@ -124,8 +134,8 @@ def post_message(core: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
         quota=core.limits.inbox_quota,
         outbox=core.limits.outbox_max_letters,
         known_only=core.limits.unknown == "refuse",
-        admit=partial(addressing.addressed, core),
-        routes=AT in to,  # is there a way to that system?
+        admit=partial(addressing.resolve_post, core),
+        routes=AT in to,  # the commit checks that there is a route to that system
     )
 
 
@@ -144,33 +154,33 @@ def _filled(core: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[s
             raise Invalid("cannot be that", field=name, hint=_HINT)
     check_id(filled["id"], "id")
     check_kind(filled.get("type", "message"), "type")
-    if isinstance(filled.get("content"), str):  # no reader expects it
+    if isinstance(filled.get("content"), str):  # readers of the files expect parts
         filled["content"] = {"parts": [{"type": "text", "text": filled["content"]}]}
     return filled
 
 
 def _letter(core: Core, sender: str, to: str, values: dict[str, Any], now: datetime) -> Message:
-    """What a reader of the file would make of it. What a letter has no place for is refused, not dropped."""
+    """Return the letter as a reader of its file would parse it. Fields that would be lost are refused."""
     metadata = {name: value for name, value in values.get("metadata", {}).items() if name != OWN}
     fields = values | {"metadata": metadata}
     where = Where(to, LAYOUT.places[0], "", now)
-    raw = json.dumps(fields, ensure_ascii=False).encode()  # which says what JSON is: a caller hands in anything
+    raw = json.dumps(fields, ensure_ascii=False).encode()  # refuses what is not JSON: a caller may pass anything
     try:
         message = letter_files.parse_file(LAYOUT, raw, where, 2 * core.limits.max_message_bytes).message
     except Unreadable as wrong:
         raise Invalid(str(wrong), field="msg", hint=_HINT) from None
     written = LAYOUT.write(message, to)
     for name in ("task", "content", "trace"):
-        if name in values and not _says(written.get(name), values[name]):
+        if name in values and not _contains(written.get(name), values[name]):
             raise Invalid("would not arrive as it is", field=name, hint=_LOST[name])
     message = replace(message, kind=intern(message.kind), sender=sender, recipients=(Recipient(to),))
     if message.is_automatic:
-        raise Invalid(f"only the house writes a {message.kind!r}", field="type")
+        raise Invalid(f"only the room itself writes a {message.kind!r}", field="type")
     return message
 
 
 def _followed(core: Core, message: Message) -> Message:
-    """In the thread of the letter it answers, if its sender knows that one."""
+    """Return the message in the thread of the letter it answers, if its sender has that letter."""
     if message.in_reply_to is None:
         return _about_its_task(core, message)
     parent = letter_above(core, message)
@@ -178,23 +188,23 @@ def _followed(core: Core, message: Message) -> Message:
 
 
 def _about_its_task(core: Core, message: Message) -> Message:
-    """An update that names only the task answers the letter that opened it, as our own book has it."""
+    """Return an update that names only its task as an answer to the letter that opened the task."""
     if message.kind != TASK_UPDATE or message.task is None:
         return message
-    called = [task for task in task_index.tasks_of(core, message.sender) if task.id == message.task.id]
-    if len(called) != 1:
+    found = [task for task in task_index.tasks_of(core, message.sender) if task.id == message.task.id]
+    if len(found) != 1:
         return message
-    return replace(message, in_reply_to=called[0].letter, thread_id=called[0].thread)
+    return replace(message, in_reply_to=found[0].letter, thread_id=found[0].thread)
 
 
-def _says(written: Any, fields: Any) -> bool:
-    """Is all of this in what is written?"""
+def _contains(written: Any, fields: Any) -> bool:
+    """Return whether all these fields are in the written value; equal times may be spelt differently."""
     if isinstance(fields, dict) and isinstance(written, dict):
-        return all(name in written and _says(written[name], value) for name, value in fields.items())
+        return all(name in written and _contains(written[name], value) for name, value in fields.items())
     if isinstance(fields, list) and isinstance(written, (list, tuple)):
-        return len(fields) == len(written) and all(map(_says, written, fields))
-    result = time_or_none(fields)
-    return bool(written == fields) or (result is not None and result == time_or_none(written))
+        return len(fields) == len(written) and all(map(_contains, written, fields))
+    time = time_or_none(fields)
+    return bool(written == fields) or (time is not None and time == time_or_none(written))
 
 
 def _is_content(value: Any) -> bool:
@@ -222,15 +232,15 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# Cards and signs of life in the design's words: what `register` is given, what `get_agent` gives back.
+# -- cards and heartbeats
 #
-# The directory decides who is online; this only translates, and overwrites where the directory would ask.
+# `core.agents` decides which agents are online; these functions translate, and overwrite a card without asking.
 
-_SAID = ("description", "capabilities", "allow_from", "max_concurrent_tasks")
+_CARD_FIELDS = ("description", "capabilities", "allow_from", "max_concurrent_tasks")
 
 
 def register(core: Core, name: str, card: Any) -> None:
-    """Write a card over whatever is there, and a first sign of life."""
+    """Write a card, replacing any other, and a first heartbeat."""
     value = check_object(card, "card", core.limits.max_depth)
     if value.get("agent_id") not in {None, ""} and check_agent(value["agent_id"], "card.agent_id") != name:
         raise Invalid(f"is {value['agent_id']!a}, not {name!a}", field="card.agent_id")
@@ -242,8 +252,8 @@ def register(core: Core, name: str, card: Any) -> None:
         held = find_record(core, CARD, name)
         return [
             put_record(CARD, name, to_plain(written), held),
-            *agents.memberships(core, name, written, held),
-            *agents.allow_only(core, name, written),
+            *agents.membership_writes(core, name, written, held),
+            *agents.allow_list_writes(core, name, written),
             put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=False),
         ]
 
@@ -259,48 +269,48 @@ def heartbeat(core: Core, name: str) -> None:
 
 
 def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> None:
-    """What it says of itself; tasks that are not said stay as they were. A sign of life, unless it leaves."""
+    """Record a status, which counts as a heartbeat unless offline. Without `current_tasks` its tasks stay."""
     word = check_label(status, "status")
     tasks = None if current_tasks is None else agents.check_tasks(current_tasks)
     moment = core.now()
 
     def plan() -> Sequence[Write]:
         held = find_record(core, BEAT, name)
-        beat = agents.first_beat(moment) if held is None else convert(held.value, Beat)
+        beat = agents.first_beat(moment) if held is None else convert(held.value, Heartbeat)
         if word != Status.OFFLINE:
             beat = replace(beat, at=moment.wall, steady=moment.steady, boot=moment.boot)
-        return [put_record(BEAT, name, to_plain(_saying(beat, word, tasks)), held, durable=False)]
+        return [put_record(BEAT, name, to_plain(_with_status(beat, word, tasks)), held, durable=False)]
 
     core.store.commit(plan)
 
 
 def entry(core: Core, name: str) -> dict[str, Any] | None:
-    """An agent as the registry shows it, as of now."""
+    """Return an agent as the registry file shows it, as of now."""
     try:
         agent = agents.agent(core, OWNER, name)
     except UnknownAgent:
         return None
     held = find_record(core, BEAT, name)
-    return _entry(agent, None if held is None else convert(held.value, Beat))
+    return _entry(agent, None if held is None else convert(held.value, Heartbeat))
 
 
 def online(core: Core) -> list[dict[str, Any]]:
-    """Everybody who is not offline, by word or by silence."""
-    beats = {record.key: convert(record.value, Beat) for record in core.store.records(BEAT)}
+    """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
+    beats = {record.key: convert(record.value, Heartbeat) for record in core.store.records(BEAT)}
     everyone = agents.agents(core, OWNER)
     shown = [_entry(agent, beats.get(agent.card.id)) for agent in everyone]
     return [one for one in shown if one["status"] != Status.OFFLINE]
 
 
-def _entry(agent: Agent, beat: Beat | None) -> dict[str, Any]:
+def _entry(agent: Agent, beat: Heartbeat | None) -> dict[str, Any]:
     now = agent.presence
     is_online = now.status is not Status.OFFLINE
-    status = Status.OFFLINE if beat is None else entries.word(beat, now.current_tasks, is_online=is_online)
+    status = Status.OFFLINE if beat is None else entries.status_word(beat, now.current_tasks, is_online=is_online)
     return entries.entry_of(agent.card, str(status), now.current_tasks, now.last_heartbeat)
 
 
 def _card(core: Core, name: str, values: dict[str, Any], moment: Moment) -> Card:
-    fields = {field: values[field] for field in _SAID if values.get(field) is not None}
+    fields = {field: values[field] for field in _CARD_FIELDS if values.get(field) is not None}
     own = values.get(OWN)
     if isinstance(own, dict):
         fields |= {field: own[field] for field in entries.OURS if field in own and field != "principal"}
@@ -314,49 +324,45 @@ def _card(core: Core, name: str, values: dict[str, Any], moment: Moment) -> Card
     return replace(card, registered_at=registered)
 
 
-def _beat(fields: dict[str, Any], moment: Moment) -> Beat:
+def _beat(fields: dict[str, Any], moment: Moment) -> Heartbeat:
     tasks = agents.check_tasks(fields.get("current_tasks") or ())
     status = fields.get("status")
     word = Status.IDLE if status in {None, ""} else check_label(status, "card.status")
-    return _saying(agents.first_beat(moment), word, tasks)
+    return _with_status(agents.first_beat(moment), word, tasks)
 
 
-def _saying(beat: Beat, status: str, tasks: tuple[str, ...] | None) -> Beat:
+def _with_status(beat: Heartbeat, status: str, tasks: tuple[str, ...] | None) -> Heartbeat:
     busy_with = beat.current_tasks if tasks is None else tasks
     left = status == Status.OFFLINE
-    return replace(beat, current_tasks=busy_with, left=left, says=entries.own_word(status, busy_with))
+    return replace(beat, current_tasks=busy_with, left=left, says=entries.own_status(status, busy_with))
 
 
-# `MailboxManager`: the eight methods of the design, with its arguments and results. Decides nothing by itself.
-#
-# Any number of processes and threads may have one over the same folder, ours and strangers'. A mail that `send`
-# took
-# is on stable storage; a file that is no mail stops no `poll`.
+# -- the manager
 
 DEFAULT_ROOT = "~/.nanobot/mailboxes"
 _FILE = re.compile(r"[^/\\\0.][^/\\\0]{0,250}\.msg\.json")
 
 
 class MailboxManager:
-    """Mailboxes of agents, in a folder."""
+    """The mailboxes of agents in a folder."""
 
     def __init__(self, mailboxes_root: str | os.PathLike[str] = DEFAULT_ROOT, **settings: Any) -> None:
-        """`settings` are those of any room (docs/reference.md), such as `durability="process"`."""
+        """Open the folder with the settings of a room (docs/reference.md), such as `durability="process"`."""
         self.root = Path(mailboxes_root).expanduser().absolute()
         self.room = room.open(f"files:{self.root}?layout=nanobot", **settings)
         self._core = self.room._core
-        self._cards: dict[str, dict[str, Any]] = {}  # what was registered here, to come back with
+        self._cards: dict[str, dict[str, Any]] = {}  # registered by this manager, to register again if they vanish
 
     # -- agents
 
     def register(self, agent_id: str, card: dict[str, Any]) -> None:
-        """Write an agent's card, over any other, and make its folders. It is online from now on."""
+        """Write an agent's card, replacing any other, and create its folders. The agent is online from now on."""
         name = check_agent(agent_id, "agent_id")
         register(self._core, name, card)
         self._cards[name] = {**card}
 
     def heartbeat(self, agent_id: str) -> None:
-        """A sign of life. Who is not registered (any more) is put back, with the card it gave here, if it did."""
+        """Record a heartbeat. An agent without a card is registered, with the card last given to this manager."""
         name = check_agent(agent_id, "agent_id")
         if is_registered(self._core, name):
             heartbeat(self._core, name)
@@ -364,7 +370,7 @@ class MailboxManager:
             register(self._core, name, self._cards.get(name, {}))
 
     def update_status(self, agent_id: str, status: str, current_tasks: list[str] | None = None) -> None:
-        """idle, busy, offline, or a word of its own; without `current_tasks`, these stay as they were."""
+        """Set the status: idle, busy, offline or a word of its own. Without `current_tasks` its tasks stay."""
         name = check_agent(agent_id, "agent_id")
         if not is_registered(self._core, name):
             if status == Status.OFFLINE:
@@ -373,31 +379,33 @@ class MailboxManager:
         update_status(self._core, name, status, current_tasks)
 
     def list_online_agents(self) -> list[dict[str, Any]]:
-        """Everybody who is not offline: neither said so, nor was silent for too long."""
+        """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
         return online(self._core)
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
-        """One agent as the registry shows it; None if there is none."""
+        """Return one agent as the registry file shows it, or None."""
         return entry(self._core, check_party(agent_id, "agent_id"))
 
     # -- mail
 
     def send(self, from_id: str, to_id: str, msg: dict[str, Any]) -> None:
-        """Mail to an agent: on stable storage when this returns. What is missing of id, from, to and timestamp is
-        filled in, in `msg` too.
+        """Send a mail to an agent. It is on stable storage when this returns.
+
+        Missing id, from, to and timestamp are filled in, in `msg` too.
         """
         sender, to = check_agent(from_id, "from_id"), check_party(to_id, "to_id")
         post = post_message(self._core, sender, to, msg)
         messages.commit_posts(self._core, [post], [post], answer)
 
     def poll(self, agent_id: str, limit: int | None = None) -> list[dict[str, Any]]:
-        """What waits in an inbox, in the order in which it came, each as it stands in its file, with `_filename`.
+        """Return the mails of an inbox in the order of arrival, as they stand in their files, with `_filename`.
 
-        Consumes nothing: what is not marked as processed comes again. With a limit: the first so many.
+        Nothing is consumed: a mail that is not marked as processed comes again. `limit` returns only the first
+        ones.
         """
         name = check_agent(agent_id, "agent_id")
         moment = self._core.now()
-        deliveries.let_time_pass(self._core, moment, (name,))
+        deliveries.apply_timers(self._core, moment, (name,))
         query = Query(
             mailbox=name,
             states=(State.UNREAD,),
@@ -408,26 +416,26 @@ class MailboxManager:
             limit=None if limit is None else check_count(limit, "limit"),
         )
         found = self._core.store.find(query)
-        return [fields | {"_filename": file} for file, fields in self._files.sheets(found)]
+        return [fields | {"_filename": file} for file, fields in self._files.file_contents(found)]
 
     def mark_processed(self, agent_id: str, filename: str) -> None:
-        """Move a mail to `processed/`. One that is not in the inbox any more is left where it is."""
+        """Move a mail to `processed/`. A mail that is no longer in the inbox is left alone."""
         name = check_agent(agent_id, "agent_id")
         if not isinstance(filename, str) or not _FILE.fullmatch(filename):
             raise Invalid(f"{filename!a} is no name of a mail", field="filename", hint="the _filename of a poll")
         id = self._files.id_at(name, "inbox", filename)
         if id is None:
             return
-        with suppress(UnknownMessage, IllegalMove):  # somebody was quicker
+        with suppress(UnknownMessage, IllegalMove):  # another process was quicker
             held = inbox.received(self._core, name, id)
             if held.delivery.state is State.CLAIMED:
                 raise LeaseLost(f"{filename} is held by another worker", field="filename")
             work.ack(self._core, OWNER, name, [held])
 
-    # -- care
+    # -- closing
 
     def close(self) -> None:
-        """Let go of files. A manager that is used again opens them again."""
+        """Close the files. A manager that is used again opens them again."""
         self.room.close()
 
     def __enter__(self) -> Self:

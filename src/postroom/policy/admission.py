@@ -1,6 +1,7 @@
-"""May this letter come in, and may this task be taken on? Allow lists, expiry, pace; deadlines, share, fitness.
+"""Admission: the checks that a letter passes before it is accepted, and a task before it is taken on.
 
-Size and form of a letter are checked when it is composed.
+They cover allow lists, expiry and rates of letters, relay chains, and the deadline, capacity and capabilities for
+tasks. The size and form of a letter are checked when it is composed.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
     from ..model.task import Standing
 
 
-Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # why an agent is not fit for a task; None: it is
-REQUIRED = "required_capabilities"  # where a task's metadata names what it takes
+Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # returns why an agent is not fit for a task, or None
+REQUIRED = "required_capabilities"  # the key in a task's metadata
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-_TICK = 1e-6  # seconds: more than rounding errors add up to
+_TICK = 1e-6  # seconds: more than the sum of rounding errors
 
 
 def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
-    """Refuse a sender that the recipient has blocked, or that is not on its allow list. `names`: what the sender
-    is called, and what it was called before.
+    """Refuse a sender that the recipient has blocked, or that is not on its allow list.
+
+    `names` holds the sender's present name and its former ones.
     """
     known = {fold(name) for name in names}
     if any(fold(name) in known for name in guard.block):
@@ -58,13 +60,14 @@ def check_expiry(expires_at: datetime | None, now: datetime) -> None:
 
 
 def is_within(window: timedelta, earlier: datetime, now: datetime) -> bool:
-    """Was `earlier` within the last `window`? Not if it lies ahead: then the clock was set back."""
+    """Return whether `earlier` is within the last `window`. A future time is not: then the clock was set back."""
     return timedelta(0) <= now - earlier < window
 
 
 def too_fast(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
-    """Return the error for one sender's answers in a thread or conversation. `earlier`: when it wrote the answer
-    `rate` answers back.
+    """Return the error for too many answers of one sender in a thread or conversation.
+
+    `earlier` is the time of its answer `rate` answers ago.
     """
     wait = (MINUTE - (now - earlier)).total_seconds()
     what = f"you wrote {rate} answers in {place} within a minute"
@@ -72,7 +75,7 @@ def too_fast(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast
 
 
 def too_crowded(place: str, rate: int, earlier: datetime, now: datetime) -> TooFast:
-    """Return the error for all senders' answers to several recipients in a thread or conversation."""
+    """Return the error for too many answers to several recipients in a thread or conversation, by all senders."""
     wait = (HOUR - (now - earlier)).total_seconds()
     what = f"{rate} answers to several recipients were written in {place} within an hour"
     instead = "answer only the sender, wait until a person writes there, or raise thread_hourly"
@@ -119,8 +122,9 @@ def check_admission(
     most: int,
     now: datetime,
 ) -> None:
-    """Refuse a task whose giver is not allowed, whose deadline is over, or that is one too many. `giver`: its
-    names, as `check_guard` asks for them.
+    """Refuse a task whose giver is not allowed, whose deadline has passed, or that is one too many.
+
+    `giver` holds the giver's present name and its former ones.
     """
     check_guard(giver, task.receiver, guard)
     if task.deadline is not None and task.deadline <= now:
@@ -133,7 +137,7 @@ def check_admission(
         )
 
 
-# What the giver of a refused task is told.
+# The reason that the giver of a refused task gets.
 REASONS: dict[type[PostroomError], str] = {
     NotAllowed: "unauthorized",
     DeadlinePassed: "deadline",
@@ -142,12 +146,15 @@ REASONS: dict[type[PostroomError], str] = {
 
 
 def refusal(refused: PostroomError) -> str:
-    """One word for why a task was refused."""
+    """Return one word for the reason of a refused task."""
     return REASONS[type(refused)]
 
 
 def lacking(card: Card, letter: Message) -> str | None:
-    """The judge of the house: every capability that the task names in its metadata must be on the card."""
+    """Return the capabilities that a task requires and the card lacks, as a reason; None if it lacks none.
+
+    This is the default `Judge`.
+    """
     named = letter.metadata.get(REQUIRED, ())
     required = (named,) if isinstance(named, str) else named
     if not isinstance(required, (list, tuple)) or not all(isinstance(word, str) for word in required):
@@ -156,12 +163,14 @@ def lacking(card: Card, letter: Message) -> str | None:
     return f"lacks {', '.join(missing)}" if missing else None
 
 
-# The loop guard: how often a letter may be relayed, and never to an agent it already went through.
+# Relays
 
 
 def relay(letter: Message, relayer: str, targets: Iterable[str], most: int) -> tuple[int, tuple[str, ...]]:
-    """Hops and trace of `letter` when `relayer` passes it on to `targets`, or a refusal. A stranger may have
-    written it: whatever it says, there are at most as many hops as here, and its writer is in its trace.
+    """Return the hops and the trace of `letter` when `relayer` relays it to `targets`, or refuse.
+
+    A letter may not go to an agent through which it already went. A foreign program may have written the letter,
+    so its hops are capped by our limit, and its sender is added to its trace.
     """
     hops = min(letter.hops, most)
     if hops <= 1:
@@ -178,6 +187,6 @@ def relay(letter: Message, relayer: str, targets: Iterable[str], most: int) -> t
 
 
 def without_letter(letter: Message, targets: Iterable[str]) -> list[str]:
-    """Those of `targets` who do not have the letter yet. To answer the others is no relay."""
+    """Return the `targets` that do not have the letter yet. Answering the others is no relay."""
     holders = {fold(letter.sender), *(fold(recipient.address) for recipient in letter.recipients)}
     return [target for target in targets if fold(target) not in holders]

@@ -1,8 +1,14 @@
-"""How often a recipient is told of mail, whatever bells it has: with a pause, and so many times in an hour.
+"""Alerts: when a recipient is notified of mail, by which channel, and for which letters.
 
-A telling is counted once, however many bells ring for it: the first one begins it, and each of the others may join
-it once, for what had come by then. One of which no bell got through never was. The rules of a single bell are in
-`ringing`, which asks here; they count its own rings in the same way, those that failed too.
+A recipient is alerted once about several letters together, with a pause between two alerts and so many times in an
+hour at most; about urgent mail again until it is acknowledged. The first channel starts a recipient alert, and
+each other channel may join it once, for the letters that had arrived by then; it counts once. An alert that
+failed on every channel does not count.
+
+A decision depends on the channel's own log and on the alerts that all channels of the recipient share. The waiting
+letters, the logs and the time are parameters. Pauses go by the machine's uptime, as leases do, so that a change
+of the wall clock can neither silence an alert nor repeat it for ever; only gathering looks at the time of
+arrival.
 """
 
 from __future__ import annotations
@@ -20,23 +26,28 @@ from .retry import backoff
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..model.alert import Book
+    from ..model.alert import AlertLog
     from ..model.query import Moment
     from .limits import Limits
 
 
 HOUR = 3600.0
-FEW = 10  # tellings that are remembered where there is no limit: for the pause after them
+FEW = 10  # recipient alerts that are remembered where there is no hourly limit: for the pause after them
+T = TypeVar("T")
+GATHER_MOST = 2.0  # seconds that the first of several letters waits for the others
+MOST_NOTES = 1000  # newest letters, and newest dead alerts, that a log holds
 
 
-# -- seconds until there may be another, after those at these times: 0.0 is now
+# The alerts of a recipient. `times` are the uptimes of earlier alerts; a result of 0.0 seconds means now.
 
 
 def pause(times: Sequence[float], now: Moment, limits: Limits) -> float:
+    """Return the seconds until the pause after the last alert is over."""
     return max(0.0, times[-1] + limits.ring_cooldown - now.steady) if times else 0.0
 
 
 def cap(times: Sequence[float], now: Moment, limits: Limits) -> float:
+    """Return the seconds until the hourly limit allows another alert."""
     lately = last_hour(times, now)
     if not limits.ring_hourly or len(lately) < limits.ring_hourly:
         return 0.0
@@ -47,65 +58,55 @@ def last_hour(times: Sequence[float], now: Moment) -> tuple[float, ...]:
     return tuple(at for at in times if at + HOUR > now.steady)
 
 
-# -- what becomes of them
-
-
 def recipient_notified(
-    result: RecipientAlerts, letters: int, up_to: int, now: Moment, limits: Limits, *, joins: bool
+    recipient: RecipientAlerts, letters: int, up_to: int, now: Moment, limits: Limits, *, joins: bool
 ) -> RecipientAlerts:
-    """A bell rings for so many letters: for the last telling (`joins`), or for another one, of what came up to
-    this number.
+    """Return the alerts after a channel alerts about so many letters.
+
+    It joins the last alert, or starts one about the letters that arrived up to the number `up_to`.
     """
     if joins:
-        *before, last = result.tellings
-        return replace(result, tellings=(*before, replace(last, rung=last.rung + letters)))
-    result = recipient_of_this_boot(result, now)
-    fresh = RecipientAlert(number=result.number + 1, at=now.steady, up_to=up_to, rung=letters)
-    lately = (*(one for one in result.tellings if one.at + HOUR > now.steady), fresh)
-    return replace(result, number=fresh.number, tellings=lately[-(limits.ring_hourly or FEW) :])
+        *before, last = recipient.tellings
+        return replace(recipient, tellings=(*before, replace(last, rung=last.rung + letters)))
+    recipient = recipient_of_this_boot(recipient, now)
+    fresh = RecipientAlert(number=recipient.number + 1, at=now.steady, up_to=up_to, rung=letters)
+    lately = (*(one for one in recipient.tellings if one.at + HOUR > now.steady), fresh)
+    return replace(recipient, number=fresh.number, tellings=lately[-(limits.ring_hourly or FEW) :])
 
 
-def recipient_failed(result: RecipientAlerts, numbers: Sequence[int]) -> RecipientAlerts:
-    """The ring for a letter did not get through, once for each of these tellings."""
-    left = [replace(one, rung=one.rung - numbers.count(one.number)) for one in result.tellings]
-    return replace(result, tellings=tuple(one for one in left if one.rung > 0))
+def recipient_failed(recipient: RecipientAlerts, numbers: Sequence[int]) -> RecipientAlerts:
+    """Return the alerts after failures: one letter for each number of a recipient alert in `numbers`."""
+    left = [replace(one, rung=one.rung - numbers.count(one.number)) for one in recipient.tellings]
+    return replace(recipient, tellings=tuple(one for one in left if one.rung > 0))
 
 
-def recipient_of_this_boot(result: RecipientAlerts, now: Moment) -> RecipientAlerts:
-    """Uptimes of an earlier boot are as if the machine had just been switched on."""
-    return result if result.boot == now.boot else RecipientAlerts(boot=now.boot, number=result.number)
+def recipient_of_this_boot(recipient: RecipientAlerts, now: Moment) -> RecipientAlerts:
+    """Return the alerts without those of an earlier boot, whose uptimes mean nothing now."""
+    return recipient if recipient.boot == now.boot else RecipientAlerts(boot=now.boot, number=recipient.number)
 
 
-def of_books(books: Iterable[Book], now: Moment) -> RecipientAlerts:
-    """Where nobody counted tellings yet: as many as the bell had that rang most often. Nothing joins them."""
-    times = max((book.recent for book in books if book.boot == now.boot), key=len, default=())
+def recipient_from_logs(logs: Iterable[AlertLog], now: Moment) -> RecipientAlerts:
+    """Return the alerts of a recipient in a room of an early version, which did not count them.
+
+    The channel with the most alerts counts. No channel can join these alerts.
+    """
+    times = max((log.recent for log in logs if log.boot == now.boot), key=len, default=())
     tellings = tuple(RecipientAlert(number=n, at=at, up_to=0, rung=1) for n, at in enumerate(times, 1))
     return RecipientAlerts(boot=now.boot, number=len(tellings), tellings=tellings)
 
 
-# When somebody is told of mail, and for which letters: once, of several together, not too often, and of urgent
-# mail until it is acknowledged. The letters that wait, the books and the time are handed in.
-#
-# A bell goes by its own book, and by what all bells of its recipient remember together (`telling`). Pauses go by
-# the
-# machine's uptime, as leases do: no wall clock can silence a bell or make it ring for ever. Only gathering looks
-# at
-# when letters came.
-
-T = TypeVar("T")
-GATHER_MOST = 2.0  # seconds that the first of several letters waits for the others
-MOST_NOTES = 1000  # letters that may be rung for again, and dead rings: the newest
+# The decision of one channel
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """A letter as a ringer sees it: offered, and not acknowledged."""
+    """A letter that is offered to its recipient and not acknowledged."""
 
     id: str
-    number: int = 0  # of its coming
+    number: int = 0  # of its arrival
     priority: Priority = Priority.NORMAL
     came: datetime | None = None
     is_unread: bool = True
-    is_new: bool = False  # came after the book's number, and was never rung for this way
+    is_new: bool = False  # it arrived after the log's number, and had no alert by this channel
 
     @property
     def is_urgent(self) -> bool:
@@ -113,22 +114,22 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Ring for these letters now; else look again after so many seconds, or when new mail comes (None)."""
+    """The decision: alert about these letters now, or decide again later."""
 
     ring: tuple[str, ...] = ()
-    joins: bool = False  # the last telling; else this is another one
-    look_again: float | None = None
+    joins: bool = False  # it joins the last recipient alert; else it starts one
+    look_again: float | None = None  # seconds; None: when new mail arrives
 
 
 def decide(
-    waiting: Sequence[Waiting], book: Book, result: RecipientAlerts, now: Moment, limits: Limits
+    waiting: Sequence[Waiting], log: AlertLog, recipient: RecipientAlerts, now: Moment, limits: Limits
 ) -> Verdict:
-    """Whom these letters wait for: is it told now by this bell, and of which?"""
-    book, result = of_this_boot(book, now), recipient_of_this_boot(result, now)
+    """Decide whether the recipient of these letters is alerted now by this channel, and about which letters."""
+    log, recipient = of_this_boot(log, now), recipient_of_this_boot(recipient, now)
     gathering = _gathering(waiting, now.wall, limits)
-    own = {w.id: _own_time(w, book, now, gathering, limits) for w in waiting}
-    joining = {w.id for w in waiting if _joins(w, book, result)}
-    here, there = _hold(book.recent, now, limits), _hold(result.times, now, limits)
+    own = {w.id: _own_time(w, log, now, gathering, limits) for w in waiting}
+    joining = {w.id for w in waiting if _joins(w, log, recipient)}
+    here, there = _hold(log.recent, now, limits), _hold(recipient.times, now, limits)
     times = {
         w.id: max(seconds, here.seconds(w), 0.0 if w.id in joining else there.seconds(w))
         for w in waiting
@@ -138,13 +139,13 @@ def decide(
         return Verdict(look_again=min(times.values(), default=None))
     others = [w for w in waiting if w.id not in joining]
     begins = any(times.get(w.id) == 0 for w in others) or (there.is_over and any(map(_is_fresh, others)))
-    # Who is told at all is told of everything: what is new goes along before its time.
+    # An alert is about everything that is new, even if a new letter alone would still wait for others.
     ring = (w.id for w in waiting if own[w.id] == 0 or _is_fresh(w))
     return Verdict(ring=tuple(id for id in ring if begins or id in joining), joins=not begins)
 
 
-def rang(
-    book: Book,
+def record_alert(
+    log: AlertLog,
     rung: Sequence[Waiting],
     up_to: int,
     number: int,
@@ -152,38 +153,40 @@ def rang(
     limits: Limits,
     *,
     within: float | None = None,
-) -> Book:
-    """The book after a ring for these letters, as part of the telling of this number; nothing that came up to
-    `up_to` is new any more. Whoever rings says that it is done `within` so many seconds; None: at no time.
+) -> AlertLog:
+    """Return the log after an alert about these letters, as part of the recipient alert with this number.
+
+    Letters that arrived up to `up_to` are not new any more. The alert must be confirmed `within` so many seconds;
+    None: it needs no confirmation.
     """
-    book = done(of_this_boot(book, now), [w.id for w in rung])
-    notes = book.notes | {w.id: _noted(book.notes.get(w.id), now) for w in rung if _is_noted(w, book)}
+    log = done(of_this_boot(log, now), [w.id for w in rung])
+    notes = log.notes | {w.id: _noted(log.notes.get(w.id), now) for w in rung if _is_noted(w, log)}
     promised = {} if within is None else {w.id: now.steady + within for w in rung}
-    recent = (*last_hour(book.recent, now), now.steady)
+    recent = (*last_hour(log.recent, now), now.steady)
     return replace(
-        book,
-        up_to=max(up_to, book.up_to),
+        log,
+        up_to=max(up_to, log.up_to),
         recent=recent[-max(limits.ring_hourly, 1) :],
         telling=number,
         notes=_newest(notes),
-        open=_newest(book.open | promised),
+        open=_newest(log.open | promised),
     )
 
 
-def done(book: Book, ids: Iterable[str]) -> Book:
-    """The book after the rings for these letters were carried out, and nothing failed."""
+def done(log: AlertLog, ids: Iterable[str]) -> AlertLog:
+    """Return the log after the alerts about these letters were confirmed."""
     over = set(ids)
-    return replace(book, open={id: until for id, until in book.open.items() if id not in over})
+    return replace(log, open={id: until for id, until in log.open.items() if id not in over})
 
 
-def unheard_of(book: Book, now: Moment) -> tuple[list[str], float | None]:
-    """Letters of rings that nobody said to be done in time; and in how many seconds there may be more of them."""
-    left = {id: until - now.steady for id, until in of_this_boot(book, now).open.items()}
+def unconfirmed(log: AlertLog, now: Moment) -> tuple[list[str], float | None]:
+    """Return the letters whose alerts were not confirmed in time, and the seconds until there may be more."""
+    left = {id: until - now.steady for id, until in of_this_boot(log, now).open.items()}
     return [id for id, seconds in left.items() if seconds <= 0], min(left.values(), default=None)
 
 
 def failed(
-    book: Book,
+    log: AlertLog,
     id: str,
     why: str,
     now: Moment,
@@ -192,57 +195,59 @@ def failed(
     delay: float = 0.0,
     chance: float = 1.0,
     was_tried: bool = True,
-) -> Book:
-    """The book after the last ring for a letter did not get through: tried again later, or dead. Half of the pause
-    is left to chance (from 0 to 1), so that those who failed together do not come back together; it is never
-    shorter than what was `asked` for, in seconds. What was not even tried counts as no try.
+) -> AlertLog:
+    """Return the log after the last alert about a letter failed: to be tried again later, or dead.
+
+    `chance`, from 0 to 1, shortens the pause by up to half, so that alerts that failed together are not tried
+    again together. It is never shorter than `delay` seconds. An alert that was not even tried does not count as
+    a try.
     """
-    book = done(of_this_boot(book, now), [id])
-    note = book.notes.get(id) or Note(last=now.steady, rung=1)
+    log = done(of_this_boot(log, now), [id])
+    note = log.notes.get(id) or Note(last=now.steady, rung=1)
     tries = note.tries + was_tried
     if was_tried and tries >= limits.ring_tries:
-        notes = {name: held for name, held in book.notes.items() if name != id}
-        dead = book.dead | {id: DeadRing(at=now.wall, tries=tries, why=why)}
-        return replace(book, notes=notes, dead=_newest(dead))
+        notes = {name: held for name, held in log.notes.items() if name != id}
+        dead = log.dead | {id: DeadRing(at=now.wall, tries=tries, why=why)}
+        return replace(log, notes=notes, dead=_newest(dead))
     due = now.steady + max(backoff(max(tries, 1), limits).total_seconds() * (0.5 + chance / 2), delay)
     again = replace(note, rung=note.rung - 1, tries=tries, due=due)
-    return replace(book, notes=_newest(book.notes | {id: again}))
+    return replace(log, notes=_newest(log.notes | {id: again}))
 
 
-def tried_again(book: Book, ids: Iterable[str], now: Moment) -> Book:
-    """The book after somebody asked for dead rings to be tried again: at once, with all tries ahead of them."""
-    book = of_this_boot(book, now)
-    delay = [id for id in ids if id in book.dead]
-    notes = book.notes | {id: Note(last=now.steady, due=now.steady) for id in delay}
-    return replace(book, notes=_newest(notes), dead={id: d for id, d in book.dead.items() if id not in delay})
+def retry_dead(log: AlertLog, ids: Iterable[str], now: Moment) -> AlertLog:
+    """Return the log after a request to try dead alerts again: at once, with all their tries left."""
+    log = of_this_boot(log, now)
+    delay = [id for id in ids if id in log.dead]
+    notes = log.notes | {id: Note(last=now.steady, due=now.steady) for id in delay}
+    return replace(log, notes=_newest(notes), dead={id: d for id, d in log.dead.items() if id not in delay})
 
 
-def without(book: Book, ids: Iterable[str]) -> Book:
-    """The book without what it holds of letters that are settled or gone."""
+def forget(log: AlertLog, ids: Iterable[str]) -> AlertLog:
+    """Return the log without letters that are settled or deleted."""
     gone = set(ids)
     return replace(
-        done(book, gone),
-        notes={id: note for id, note in book.notes.items() if id not in gone},
-        dead={id: dead for id, dead in book.dead.items() if id not in gone},
+        done(log, gone),
+        notes={id: note for id, note in log.notes.items() if id not in gone},
+        dead={id: dead for id, dead in log.dead.items() if id not in gone},
     )
 
 
-def of_this_boot(book: Book, now: Moment) -> Book:
-    """Uptimes of an earlier boot are as if the machine had just been switched on."""
-    if book.boot == now.boot:
-        return book
-    notes = {id: replace(n, last=0.0, due=None if n.due is None else 0.0) for id, n in book.notes.items()}
-    return replace(book, boot=now.boot, recent=(), notes=notes, open=dict.fromkeys(book.open, 0.0))
+def of_this_boot(log: AlertLog, now: Moment) -> AlertLog:
+    """Return the log with uptimes of an earlier boot replaced by 0, as if the machine had just started."""
+    if log.boot == now.boot:
+        return log
+    notes = {id: replace(n, last=0.0, due=None if n.due is None else 0.0) for id, n in log.notes.items()}
+    return replace(log, boot=now.boot, recent=(), notes=notes, open=dict.fromkeys(log.open, 0.0))
 
 
-# -- seconds until a letter may be rung for: 0.0 is now, None is never
+# Seconds until an alert about a letter is allowed: 0.0 is now, None is never
 
 
-def _own_time(letter: Waiting, book: Book, now: Moment, gathering: float, limits: Limits) -> float | None:
-    """By what it is itself, whatever rang lately."""
+def _own_time(letter: Waiting, log: AlertLog, now: Moment, gathering: float, limits: Limits) -> float | None:
+    """Return the seconds by the letter itself, whatever alerts there were lately."""
     if _is_fresh(letter):
         return 0.0 if letter.is_urgent else gathering
-    note = book.notes.get(letter.id)
+    note = log.notes.get(letter.id)
     if note is None or not (letter.is_unread or letter.is_urgent):
         return None
     if note.due is not None:
@@ -257,7 +262,7 @@ def _is_fresh(letter: Waiting) -> bool:
 
 
 def _gathering(waiting: Sequence[Waiting], now: datetime, limits: Limits) -> float:
-    """For what may still come with the new letters. Where clocks were set, nobody waits."""
+    """Return the seconds to wait for letters that may arrive with the new ones; 0 if the clock was changed."""
     came = [w.came for w in waiting if w.came is not None and _is_fresh(w) and not w.is_urgent]
     if not came:
         return 0.0
@@ -268,9 +273,9 @@ def _gathering(waiting: Sequence[Waiting], now: datetime, limits: Limits) -> flo
 
 
 class _Hold(Struct, frozen=True):
-    """Until there may be another ring."""
+    """The seconds until the next alert is allowed: by the pause, and by the hourly limit."""
 
-    pause: float
+    pause: float  # not for urgent letters
     cap: float
 
     def seconds(self, letter: Waiting) -> float:
@@ -285,25 +290,26 @@ def _hold(times: Sequence[float], now: Moment, limits: Limits) -> _Hold:
     return _Hold(pause(times, now, limits), cap(times, now, limits))
 
 
-def _joins(letter: Waiting, book: Book, result: RecipientAlerts) -> bool:
-    """May this bell ring for it as part of the last telling? It had come by then, and the bell did not ring yet,
-    or that failed.
+def _joins(letter: Waiting, log: AlertLog, recipient: RecipientAlerts) -> bool:
+    """Return whether this channel may alert about a letter as part of the last recipient alert.
+
+    The letter had arrived by then, and the channel took no part yet, or its alert failed.
     """
-    if result.last is None or letter.number > result.last.up_to:
+    if recipient.last is None or letter.number > recipient.last.up_to:
         return False
-    note = book.notes.get(letter.id)
-    return book.telling != result.last.number or (note is not None and note.due is not None)
+    note = log.notes.get(letter.id)
+    return log.telling != recipient.last.number or (note is not None and note.due is not None)
 
 
-# -- notes
+# Notes
 
 
-def _is_noted(letter: Waiting, book: Book) -> bool:
-    return letter.is_urgent or letter.id in book.notes
+def _is_noted(letter: Waiting, log: AlertLog) -> bool:
+    return letter.is_urgent or letter.id in log.notes
 
 
 def _noted(held: Note | None, now: Moment) -> Note:
-    """Rung once more. What failed before counts until a ring got through."""
+    """Return the note after one more alert. Earlier failures count until one succeeds."""
     if held is None:
         return Note(last=now.steady, rung=1)
     tries = held.tries if held.due is not None else 0

@@ -1,4 +1,4 @@
-"""Every number the rules depend on, with its default."""
+"""Every setting on which the rules depend, with its default; and the cut-off times of retention."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LEAST_MEMORY = 30 * DAY  # an idempotency key is remembered at least this long a
 Count: TypeAlias = Annotated[int, Meta(ge=1, lt=2**53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]  # thirty years
-SomeSeconds: TypeAlias = Annotated[float, Meta(gt=0, le=1e9)]  # where none would be never to succeed
-Depth: TypeAlias = Annotated[int, Meta(ge=1, le=200)]  # far below where Python's own stack ends
+SomeSeconds: TypeAlias = Annotated[float, Meta(gt=0, le=1e9)]  # where 0 could never succeed
+Depth: TypeAlias = Annotated[int, Meta(ge=1, le=200)]  # far below Python's recursion limit
 LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
 Names: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._/-]+( *, *[A-Za-z0-9._/-]+)*$")]
@@ -30,20 +30,20 @@ Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, le=1e9)]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What is allowed, and for how long. All of it can be configured."""
+    """The limits of a room. All of them can be configured."""
 
     max_message_bytes: Count = 1024 * 1024  # of one letter, as JSON
     max_parts: Count = 256  # in one letter
     max_recipients: Count = 10_000  # of one letter
     max_depth: Depth = 64  # of nested JSON
-    max_card_bytes: Count = 64 * 1024  # of an agent's card, or what is said of a scope, as JSON
+    max_card_bytes: Count = 64 * 1024  # of an agent's card, or of the description of a scope, as JSON
     inbox_quota: Count = 1_000_000  # letters without read_at in one inbox; one sender gets half of what is free
     hops: Count = 3  # what a first send writes; A→B→C→D is the longest chain
     thread_rate: CountOrNone = 240  # answers by one sender in one thread in one minute; 0 = no limit
     thread_hourly: CountOrNone = 240  # answers to several, by all senders, in one thread in one hour; 0 = no limit
     sender_rate: CountOrNone = 0  # letters by one sender in one second, in this process; 0 = no limit
     sender_burst: Count = 2000  # letters that one sender may send at once before sender_rate slows it down
-    unknown: Literal["accept", "refuse"] = "accept"  # a recipient nobody has heard of
+    unknown: Literal["accept", "refuse"] = "accept"  # letters to a recipient that is unknown here
     lease: LeaseTime = 60.0  # seconds a claim lasts unless it says otherwise
     max_attempts: Count = 5  # failed tries before a letter is dead
     backoff_first: Seconds = 10.0  # seconds before the second try
@@ -53,39 +53,35 @@ class Limits(Struct, frozen=True, kw_only=True):
     retain_count: CountOrNone = 0  # settled letters kept at most; 0 = no limit
     remember_for: Memory = 365 * DAY  # seconds the ids and keys of deleted letters are remembered
     retain_changes: Count = 100_000  # numbered changes kept for cursors
-    ladder: Names = "coo,human"  # who is asked when an agent escalates, the lowest first, with commas
+    ladder: Names = "coo,human"  # the agents to ask when one escalates, the lowest first, with commas
     human: Name = "human"  # the mailbox of the person, whom agents also call human, user or ceo
     escalation_after: Seconds = 4 * HOUR  # seconds without an answer before a question climbs; 0 = never
     search_window: Count = 1000  # of the newest letters found, how many a ranked search compares
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone
-    requeue_on_return: bool = True  # does who left and registers again find in its inbox what it had claimed?
-    federation_strategy: Literal["table", "broadcast", "hierarchical"] = (
-        "table"  # where a name nobody has here is sought
-    )
-    federation_table_ttl: Seconds = 300.0  # seconds for which what a peer said of its agents is believed
-    federation_refresh_on_miss: bool = True  # table: ask peers for a name of which nobody here has heard?
-    federation_broadcast_timeout: SomeSeconds = 5.0  # seconds in which a peer says whether it has somebody
-    federation_upstream: NamesOrNone = (
-        ""  # hierarchical: the hubs that know more, the first one first, with commas
-    )
-    federation_hops: Count = 10  # systems that a letter passes at most
+    requeue_on_return: bool = True  # put an agent's claimed letters back into its inbox when it registers again
+    federation_strategy: Literal["table", "broadcast", "hierarchical"] = "table"  # the look-up of unknown names
+    federation_table_ttl: Seconds = 300.0  # seconds for which a peer's announcement of its agents is valid
+    federation_refresh_on_miss: bool = True  # table: ask peers for a name that is unknown here
+    federation_broadcast_timeout: SomeSeconds = 5.0  # seconds in which a peer must answer a look-up
+    federation_upstream: NamesOrNone = ""  # hierarchical: the hubs to ask, in order, with commas
+    federation_hops: Count = 10  # most systems that a letter passes
     outbox_max_age: SomeSeconds = DAY  # seconds after which a letter that another system did not take is dead
     outbox_max_letters: Count = 10_000  # waiting for one system; more are refused when they are sent
-    outbox_retry: Literal["exponential", "fixed"] = "exponential"  # pauses between tries: doubling, or all alike
-    outbox_retry_base: Seconds = 1.0  # seconds before the second try
-    outbox_retry_cap: Seconds = 300.0  # seconds between tries, at most
-    outbox_max_attempts: CountOrNone = 0  # tries before a letter is dead; 0 = as many as its age allows
-    ring_gather: Seconds = 0.3  # seconds for what may come with a new letter, before its recipient is told
-    ring_cooldown: Seconds = 20.0  # seconds between two tellings of one recipient; urgent mail passes
-    ring_hourly: CountOrNone = 30  # tellings of one recipient in an hour, of urgent mail too; 0 = no limit
-    ring_again: Seconds = 300.0  # seconds after which urgent mail that nobody acknowledged rings again; 0 = never
-    ring_most: Count = 3  # rings for one urgent letter
-    ring_tries: Count = 5  # rings for one letter that did not get through, before it is given up
+    outbox_retry: Literal["exponential", "fixed"] = "exponential"  # pauses between attempts: doubling, or constant
+    outbox_retry_base: Seconds = 1.0  # seconds before the second attempt
+    outbox_retry_cap: Seconds = 300.0  # most seconds between attempts
+    outbox_max_attempts: CountOrNone = 0  # attempts before a letter is dead; 0 = as many as its age allows
+    ring_gather: Seconds = 0.3  # seconds to wait for more letters after a new one, before an alert
+    ring_cooldown: Seconds = 20.0  # seconds between two alerts of one recipient; urgent mail does not wait
+    ring_hourly: CountOrNone = 30  # alerts of one recipient in an hour, urgent mail included; 0 = no limit
+    ring_again: Seconds = 300.0  # seconds after which unacknowledged urgent mail alerts again; 0 = never
+    ring_most: Count = 3  # alerts about one urgent letter
+    ring_tries: Count = 5  # failed alerts about one letter before it is given up
 
 
-# How long things are kept. Only settled mail is ever old enough to go.
+# Retention applies only to settled mail.
 
 
 def archive_cutoff(now: datetime, limits: Limits) -> datetime:
@@ -93,10 +89,10 @@ def archive_cutoff(now: datetime, limits: Limits) -> datetime:
 
 
 def purge_cutoff(now: datetime, limits: Limits) -> datetime | None:
-    """Letters settled before this may go; None keeps all."""
+    """Return the time before which settled letters may be deleted; None keeps all."""
     return None if limits.retain_for == 0 else now - timedelta(seconds=limits.retain_for)
 
 
 def memory_cutoff(now: datetime, limits: Limits) -> datetime:
-    """Ids and keys forgotten before this need not be remembered any more."""
+    """Return the time before which the ids and keys of deleted letters may be forgotten."""
     return now - timedelta(seconds=limits.remember_for)

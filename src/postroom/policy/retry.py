@@ -1,4 +1,8 @@
-"""What follows a failed try: another one later, or the dead letters."""
+"""Retries: the state of a delivery after a failed attempt, and after time has passed.
+
+Leases run out, queued mail comes due, and mail expires. Mail that another system did not take yet has its own
+pauses. What a store reports as overdue must agree with `catch_up`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def backoff(attempts: int, limits: Limits) -> timedelta:
-    """How long to wait after this many failed tries: doubling, from the first to the most."""
+    """Return the pause after this many failed attempts: doubling, from `backoff_first` to `backoff_most`."""
     seconds = limits.backoff_first * 2 ** min(attempts - 1, 30)
     return timedelta(seconds=min(seconds, limits.backoff_most))
 
@@ -29,7 +33,7 @@ def latest_retry(now: datetime, limits: Limits) -> datetime:
 
 
 def after_failure(delivery: Delivery, attempt: Attempt, limits: Limits) -> tuple[Delivery, str]:
-    """The delivery after a holder gave up on it, and the action: `retry`, or `bury` when tries are spent."""
+    """Return the delivery after a failed attempt, and the action: `retry`, or `bury` after the last attempt."""
     if delivery.attempts + 1 >= limits.max_attempts:
         return model_delivery.bury(delivery, attempt), "bury"
     due_at = attempt.at + backoff(delivery.attempts + 1, limits)
@@ -37,22 +41,22 @@ def after_failure(delivery: Delivery, attempt: Attempt, limits: Limits) -> tuple
 
 
 def after_lapse(delivery: Delivery, attempt: Attempt, limits: Limits) -> tuple[Delivery, str]:
-    """The delivery after its lease ran out: `lapse` back into the inbox at once, or `bury`."""
+    """Return the delivery after its lease ran out, and the action: `lapse` back into the inbox, or `bury`."""
     if delivery.attempts + 1 >= limits.max_attempts:
         return model_delivery.bury(delivery, attempt), "bury"
     return model_delivery.lapse(delivery, attempt), "lapse"
 
 
-# What the passing of time does to a delivery: leases run out, queued mail comes due, mail expires.
+# The passing of time
 
 
 def has_lapsed(lease: Lease, moment: Moment) -> bool:
-    """Only uptime decides, never the wall clock; no lease outlives a reboot."""
+    """Return whether a lease has run out, by uptime and never by the wall clock. No lease outlives a reboot."""
     return lease.boot != moment.boot or lease.until <= moment.steady
 
 
 def catch_up(delivery: Delivery, moment: Moment, limits: Limits) -> tuple[Delivery, str] | None:
-    """The delivery after what time did to it, and the action; None when nothing is overdue."""
+    """Return the delivery after an overdue action, and the action; None if nothing is overdue."""
     expired = delivery.expires_at is not None and delivery.expires_at <= moment.wall
     if delivery.state in {State.QUEUED, State.UNREAD} and expired:
         return model_delivery.expire(delivery, moment.wall), "expire"
@@ -66,12 +70,14 @@ def catch_up(delivery: Delivery, moment: Moment, limits: Limits) -> tuple[Delive
     return None
 
 
-# Mail that another system did not take yet: when it is tried again, and when that ends.
+# Mail for other systems
 
 
 def pause(attempts: int, limits: Limits, chance: float) -> timedelta:
-    """How long to wait after this many failed tries: all alike, or doubling up to the cap. Of a doubling pause,
-    half is left to chance (from 0 to 1), so that those who failed together do not come back together.
+    """Return the pause after this many failed attempts: constant, or doubling up to the cap.
+
+    `chance`, from 0 to 1, shortens a doubling pause by up to half, so that deliveries that failed together are not
+    tried again together.
     """
     seconds = min(limits.outbox_retry_base, limits.outbox_retry_cap)
     if limits.outbox_retry == "exponential":
@@ -81,7 +87,7 @@ def pause(attempts: int, limits: Limits, chance: float) -> timedelta:
 
 
 def next_try(delivery: Delivery, now: datetime, limits: Limits, chance: float) -> datetime:
-    """When a delivery that was refused for now, or not answered, is due again."""
+    """Return the time of the next attempt for a delivery that was refused for now, or not answered."""
     return now + pause(delivery.attempts + 1, limits, chance)
 
 
@@ -91,10 +97,10 @@ def latest_try(now: datetime, limits: Limits) -> datetime:
 
 
 def is_too_old(waiting_since: datetime, now: datetime, limits: Limits) -> bool:
-    """Did it wait for as long as anything does? Mail for later counts from the time it was due."""
+    """Return whether mail has waited `outbox_max_age`. Deferred mail counts from the time it was due."""
     return (now - waiting_since).total_seconds() >= limits.outbox_max_age
 
 
 def is_spent(attempts: int, limits: Limits) -> bool:
-    """Was it tried as often as anything is?"""
+    """Return whether no attempt is left."""
     return 0 < limits.outbox_max_attempts <= attempts

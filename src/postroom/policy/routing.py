@@ -1,4 +1,4 @@
-"""Which of several who can do it gets a letter: the least busy first."""
+"""Routing: the presence of an agent, the least busy of several agents, and the escalation ladder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.message import Priority, same_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..model.agent import Beat
+    from ..model.agent import Heartbeat
     from ..model.query import Moment
     from .limits import Limits
 
@@ -23,17 +23,17 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """An agent that could take a letter, and how much it has to do."""
+    """An agent that could take a letter, and its load."""
 
     name: str
-    tasks: int = 0  # it works on now
-    most_tasks: int = 1  # it wants at most
-    letters: int = 0  # in its inbox, not looked at yet
-    active_at: datetime | None = None  # its last sign of doing something
+    tasks: int = 0  # active tasks
+    most_tasks: int = 1  # the most that it takes
+    letters: int = 0  # unread in its inbox
+    active_at: datetime | None = None  # its last activity
 
 
 def least_busy(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Who has a place free first; then by open tasks, by unread letters, by who has been idle the longest."""
+    """Return the agents ordered: first those with capacity, then by tasks, by unread letters, by idle time."""
 
     def burden(candidate: Candidate) -> tuple[bool, int, int, datetime, str]:
         full = candidate.tasks >= candidate.most_tasks
@@ -42,12 +42,13 @@ def least_busy(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=burden)
 
 
-# How an agent is doing, from its last sign of life.
+# Presence
 
 
-def presence(beat: Beat | None, moment: Moment, limits: Limits, active: tuple[str, ...] = ()) -> Presence:
-    """idle, busy or offline; active, away, expired, gone or dormant. `active`: the tasks it took on, besides those
-    it says it is busy with.
+def presence(beat: Heartbeat | None, moment: Moment, limits: Limits, active: tuple[str, ...] = ()) -> Presence:
+    """Return the presence of an agent from its last heartbeat.
+
+    `active` holds the tasks that it took on, besides those that its heartbeat names.
     """
     if beat is None:
         return Presence(
@@ -76,10 +77,10 @@ def is_routable(presence: Presence) -> bool:
     return presence.warmth in {Warmth.ACTIVE, Warmth.AWAY}
 
 
-def _warmth(beat: Beat, moment: Moment, limits: Limits) -> Warmth:
+def _warmth(beat: Heartbeat, moment: Moment, limits: Limits) -> Warmth:
     if beat.dormant:
         return Warmth.DORMANT
-    if beat.boot != moment.boot:  # nobody survives a reboot; how long ago it was only the wall clock knows
+    if beat.boot != moment.boot:  # no agent survives a reboot; only the wall clock knows how long ago it was
         silent = max((moment.wall - beat.at).total_seconds(), limits.away_grace)
         return Warmth.EXPIRED if silent < limits.expired_kept else Warmth.GONE
     silent = moment.steady - beat.steady
@@ -92,9 +93,9 @@ def _warmth(beat: Beat, moment: Moment, limits: Limits) -> Warmth:
     return Warmth.EXPIRED if silent < limits.away_grace + limits.expired_kept else Warmth.GONE
 
 
-# The ladder of escalation: who stands above whom, how urgent a reason is, when a question climbs.
+# Escalation
 
-# Words for why somebody escalates, and how urgent each is unless the asker says otherwise. Any other word will do.
+# The usual reasons, and the priority of each unless the asker sets one. Any other word is a reason too.
 REASONS: dict[str, Priority] = {
     "question": Priority.NORMAL,
     "decision": Priority.NORMAL,
@@ -111,7 +112,7 @@ REASONS: dict[str, Priority] = {
 
 
 def rungs_above(ladder: Sequence[str], asker: str) -> tuple[str, ...]:
-    """Who is asked, one after the other. Who is not on the ladder begins at its foot."""
+    """Return the agents to ask, one after the other. An asker that is not on the ladder starts at its foot."""
     places = [place for place, name in enumerate(ladder) if same_name(name, asker)]
     above = tuple(ladder[places[-1] + 1 :] if places else ladder)
     if not above:
@@ -124,10 +125,10 @@ def urgency(reason: str) -> Priority:
 
 
 def after_climb(priority: Priority) -> Priority:
-    """What one rung left unanswered is at least high for the next."""
+    """Return the priority for the next rung: at least high."""
     return max(priority, Priority.HIGH)
 
 
 def time_to_climb(now: datetime, limits: Limits) -> datetime | None:
-    """When a question that came to a rung now climbs on; None if it never does."""
+    """Return the time at which an unanswered question goes to the next rung; None if it never does."""
     return None if limits.escalation_after == 0 else now + timedelta(seconds=limits.escalation_after)

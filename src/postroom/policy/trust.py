@@ -1,8 +1,8 @@
-"""What another system may, and what may go there: who is in the allow-list, for whom it speaks, which scopes may
-exchange mail, who of ours it sees and reaches, by whom a system is reached. The same rules both ways.
+"""Trust: the mail that may pass to and from other systems, and the addresses that a webhook may call.
 
-A peer without scope permissions is not limited by scope. Where it has any, only what they name passes: a letter
-without a scope is in `default`, and an agent in no scope is, too.
+The same rules hold in both directions: the system must be a trusted peer, or one for which a trusted peer
+speaks, and the scopes of both sides must be permitted to exchange mail. A peer without scope permissions is not
+limited by scope. A letter without a scope is in the scope `default`; so is an agent without one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Destination(Protocol):
-    """Whom a letter is for: an address."""
+    """The system and scope of an address."""
 
     @property
     def system(self) -> str | None: ...
@@ -38,16 +38,16 @@ class Destination(Protocol):
 
 
 class Strategy(Struct, frozen=True):
-    """How a name or system is sought that nobody here knows."""
+    """The way to look up a name or system that is unknown here."""
 
     kind: Literal["table", "broadcast", "hierarchical"] = "table"
-    upstream: tuple[str, ...] = ()  # whom the rest is left to, the first one first
-    believes: float = 300.0  # seconds for which what a peer said of its agents holds
-    patience: float = 5.0  # seconds in which a peer says whether it has somebody
+    upstream: tuple[str, ...] = ()  # the hubs to ask, in order
+    believes: float = 300.0  # seconds for which a peer's announcement of its agents is valid
+    patience: float = 5.0  # seconds in which a peer must answer a look-up
 
 
 def strategy_of(limits: Limits) -> Strategy:
-    """As it was set."""
+    """Return the strategy in the settings."""
     upstream = tuple(name.strip() for name in limits.federation_upstream.split(",") if name.strip())
     return Strategy(
         limits.federation_strategy,
@@ -57,19 +57,19 @@ def strategy_of(limits: Limits) -> Strategy:
     )
 
 
-# -- by whom
+# Routes
 
 
 def routes_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Iterator[Peer]:
-    """The peers by whom a system is reached, the best one first: itself, those who lead there, those above us.
+    """Yield the peers through which a system is reached: itself, those that relay for it, the upstream hubs.
 
-    One that was distrusted is reached by nobody.
+    A distrusted system is not reached through any peer.
     """
     itself = _named(peers, system)
     if itself is not None and not itself.trusted:
         return
     if itself is not None:
-        yield itself  # mostly nobody asks for another
+        yield itself  # a generator, because most callers need only the first
     leading = [peer for peer in peers.values() if speaks_for(peer, system)]
     above = [peer for name in strategy.upstream if (peer := _named(peers, name))]
     unique = {peer.system: peer for peer in (*leading, *above) if peer.trusted and peer is not itself}
@@ -77,12 +77,12 @@ def routes_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Ite
 
 
 def route_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Peer | None:
-    """The first of them."""
+    """Return the best peer through which a system is reached."""
     return next(routes_to(peers, system, strategy), None)
 
 
 def no_route(peers: Mapping[str, Peer], system: str, field: str = "to") -> PostroomError:
-    """Why a letter cannot go there."""
+    """Return the error for a letter to a system that cannot be reached."""
     if _named(peers, system) is not None:
         return NotAllowed(
             f"the system {system!r} is not trusted", field=field, hint=f"postroom peers trust {system}"
@@ -92,12 +92,12 @@ def no_route(peers: Mapping[str, Peer], system: str, field: str = "to") -> Postr
 
 
 def speaks_for(peer: Peer, system: str) -> bool:
-    """For agents at itself, and at the systems that it relays for: all of them, where it mounted this room."""
+    """Return whether a peer may send for a system: its own, one it relays for, or any if it mounted this room."""
     return EVERYWHERE in peer.relays_for or any(same_name(system, one) for one in (peer.system, *peer.relays_for))
 
 
 def check_way(ours: str, path: Iterable[str], hops: int, most: int | None, limits: Limits) -> None:
-    """May a letter come in that went this way? Not in a circle, and not farther than it or we allow."""
+    """Refuse a letter that already passed this system, or more systems than it or we allow."""
     if fold(ours) in _folded(path):
         raise LoopDetected(f"the letter went through {ours!r} already", field="path")
     allowed = limits.federation_hops if most is None else min(most, limits.federation_hops)
@@ -105,11 +105,11 @@ def check_way(ours: str, path: Iterable[str], hops: int, most: int | None, limit
         raise HopsSpent(f"the letter passed {hops} systems, {allowed} is the most", field="hopCount")
 
 
-# -- what
+# Letters
 
 
 def check_outgoing(peer: Peer, message: Message, target: Destination) -> None:
-    """May this letter go to that address, by this peer?"""
+    """Refuse a letter that may not go to an address through this peer."""
     system = target.system or peer.system
     _check_trusted(peer, "to")
     if not permits(peer, message.scope, system, target.scope or message.scope):
@@ -119,7 +119,7 @@ def check_outgoing(peer: Peer, message: Message, target: Destination) -> None:
 
 
 def check_incoming(peer: Peer, source: str, scope: str, target: Destination) -> None:
-    """May this peer bring a letter of that system and scope to this address of ours?"""
+    """Refuse a letter of a system and scope that this peer may not bring to an address of ours."""
     _check_trusted(peer, "from")
     if not speaks_for(peer, source):
         hint = f"postroom peers add {peer.system} --relays-for {source}, if it is to"
@@ -131,7 +131,7 @@ def check_incoming(peer: Peer, source: str, scope: str, target: Destination) -> 
 
 
 def check_relaying(coming_from: Peer, going_to: Peer | None) -> None:
-    """May the one reach the other through us? None: who that is is still to be found."""
+    """Refuse to relay from one peer to another. `going_to` is None while the target is still looked up."""
     _check_trusted(coming_from, "from")
     if not coming_from.relays_to:
         text = f"{coming_from.system!r} does not reach other systems through this one"
@@ -148,7 +148,7 @@ def check_relaying(coming_from: Peer, going_to: Peer | None) -> None:
 
 
 def permits(peer: Peer, ours: str, system: str, theirs: str) -> bool:
-    """May mail pass between a scope of ours and one of that system's?"""
+    """Return whether mail may pass between a scope of ours and one of another system."""
     if not peer.scopes:
         return True
     allowed = (*_of_scope(peer, ours), *peer.scopes.get(EVERYWHERE, ()))
@@ -156,17 +156,19 @@ def permits(peer: Peer, ours: str, system: str, theirs: str) -> bool:
     return any(fold(one) in wanted for one in allowed)
 
 
-# -- who of ours
+# Agents
 
 
 def is_shown(peer: Peer, card: Card) -> bool:
-    """Is it told of this agent?"""
+    """Return whether a peer may see this agent in our directory."""
     return peer.exposure in {"tagged", "all"} and is_reachable(peer, card)
 
 
 def is_reachable(peer: Peer, card: Card, source: str = "", scope: str = "") -> bool:
-    """Is its mail to this agent taken, where it knows the name? Of a letter it is said where it was written, and
-    in which scope: the agent must be in one that exchanges mail with that, whatever scope the address names.
+    """Return whether mail from a peer to this agent is taken.
+
+    `source` and `scope` are the system and the scope of a letter: the agent must be in a scope that exchanges mail
+    with them, whatever scope the address names.
     """
     if not peer.trusted or peer.exposure == "none" or not _is_in_permitted_scope(peer, card, source, scope):
         return False
@@ -181,7 +183,7 @@ def _is_in_permitted_scope(peer: Peer, card: Card, source: str, scope: str) -> b
 
 
 def _marks(card: Card) -> list[str]:
-    """What an agent is tagged with: its scopes, and the tags among what it says of itself."""
+    """Return the tags of an agent: its scopes, and the tags in its metadata."""
     tags = card.metadata.get("tags")
     return [*card.scopes, *(tag for tag in (tags if isinstance(tags, list) else ()) if isinstance(tag, str))]
 
@@ -208,21 +210,19 @@ def _folded(names: Iterable[str]) -> set[str]:
     return {fold(name) for name in names}
 
 
-# Where a webhook may call. Everybody's addresses are open; those of this machine and of private networks only
-# where somebody said so; those where clouds tell secrets to whoever asks, link-local or not, and what is not for
-# use, never.
+# Addresses of webhooks. Public addresses are allowed; those of this machine and of private networks only with
+# `--allow-private`; cloud metadata services, link-local and reserved addresses never.
 #
-# The table follows IANA's registries of special addresses. It stands here because Python's own answers differ
-# from
-# version to version. An address that carries another one inside is judged by that one.
+# The table follows IANA's registries of special addresses; Python's `is_private` differs from version to version.
+# An IPv6 address with an IPv4 address inside is judged by the inner one.
 
 PUBLIC, LOOPBACK, PRIVATE = "public", "loopback", "private"
-CLOUD = "a cloud's own"  # where a cloud tells secrets, and no network of its users
+CLOUD = "a cloud's own"  # a metadata service, which gives secrets to any caller
 LOCALHOST = "localhost"
-HTTPS, OWN = 443, 1024  # the port of HTTPS; and from which on ports are no other service's by custom
+HTTPS, OWN = 443, 1024  # the port of HTTPS; the first port that is not reserved for another service
 ALLOW = "--allow-private"
 
-# The first that holds an address says what it is.
+# The first network that contains an address gives its kind.
 _KINDS = [
     (ipaddress.ip_network(network), kind)
     for network, kind in (
@@ -231,7 +231,7 @@ _KINDS = [
         ("fd00:ec2::254/128", CLOUD),
         ("0.0.0.0/8", "unspecified"),
         ("10.0.0.0/8", PRIVATE),
-        ("100.64.0.0/10", PRIVATE),  # behind a carrier's translation, and in tunnels
+        ("100.64.0.0/10", PRIVATE),  # carrier-grade NAT, and tunnels
         ("127.0.0.0/8", LOOPBACK),
         ("169.254.0.0/16", "link-local"),
         ("172.16.0.0/12", PRIVATE),
@@ -250,9 +250,9 @@ _KINDS = [
         ("fc00::/7", PRIVATE),
         ("fe80::/10", "link-local"),
         ("ff00::/8", "multicast"),
-        ("2001::/23", "reserved"),  # Teredo, among others: there is an IPv4 address inside that nobody sees
+        ("2001::/23", "reserved"),  # among others Teredo, which hides an IPv4 address
         ("2001:db8::/32", "reserved"),
-        ("2002::/16", "reserved"),  # 6to4, likewise
+        ("2002::/16", "reserved"),  # 6to4 hides an IPv4 address too
         ("3fff::/20", "reserved"),
         ("2000::/3", PUBLIC),
         ("::/0", "reserved"),
@@ -262,9 +262,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def kind_of(address: str) -> str:
-    """What sort of address it is, in a word."""
+    """Return the kind of an IP address, in one word."""
     if "%" in address:
-        return "link-local"  # bound to one interface of this machine, whatever else it is
+        return "link-local"  # bound to one interface of this machine
     found = ipaddress.ip_address(address)
     reached = (_inside(found) if isinstance(found, ipaddress.IPv6Address) else None) or found
     return next(kind for network, kind in _KINDS if reached in network)
@@ -275,31 +275,31 @@ def may_be_called(kind: str, *, allow_private: bool) -> bool:
 
 
 def why_not(host: str, address: str, *, allow_private: bool) -> str | None:
-    """Why nothing is said to this address of a host; None: it may be called."""
+    """Return why an address of a host may not be called; None if it may."""
     kind = kind_of(address)
     if may_be_called(kind, allow_private=allow_private):
         return None
-    result = f"{host} is {kind}" if host == address else f"{host} is at {address}, which is {kind}"
-    return f"{result} ({ALLOW} lets it be called)" if may_be_called(kind, allow_private=True) else result
+    why = f"{host} is {kind}" if host == address else f"{host} is at {address}, which is {kind}"
+    return f"{why} ({ALLOW} lets it be called)" if may_be_called(kind, allow_private=True) else why
 
 
 def check_target(target: Target, *, allow_private: bool) -> None:
-    """May this address be kept? What its name leads to is looked at again before each call."""
-    is_here = target.host == LOCALHOST or (target.is_address and kind_of(target.host) == LOOPBACK)
-    if target.scheme == "http" and not (is_here and allow_private):
+    """Refuse a target that may not be stored. Each call checks the addresses of its name again."""
+    is_local = target.host == LOCALHOST or (target.is_address and kind_of(target.host) == LOOPBACK)
+    if target.scheme == "http" and not (is_local and allow_private):
         hint = f"https://; http:// is for this machine alone, with {ALLOW}"
         raise Invalid(f"{target.host} would be called without TLS", field="url", hint=hint)
     if target.port != HTTPS and target.port < OWN and not (target.scheme == "http" and target.port == 80):
         text = f"port {target.port} is for another service"
         raise Invalid(text, field="url", hint=f"{HTTPS}, or {OWN} and above")
-    if is_here and not allow_private:
+    if is_local and not allow_private:
         raise Invalid(f"{target.host} is this machine", field="url", hint=f"{ALLOW} lets it be called")
     if target.is_address and (why := why_not(target.host, target.host, allow_private=allow_private)):
         raise Invalid(why, field="url", hint="name one that is reached from everywhere")
 
 
 def _inside(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that is really reached, where that is told."""
+    """Return the IPv4 address inside an IPv6 address, if it has one."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped

@@ -1,7 +1,11 @@
-"""A stretch of the past, for those who catch up: found once for all who stand at the same place, and what is heard
-of it once for all who may hear the same.
+"""The broker: who subscribes to which changes of the room, and sending them the events.
 
-It refuses to know subscribers. Above it stands `hub`, below it `wire`.
+Pull is the truth: each subscription has a cursor, and a notification of the store only says when to look. A
+subscriber that does not read falls behind, and goes on from its cursor when it reads again; nothing is lost.
+
+`ChangeBatch` holds some changes and the events each caller may see of them, computed once for all subscribers that
+stand at the same cursor. `Subscription` sends events to one subscriber. `Broker` knows all subscriptions, watches
+the store, and ends the connections of callers whose token was revoked. How an event travels is not known here.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from msgspec.structs import replace
 
 from ..core.agents import is_member
 from ..core.inbox import check_cursor
-from ..core.tokens import live, standing_or_nobody
+from ..core.tokens import effective_or_nobody, live_token
 from ..errors import Invalid, Missing, PostroomError, Resync
 from ..formats.inbox import milliseconds
 from ..model.record import TOKEN
@@ -42,47 +46,43 @@ log = logging.getLogger("postroom")
 
 
 class ChangeBatch:
-    """Some changes; `after` stands behind the last of them."""
+    """Some successive changes of the room, and the events of them for each caller. `after` is the cursor behind
+    the last.
+    """
 
     def __init__(self, room: Room, changes: Sequence[Change], after: Cursor) -> None:
         self._room = room
         self.changes = changes
         self.after = after
-        self._heard: dict[Principal, list[Event] | None] = {}
+        self._events: dict[Principal, list[Event] | None] = {}
 
     @cached_property
-    def past(self) -> events.Past:
-        return events.Past(self._room, self.changes)
+    def loaded(self) -> events.LoadedChanges:
+        return events.LoadedChanges(self._room, self.changes)
 
-    def heard_by(self, room: Room) -> list[Event] | None:
-        """What this caller may hear of it; None: a fault of ours, and it hears of it later."""
-        who = room.principal
-        if who not in self._heard:
-            self._heard[who] = find_events(room, self.past)
-        return self._heard[who]
+    def events_for(self, room: Room) -> list[Event] | None:
+        """Return the events this caller may see, or None after a bug: they are sent later."""
+        principal = room.principal
+        if principal not in self._events:
+            self._events[principal] = find_events(room, self.loaded)
+        return self._events[principal]
 
 
-def find_events(room: Room, past: events.Past) -> list[Event] | None:
-    """The same, found anew."""
+def find_events(room: Room, loaded: events.LoadedChanges) -> list[Event] | None:
+    """Return the events that this caller may see of some changes, or None after a bug."""
     try:
-        return events.events(room, past)
-    except BaseException as fault:
-        if not isinstance(fault, Exception):
-            raise
-        log.exception("%s could not be told of %d changes", room.principal.name, len(past.changes))
+        return events.events(room, loaded)
+    except Exception:  # boundary: a bug met for one subscriber must not stop the others
+        log.exception("events of %d changes could not be made for %s", len(loaded.changes), room.principal.name)
         return None
 
 
-# One wish to hear of what happens: what it wants, how far it has heard, and telling it.
-#
-# It refuses to know where the news come from. Above it stands `hub`, below it `wire`.
-
-SLICE = 200  # changes looked at in one go
-RESYNC = "resync"  # the type of the event that says: some of the past cannot be told any more
+MAX_SLICE = 200  # changes looked at in one go
+RESYNC = "resync"  # the type of the event that says: some changes cannot be replayed any more
 
 
 class Subscription:
-    """One wish to hear."""
+    """One subscription: its filter, how far it was sent, and sending it more."""
 
     def __init__(
         self,
@@ -91,145 +91,153 @@ class Subscription:
         push: Callable[[dict[str, Any]], bool],
         filter: EventFilter,
         since: Cursor,
-        received: set[str],
+        sent: set[str],
         mailbox: str | None = None,
     ) -> None:
         self.id = id
         self.room = room
         self.push = push
         self.filter = filter
-        self.cursor = since  # it has heard of everything up to here
-        self.sequence = 0  # notices it has taken
-        self.is_behind = True  # until its caller knows that it has subscribed, and has heard what it missed
+        self.cursor = since  # everything up to here was sent
+        self.sequence = 0  # events that were taken
+        self.is_behind = True  # until its caller knows that it has subscribed, and was sent what it missed
         self.is_over = False
         self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
-        self.slice = SLICE  # changes it is told of in one go; fewer for who reads slowly, or large letters
-        self.kept: deque[Event] | None = None  # what was emitted while it is found out what else it hears
-        self._mailbox = mailbox  # whose letters it is told of as delivered: nobody hands them over
-        self._half = received  # what it was told of a change of which it has not heard all
+        self.slice = MAX_SLICE  # changes sent in one go; fewer to a slow reader, or of large letters
+        self.held: deque[Event] | None = None  # events without a change that came while it catches up on a thread
+        self._mailbox = mailbox  # whose letters are reported as delivered, because no session delivers them
+        self._partly_sent = sent  # ids of events that were sent of a change of which others were not
 
-    def tell(self, found: Sequence[Event], after: Cursor) -> bool:
-        """Tell what it wants to hear of. False: it does not read; its cursor stands behind what it was told."""
-        if after.number <= self.cursor.number:  # heard while it caught up
+    def send_changes(self, found: Sequence[Event], after: Cursor) -> bool:
+        """Send the events that pass the filter. Return False if the subscriber does not read; its cursor then
+        stands behind the last event that was taken.
+        """
+        if after.number <= self.cursor.number:  # sent while it caught up
             return True
-        known: Iterable[Event] = self._with_arrivals(found) if self._mailbox is not None else found
-        received = [event for event in known if event.number > self.cursor.number and wanted(event, self.filter)]
-        for event, following in itertools.zip_longest(received, received[1:]):
-            is_last = following is None or following.number != event.number  # of those it wants to hear
-            if event.id not in self._half:
+        known: Iterable[Event] = self._with_deliveries(found) if self._mailbox is not None else found
+        to_send = [event for event in known if event.number > self.cursor.number and wanted(event, self.filter)]
+        for event, following in itertools.zip_longest(to_send, to_send[1:]):
+            # A cursor passes a change only when all its events were taken: a client that reconnects misses none.
+            is_last = following is None or following.number != event.number
+            if event.id not in self._partly_sent:
                 seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
-                if not self._say(events.map_event(event, self.filter.spelt), seen):
+                if not self._push_event(events.map_event(event, self.filter.spelt), seen):
                     return False
                 self.cursor = seen
-            self._half = set() if is_last else self._half | {event.id}
+            self._partly_sent = set() if is_last else self._partly_sent | {event.id}
         self.cursor = after
         return True
 
-    def _with_arrivals(self, found: Sequence[Event]) -> Iterator[Event]:
-        """Where no types were asked for, by the word for which the SDK's clients wait."""
-        type = events.DELIVERED if self.filter.event_types is not None else events.DELIVERED_IN_THE_SDK
+    def _with_deliveries(self, found: Sequence[Event]) -> Iterator[Event]:
+        """Add a delivery event for each letter to the mailbox. Without a filter of types it is spelt as the SDK's
+        clients expect it.
+        """
+        type = events.DELIVERED if self.filter.event_types is not None else events.DELIVERED_SDK
         for event in found:
             yield event
             if self._mailbox is not None and events.is_for(event, self._mailbox):
-                yield events.arrived(event, self._mailbox, type)
+                yield events.delivered_event(event, self._mailbox, type)
 
-    def tell_once(self, event: Event) -> None:
-        """Of something that leaves no trace."""
-        if self.kept is not None:
-            self.kept.append(event)
+    def send_event(self, event: Event) -> None:
+        """Send an event that belongs to no change; it is dropped if the subscriber is behind."""
+        if self.held is not None:
+            self.held.append(event)
         elif not self.is_behind and wanted(event, self.filter):
-            self._say(events.map_event(event, self.filter.spelt), self.cursor)
+            self._push_event(events.map_event(event, self.filter.spelt), self.cursor)
 
-    def tell_kept(self) -> None:
-        """It has heard all that happened before."""
-        kept, self.kept = self.kept, None
-        for event in kept or ():
-            self.tell_once(event)
+    def send_held(self) -> None:
+        """Send the events that were held back while the subscriber caught up."""
+        held, self.held = self.held, None
+        for event in held or ():
+            self.send_event(event)
 
-    def tell_resync(self, cursor: Cursor) -> bool:
-        """Was it taken? Else it is to be told again: what it missed is missed."""
+    def send_resync(self, cursor: Cursor) -> bool:
+        """Send that some changes cannot be replayed, and go on from `cursor`. Return whether it was taken."""
         now, known = milliseconds(self.room._core.now().wall), self.room.cursor()
-        result = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
-        if not self._say(result, known):
+        event = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
+        if not self._push_event(event, known):
             return False
         self.cursor = cursor
         return True
 
-    def _say(self, result: dict[str, Any], cursor: Cursor) -> bool:
-        """Was it taken? What was not has no number: whoever counts would miss it."""
+    def _push_event(self, event: dict[str, Any], cursor: Cursor) -> bool:
+        """Push one event, and return whether it was taken. Only events that were taken get a sequence number, so
+        that a client which counts them finds no gap.
+        """
         params = {
             "subscriptionId": self.id,
             "sequenceNumber": self.sequence + 1,
-            "eventId": result["id"],
-            "timestamp": result["timestamp"],
+            "eventId": event["id"],
+            "timestamp": event["timestamp"],
             "cursor": str(cursor),
-            "event": result,
+            "event": event,
         }
         is_taken = self.push(protocol.notification("map/event", params))
         self.sequence += is_taken
         return is_taken
 
 
-# Who wants to hear of what happens, and telling them. Pull is the truth: each subscriber has a cursor, and a bell
-# only says when to look. Who does not read falls behind, and goes on from its cursor when it reads again.
-#
-# It refuses to know how a notice travels. Above it stand the rims, below it `desk` and `wire`.
-
-FIRST_SLICE = 4  # as long as nothing is known of them
-LONG = 0.03  # seconds that such a look may take
-SHORT_SLICE = 50  # for one alone: the others wait meanwhile
-AGAIN = 5.0  # seconds after a fault of ours
-MOST = 1000  # subscriptions of one caller
-MOST_KEPT = 100  # events that were emitted meanwhile
-MAILBOX = "mailbox"  # what a session says of who subscribes, and no caller can: whose letters it is told of
-POLL = 1.0  # seconds between two looks where no bell can be heard
+INITIAL_SLICE = 4  # changes in the first look of a burst
+MAX_LOOK_SECONDS = 0.03  # after a longer look the next takes fewer changes
+MAX_CATCH_UP = 50  # changes in one step of a subscriber that is behind: the others wait meanwhile
+RETRY_SECONDS = 5.0  # after a bug, or while the store cannot be read
+MAX_SUBSCRIPTIONS = 1000  # of one caller
+MAX_HELD = 100  # events held back for one subscriber while it catches up
+MAILBOX = "mailbox"  # set by a MAP session, never by a caller: whose letters are reported as delivered
+POLL_SECONDS = 1.0  # between two looks where the store cannot notify
 
 
-class Guest(NamedTuple):
-    """Somebody who stays with a token."""
+class TokenHolder(NamedTuple):
+    """A connected caller that has shown a token."""
 
-    agent: str | None  # whose it was when it was shown
+    agent: str | None  # whose token it was when it was shown
     expel: Callable[[], None]
 
 
 class Broker:
-    """Made inside an event loop; used on its thread alone, except `publish`."""
+    """All subscriptions of a post room. Made inside an event loop, and used on its thread alone,
+    except `publish`.
+    """
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._store = executor.room._core.store
         self._loop = asyncio.get_running_loop()
-        self._of: dict[object, dict[str, Subscription]] = {}
-        self._guests: dict[str, dict[object, Guest]] = {}  # who stays with a token, by its id
-        executor.counters.subscribers = lambda: sum(map(len, self._of.values()))
-        self.listeners: list[Callable[[Event], None]] = []  # parts of the house that hear what is emitted
+        self._by_caller: dict[object, dict[str, Subscription]] = {}
+        self._token_holders: dict[str, dict[object, TokenHolder]] = {}  # by id of the token, by caller
+        executor.counters.subscribers = lambda: sum(map(len, self._by_caller.values()))
+        self.listeners: list[Callable[[Event], None]] = []  # other parts of the server that get emitted events
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
         self._poll: asyncio.TimerHandle | None = None
         self._cursor = self._store.cursor()
-        self._slice = FIRST_SLICE
-        self._stretches: dict[tuple[Cursor, int], ChangeBatch] = {}  # of the past, in this moment
+        self._slice = INITIAL_SLICE
+        self._batches: dict[tuple[Cursor, int], ChangeBatch] = {}  # loaded in this round of the event loop
 
     # -- subscribers
 
     def subscribe(
         self, caller: Any, push: Callable[[dict[str, Any]], bool], params: dict[str, Any]
     ) -> dict[str, Any]:
-        own = self._of.setdefault(caller, {})
-        if len(own) >= MOST:
-            raise Invalid(f"{MOST} subscriptions are enough", field="filter", hint="map/unsubscribe from some")
+        own = self._by_caller.setdefault(caller, {})
+        if len(own) >= MAX_SUBSCRIPTIONS:
+            raise Invalid(
+                f"{MAX_SUBSCRIPTIONS} subscriptions are enough", field="filter", hint="map/unsubscribe from some"
+            )
         filter = check_filter(params.get("filter"))
-        self._listen()
+        self._start_watching()
         value = params["since"] if params.get("since") is not None else params.get("replay_from")
-        since, received = self._place(value)
+        since, sent = self._start_position(value)
         id = f"sub-{next(self._numbers)}"
-        one = Subscription(id, caller.room, push, filter, since, received, params.get(MAILBOX))
-        own[one.id] = one
+        subscription = Subscription(id, caller.room, push, filter, since, sent, params.get(MAILBOX))
+        own[subscription.id] = subscription
         known = since if value is not None else caller.room.cursor()
-        return {"subscriptionId": one.id, "cursor": str(known)}
+        return {"subscriptionId": subscription.id, "cursor": str(known)}
 
-    def _place(self, value: Any) -> tuple[Cursor, set[str]]:
-        """From where on: now, behind a cursor, or behind an event; and what of the change there was heard."""
+    def _start_position(self, value: Any) -> tuple[Cursor, set[str]]:
+        """Return the cursor to start from, and the ids of events behind it that were sent before. The value is a
+        cursor, the id of an event, or None for now.
+        """
         if value is None:
             return self._cursor, set()
         number = events.number_of(value)
@@ -238,242 +246,251 @@ class Broker:
         return replace(self._store.cursor(), number=max(0, number - 1)), {value}
 
     def count(self, caller: Any) -> int:
-        return len(self._of.get(caller, {}))
+        return len(self._by_caller.get(caller, {}))
 
     def has(self, caller: Any, id: str) -> bool:
-        return id in self._of.get(caller, {})
+        return id in self._by_caller.get(caller, {})
 
     def unsubscribe(self, caller: Any, id: str) -> dict[str, Any]:
-        one = self._of.get(caller, {}).pop(id, None)
-        if one is None:
+        subscription = self._by_caller.get(caller, {}).pop(id, None)
+        if subscription is None:
             raise Missing(f"there is no subscription {id!a}", field="subscription_id")
-        one.is_over = True
-        self._rest()
+        subscription.is_over = True
+        self._stop_if_unused()
         return {"subscription": {"id": id, "closedAt": milliseconds(self._now())}}
 
     def resume(self, caller: Any) -> None:
-        """It reads: at last, or again."""
-        for one in self._of.get(caller, {}).values():
-            if one.is_behind:
-                self._go_on_with(one)
+        """Go on sending to a caller that reads again."""
+        for subscription in self._by_caller.get(caller, {}).values():
+            if subscription.is_behind:
+                self._resume_later(subscription)
 
-    def admit(self, caller: object, who: Principal, expel: Callable[[], None]) -> None:
-        """Somebody stays, with a token. As soon as that is revoked or its agent renamed, wherever that is done,
-        `expel` is called: whoever comes again is known by the new name.
+    def watch_token(self, caller: object, principal: Principal, expel: Callable[[], None]) -> None:
+        """Call `expel` as soon as the token of a connected caller is revoked or its agent renamed, by any process.
+        A caller that comes again is known by the new name.
         """
-        for some in self._guests.values():
-            some.pop(caller, None)  # it may have shown another before
-        if who.token is not None:
-            self._listen()
-            self._guests.setdefault(who.token, {})[caller] = Guest(who.agent, expel)
-            self._look_at_tokens({who.token})  # it may have happened since it was shown
+        for some in self._token_holders.values():
+            some.pop(caller, None)  # it may have shown another token before
+        if principal.token is not None:
+            self._start_watching()
+            self._token_holders.setdefault(principal.token, {})[caller] = TokenHolder(principal.agent, expel)
+            self._check_tokens({principal.token})  # it may have been revoked since it was shown
 
-    def know(self, caller: Any) -> None:
-        """It is known otherwise from now on: what it subscribed to is heard so."""
-        for one in self._of.get(caller, {}).values():
-            one.room = caller.room
+    def update_rights(self, caller: Any) -> None:
+        """Apply the new principal of a caller to its subscriptions."""
+        for subscription in self._by_caller.get(caller, {}).values():
+            subscription.room = caller.room
 
     def forget(self, caller: Any) -> None:
         self._drop(caller)
-        for token in [token for token, some in self._guests.items() if some.pop(caller, None) and not some]:
-            del self._guests[token]
-        self._rest()
+        for token in [token for token, some in self._token_holders.items() if some.pop(caller, None) and not some]:
+            del self._token_holders[token]
+        self._stop_if_unused()
 
     def _drop(self, caller: Any) -> None:
-        for one in self._of.pop(caller, {}).values():
-            one.is_over = True
+        for subscription in self._by_caller.pop(caller, {}).values():
+            subscription.is_over = True
 
     def close(self) -> None:
-        for caller in list(self._of):
+        for caller in list(self._by_caller):
             self._drop(caller)
-        self._guests.clear()
-        self._rest()
+        self._token_holders.clear()
+        self._stop_if_unused()
 
     def publish(self, params: dict[str, Any], source: str) -> None:
-        """Something that is told to those who listen now, and kept nowhere. From any thread."""
+        """Send an emitted event to all present subscribers; it is stored nowhere. Safe from any thread."""
         self._loop.call_soon_threadsafe(self._publish, params, source)
 
     @property
-    def is_heard(self) -> bool:
-        """Does anybody listen?"""
-        return bool(self._of)
+    def has_subscribers(self) -> bool:
+        return bool(self._by_caller)
 
     @property
     def number(self) -> int:
-        """Of the last change that was told."""
+        """Return the number of the last change that was looked at."""
         return self._cursor.number
 
     def announce(self, event: Event) -> None:
-        """Something that leaves no trace in the past, for those it concerns who listen now; where it names no
-        parties, for everybody.
-        """
-        stands = cache(partial(_stands, self._executor.room._core))
-        for one in self._everyone():
-            who = one.room.principal
-            if (not event.parties or who.operator or who.agent in event.parties) and stands(who):
-                one.tell_once(event)
+        """Send an event that belongs to no change to its parties that subscribe now; without parties, to all."""
+        has_same_rights = cache(partial(_has_same_rights, self._executor.room._core))
+        for subscription in self._subscriptions():
+            principal = subscription.room.principal
+            if (not event.parties or principal.operator or principal.agent in event.parties) and has_same_rights(
+                principal
+            ):
+                subscription.send_event(event)
 
     def _publish(self, params: dict[str, Any], source: str) -> None:
-        """An agent hears of the scopes it is in."""
+        """Send an emitted event to operators and to the agents in its scope."""
         core = self._executor.room._core
-        event = events.emitted(params, core.ids.token(), self._cursor.number, core.now().wall, source)
+        event = events.emitted_event(params, core.ids.token(), self._cursor.number, core.now().wall, source)
         is_inside = cache(lambda agent: is_member(core, agent, event.scope))
-        for one in self._everyone():
-            who = standing_or_nobody(one.room._core, one.room.principal)
-            if who.operator or (who.agent is not None and is_inside(who.agent)):
-                one.tell_once(event)
+        for subscription in self._subscriptions():
+            principal = effective_or_nobody(subscription.room._core, subscription.room.principal)
+            if principal.operator or (principal.agent is not None and is_inside(principal.agent)):
+                subscription.send_event(event)
         for listener in self.listeners:
             listener(event)
 
     def _now(self) -> datetime:
         return self._executor.room._core.now().wall
 
-    # -- what happens
+    # -- changes of the room
 
     def look(self) -> None:
-        """Tell what happened since the last look; a slice of it, then others have their turn."""
-        self._stretches.clear()
-        if not self._of and not self._guests:
+        """Send what changed since the last look: one slice of it; the rest in the next round of the event loop."""
+        self._batches.clear()
+        if not self._by_caller and not self._token_holders:
             return
         began = self._loop.time()
         try:
             changes, after = self._store.changes(self._cursor, self._slice)
             if changes:
-                self._look_at_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
-                self._tell(changes, after)
+                self._check_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
+                self._dispatch(changes, after)
         except Resync:
             self._resync()
             return
-        except PostroomError as unreadable:  # the bell has rung; nobody rings again for the same
+        except PostroomError as unreadable:  # the notification was consumed; none comes again for the same change
             log.warning("subscribers wait: %s", unreadable)
-            self._loop.call_later(AGAIN, self.look)
+            self._loop.call_later(RETRY_SECONDS, self.look)
             return
         if changes:
             self._cursor = after
-            self._pace(len(changes), self._loop.time() - began)
+            self._adapt_slice(len(changes), self._loop.time() - began)
             self._loop.call_soon(self.look)
 
-    def _pace(self, seen: int, seconds: float) -> None:
-        """Letters may be large, or for thousands, and others wait meanwhile: a burst is begun with few of them."""
-        if seconds > LONG:
+    def _adapt_slice(self, seen: int, seconds: float) -> None:
+        """Choose how many changes the next look takes: letters may be large, or for thousands of recipients, and
+        other callers wait meanwhile.
+        """
+        if seconds > MAX_LOOK_SECONDS:
             self._slice = max(1, self._slice // 4)
         else:
-            self._slice = FIRST_SLICE if seen < self._slice else min(SLICE, self._slice * 2)
+            self._slice = INITIAL_SLICE if seen < self._slice else min(MAX_SLICE, self._slice * 2)
 
-    def _look_at_tokens(self, ids: set[str]) -> None:
-        """Whoever holds one that is worth nothing any more, or is another's name, hears nothing more, and goes."""
+    def _check_tokens(self, ids: set[str]) -> None:
+        """End the subscriptions and connections of callers whose token was revoked or is of another agent now."""
         core = self._executor.room._core
-        for id in ids & self._guests.keys():
-            token = live(core, id)
-            guests = self._guests.pop(id)
+        for id in ids & self._token_holders.keys():
+            token = live_token(core, id)
+            holders = self._token_holders.pop(id)
             stay = {
-                caller: one for caller, one in guests.items() if token is not None and token.agent == one.agent
+                caller: subscription
+                for caller, subscription in holders.items()
+                if token is not None and token.agent == subscription.agent
             }
             if stay:
-                self._guests[id] = stay
-            for caller in guests.keys() - stay.keys():
+                self._token_holders[id] = stay
+            for caller in holders.keys() - stay.keys():
                 self._drop(caller)
-                self._loop.call_soon(guests[caller].expel)
+                self._loop.call_soon(holders[caller].expel)
 
-    def _tell(self, changes: Sequence[Change], after: Cursor) -> None:
-        """What may be heard is found out once for all who may hear the same. Most are not concerned."""
-        listening = [one for one in self._everyone() if not one.is_behind]
-        if not listening:  # some only stay with a token
+    def _dispatch(self, changes: Sequence[Change], after: Cursor) -> None:
+        """Send some changes to all subscribers that are not behind. Most are not concerned by most changes."""
+        listening = [subscription for subscription in self._subscriptions() if not subscription.is_behind]
+        if not listening:  # the store is watched for tokens alone
             return
-        stretch = ChangeBatch(self._executor.room, changes, after)
-        for one in listening:
-            if stretch.past.takes_long(one.room):
-                one.kept = deque(maxlen=MOST_KEPT)
-                self._go_on_with(one)
+        batch = ChangeBatch(self._executor.room, changes, after)
+        for subscription in listening:
+            if batch.loaded.takes_long(subscription.room):
+                subscription.held = deque(maxlen=MAX_HELD)
+                self._resume_later(subscription)
                 continue
-            found = stretch.heard_by(one.room)
+            found = batch.events_for(subscription.room)
             if found is None:
-                self._go_on_with(one, AGAIN)
+                self._resume_later(subscription, RETRY_SECONDS)
             else:
-                one.is_behind = not one.tell(found, after)
+                subscription.is_behind = not subscription.send_changes(found, after)
 
-    def _go_on_with(self, one: Subscription, seconds: float = 0) -> None:
-        """From its own cursor on, in a moment."""
-        one.is_behind = True
-        if one.catching_up is None:
-            one.catching_up = self._loop.call_later(seconds, self._catch_up, one)
+    def _resume_later(self, subscription: Subscription, seconds: float = 0) -> None:
+        """Go on with a subscriber from its own cursor, in a later round of the event loop."""
+        subscription.is_behind = True
+        if subscription.catching_up is None:
+            subscription.catching_up = self._loop.call_later(seconds, self._catch_up, subscription)
 
-    def _catch_up(self, one: Subscription) -> None:
-        """One slice of what it missed; the next after others had their turn, as long as it reads."""
-        one.catching_up = None
-        if one.is_over:
+    def _catch_up(self, subscription: Subscription) -> None:
+        """Send one slice of what a subscriber missed; the next follows after others had their turn."""
+        subscription.catching_up = None
+        if subscription.is_over:
             return
         try:
-            stretch = self._stretch(one.cursor, min(one.slice, SHORT_SLICE))
+            batch = self._batch_at(subscription.cursor, min(subscription.slice, MAX_CATCH_UP))
         except Resync:
-            if one.tell_resync(self._store.cursor()):
-                self._go_on_with(one)
+            if subscription.send_resync(self._store.cursor()):
+                self._resume_later(subscription)
             return
-        if not stretch.changes:
-            one.is_behind = False
-            if _stands(one.room._core, one.room.principal):
-                one.tell_kept()
-            one.kept = None
+        if not batch.changes:
+            subscription.is_behind = False
+            if _has_same_rights(subscription.room._core, subscription.room.principal):
+                subscription.send_held()
+            subscription.held = None
             return
-        if stretch.past.takes_long(one.room):  # beside the loop: it serves the others
-            one.catching_up = asyncio.ensure_future(
-                self._executor.run_slow(partial(find_events, one.room, stretch.past))
+        if batch.loaded.takes_long(subscription.room):  # on a thread: the loop serves the others
+            subscription.catching_up = asyncio.ensure_future(
+                self._executor.run_slow(partial(find_events, subscription.room, batch.loaded))
             )
-            one.catching_up.add_done_callback(partial(self._caught_up, one, stretch.after))
+            subscription.catching_up.add_done_callback(partial(self._caught_up, subscription, batch.after))
         else:
-            self._tell_one(one, stretch.heard_by(one.room), stretch.after)
+            self._send_found(subscription, batch.events_for(subscription.room), batch.after)
 
-    def _stretch(self, cursor: Cursor, most: int) -> ChangeBatch:
-        """From there on. Many may stand at the same place: it is looked for once for all who ask in this moment,
-        and anew once somebody was told of more, for then nothing may be missed.
+    def _batch_at(self, cursor: Cursor, most: int) -> ChangeBatch:
+        """Return the changes behind a cursor. Many subscribers may stand at the same cursor, so they are loaded
+        once per round of the event loop; `look` clears them, so that no subscriber gets fewer changes than were
+        sent to others.
         """
-        if not self._stretches:
-            self._loop.call_soon(self._stretches.clear)
-        if (cursor, most) not in self._stretches:
+        if not self._batches:
+            self._loop.call_soon(self._batches.clear)
+        if (cursor, most) not in self._batches:
             changes, after = self._store.changes(cursor, most)
-            self._stretches[cursor, most] = ChangeBatch(self._executor.room, changes, after)
-        return self._stretches[cursor, most]
+            self._batches[cursor, most] = ChangeBatch(self._executor.room, changes, after)
+        return self._batches[cursor, most]
 
-    def _caught_up(self, one: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]) -> None:
-        one.catching_up = None
-        if not one.is_over and not done.cancelled() and done.exception() is None:  # else the house closes
-            self._tell_one(one, done.result(), after)
+    def _caught_up(
+        self, subscription: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]
+    ) -> None:
+        subscription.catching_up = None
+        if (
+            subscription.is_over or done.cancelled() or done.exception() is not None
+        ):  # it ended, or the server closes
+            return
+        self._send_found(subscription, done.result(), after)
 
-    def _tell_one(self, one: Subscription, found: list[Event] | None, after: Cursor) -> None:
-        """Who is behind; it goes on from there, unless it does not read."""
+    def _send_found(self, subscription: Subscription, found: list[Event] | None, after: Cursor) -> None:
+        """Send events to a subscriber that is behind, and go on with it as long as it reads."""
         if found is None:
-            self._go_on_with(one, AGAIN)
-        elif one.tell(found, after):
-            one.slice = min(SLICE, one.slice * 2)
-            self._go_on_with(one)
+            self._resume_later(subscription, RETRY_SECONDS)
+        elif subscription.send_changes(found, after):
+            subscription.slice = min(MAX_SLICE, subscription.slice * 2)
+            self._resume_later(subscription)
         else:  # it does not read
-            one.slice, one.kept = max(1, one.slice // 4), None
+            subscription.slice, subscription.held = max(1, subscription.slice // 4), None
 
     def _resync(self) -> None:
         self._cursor = self._store.cursor()
-        self._look_at_tokens({*self._guests})
-        for one in self._everyone():
-            if not one.is_behind:  # who is, finds out by itself
-                one.is_behind = not one.tell_resync(self._cursor)
+        self._check_tokens({*self._token_holders})
+        for subscription in self._subscriptions():
+            if not subscription.is_behind:  # one that is behind finds out when it catches up
+                subscription.is_behind = not subscription.send_resync(self._cursor)
 
-    def _everyone(self) -> list[Subscription]:
-        return [one for own in self._of.values() for one in own.values()]
+    def _subscriptions(self) -> list[Subscription]:
+        return [subscription for own in self._by_caller.values() for subscription in own.values()]
 
-    # -- listening
+    # -- watching the store
 
-    def _listen(self) -> None:
+    def _start_watching(self) -> None:
         if self._watch is not None:
             return
         self._cursor = self._store.cursor()
         self._watch = self._store.watch((ROOM,))
         if self._watch.fileno() >= 0:
-            self._loop.add_reader(self._watch.fileno(), self._hear)
+            self._loop.add_reader(self._watch.fileno(), self._on_notified)
         else:
-            self._look_again()
+            self._poll_again()
 
-    def _rest(self) -> None:
-        """Nobody listens: neither do we."""
-        if self._watch is None or self._guests or any(self._of.values()):
+    def _stop_if_unused(self) -> None:
+        """Stop watching the store when no subscription and no token needs it."""
+        if self._watch is None or self._token_holders or any(self._by_caller.values()):
             return
         if self._poll is not None:
             self._poll.cancel()
@@ -482,16 +499,18 @@ class Broker:
         self._watch.close()
         self._watch = None
 
-    def _hear(self) -> None:
+    def _on_notified(self) -> None:
         if self._watch is not None:
-            self._watch.rung()
+            self._watch.notified()
             self.look()
 
-    def _look_again(self) -> None:
-        self._hear()
-        self._poll = self._loop.call_later(POLL, self._look_again)
+    def _poll_again(self) -> None:
+        self._on_notified()
+        self._poll = self._loop.call_later(POLL_SECONDS, self._poll_again)
 
 
-def _stands(core: Core, who: Principal) -> bool:
-    """May it still hear what it might when it subscribed? Somebody may have been sealed since."""
-    return standing_or_nobody(core, who) is who
+def _has_same_rights(core: Core, principal: Principal) -> bool:
+    """Return whether a caller still may see what it might when it subscribed; a token may have been made since for
+    the agent as which it acts without one.
+    """
+    return effective_or_nobody(core, principal) is principal

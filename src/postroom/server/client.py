@@ -1,4 +1,4 @@
-"""A program's side of the socket: one connection per call, so that a daemon may come and go in between."""
+"""The client of the Unix socket: one connection per call, so that the server may restart in between."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-PATIENCE = 5.0  # seconds for a daemon that is just starting
-PAUSE = 0.1
-SLACK = 30.0  # seconds more than the call itself may wait
-_LONGEST_LINE = 256 * 2**20  # of an answer: many letters
+PATIENCE = 5.0  # seconds for a server that is just starting
+PAUSE = 0.1  # seconds between two tries to connect
+SLACK = 30.0  # seconds for an answer, besides the time that the call itself waits
+_LONGEST_LINE = 256 * 2**20  # bytes of an answer: many letters
 
 
 class SocketClient:
-    """The verbs of a running post room."""
+    """Calls verbs of a running post room."""
 
     def __init__(self, path: str, *, token: str = "", patience: float = PATIENCE) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class SocketClient:
         self._patience = patience
 
     async def call(self, name: str, params: Mapping[str, Any]) -> Any:
-        """Carry out a verb; what is refused there is raised here."""
+        """Carry out a verb and return its result; an error of the server is raised here."""
         reader, writer = await self._connect()
         try:
             writer.write(self._lines(name, params))
@@ -48,7 +48,7 @@ class SocketClient:
             writer.close()
 
     def ask(self, name: str, params: Mapping[str, Any]) -> Any:
-        """The same, for who is in no event loop."""
+        """Like `call`, without an event loop."""
         with self._connect_now() as line:
             line.settimeout(_seconds(params))
             try:
@@ -61,12 +61,12 @@ class SocketClient:
                 raise _gone(self.path, broken) from broken
 
     def _lines(self, name: str, params: Mapping[str, Any]) -> bytes:
-        shown = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
-        if name in VERBS:  # the socket's own `send` says less
+        login = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
+        if name in VERBS:  # in JSON-RPC: agent-inbox's actions of the same name return less
             request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": PREFIX + name, "params": dict(params)}
         else:
             request = {"action": name, **params}
-        return shown + encode(request) + b"\n"
+        return login + encode(request) + b"\n"
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         end = time.monotonic() + self._patience
@@ -102,7 +102,7 @@ def _seconds(params: Mapping[str, Any]) -> float:
 
 
 def _result(line: bytes) -> Any:
-    """What was answered, or the error that was."""
+    """Return the result in a reply, or raise its error."""
     if not line:
         raise Busy("the post room closed the connection", hint="try again")
     reply = msgspec.json.decode(line)
@@ -116,7 +116,7 @@ def _result(line: bytes) -> Any:
 
 
 def _refused(text: str, data: Mapping[str, Any]) -> PostroomError:
-    """The same error as there, as far as this version knows it."""
+    """Return the error that the server raised, by its class if this version knows it."""
     kind = getattr(errors, str(data.get("name")), None)
     if not (isinstance(kind, type) and issubclass(kind, PostroomError)):
         kind = Busy if data.get("retryable") else errors.Refused

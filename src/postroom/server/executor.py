@@ -1,9 +1,16 @@
-"""What will come of a call, for whoever waits for it.
+"""The executor of a running post room: it carries out the calls of all transports, for many callers at once.
 
-Like a future of asyncio, with one difference: who waits is called in the moment it is settled, not in another
-round of the event loop. A call over the socket passes several of them, and a round costs as much as a small call.
+- Quick calls run in the order in which they came, callers in turn. The calls of one batch become durable with one
+  sync, and their answers are sent only after it (G1).
+- While nobody else waits, a batch runs at once on the thread of the event loop; otherwise on a thread of its own,
+  while the loop goes on accepting. The loop's thread never waits for the lock of the room.
+- Calls that may take long run on other threads. Calls that name very many letters or recipients share one thread,
+  so that small calls get their turn in between.
+- A caller that waits for mail holds no thread: it sleeps until its mailbox is notified.
 
-It refuses to know what was called. Everything stands on one thread, that of the event loop.
+`JobFuture` is the result of one call, `Job` and `JobQueue` hold the calls that wait for their turn, `ReplyQueue`
+keeps one caller's replies in order and bounded, and `Executor` runs the jobs. Sockets and message formats are not
+known here. Except for the calls themselves, everything happens on the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -23,8 +30,8 @@ from ..core.inbox import seconds_to_sleep
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..store.protocol import Undone
 from .counters import Counters
-from .protocol import Request, let_in, named
-from .table import box_of, taken
+from .protocol import Request, authorize_call, find_method
+from .table import box_of, check_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -37,31 +44,36 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("postroom")
-_OPEN: Any = object()
+INTERNAL = "internal error; the log of the post room says more"  # answered to a caller that met a bug
+_PENDING: Any = object()  # the result of a future that is not settled
 
 
 class JobFuture:
-    """Of one call. Settled once: with a result, with an error, or by giving up on it."""
+    """The future result of one call, settled once: with a result, with an error, or by cancelling it.
 
-    __slots__ = ("_error", "_is_cancelled", "_result", "_tell", "_waiting")
+    Unlike a future of asyncio it runs its callbacks at once when it is settled, not in another round of the event
+    loop. A call over the socket passes several of them, and a round costs as much as a small call.
+    """
+
+    __slots__ = ("_callbacks", "_convert", "_error", "_is_cancelled", "_result")
 
     def __init__(self) -> None:
-        self._result: Any = _OPEN
+        self._result: Any = _PENDING
         self._error: BaseException | None = None
         self._is_cancelled = False
-        self._tell: Callable[[BaseException | None, Any], Any] | None = None
-        self._waiting: list[Callable[[JobFuture], object]] = []
+        self._convert: Callable[[BaseException | None, Any], Any] | None = None
+        self._callbacks: list[Callable[[JobFuture], object]] = []
 
     @classmethod
     def of(cls, future: asyncio.Future[Any]) -> JobFuture:
-        """That of a future. Who gives up on one gives up on the other."""
-        outcome = cls()
-        outcome.add_done_callback(lambda outcome: future.cancel() if outcome.cancelled() else None)
-        future.add_done_callback(outcome._follow)
-        return outcome
+        """Return a future that follows this future of asyncio. Cancelling one cancels the other."""
+        result = cls()
+        result.add_done_callback(lambda result: future.cancel() if result.cancelled() else None)
+        future.add_done_callback(result._copy_from)
+        return result
 
     def done(self) -> bool:
-        return self._result is not _OPEN
+        return self._result is not _PENDING
 
     def cancelled(self) -> bool:
         return self._is_cancelled
@@ -69,38 +81,38 @@ class JobFuture:
     def exception(self) -> BaseException | None:
         return self._error
 
-    def told_as(self, tell: Callable[[BaseException | None, Any], Any]) -> JobFuture:
-        """Its result, for whoever asks from now on: what `tell` makes of the error, or else of what came of it."""
-        self._tell = tell
+    def map_result(self, convert: Callable[[BaseException | None, Any], Any]) -> JobFuture:
+        """Replace the result by `convert(error, result)`, computed when the result is first read."""
+        self._convert = convert
         return self
 
     def result(self) -> Any:
-        if self._tell is not None:
-            tell, self._tell = self._tell, None
-            self._result, self._error = tell(self._error, self._result), None
+        if self._convert is not None:
+            convert, self._convert = self._convert, None
+            self._result, self._error = convert(self._error, self._result), None
         if self._error is not None:
             raise self._error
         return self._result
 
     def set_result(self, result: Any) -> None:
         self._result = result
-        self._call()
+        self._run_callbacks()
 
     def set_exception(self, error: BaseException) -> None:
         self._result, self._error = None, error
-        self._call()
+        self._run_callbacks()
 
     def settle(self, answer: Any) -> None:
-        """With an answer, which may be an error; unless somebody gave up on it."""
-        if self._result is _OPEN:
+        """Set the result, or the error if the answer is one, unless the future was cancelled."""
+        if self._result is _PENDING:
             if isinstance(answer, Exception):
                 self.set_exception(answer)
             else:
                 self._result = answer
-                self._call()
+                self._run_callbacks()
 
     def cancel(self) -> bool:
-        """Give up on it. False: it was settled before."""
+        """Give up on the result. Return False if it was settled before."""
         if self.done():
             return False
         self._is_cancelled = True
@@ -108,14 +120,14 @@ class JobFuture:
         return True
 
     def add_done_callback(self, call: Callable[[JobFuture], object]) -> None:
-        """Call when it is settled; at once if it is."""
-        if self._result is not _OPEN:
+        """Call `call` when the future is settled; at once if it is already."""
+        if self._result is not _PENDING:
             call(self)
         else:
-            self._waiting.append(call)
+            self._callbacks.append(call)
 
     async def wait(self) -> None:
-        """Until it is settled, however. Who is interrupted meanwhile gives up on it."""
+        """Wait until the future is settled in any way. If the waiting task is cancelled, so is the future."""
         if self.done():
             return
         settled = asyncio.Event()
@@ -130,7 +142,7 @@ class JobFuture:
         yield from self.wait().__await__()
         return self.result()
 
-    def _follow(self, future: asyncio.Future[Any]) -> None:
+    def _copy_from(self, future: asyncio.Future[Any]) -> None:
         if self.done():
             return
         if future.cancelled():
@@ -140,251 +152,235 @@ class JobFuture:
         else:
             self.set_result(future.result())
 
-    def _call(self) -> None:
-        """A bug met by one who waits is told in the log; the others are called all the same."""
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
+    def _run_callbacks(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for call in callbacks:
             try:
                 call(self)
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    raise
-                log.exception("somebody who waited for a call failed by a fault of ours")
+            except Exception:  # boundary: a bug in one callback must not keep the others from being called
+                log.exception("a callback of a call failed because of a bug")
 
 
-# Who waits at the desk for its turn.
-#
-# It refuses to know what is called. Above it stands `desk`.
+# -- jobs that wait for their turn
 
-FEW = 16  # calls that are done on the loop's own thread
+MAX_ON_LOOP = 16  # calls that are done on the loop's own thread
 
 
 class Job:
     """One call that waits for its turn."""
 
-    __slots__ = ("caller", "done", "is_heavy", "is_wait", "looks", "run")
+    __slots__ = ("caller", "done", "is_heavy", "is_read_only", "is_wait", "run")
 
     def __init__(
         self,
         run: Callable[[], Any],
         done: JobFuture,
         caller: object,
-        looks: bool = False,
+        is_read_only: bool = False,
         is_wait: bool = False,
         is_heavy: bool = False,
     ) -> None:
         self.run = run
         self.done = done
         self.caller = caller
-        self.looks = looks  # does it change nothing?
-        self.is_wait = is_wait  # is it for nobody, once its caller is gone?
-        self.is_heavy = is_heavy  # does it name so many that it keeps others waiting?
+        self.is_read_only = is_read_only
+        self.is_wait = is_wait  # does it wait for mail? then it is dropped once its caller is gone
+        self.is_heavy = is_heavy  # does it name so many letters or recipients that it keeps others waiting?
 
-    def outcome(self) -> Any:
-        """What came of it. A bug met by one caller is told to that one; the calls of the others go on."""
-        if self.is_wait and self.done.done():  # gone: a letter is not handed to nobody
+    def execute(self) -> Any:
+        """Run the call and return its result, or the exception it raised."""
+        if self.is_wait and self.done.done():  # the caller is gone: do not hand out a letter that nobody receives
             return None
         try:
             return self.run()
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                raise
+        except Exception as error:  # boundary: a bug met by one caller is answered to it; the other calls go on
             return error
 
 
-class Queue:
-    """Who waits for its turn: each caller's calls in their order, and callers in turn. One caller with much to say
-    does not keep the others waiting.
+class JobQueue:
+    """The jobs that wait: each caller's in their order, and callers in turn, so that a caller with many calls does
+    not keep the others waiting.
     """
 
     def __init__(self) -> None:
         self._lines: dict[object, deque[Job]] = {}
-        self._seen = 0  # callers who stood here at the last look
+        self._last_count = 0  # callers in the queue at the last call of `has_grown`
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
     def has_grown(self) -> bool:
-        """Have more callers come since the last look, and not many yet? For one alone nobody is waited for."""
-        before, now = self._seen, len(self._lines)
-        self._seen = now
-        return 1 < now < FEW and before < now
+        """Return whether more callers came since the last call, and there are several but not many yet."""
+        before, now = self._last_count, len(self._lines)
+        self._last_count = now
+        return 1 < now < MAX_ON_LOOP and before < now
 
-    def is_all_of(self, caller: object) -> bool:
-        """Does this caller stand here, and nobody else?"""
+    def holds_only(self, caller: object) -> bool:
+        """Return whether jobs of this caller are here, and none of others."""
         return len(self._lines) == 1 and caller in self._lines
 
-    def add(self, ticket: Job) -> None:
-        self._lines.setdefault(ticket.caller, deque()).append(ticket)
+    def add(self, job: Job) -> None:
+        self._lines.setdefault(job.caller, deque()).append(job)
 
-    def put_back(self, tickets: Sequence[Job]) -> None:
-        """Those that were taken and not begun: they come first again."""
+    def put_back(self, jobs: Sequence[Job]) -> None:
+        """Put jobs that were taken and not begun back to the front."""
         lines: dict[object, deque[Job]] = {}
-        for ticket in tickets:
-            lines.setdefault(ticket.caller, deque()).append(ticket)
+        for job in jobs:
+            lines.setdefault(job.caller, deque()).append(job)
         for caller, line in self._lines.items():
             lines.setdefault(caller, deque()).extend(line)
         self._lines = lines
 
     def take(self, most: int) -> list[Job]:
-        taken: list[Job] = []
-        self._seen = 0
-        while self._lines and len(taken) < most:
+        """Remove and return at most so many jobs, one of each caller in turn."""
+        check_params: list[Job] = []
+        self._last_count = 0
+        while self._lines and len(check_params) < most:
             caller = next(iter(self._lines))
             line = self._lines.pop(caller)
-            taken.append(line.popleft())
+            check_params.append(line.popleft())
             if line:
                 self._lines[caller] = line  # behind the others
-        return taken
+        return check_params
 
-    def take_looks(self, busy: set[object]) -> list[Job]:
-        """What changes nothing and overtakes nothing of its own caller. Those who are `busy` have something under
-        way.
+    def take_read_only(self, busy: set[object]) -> list[Job]:
+        """Remove and return the read-only jobs that are next of their caller, except of `busy` callers: a job
+        never overtakes another of the same caller.
         """
-        free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].looks]
-        taken = [self._lines[caller].popleft() for caller in free]
+        free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].is_read_only]
+        check_params = [self._lines[caller].popleft() for caller in free]
         for caller in free:
             if not self._lines[caller]:
                 del self._lines[caller]
-        return taken
+        return check_params
 
 
-def tell(batch: list[Job], answers: list[Any]) -> None:
-    """The first of a batch, as many as there are answers."""
-    for ticket, answer in zip(batch, answers, strict=False):
-        ticket.done.settle(answer)
+def settle_all(batch: list[Job], answers: list[Any]) -> None:
+    """Settle the first jobs of a batch, as many as there are answers."""
+    for job, answer in zip(batch, answers, strict=False):
+        job.done.settle(answer)
 
 
-# What one caller is owed: the replies in the order of what it said, and whether more may be begun for it.
-#
-# How large a reply is, is known when it is there. So a caller begins with a few calls at once and gets more with
-# each small reply, fewer with each large one; and what it says at length is done one thing after the other. So
-# what
-# waits for it in memory stays bounded, whatever it asks for.
-#
-# It refuses to know how replies travel. Above it stand the rims, below it `wire`.
+# -- replies to one caller
 
-MOST_ASKED = 64  # calls of one caller that are under way at once
-FIRST = 8  # before anything is known of it
-ROOM = 1024 * 1024  # bytes of replies that may be owed, and of what is being answered; one of each more at most
+MAX_PENDING = 64  # calls of one caller that are under way at once
+INITIAL_PENDING = 8  # before the size of any reply is known
+MAX_BYTES = 1024 * 1024  # of replies that wait, and of the requests under way; one of each more at most
 
 
 class ReplyQueue:
-    """One caller's. `carry_out` begins something; `settled` is called when the next reply may be there."""
+    """One caller's replies in the order of its requests, and whether another request may be begun.
+
+    The size of a reply is known only when it is there. So a caller starts with a few calls at once; each small
+    reply allows more, each large one fewer. What waits in memory for one caller stays bounded.
+
+    `carry_out` begins a request; `settled` is called when the next reply may be there.
+    """
 
     def __init__(self, carry_out: Callable[[Request], JobFuture], settled: Callable[[], object]) -> None:
         self._carry_out = carry_out
         self._settled = settled
-        self._replies: deque[tuple[JobFuture, int]] = deque()  # and the size of what is answered
-        self._asked = 0  # all of these sizes
-        self._is_alone = False  # is something carried out that nothing may overtake?
-        self._most = FIRST
+        self._replies: deque[tuple[JobFuture, int]] = deque()  # with the size of the request
+        self._pending_bytes = 0  # the sum of these sizes
+        self._is_exclusive = False  # is a request carried out that nothing may overtake?
+        self._max_pending = INITIAL_PENDING
 
     def __bool__(self) -> bool:
         return bool(self._replies)
 
     def has_room(self, request: Request | dict[str, Any]) -> bool:
-        """May this be begun? What takes long overtakes nothing, and nothing overtakes it."""
+        """Return whether this may be begun. A long request overtakes nothing, and nothing overtakes it."""
         if not self._replies:
             return True
         is_alone = isinstance(request, Request) and request.is_alone
-        return not is_alone and not self._is_alone and len(self._replies) < self._most
+        return not is_alone and not self._is_exclusive and len(self._replies) < self._max_pending
 
-    def may_hear(self, size: int) -> bool:
-        """May something of so many bytes be looked at? In memory it may be many times as large."""
-        return not self._replies or self._asked + size <= ROOM
+    def may_read(self, size: int) -> bool:
+        """Return whether a request of so many bytes may be parsed; in memory it may be many times as large."""
+        return not self._replies or self._pending_bytes + size <= MAX_BYTES
 
     def begin(self, request: Request | dict[str, Any], size: int = 0) -> None:
-        """Carry it out; or owe the reply that is known already. `size`: of what was said, in bytes."""
+        """Carry out a request of `size` bytes, or queue the reply to it that is known already."""
         if isinstance(request, Request):
-            self._is_alone = request.is_alone
-            owed = self._carry_out(request)
+            self._is_exclusive = request.is_alone
+            reply = self._carry_out(request)
         else:
-            owed = JobFuture()
-            owed.set_result(request)
-        self._replies.append((owed, size))
-        self._asked += size
-        owed.add_done_callback(lambda _: self._settled())
+            reply = JobFuture()
+            reply.set_result(request)
+        self._replies.append((reply, size))
+        self._pending_bytes += size
+        reply.add_done_callback(lambda _: self._settled())
 
     def take(self) -> Iterator[Any]:
-        """The replies that are there, as far as they are in order."""
+        """Yield the replies that are there, up to the first that is not."""
         while self._replies and self._replies[0][0].done():
-            owed, size = self._replies.popleft()
-            self._asked -= size
-            reply = None if owed.cancelled() else owed.result()
+            future, size = self._replies.popleft()
+            self._pending_bytes -= size
+            reply = None if future.cancelled() else future.result()
             if reply is not None:
                 yield reply
-        self._is_alone = self._is_alone and bool(self._replies)
+        self._is_exclusive = self._is_exclusive and bool(self._replies)
 
     def note_size(self, size: int) -> None:
-        """A reply was this large, in bytes; the next may be, too."""
-        self._most = max(1, min(MOST_ASKED, 2 * self._most, ROOM // max(size, 1)))
+        """Note the size of a reply in bytes: the next ones may be as large."""
+        self._max_pending = max(1, min(MAX_PENDING, 2 * self._max_pending, MAX_BYTES // max(size, 1)))
 
 
-# The desk of a running post room: carries out what comes over any wire, for many callers at once.
-#
-# What is quick is done in the order it came, callers in turn, and what is done together is made safe by one sync.
-# When nobody else waits, that happens at once, on the thread of the event loop; else on a thread beside it, and
-# the
-# loop goes on accepting. Nothing waits for a lock on the loop's own thread. What may take long has other threads;
-# what names very many letters or recipients has one of its own, so that small calls get their turn in between.
-# Whoever waits for mail holds no thread: it sleeps at the bells.
-#
-# It refuses to know sockets and dialects. Above it stand the rims, below it `wire`.
+# -- running jobs
 
-SLOW_THREADS = 4
-BUDGET = 0.03  # seconds of work after which those who waited are told
-GRACE = 0.3  # seconds for what is under way when the desk closes
-BEAT = 20.0  # seconds between two signs of life of one agent that are written down
-MOST_SEEN = 10_000
-MOST_AT_ONCE = 256  # calls made safe by one sync; more would keep the first of them waiting
-PROMPT = 0.005  # seconds that they may have taken last time
-_LATER: Any = object()  # in place of an answer
+MAX_SLOW_THREADS = 4
+BATCH_SECONDS = 0.03  # of work after which the callers of a batch are answered
+CLOSE_SECONDS = 0.3  # for calls under way when the executor closes
+ACTIVITY_SECONDS = 20.0  # between two heartbeats that are recorded for one agent
+MAX_AGENTS = 10_000  # whose last heartbeat is remembered
+MAX_BATCH = 256  # calls made durable by one sync; more would keep the first of them waiting
+PROMPT_SECONDS = 0.005  # a batch that writes runs on the loop's thread if the last one took less
+_NOT_RUN: Any = object()  # in place of an answer: the store was busy, and nothing was done
 
 
-class Links(Protocol):
-    """The links to other systems, as callers may ask for them."""
+class PeerLinks(Protocol):
+    """The links to other systems, as far as callers may ask about them."""
 
     def describe(self) -> list[dict[str, Any]]: ...
     async def ping(self, system: str) -> dict[str, Any]: ...
 
 
 class Executor:
-    """Made inside an event loop."""
+    """Carries out calls for all transports. It must be made inside an event loop."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
-        self.links: Links | None = None  # to other systems; None: there are none
+        self.links: PeerLinks | None = None  # None: there are no links to other systems
         self.counters = Counters()
         self._store = room._core.store
         self._loop = asyncio.get_running_loop()
-        self._ears = SharedWatcher(self._store)
-        self._queue = Queue()
-        self._seen: dict[str, float] = {}  # agents, and when they last asked for something
-        self._is_called = False  # has the loop been asked to serve?
-        self._alone: object = None  # whose one call was all there was to do the last time
-        self._away: set[object] = set()  # whose calls are being carried out on the thread beside
+        self._watcher = SharedWatcher(self._store)
+        self._queue = JobQueue()
+        self._last_active: dict[str, float] = {}  # agents, and when their activity was last recorded
+        self._is_scheduled = False  # will the loop call `_serve`?
+        self._last_only_caller: object = None  # the caller of the last batch, if that was a single call
+        self._busy_callers: set[object] = set()  # whose calls the batch thread is carrying out
         self._under_way: set[Future[Any]] = set()  # on any thread, though nobody may wait for it any more
         self._is_closed = False
-        self._is_prompt = True  # did what was done together last take a moment only?
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="postroom-desk")
-        self._reading = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-reading")
-        self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="postroom-slow")
+        self._is_prompt = True  # did the last batch that wrote take less than PROMPT_SECONDS?
+        self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="postroom-batch")
+        self._read_threads = ThreadPoolExecutor(MAX_SLOW_THREADS, thread_name_prefix="postroom-reading")
+        self._slow_threads = ThreadPoolExecutor(MAX_SLOW_THREADS, thread_name_prefix="postroom-slow")
         # One thread: between two large commits the room's lock is free, and the small ones get their turn.
-        self._large = ThreadPoolExecutor(1, thread_name_prefix="postroom-large")
+        self._large_thread = ThreadPoolExecutor(1, thread_name_prefix="postroom-large")
 
     async def call(self, principal: Principal, name: str, params: Mapping[str, Any]) -> Any:
-        """Carry out a verb of ours for a caller."""
-        method, room = named(name), self.room.acting_as(principal)
-        value = taken(method, params)
-        let_in(room, method, value)
-        return await self.carry_out(room, method, value)
+        """Carry out a verb for a caller, and return its result."""
+        method, room = find_method(name), self.room.acting_as(principal)
+        checked = check_params(method, params)
+        authorize_call(room, method, checked)
+        return await self.carry_out(room, method, checked)
 
     def carry_out(
         self, room: Room, method: Method, params: dict[str, Any], run: Run | None = None, caller: object = None
     ) -> JobFuture:
-        """Carry out a method whose parameters were checked. What is quick is done in the order of these calls, as
-        far as they are of one caller. `run` stands in for the method's own, to look at the caller first.
+        """Carry out a method whose parameters were checked. Quick calls of one caller are done in the order in
+        which they came. `run` replaces the method's own function, to check the caller first.
         """
         done = self._begin(room, method, params, partial(run or method.run, room, params), caller)
         done.add_done_callback(partial(self.counters.called, method.name, perf_counter()))
@@ -397,240 +393,244 @@ class Executor:
             look = partial(self.submit, call, caller, is_wait=True)
             return JobFuture.of(asyncio.ensure_future(self._wait(room, method, params, look, seconds)))
         if method.is_slow(params):
-            return JobFuture.of(self._slowly(self._slow if method.slow else self._reading, call))
+            return JobFuture.of(self._run_on(self._slow_threads if method.slow else self._read_threads, call))
         if method.is_heavy(params):
-            return JobFuture.of(self._slowly(self._large, call))
-        return self.submit(call, caller, looks=not method.writes)
+            return JobFuture.of(self._run_on(self._large_thread, call))
+        return self.submit(call, caller, is_read_only=not method.writes)
 
-    def hear_out(self, caller: object, say: Callable[[], object]) -> None:
-        """`say` submits what a caller has to say for now. Who was alone here the last time too is served at once:
-        to look first whether others come takes the loop another round and a call of the system, 7 µs of 167.
+    def submit_from(self, caller: object, submit: Callable[[], object]) -> None:
+        """Call `submit`, which submits all that one caller has sent so far. A caller that was alone the last time,
+        too, is served at once: looking first whether others come takes the loop another round and a system call,
+        7 µs of 167.
         """
-        if self._is_called:
-            say()
+        if self._is_scheduled:
+            submit()
             return
-        self._is_called = True  # as far as the loop is concerned
+        self._is_scheduled = True  # so that `submit` does not schedule `_serve`: it may be called right here
         try:
-            say()
+            submit()
         finally:
-            self._is_called = False
-            if self._alone is caller and self._queue.is_all_of(caller):
+            self._is_scheduled = False
+            if self._last_only_caller is caller and self._queue.holds_only(caller):
                 self._serve()
             else:
-                self._call_if_needed()
+                self._schedule_if_needed()
 
-    def has_only(self, caller: object) -> bool:
-        """Was the call of this one all there was to do, and is nothing else under way?"""
-        return self._alone is caller and not self._queue and not self._under_way
+    def is_only_caller(self, caller: object) -> bool:
+        """Return whether this caller's call was the whole last batch, and nothing else waits or runs."""
+        return self._last_only_caller is caller and not self._queue and not self._under_way
 
     def submit(
         self,
         run: Callable[[], Any],
         caller: object = None,
         *,
-        looks: bool = False,
+        is_read_only: bool = False,
         is_wait: bool = False,
         is_heavy: bool = False,
     ) -> JobFuture:
-        """Something quick, in its turn; what one caller submits, in that order. `looks`: it changes nothing."""
+        """Carry out something quick when its caller's turn comes; calls of one caller keep their order."""
         done = JobFuture()
-        ticket = Job(run, done, caller, looks, is_wait, is_heavy)
+        job = Job(run, done, caller, is_read_only, is_wait, is_heavy)
         if self._is_closed:
-            _refuse(ticket)
+            _refuse(job)
         else:
-            self._queue.add(ticket)
-            self._call()
+            self._queue.add(job)
+            self._schedule()
         return done
 
-    def _slowly(self, threads: ThreadPoolExecutor, run: Callable[[], Any]) -> asyncio.Future[Any]:
+    def _run_on(self, threads: ThreadPoolExecutor, run: Callable[[], Any]) -> asyncio.Future[Any]:
         if self._is_closed:
             done: asyncio.Future[Any] = self._loop.create_future()
-            done.set_exception(_closing())
+            done.set_exception(_closing_error())
             return done
         work = threads.submit(run)
         self._under_way.add(work)
         work.add_done_callback(self._under_way.discard)
         return asyncio.wrap_future(work, loop=self._loop)
 
-    def alive(self, agent: str | None) -> None:
-        """Who asks for something is here. Called where calls are carried out, now and then for each agent."""
+    def record_activity(self, agent: str | None) -> None:
+        """Record that this agent is active, at most every ACTIVITY_SECONDS."""
         now = self.room._core.now().steady
-        if agent is None or now - self._seen.get(agent, -BEAT) < BEAT:
+        if agent is None or now - self._last_active.get(agent, -ACTIVITY_SECONDS) < ACTIVITY_SECONDS:
             return
-        if len(self._seen) >= MOST_SEEN:
-            self._seen.clear()
-        self._seen[agent] = now
+        if len(self._last_active) >= MAX_AGENTS:
+            self._last_active.clear()
+        self._last_active[agent] = now
         try:
-            with self._store.hurried():  # it is a courtesy: nobody waits for somebody else because of it
+            with self._store.hurried():  # a heartbeat is optional: no caller waits for the store's lock for it
                 self.room.mailbox(agent).heartbeat(active=True)
         except StoreBusy:
-            self._seen.pop(agent, None)  # the next call tries again
+            self._last_active.pop(agent, None)  # the next call tries again
         except PostroomError:  # not registered
             pass
 
-    def came_or_went(self) -> None:
-        """What we know of who is here may be wrong now."""
-        self._seen.clear()
+    def forget_activity(self) -> None:
+        """Forget when agents were last recorded as active: one of them changed its own status."""
+        self._last_active.clear()
 
     async def run_slow(self, run: Callable[[], Any]) -> Any:
-        """Something that may take long, on a thread of its own."""
-        return await self._slowly(self._slow, run)
+        """Run something that may take long on another thread, and return its result."""
+        return await self._run_on(self._slow_threads, run)
 
     def listen(self, mailboxes: Sequence[str]) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set whenever one of these mailboxes rings."""
-        return self._ears.listen(mailboxes)
+        """Return an event that is set whenever one of these mailboxes is notified."""
+        return self._watcher.listen(mailboxes)
 
     @property
     def is_idle(self) -> bool:
-        """Is no thread at work in the room?"""
+        """Return whether no thread is at work in the room."""
         return not self._under_way
 
     async def close(self) -> None:
-        """Finish what was begun, for a moment; drop what was not. Then let go of threads and ears. The room is its
-        owner's.
+        """Refuse the jobs that wait, give those under way CLOSE_SECONDS, and stop threads and notifications. The
+        room stays open: its owner closes it.
         """
         self._is_closed = True
-        for ticket in self._queue.take(sys.maxsize):
-            _refuse(ticket)
-        for threads in (self._beside, self._reading, self._slow, self._large):
+        for job in self._queue.take(sys.maxsize):
+            _refuse(job)
+        for threads in (self._batch_thread, self._read_threads, self._slow_threads, self._large_thread):
             threads.shutdown(wait=False, cancel_futures=True)
         if work := list(self._under_way):
-            await asyncio.wait([asyncio.wrap_future(one) for one in work], timeout=GRACE)
-        self._ears.close()
+            await asyncio.wait([asyncio.wrap_future(one) for one in work], timeout=CLOSE_SECONDS)
+        self._watcher.close()
 
     # -- serving
 
-    def _call(self) -> None:
-        if not self._is_called:
-            self._is_called = True
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Those whose turn it is. A few are done here, unless they would have to wait for somebody."""
-        self._is_called = False
+        """Carry out the next batch: here if it is small and the store's lock is free, else on the batch thread."""
+        self._is_scheduled = False
         if self._is_closed:
             return
-        if self._away:
-            self._serve_looks()
+        if self._busy_callers:
+            self._serve_read_only()
             return
         if self._queue.has_grown():
-            self._call()  # several come at once: those who come with them are made safe by the same sync
+            self._schedule()  # several callers come at once: one more round, and one sync serves them all
             return
-        batch = self._queue.take(MOST_AT_ONCE)
+        batch = self._queue.take(MAX_BATCH)
         if not batch:
             return
-        self._alone = batch[0].caller if len(batch) == 1 else None
+        self._last_only_caller = batch[0].caller if len(batch) == 1 else None
         self.counters.batches += 1
         self.counters.batched += len(batch)
-        if len(batch) <= FEW and self._is_prompt and not [one for one in batch if one.is_heavy]:
-            batch = batch[self._serve_at_once(batch) :]
+        if len(batch) <= MAX_ON_LOOP and self._is_prompt and not [one for one in batch if one.is_heavy]:
+            batch = batch[self._serve_on_loop(batch) :]
         if batch:
             self._queue.put_back(batch)
-            self._serve_looks()  # they need not wait with the others
-            self._serve_beside(self._queue.take(MOST_AT_ONCE))
+            self._serve_read_only()  # readers need not wait with the writers
+            self._serve_on_thread(self._queue.take(MAX_BATCH))
         else:
-            self._call_if_needed()
+            self._schedule_if_needed()
 
-    def _serve_at_once(self, batch: list[Job]) -> int:
-        """How many of them. Those after it would have to wait for somebody who is in the room."""
-        answers = self._together(batch, self._hurried)
-        tell(batch, answers)
+    def _serve_on_loop(self, batch: list[Job]) -> int:
+        """Carry out a batch on the loop's thread until a job would have to wait for the store's lock. Return how
+        many were done.
+        """
+        answers = self._run_batch(batch, self._try_now)
+        settle_all(batch, answers)
         return len(answers)
 
-    def _serve_beside(self, batch: list[Job]) -> None:
+    def _serve_on_thread(self, batch: list[Job]) -> None:
         if not batch:
             return
-        self._away = {ticket.caller for ticket in batch}
-        away = self._slowly(self._beside, partial(self._together, batch, Job.outcome))
-        away.add_done_callback(partial(self._back, batch))
+        self._busy_callers = {job.caller for job in batch}
+        done = self._run_on(self._batch_thread, partial(self._run_batch, batch, Job.execute))
+        done.add_done_callback(partial(self._finish_batch, batch))
 
-    def _serve_looks(self) -> None:
-        """While a batch is away, perhaps to wait for somebody: who only looks need not wait with it."""
-        looks = self._queue.take_looks(self._away)
-        if not looks:
+    def _serve_read_only(self) -> None:
+        """Carry out read-only jobs on the loop's thread while the batch thread may wait for the store's lock."""
+        batch = self._queue.take_read_only(self._busy_callers)
+        if not batch:
             return
         try:
             with self._store.hurried():
-                answers = self._together(looks, Job.outcome)
+                answers = self._run_batch(batch, Job.execute)
         except PostroomError as failing:  # the room cannot be opened
-            answers = [failing] * len(looks)
-        tell(looks, answers)
-        self._queue.put_back(looks[len(answers) :])
-        self._call()
+            answers = [failing] * len(batch)
+        settle_all(batch, answers)
+        self._queue.put_back(batch[len(answers) :])
+        self._schedule()
 
-    def _back(self, batch: list[Job], done: asyncio.Future[list[Any]]) -> None:
-        self._away = set()
+    def _finish_batch(self, batch: list[Job], done: asyncio.Future[list[Any]]) -> None:
+        self._busy_callers = set()
         answers: list[Any]
         if done.cancelled():
-            answers = [_closing()] * len(batch)
+            answers = [_closing_error()] * len(batch)
         elif (broken := done.exception()) is not None:
-            log.error("a batch of calls failed by a fault of ours", exc_info=broken)
-            answers = [PostroomError("a fault of the house; its log says more")] * len(batch)
+            log.error("a batch of calls failed because of a bug", exc_info=broken)
+            answers = [PostroomError(INTERNAL)] * len(batch)
         else:
             answers = done.result()
-        tell(batch, answers)
+        settle_all(batch, answers)
         rest = batch[len(answers) :]
         if self._is_closed:
-            for ticket in rest:
-                _refuse(ticket)
+            for job in rest:
+                _refuse(job)
             return
         self._queue.put_back(rest)
-        self._call_if_needed()
+        self._schedule_if_needed()
 
-    def _call_if_needed(self) -> None:
+    def _schedule_if_needed(self) -> None:
         if self._queue:
-            self._call()
+            self._schedule()
 
-    def _together(self, batch: list[Job], carry_out: Callable[[Job], Any]) -> list[Any]:
-        """Carry out a batch; the answers, or an error in place of one. They are told when all of it is safe. When
-        it takes long, there are answers to its beginning only: those who came first wait for no more.
+    def _run_batch(self, batch: list[Job], carry_out: Callable[[Job], Any]) -> list[Any]:
+        """Carry out a batch and make it durable with one sync. Return the answers, an error in place of some.
+        After BATCH_SECONDS it stops, and only the first jobs have answers: the callers that came first wait no
+        longer.
         """
         began = perf_counter()
         try:
-            answers = self._gathered(batch, carry_out, joined=len(batch) > 1)
+            answers = self._run_in_one_commit(batch, carry_out, joined=len(batch) > 1)
         except Undone:
-            answers = self._one_by_one(batch, carry_out)
-        if [one for one in batch if not one.looks]:
-            self._is_prompt = perf_counter() < began + PROMPT
+            answers = self._run_separately(batch, carry_out)
+        if [one for one in batch if not one.is_read_only]:
+            self._is_prompt = perf_counter() < began + PROMPT_SECONDS
         return answers
 
-    def _gathered(self, batch: list[Job], carry_out: Callable[[Job], Any], *, joined: bool = False) -> list[Any]:
+    def _run_in_one_commit(
+        self, batch: list[Job], carry_out: Callable[[Job], Any], *, joined: bool = False
+    ) -> list[Any]:
         answers: list[Any] = []
-        end = perf_counter() + BUDGET
+        end = perf_counter() + BATCH_SECONDS
         try:
             with self._store.gathered(joined=joined):
-                for ticket in batch:
-                    answer = carry_out(ticket)
-                    if answer is _LATER:
+                for job in batch:
+                    answer = carry_out(job)
+                    if answer is _NOT_RUN:
                         break
                     answers.append(answer)
                     if perf_counter() > end:
                         break
         except Undone:
             raise
-        except BaseException as unsafe:
-            if not isinstance(unsafe, Exception):
-                raise
-            if not isinstance(unsafe, PostroomError):
-                log.exception("what was written could not be made safe, by a fault of ours")
-            return [_unsafe(answer, unsafe) for answer in answers]
+        except Exception as failure:  # boundary: whatever failed, no answer may claim what is not durable (G1)
+            if not isinstance(failure, PostroomError):
+                log.exception("writes could not be made durable because of a bug")
+            return [_not_durable(answer, failure) for answer in answers]
         return answers
 
-    def _one_by_one(self, batch: list[Job], carry_out: Callable[[Job], Any]) -> list[Any]:
-        """Each by itself, as far as that goes."""
+    def _run_separately(self, batch: list[Job], carry_out: Callable[[Job], Any]) -> list[Any]:
+        """Carry out each job in a commit of its own, until one would have to wait."""
         answers: list[Any] = []
-        for ticket in batch:
-            answer = self._gathered([ticket], carry_out)
+        for job in batch:
+            answer = self._run_in_one_commit([job], carry_out)
             if not answer:
                 break
             answers += answer
         return answers
 
-    def _hurried(self, ticket: Job) -> Any:
-        """What came of it; _LATER: somebody is in the room, and nothing was done."""
+    def _try_now(self, job: Job) -> Any:
+        """Carry out a job without waiting for the store's lock. Return its answer, or _NOT_RUN if it was taken."""
         with self._store.hurried() as has_committed:
-            answer = ticket.outcome()
-            return _LATER if isinstance(answer, StoreBusy) and not has_committed() else answer
+            answer = job.execute()
+            return _NOT_RUN if isinstance(answer, StoreBusy) and not has_committed() else answer
 
     # -- waiting
 
@@ -642,15 +642,18 @@ class Executor:
         look: Callable[[], JobFuture],
         seconds: float,
     ) -> Any:
+        """Look until there is an answer that is not empty, or the time is over. Between two looks it sleeps until
+        the mailbox is notified, or until a letter in it comes due.
+        """
         is_empty = method.empty or bool
         answer = await look()
         end = self._loop.time() + seconds
         if not is_empty(answer):
             return answer
         mailboxes = [box_of(room, params).name]
-        with self._ears.listen(mailboxes) as bell:
+        with self._watcher.listen(mailboxes) as notified:
             while True:
-                bell.clear()
+                notified.clear()  # before looking: what comes during the look must wake us
                 answer = await look()
                 left = end - self._loop.time()
                 if not is_empty(answer) or left <= 0:
@@ -658,26 +661,28 @@ class Executor:
                 nap = seconds_to_sleep(room._core, mailboxes)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
-                        await bell.wait()
+                        await notified.wait()
 
 
-def _unsafe(answer: Any, error: Exception) -> Any:
-    """Nothing may be told as done that is not safe."""
+def _not_durable(answer: Any, error: Exception) -> Any:
+    """Return the error that replaces the answer of a call whose sync failed. It names the message, so that a
+    caller can look whether it is there all the same.
+    """
     if isinstance(answer, Exception):
         return answer
     if isinstance(error, PostroomError):
-        result = StoreFailing(error.message, field=error.field, hint=error.hint)
+        failing = StoreFailing(error.message, field=error.field, hint=error.hint)
     else:
-        result = StoreFailing("a fault of the house; its log says more")
+        failing = StoreFailing(INTERNAL)
     if isinstance(answer, dict) and isinstance(id := answer.get("id") or answer.get("messageId"), str):
-        result.keys = (id,)
-    return result
+        failing.keys = (id,)
+    return failing
 
 
-def _refuse(ticket: Job) -> None:
-    if not ticket.done.done():
-        ticket.done.set_exception(_closing())
+def _refuse(job: Job) -> None:
+    if not job.done.done():
+        job.done.set_exception(_closing_error())
 
 
-def _closing() -> StoreBusy:
+def _closing_error() -> StoreBusy:
     return StoreBusy("the post room closes", hint="try again")

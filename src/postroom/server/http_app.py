@@ -1,4 +1,12 @@
-"""`/healthz`: a real write and a real read, at most once a second whoever asks how often."""
+"""The ASGI app: which path is served by what, the health check, and the mounted MCP app.
+
+POST /mcp, GET /mcp, ...  the mounted app
+POST anything else        JSON-RPC
+GET /subscribe            server-sent events
+GET /healthz, /metrics    health and numbers
+/ws                       JSON-RPC in WebSocket frames
+/map                      MAP in WebSocket frames
+"""
 
 from __future__ import annotations
 
@@ -15,16 +23,16 @@ from .callers import Caller
 from .http import (
     CLOSING,
     RETRY,
-    Gone,
+    Disconnected,
     Reply,
-    answer,
-    declared,
-    every,
+    content_length,
+    error_reply,
+    header_values,
     json_reply,
-    largest,
-    refused,
+    max_body_bytes,
+    reply_for_error,
+    send_reply,
     serve_call,
-    sorry,
     too_large,
 )
 from .metrics import metrics
@@ -46,35 +54,35 @@ if TYPE_CHECKING:
     from .websocket import Outbox
 
 
-EVERY = 1.0  # seconds that an answer is good for
-PATIENCE = 5.0  # seconds after which a write counts as failed
+REUSE_SECONDS = 1.0  # for which a result of the health check is reused
+WRITE_SECONDS = 5.0  # after which a write counts as failed
 
 
-class Pulse:
-    """The last answer, and the one that is being found out."""
+class HealthCheck:
+    """`/healthz`: a real write to the room, at most one every REUSE_SECONDS."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._looking: asyncio.Task[dict[str, Any]] | None = None
-        self._at = 0.0
+        self._checking: asyncio.Task[dict[str, Any]] | None = None
+        self._started = 0.0
 
-    async def ask(self, *, knows_us: bool) -> Reply:
-        """Whoever shows no token learns whether we are well, and nothing else."""
-        if self._looking is None or (self._looking.done() and perf_counter() - self._at > EVERY):
-            self._at = perf_counter()
-            self._looking = asyncio.ensure_future(self._look())
-        found = await asyncio.shield(self._looking)
-        return json_reply(200 if found["ok"] else 503, found if knows_us else {"ok": found["ok"]})
+    async def check(self, *, is_detailed: bool) -> Reply:
+        """Return the reply. A client without a token learns only whether the server is healthy."""
+        if self._checking is None or (self._checking.done() and perf_counter() - self._started > REUSE_SECONDS):
+            self._started = perf_counter()
+            self._checking = asyncio.ensure_future(self._check())
+        found = await asyncio.shield(self._checking)
+        return json_reply(200 if found["ok"] else 503, found if is_detailed else {"ok": found["ok"]})
 
-    async def _look(self) -> dict[str, Any]:
+    async def _check(self) -> dict[str, Any]:
         began, problem = perf_counter(), None
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._executor.submit(partial(core.beat, self._executor.room._core))
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._executor.submit(partial(core.probe_store, self._executor.room._core))
         except PostroomError as failed:
             problem = str(failed)
         except TimeoutError:
-            problem = f"no write was done within {PATIENCE:g} seconds"
+            problem = f"no write was done within {WRITE_SECONDS:g} seconds"
         return {
             "ok": problem is None,
             "problem": problem,
@@ -84,209 +92,208 @@ class Pulse:
         }
 
 
-# An app of another house below a path, loaded when it is first asked for: it may weigh more than all of ours.
-#
-# Who calls is known by then. The app finds a room that is bound to the caller in the scope, under
-# `postroom.room`.
-
-ROOM = "postroom.room"
+ROOM = "postroom.room"  # the key in the scope of a mounted app: a room that is bound to the caller
 
 
-class App(Protocol):
+class MountableApp(Protocol):
     """An ASGI app that serves while `running()` is entered."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
     async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
-class NotHere(PostroomError):
-    """What serves this path is not installed."""
+class AppMissing(PostroomError):
+    """The package that serves this path is not installed."""
 
     code = 7001
 
 
-class Mounted:
-    """`load` makes the app, on a thread of its own; it may raise `NotHere`."""
+class MountedApp:
+    """An ASGI app below a path, loaded at the first request, because it may be larger than all the rest.
 
-    def __init__(self, load: Callable[[], Awaitable[App]]) -> None:
+    `load` makes the app, on a thread of its own; it may raise `AppMissing`.
+    """
+
+    def __init__(self, load: Callable[[], Awaitable[MountableApp]]) -> None:
         self._load = load
         self._stop = asyncio.Event()
-        self._app: asyncio.Future[App | None] | None = None  # None in it: we close
-        self._life: asyncio.Task[None] | None = None
+        self._app: asyncio.Future[MountableApp | None] | None = None  # result None: the server closes
+        self._task: asyncio.Task[None] | None = None
 
     async def serve(self, room: Room, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            app = await self._loaded()
-        except NotHere as missing:
-            await answer(scope, send, refused(503, str(missing)))
+            app = await self._get_app()
+        except AppMissing as missing:
+            await send_reply(scope, send, error_reply(503, str(missing)))
             return
         if app is None or self._stop.is_set():
-            await answer(scope, send, CLOSING)
+            await send_reply(scope, send, CLOSING)
             return
-        most = largest(room.settings)
-        if declared(scope["headers"]) > most:
-            await answer(scope, send, too_large(most))
+        most = max_body_bytes(room.settings)
+        if content_length(scope["headers"]) > most:
+            await send_reply(scope, send, too_large(most))
             return
         await app({**scope, ROOM: room}, _bounded(receive, most), send)
 
     async def stop(self) -> None:
-        """Nobody waits for what is not loaded yet."""
+        """End the app; one that is still loading is not waited for."""
         self._stop.set()
-        if self._life is not None:
+        if self._task is not None:
             if self._app is not None and not self._app.done():
                 self._app.set_result(None)
-                self._life.cancel()
-            await asyncio.wait([self._life])
+                self._task.cancel()
+            await asyncio.wait([self._task])
 
-    async def _loaded(self) -> App | None:
-        """Once for all who ask. What failed is tried again: somebody may have installed it. None: we close."""
+    async def _get_app(self) -> MountableApp | None:
+        """Return the app, loaded once for all requests, or None if the server closes. A load that failed is tried
+        again: the package may have been installed since.
+        """
         if self._stop.is_set():
             return None
         if self._app is None or (self._app.done() and self._app.exception() is not None):
             self._app = asyncio.get_running_loop().create_future()
-            self._life = asyncio.ensure_future(self._live(self._app))
+            self._task = asyncio.ensure_future(self._run_app(self._app))
         return await asyncio.shield(self._app)
 
-    async def _live(self, result: asyncio.Future[App | None]) -> None:
-        """Its whole life in one task: what it enters there it must leave there."""
+    async def _run_app(self, result: asyncio.Future[MountableApp | None]) -> None:
+        """Load, run and end the app in one task: anyio demands that a context is left in the task
+        that entered it.
+        """
         try:
             app = await self._load()
             async with app.running():
                 result.set_result(app)
                 await self._stop.wait()
-        except BaseException as failed:
-            if result.done() or not isinstance(failed, Exception):
+        except Exception as failed:  # boundary: the requests that wait for the app get the error
+            if result.done():
                 raise
             result.set_exception(failed)
-            result.exception()  # whoever asked hears it; by now nobody may wait
+            result.exception()  # mark it as retrieved: the requests may be gone by now
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """Whoever sends more than was declared has hung up, as far as the app can see."""
+    """Return a `receive` that reports a disconnect to the app when a body is too large."""
     left = most
 
-    async def some() -> MutableMapping[str, Any]:
+    async def receive_bounded() -> MutableMapping[str, Any]:
         nonlocal left
         message = await receive()
         left -= len(message.get("body", b""))
         return message if left >= 0 else {"type": "http.disconnect"}
 
-    return some
+    return receive_bounded
 
-
-# Which path is answered by whom, and who stays for longer than one answer.
-#
-# POST /mcp, GET /mcp, ...  the mounted app
-# POST anything else        JSON-RPC
-# GET /subscribe            events
-# GET /healthz, /metrics    how we are
-# /ws                       JSON-RPC in frames
-# /map                      MAP in frames
 
 HEALTH, METRICS, SUBSCRIBE, FRAMES, MCP = "/healthz", "/metrics", "/subscribe", "/ws", "/mcp"
 MAP = "/map"
-LISTEN = "subscriptions/listen"  # the stream of MCP's revision of 2026, by POST
-KEEP_ALIVE = 20.0  # seconds between two signs of life on a stream
-_LOOKS = ("GET", "HEAD")
+MCP_LISTEN = "subscriptions/listen"  # a stream by POST, of MCP's revision of 2026
+KEEP_ALIVE = 20.0  # seconds between two comments on a stream that say the server is alive
+_READ_METHODS = ("GET", "HEAD")
 
 
 class HttpApp:
-    """The ASGI app."""
+    """The ASGI app of a post room."""
 
     def __init__(
         self,
         executor: Executor,
         broker: Broker,
-        gate: HttpAuth,
-        mcp: Mounted | None,
+        auth: HttpAuth,
+        mcp: MountedApp | None,
         map_server: MapServer | None = None,
     ) -> None:
         self.executor = executor
         self.broker = broker
         self.limits: Limits = executor.room.settings
-        self._gate = gate
+        self._auth = auth
         self._mcp = mcp
         self._map = map_server
-        self._pulse = Pulse(executor)
-        self._ends: dict[object, Callable[[], object]] = {}
+        self._health = HealthCheck(executor)
+        self._closers: dict[object, Callable[[], object]] = {}
         self._streams: dict[Outbox, bytes] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             reply = await self._serve(scope, receive, send)
-        except Gone:
+        except Disconnected:
             return
         except PostroomError as wrong:  # raised before anything was sent
-            reply = sorry(wrong)
+            reply = reply_for_error(wrong)
         if reply is not None:
-            await answer(scope, send, reply)
+            await send_reply(scope, send, reply)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
-        """The reply; None when whoever serves it has answered already."""
+        """Return the reply, or None if it was sent already."""
         headers, path = scope["headers"], scope["path"]
-        wrong = self._gate.wrong(scope)
+        wrong = self._auth.check_request(scope)
         if wrong is not None:
             if path == MAP and self._map is not None and wrong.status == 403:
-                self._map.complaints.of_frames(
+                self._map.misuse.bad_frames(
                     "it names another machine, or is a page of another site (serve --http-name)"
                 )
             return wrong
-        looks = scope["type"] == "http" and scope["method"] in _LOOKS
-        if path == HEALTH and looks and not self._gate.shows_something(headers):
-            return await self._pulse.ask(knows_us=False)
+        is_read = scope["type"] == "http" and scope["method"] in _READ_METHODS
+        if path == HEALTH and is_read and not self._auth.has_credentials(headers):
+            return await self._health.check(is_detailed=False)
         if scope["type"] == "websocket":
-            return await self._upgrade(scope, receive, send)
-        caller = self._gate.caller(headers)
+            return await self._serve_websocket(scope, receive, send)
+        caller = self._auth.authenticate(headers)
         if isinstance(caller, Reply):
             return caller
         if path.rstrip("/") == MCP and self._mcp is not None:
-            return await self._visit(self._mcp, caller, scope, receive, send)
+            return await self._serve_mcp(self._mcp, caller, scope, receive, send)
         return await self._answer(caller, scope, receive, send)
 
-    async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         if scope["path"] == MAP and self._map is not None:
-            return await self._meet(self._map, scope, receive, send)
-        caller = self._gate.caller(scope["headers"])
+            return await self._serve_map(self._map, scope, receive, send)
+        caller = self._auth.authenticate(scope["headers"])
         if isinstance(caller, Reply):
             return caller
         if scope["path"] != FRAMES:
-            return refused(404, f"the WebSockets are at {FRAMES} and {MAP}")
+            return error_reply(404, f"the WebSockets are at {FRAMES} and {MAP}")
         await serve_frames(self, caller, scope, receive, send)
         return None
 
-    async def _meet(self, map_server: MapServer, scope: Scope, receive: Receive, send: Send) -> Reply | None:
-        """MAP's clients show their token in their first word; who shows it in the header may."""
-        caller = self._gate.caller(scope["headers"]) if self._gate.shows_something(scope["headers"]) else None
+    async def _serve_map(self, map_server: MapServer, scope: Scope, receive: Receive, send: Send) -> Reply | None:
+        """Serve MAP. Its clients send their token in their first message; a token in the header is
+        accepted, too.
+        """
+        caller = (
+            self._auth.authenticate(scope["headers"]) if self._auth.has_credentials(scope["headers"]) else None
+        )
         if isinstance(caller, Reply):
-            map_server.complaints.of_frames("the token in its header is none")
+            map_server.misuse.bad_frames("the token in its header is none")
             return caller
         if caller is None and map_server.is_full:
-            return refused(503, "too many connections that have not said who they are", RETRY)
+            return error_reply(503, "too many connections that have not said who they are", RETRY)
         await map_server.serve_frames(self, caller, scope, receive, send)
         return None
 
-    async def _visit(
-        self, mcp: Mounted, caller: Principal, scope: Scope, receive: Receive, send: Send
+    async def _serve_mcp(
+        self, mcp: MountedApp, caller: Principal, scope: Scope, receive: Receive, send: Send
     ) -> Reply | None:
-        """A stream there ends with its token. The method in the header is that in the body, or it is refused."""
-        is_stream = scope["method"] == "GET" or LISTEN in every(scope["headers"], b"mcp-method")
+        """Serve MCP. A stream ends when its token is revoked. The SDK refuses a request whose method in the header
+        is not that in the body, so the header can be trusted here.
+        """
+        is_stream = scope["method"] == "GET" or MCP_LISTEN in header_values(scope["headers"], b"mcp-method")
         expel = scope["state"][ABORT] if is_stream else None
-        guest = Caller(self.executor, self.broker, expel=expel, principal=caller)
+        user = Caller(self.executor, self.broker, expel=expel, principal=caller)
         try:
-            await mcp.serve(guest.room, scope, receive, send)
+            await mcp.serve(user.room, scope, receive, send)
         finally:
-            guest.close()
+            user.close()
         return None
 
     async def _answer(self, caller: Principal, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         path, method = scope["path"], scope["method"]
         if method == "POST":
             return await serve_call(self, caller, scope, receive)
-        if method not in _LOOKS:
+        if method not in _READ_METHODS:
             return _NO_METHOD
         if path == HEALTH:
-            return await self._pulse.ask(knows_us=True)
+            return await self._health.check(is_detailed=True)
         if path == METRICS:
             return await metrics(self.executor, caller)
         if path == SUBSCRIBE and method == "GET":
@@ -294,50 +301,52 @@ class HttpApp:
             return None
         return _NO_METHOD
 
-    # -- who stays
+    # -- requests that stay
 
     @contextmanager
-    def ended_by(self, end: Callable[[], object]) -> Iterator[None]:
-        """Somebody stays; `end` is called when the house closes."""
+    def closing_with(self, close_it: Callable[[], object]) -> Iterator[None]:
+        """Call `close_it` if the server closes while the block runs."""
         key = object()
-        self._ends[key] = end
+        self._closers[key] = close_it
         try:
             yield
         finally:
-            del self._ends[key]
+            del self._closers[key]
 
     @contextmanager
     def kept_alive(self, outbox: Outbox, sign: bytes) -> Iterator[None]:
-        """One timer for all streams."""
+        """Send a comment on this stream every KEEP_ALIVE seconds while the block runs. All streams share one
+        timer.
+        """
         self._streams[outbox] = sign
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE, self._show_life)
+            self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE, self._send_keep_alive)
         try:
             yield
         finally:
             del self._streams[outbox]
 
-    def _show_life(self) -> None:
-        self.broker.look()  # a bell may have been missed
+    def _send_keep_alive(self) -> None:
+        self.broker.look()  # a notification of the store may have been missed
         for outbox, sign in self._streams.items():
-            if not outbox.is_full:  # whoever does not read needs no sign of life
+            if not outbox.is_full:  # a client that does not read needs none
                 outbox.offer(sign)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(KEEP_ALIVE, self._show_life) if self._streams else None
+        self._timer = loop.call_later(KEEP_ALIVE, self._send_keep_alive) if self._streams else None
 
     async def close(self) -> None:
-        """Everybody who stays is asked to go."""
+        """Ask all requests that stay to end."""
         if self._timer is not None:
             self._timer.cancel()
         if self._map is not None:
             self._map.close()
-        for end in list(self._ends.values()):
-            end()
+        for close_it in list(self._closers.values()):
+            close_it()
         if self._mcp is not None:
             await self._mcp.stop()
 
 
-_NO_METHOD = refused(
+_NO_METHOD = error_reply(
     405,
     "calls are sent by POST; GET serves /subscribe, /healthz and /metrics; /ws and /map are WebSockets",
     (b"allow", b"POST"),

@@ -1,6 +1,7 @@
-"""The actions of agent-inbox, with its requests and replies, and what its own callers send and it drops.
+"""The actions of agent-inbox, with its requests and replies, including fields that its callers send and it drops.
 
-Beyond it: what is wrong is told and nothing of it is written; nothing is marked as read but what was returned.
+Unlike agent-inbox, an invalid request is refused and nothing of it is written, and only letters that were returned
+are marked as read.
 """
 
 from __future__ import annotations
@@ -31,21 +32,26 @@ if TYPE_CHECKING:
     from ..room import Room
 
 
-DEFAULT = "default"  # agent and scope of whoever names none
-# Their name of a field → ours, with its parameter.
+DEFAULT = "default"  # agent and scope of a caller that names none
+# agent-inbox's name of a field → ours.
 _FIELDS = {
     "scope": "scope", "thread_tag": "thread_tag", "in_reply_to": "in_reply_to", "importance": "priority",
     "meta": "metadata", "subject": "subject", "conversation_id": "conversation_id", "kind": "kind", "key": "key",
     "expires": "expires", "at": "at", "tags": "tags", "priority": "priority", "data": "data",
 }  # fmt: skip
-_THEIRS = {"priority": "importance", "metadata": "meta", "mailbox": "from", "sender": "from"}  # fields in errors
+_FIELD_IN_ERRORS = {
+    "priority": "importance",
+    "metadata": "meta",
+    "mailbox": "from",
+    "sender": "from",
+}  # fields in errors
 
 # -- mail
 
 
 def _send(room: Room, params: dict[str, Any]) -> Any:
-    """What is said in the words of our own `send` is understood, too. One name and plain text go on as they are:
-    to look at lists and parts takes an eighth of the steps of the whole call.
+    """Send a letter. The parameters of our own `send` are accepted, too. One name and plain text are passed on as
+    they are: looking at lists and parts takes an eighth of the whole call.
     """
     fields = {} if _FIELDS.keys().isdisjoint(params) else _fields_of(params)
     named = params.get("to")
@@ -65,30 +71,30 @@ def _send(room: Room, params: dict[str, Any]) -> Any:
     try:
         return {"messageId": room.mailbox(_writer(room, params)).send(body=body, **to, **fields).id}
     except PostroomError as refused:
-        refused.field = _THEIRS.get(refused.field or "", refused.field)
+        refused.field = _FIELD_IN_ERRORS.get(refused.field or "", refused.field)
         raise
 
 
 def _fields_of(params: dict[str, Any]) -> dict[str, Any]:
     fields = {_FIELDS[theirs]: value for theirs, value in params.items() if theirs in _FIELDS}
     if "priority" in params:
-        fields["priority"] = params["priority"]  # before `importance`, whichever was said first
+        fields["priority"] = params["priority"]  # wins over `importance`, in whichever order they came
     return fields
 
 
 def _sender(params: dict[str, Any]) -> str | None:
-    """In whichever words it is said."""
+    """Return the sender that a call names, by either name of the parameter."""
     named: str | None = params.get("agent_id") or params.get("from")
     return named
 
 
 def _writer(room: Room, params: dict[str, Any]) -> str:
-    """Who writes it: without a name, the caller's agent, else the service itself, by the name of its system."""
+    """Return the sender: the named agent, else the caller's, else the server itself, by the name of its system."""
     return _sender(params) or room.principal.agent or system_id(room._core, OWNER, room.settings.system)
 
 
 def _recipients(to: Any) -> dict[str, Any]:
-    """By kind. A list may mix names and objects."""
+    """Return the recipients by kind (to, cc, bcc). A list may mix names and objects."""
     found: dict[str, list[Any]] = {"to": []}
     for one in to if isinstance(to, list) else [to]:
         kind, name = ("to", one) if isinstance(one, str) else _recipient(one)
@@ -108,10 +114,10 @@ def _recipient(one: Any) -> tuple[str, Any]:
 
 
 def _check_inbox(room: Room, params: dict[str, Any]) -> Any:
-    """In the order they came. Only what is returned is marked as read."""
+    """Return an agent's letters in the order they came; with `clear`, mark those that are returned as read."""
     name = params.get("agent_id") or room.principal.agent or _reader(params)
     if "agent_id" not in params and is_scope_only(name):
-        return {"messages": []}  # nobody is called like that
+        return {"messages": []}  # no agent can have this name
     found = inbox.check(
         room._core,
         room.principal,
@@ -131,16 +137,16 @@ def _reader(params: dict[str, Any]) -> str:
 
 
 def _records(room: Room, found: Sequence[Found], reader: str) -> list[MessageRecord]:
-    """Each letter with all its recipients; how it is with the others is asked only where there are any."""
+    """Return each letter with all its recipients. Other deliveries are loaded only where there are any."""
     others: dict[str, list[Delivery]] = {}
-    if room.principal.operator and (several := [f.message.id for f in found if _went_to_others(f)]):
+    if room.principal.operator and (several := [f.message.id for f in found if _has_other_recipients(f)]):
         for one in room._core.store.find(Query(message_ids=tuple(several))):
             others.setdefault(one.message.id, []).append(one.delivery)
     return [message_record(f.message, others.get(f.message.id) or [f.delivery], reader) for f in found]
 
 
-def _went_to_others(found: Found) -> bool:
-    """Was it sent to several, or to a group and not to this mailbox by name?"""
+def _has_other_recipients(found: Found) -> bool:
+    """Return whether a letter was sent to several recipients, or to a group."""
     recipients = found.message.recipients
     return len(recipients) > 1 or recipients[0].address != found.delivery.mailbox
 
@@ -156,7 +162,7 @@ def _read_thread(room: Room, params: dict[str, Any]) -> Any:
     for one in room._core.store.find(Query(message_ids=ids)) if ids else ():
         if me is None or one.delivery.mailbox == me:
             deliveries.setdefault(one.message.id, []).append(one.delivery)
-    # Read inside the house, too: as plain values.
+    # As plain values: the MCP resources read them, too.
     records = [to_plain(message_record(letter, deliveries.get(letter.id, ()), me)) for letter in letters]
     return {"threadTag": tag, "count": len(records), "messages": records}
 
@@ -166,37 +172,37 @@ def _read_thread(room: Room, params: dict[str, Any]) -> Any:
 
 def _list_agents(room: Room, params: dict[str, Any]) -> Any:
     rows = [agent_record(agent) for agent in room.agents(scope=params.get("scope"))]
-    if params.get("include_federated") and "scope" not in params:  # of others nobody knows the team
-        rows += [far_agent_record(*one) for one in outbox.told_of(room._core, room.principal)]
+    if params.get("include_federated") and "scope" not in params:  # the scopes of remote agents are unknown
+        rows += [far_agent_record(*one) for one in outbox.announced_agents(room._core, room.principal)]
     return {"count": len(rows), "agents": rows}
 
 
 def _register_agent(room: Room, params: dict[str, Any]) -> Any:
     scopes = params.get("scopes") or ([params["scope"]] if "scope" in params else None)
-    result = {"display_name": params.get("name"), "program": params.get("program"), "model": params.get("model"),
+    fields = {"display_name": params.get("name"), "program": params.get("program"), "model": params.get("model"),
             "scopes": scopes, "metadata": params.get("metadata")}  # fmt: skip
-    upsert(room, box_of(room, params).name, result)
+    upsert(room, box_of(room, params).name, fields)
     return {}
 
 
 def _notify(room: Room, params: dict[str, Any]) -> Any:
-    """Agents come and go; whatever else happens is nothing to us."""
-    event, name = params["event"], _whom(params)
+    """Register an agent that was spawned, and note that one has left. Other events are ignored."""
+    event, name = params["event"], _agent_in_event(params)
     agent = event.get("agent") if isinstance(event.get("agent"), dict) else {}
     if event.get("type") == "agent.spawn":
         if not name:
             raise Invalid("is missing", field="event.agent.agentId")
-        result = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [room._default_scope],
+        fields = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [room._default_scope],
                 "metadata": _metadata(agent)}  # fmt: skip
-        upsert(room, name, result)
+        upsert(room, name, fields)
     elif event.get("type") == "agent.done" and name:
-        with suppress(UnknownAgent):  # who was never here has left
+        with suppress(UnknownAgent):  # it was never registered
             room.mailbox(name).leave()
     return {}
 
 
-def _whom(params: dict[str, Any]) -> str | None:
-    """Who came or went."""
+def _agent_in_event(params: dict[str, Any]) -> str | None:
+    """Return the agent that an event is about."""
     event = params["event"]
     agent = event.get("agent")
     name: str | None = event.get("agentId") or (agent.get("agentId") if isinstance(agent, dict) else None)
@@ -204,47 +210,47 @@ def _whom(params: dict[str, Any]) -> str | None:
 
 
 def _metadata(agent: dict[str, Any]) -> dict[str, Any] | None:
-    result = agent.get("metadata") or {}
-    if not isinstance(result, dict):
+    metadata = agent.get("metadata") or {}
+    if not isinstance(metadata, dict):
         raise Invalid("must be an object", field="event.agent.metadata")
-    return result | ({"role": agent["role"]} if agent.get("role") else {}) or None
+    return metadata | ({"role": agent["role"]} if agent.get("role") else {}) or None
 
 
-def upsert(room: Room, name: str, result: dict[str, Any]) -> None:
-    """An agent's card with these fields; what is not said stays as it was."""
+def upsert(room: Room, name: str, fields: dict[str, Any]) -> None:
+    """Register an agent with these fields of its card; fields that are None stay as they were."""
     try:
         before = asdict(room.agent(name).card)
     except UnknownAgent:
         before = {}
     kept = {field: before[field] for field in _CARD if field in before}
-    room.mailbox(name).register(**kept | {field: value for field, value in result.items() if value is not None})
+    room.mailbox(name).register(**kept | {field: value for field, value in fields.items() if value is not None})
 
 
 _CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
          "max_concurrent_tasks", "metadata")  # fmt: skip
 
-_LONGEST_WORD = 200
-_IN_A_WORD = frozenset(map(chr, range(33, 127)))
+_MAX_TYPE = 200
+_TYPE_CHARACTERS = frozenset(map(chr, range(33, 127)))
 
 
-def _ping(_room: Room, _said: dict[str, Any]) -> Any:
+def _ping(_room: Room, _params: dict[str, Any]) -> Any:
     return {"pid": os.getpid()}
 
 
 def _emit(_room: Room, params: dict[str, Any]) -> Any:
-    """Whoever carries out calls publishes it to those who listen."""
-    result = params["event"]
+    """Check an event. `Caller` publishes it once the call has succeeded."""
+    event = params["event"]
     if "agent_id" in params:
         check_agent(params["agent_id"], "agent_id")
-    kind = result.get("type") if isinstance(result, dict) else None
+    kind = event.get("type") if isinstance(event, dict) else None
     if isinstance(kind, str) and kind:
-        _check_word(kind)
+        _check_type(kind)
     return {}
 
 
-def _check_word(kind: str) -> None:
-    """A type that looks like another, by letters of another script or by some that nobody sees, is none."""
-    if len(kind) > _LONGEST_WORD or not kind.isascii() or not kind[0].isalnum() or not set(kind) <= _IN_A_WORD:
+def _check_type(kind: str) -> None:
+    """Refuse a type that could look like another one, by letters of another script or invisible ones (G8)."""
+    if len(kind) > _MAX_TYPE or not kind.isascii() or not kind[0].isalnum() or not set(kind) <= _TYPE_CHARACTERS:
         hint = "letters, digits and signs of ASCII without spaces, such as build.done"
         raise Invalid(f"{kind[:100]!a} is no plain word", field="event.type", hint=hint)
 
@@ -253,15 +259,15 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
     return Method(name=name, about=about, run=run, params=params, result=result, strict=False, **more)
 
 
-AGENT = Param("agent_id", "text", f"whose; without it the token's agent, else the scope, else {DEFAULT!r}")
-SCOPE = Param("scope", "text", f"when nothing is said, that of the service: INBOX_SCOPE, else {DEFAULT!r}")
+AGENT = Param("agent_id", "text", f"which agent; by default the token's, else the scope, else {DEFAULT!r}")
+SCOPE = Param("scope", "text", f"by default that of the server: INBOX_SCOPE, else {DEFAULT!r}")
 ROWS = (
-    _row("ping", "is anybody there?", _ping, result="pid", action="agents", writes=False),
+    _row("ping", "check that the server is there", _ping, result="pid", action="agents", writes=False),
     _row(
         "send",
         "send a letter",
         _send,
-        Param("from", "text", "the sender; without it the token's agent, else the service by its system's name"),
+        Param("from", "text", "by default the token's agent, else the server by the name of its system"),
         Param(
             "to",
             "any",
@@ -271,7 +277,7 @@ ROWS = (
         Param("payload", "json", "text, an object with a `type`, or any JSON"),
         SCOPE,
         Param("thread_tag", "text", "a label for the thread"),
-        Param("in_reply_to", "text", "the letter it answers: its scope, subject and importance hold unless said"),
+        Param("in_reply_to", "text", "the letter it answers: by default its scope, subject and importance"),
         Param("importance", "text", "low, normal, high or urgent"),
         Param("meta", "object", "anything else"),
         Param("subject", "text", "one line"),
@@ -281,9 +287,9 @@ ROWS = (
         Param("expires", "when", "not offered after this"),
         Param("at", "when", "not delivered before this"),
         Param("tags", "list", "labels"),
-        Param("agent_id", "text", "the same as from, in our own words"),
-        Param("body", "any", "the same as payload, in our own words: text, or a list of parts"),
-        Param("priority", "any", "the same as importance"),
+        Param("agent_id", "text", "our own name for from"),
+        Param("body", "any", "our own name for payload: text, or a list of parts"),
+        Param("priority", "any", "our own name for importance"),
         Param("cc", "any", "further recipients"),
         Param("bcc", "any", "recipients that the others do not see"),
         Param("data", "any", "any JSON; becomes a data part"),
@@ -298,7 +304,7 @@ ROWS = (
         _check_inbox,
         AGENT,
         SCOPE,
-        Param("unread_only", "flag", "false when nothing is said"),
+        Param("unread_only", "flag", "false by default"),
         Param("clear", "flag", "mark what is returned as read"),
         LIMIT,
         Param("since", "time", "only letters written at this time or later"),
@@ -313,7 +319,7 @@ ROWS = (
         "the letters with a thread tag",
         _read_thread,
         Param("thread_tag", "text", "the tag", required=True),
-        Param("agent_id", "text", "who looks; an operator who says nobody sees all of them"),
+        Param("agent_id", "text", "the agent that reads; an operator without one sees all letters"),
         SCOPE,
         result="threadTag, count, messages",
         many=True,
@@ -323,10 +329,10 @@ ROWS = (
     ),
     _row(
         "list_agents",
-        "who is registered",
+        "registered agents",
         _list_agents,
         Param("scope", "text", "only of this scope"),
-        Param("include_federated", "flag", "those that other systems told of too, where no scope is said"),
+        Param("include_federated", "flag", "also agents of other systems, if no scope is given"),
         result="count, agents",
         many=True,
         action="agents",
@@ -334,7 +340,7 @@ ROWS = (
     ),
     _row(
         "register_agent",
-        "say who you are; what is not said stays as it was",
+        "register an agent; fields that are left out stay as they were",
         _register_agent,
         Param("agent_id", "text", "the agent's name"),
         Param("name", "text", "a name for people"),
@@ -354,15 +360,15 @@ ROWS = (
         Param("event", "object", "type, and agent or agentId", required=True),
         result="nothing more",
         action="register",
-        speaker=_whom,
+        speaker=_agent_in_event,
     ),
     _row(
         "emit",
-        "tell those who subscribed to this scope",
+        "send an event to those who subscribed to this scope",
         _emit,
         Param("event", "any", "what happened", required=True),
         Param("meta", "object", "about it"),
-        Param("agent_id", "text", "who tells it"),
+        Param("agent_id", "text", "the agent that sends it"),
         SCOPE,
         result="nothing more",
         action="send",

@@ -1,4 +1,12 @@
-"""What callers of `mail/*` say, in either dialect's words, as the verbs below want it."""
+"""The methods `mail/*`: conversations, each method for both protocols at once, agent-inbox's and MAP's.
+
+Parameters may have either protocol's names: `id` or `conversationId`; `agentId`, `participantId` or none, for the
+agent that is calling. Answers hold the fields of both (`formats/mail.py`). Unknown parameters are ignored, as both
+protocols do. No agent acts for another: a call that names somebody else is refused.
+
+Lists without `limit`, `cursor`, `filter` or `order` are answered whole: programs of agent-inbox know no pages, and
+those of MAP see that there is no more. With any of these a page is 50 rows, and the cursor is the last row's id.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import conversations
 from ..core import threads as core_threads
-from ..core.conversations import Guest, Opening, Saying, turn_in
-from ..core.threads import Wanted
-from ..core.validation import check_count, listed
+from ..core.conversations import ConversationRequest, Guest, TurnRequest, turn_in
+from ..core.threads import TurnFilter
+from ..core.validation import as_list, check_count
 from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
@@ -35,64 +43,64 @@ if TYPE_CHECKING:
     from ..room import Room
 
 
-MOST = 10_000  # rows in one answer
+MAX_ROWS = 10_000  # rows in one answer
 
 
 def conversation(params: Mapping[str, Any]) -> str:
-    """Which conversation: `conversationId`, or `id` in agent-inbox's words."""
+    """Return the id of the conversation: `conversationId`, or `id` in agent-inbox's protocol."""
     id = params.get("conversation_id") or params.get("id")
     if not id:
         raise Invalid("is missing", field="conversation_id")
     return str(id)
 
 
-def speaker(room: Room, params: Mapping[str, Any]) -> str:
-    """Who it is about: as it is said, or the agent that is calling. Whether it may is asked by the verb."""
-    who = named_speaker(params) or room.principal.agent
-    if not who:
+def acting_agent(room: Room, params: Mapping[str, Any]) -> str:
+    """Return the agent that a call names, or the one that is calling. The verb checks whether that is allowed."""
+    agent = named_agent(params) or room.principal.agent
+    if not agent:
         raise Invalid("is missing", field="participant_id", hint="who are you?")
-    return str(who)
+    return str(agent)
 
 
-def named_speaker(params: Mapping[str, Any]) -> str | None:
-    """The same, of a caller that nothing but its words tells of."""
+def named_agent(params: Mapping[str, Any]) -> str | None:
+    """Return the agent that a call names."""
     return params.get("participant_id") or params.get("agent_id")
 
 
 def limit_of(value: Any) -> int:
-    return min(check_count(value, "limit"), MOST)
+    return min(check_count(value, "limit"), MAX_ROWS)
 
 
-def paged(name: str, rows: Sequence[dict[str, Any]], limit: int | None) -> dict[str, Any]:
-    """A page, whether there is more, and from where to go on."""
+def page(name: str, rows: Sequence[dict[str, Any]], limit: int | None) -> dict[str, Any]:
+    """Return a page of rows, whether there are more, and the cursor to go on from."""
     shown, more = list(rows[:limit]), limit is not None and len(rows) > limit
     answer: dict[str, Any] = {name: shown, "hasMore": more}
     return answer | {"nextCursor": shown[-1]["id"]} if more else answer
 
 
-def turns_wanted(params: Mapping[str, Any]) -> Wanted:
-    """Which turns: the words of `filter`, and those of `mail/replay`."""
+def turns_wanted(params: Mapping[str, Any]) -> TurnFilter:
+    """Return which turns are wanted, by the fields of `filter` and of `mail/replay`."""
     words = {snake(name): value for name, value in params.items() if value is not None}
     after = words.get("after_turn_id") or words.get("from_turn_id") or words.get("cursor")
-    return Wanted(
+    return TurnFilter(
         thread=_text(words, "thread_id"),
-        content_types=tuple(listed(words.get("content_types", ()), "content_types")),
+        content_types=tuple(as_list(words.get("content_types", ()), "content_types")),
         participant=_text(words, "participant_id"),
-        after=_turn(after, "after_turn_id"),
-        before=_turn(words.get("before_turn_id"), "before_turn_id"),
+        after=_turn_id(after, "after_turn_id"),
+        before=_turn_id(words.get("before_turn_id"), "before_turn_id"),
         since=_since(words),
-        until=moment(words.get("before_timestamp"), "before_timestamp"),
+        until=read_time(words.get("before_timestamp"), "before_timestamp"),
     )
 
 
-def around(view: View, params: Mapping[str, Any]) -> Wanted:
-    """From one turn to another, both of them with it; or one thread."""
+def turns_between(view: View, params: Mapping[str, Any]) -> TurnFilter:
+    """Return the turns from one to another, including both; or those of one thread."""
     words = {snake(name): value for name, value in params.items() if value is not None}
     letters = view.letters
-    first, last = _turn(words.get("from_turn_id"), "scope"), _turn(words.get("to_turn_id"), "scope")
+    first, last = _turn_id(words.get("from_turn_id"), "scope"), _turn_id(words.get("to_turn_id"), "scope")
     start = 0 if first is None else letters.index(turn_in(view, first))
     end = len(letters) - 1 if last is None else letters.index(turn_in(view, last))
-    return Wanted(
+    return TurnFilter(
         thread=_text(words, "thread_id"),
         after=letters[start - 1].id if start else None,
         before=letters[end + 1].id if end + 1 < len(letters) else None,
@@ -103,14 +111,14 @@ def list_filter(params: Mapping[str, Any]) -> dict[str, Any]:
     words = {snake(name): value for name, value in params.items() if value is not None}
     for name in ("status", "type"):
         if name in words:
-            words[name] = listed(words[name], name)
+            words[name] = as_list(words[name], name)
     for name in ("created_after", "created_before"):
-        words[name] = moment(words.get(name), name)
+        words[name] = read_time(words.get(name), name)
     return words
 
 
-def suits(view: View, words: Mapping[str, Any]) -> bool:
-    """Does a conversation pass the filter of a list?"""
+def passes_filter(view: View, words: Mapping[str, Any]) -> bool:
+    """Return whether a conversation passes the filter of a list."""
     talk = view.talk
     return (
         ("status" not in words or talk.status in words["status"])
@@ -122,8 +130,8 @@ def suits(view: View, words: Mapping[str, Any]) -> bool:
     )
 
 
-def moment(value: Any, field: str) -> datetime | None:
-    """A time: milliseconds since 1970, or ISO 8601."""
+def read_time(value: Any, field: str) -> datetime | None:
+    """Return the time of a value: milliseconds since 1970, or ISO 8601."""
     if value is None or isinstance(value, datetime):
         return value
     try:
@@ -142,11 +150,13 @@ _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # nothing was written before
 
 
 def _since(words: Mapping[str, Any]) -> datetime | None:
-    """`after` is later than a time; `from` is that time, too: two turns may share it, and none is to be missed."""
-    start = moment(words.get("from_timestamp"), "from_timestamp")
+    """Return the time after which turns are wanted. `after_timestamp` excludes that time; `from_timestamp`
+    includes it, because two turns may share it and none must be missed.
+    """
+    start = read_time(words.get("from_timestamp"), "from_timestamp")
     if start is not None:
         return max(start, _EARLIEST) - timedelta(milliseconds=1)
-    return moment(words.get("after_timestamp"), "after_timestamp")
+    return read_time(words.get("after_timestamp"), "after_timestamp")
 
 
 def _text(words: Mapping[str, Any], name: str) -> str | None:
@@ -156,30 +166,20 @@ def _text(words: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _turn(value: Any, field: str) -> str | None:
+def _turn_id(value: Any, field: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise Invalid("must be a turn's id", field=field)
     return None if value is None else letter_of_turn(value)
 
 
-# The methods `mail/*`, each serving both dialects at once: agent-inbox's and MAP's.
-#
-# What is said may be said in either dialect's words: `id` or `conversationId`; `agentId`, `participantId` or
-# nobody,
-# for the agent that is calling. What is answered holds both dialects' fields (`mail_records.py`). A parameter
-# nobody
-# knows is ignored, as both do. Nobody speaks for another: an agent that names somebody else is refused.
-#
-# Lists without `limit`, `cursor`, `filter` or `order` are answered whole: agent-inbox's programs know no pages,
-# and
-# MAP's see that there is no more. With any of these words a page is 50 rows, and the cursor is the last row's id.
+# -- the methods
 
 PAGE = 50
 
 
 def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    creator = opener(params) or room.principal.agent
-    opening = Opening(
+    creator = named_creator(params) or room.principal.agent
+    opening = ConversationRequest(
         id=params.get("id") or params.get("conversation_id"),
         scope=params.get("scope", room._default_scope),
         subject=params.get("subject"),
@@ -191,7 +191,7 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
         guests=tuple(_guest(one) for one in params.get("initial_participants", [])),
     )
     first = params.get("initial_turn")
-    saying = None if first is None else _saying({snake(name): value for name, value in first.items()})
+    saying = None if first is None else _turn_content({snake(name): value for name, value in first.items()})
     view = conversations.create(room._core, room.principal, opening, saying)
     record, seat = (
         conversation_record(view),
@@ -204,7 +204,7 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def opener(params: dict[str, Any]) -> str | None:
+def named_creator(params: dict[str, Any]) -> str | None:
     return params.get("agent_id") or params.get("participant_id")
 
 
@@ -212,8 +212,8 @@ def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view, include = _look(room, params), params.get("include", {})
     newest = include.get("recentTurns")
     turns = [turn_record(letter) for letter in view.letters]
-    summary = core_threads.summary(room._core, view, Wanted()) if include.get("stats") else None
-    return _whole(view, turns) | present(
+    summary = core_threads.summary(room._core, view, TurnFilter()) if include.get("stats") else None
+    return _with_turns(view, turns) | present(
         participants=[seat_record(seat) for seat in view.seats],
         recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
         stats=stats_record(summary) if summary else None,
@@ -225,11 +225,11 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     wanted = list_filter(params.get("filter", {}))
     rows: list[dict[str, Any]] = []
     for view in conversations.conversations(room._core, room.principal, params.get("scope"), params.get("cursor")):
-        if suits(view, wanted):
+        if passes_filter(view, wanted):
             rows.append(conversation_record(view))
         if limit is not None and len(rows) > limit:
             break
-    return paged("conversations", rows, limit)
+    return page("conversations", rows, limit)
 
 
 def close(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -249,9 +249,9 @@ def reopen(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    agent, catch_up = speaker(room, params), params.get("catch_up")
+    agent, catch_up = acting_agent(room, params), params.get("catch_up")
     view = conversations.join(room._core, room.principal, conversation(params), agent, params.get("role"))
-    joined = {"ok": True, "conversation": conversation_record(view), **_seated(room, view, agent)}
+    joined = {"ok": True, "conversation": conversation_record(view), **_participant(room, view, agent)}
     if catch_up is None:
         return joined
     start = catch_up.get("from")
@@ -262,7 +262,7 @@ def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    left = conversations.leave(room._core, room.principal, conversation(params), speaker(room, params))
+    left = conversations.leave(room._core, room.principal, conversation(params), acting_agent(room, params))
     return {"ok": True, "success": True, "leftAt": milliseconds(left)}
 
 
@@ -270,12 +270,12 @@ def invite(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     named = params.get("participant") or {"id": params.get("agent_id") or params.get("participant_id")}
     guest = _guest({"role": params.get("role"), **named})
     view = conversations.invite(room._core, room.principal, conversation(params), guest)
-    return {"ok": True, "invited": True, **_seated(room, view, guest.agent)}
+    return {"ok": True, "invited": True, **_participant(room, view, guest.agent)}
 
 
 def turn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    who = speaker(room, params)
-    message = conversations.turn(room._core, room.principal, conversation(params), who, _saying(params))
+    agent = acting_agent(room, params)
+    message = conversations.turn(room._core, room.principal, conversation(params), agent, _turn_content(params))
     record = turn_record(message)
     return record | {"turn": record}
 
@@ -287,9 +287,9 @@ def turns(room: Room, params: dict[str, Any]) -> dict[str, Any]:
         raise Invalid("must be asc or desc", field="order")
     limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter", "order"} else None
     place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
-    found = core_threads.wanted_turns(room._core, view, turns_wanted({**params.get("filter", {}), **place}))
+    found = core_threads.filter_turns(room._core, view, turns_wanted({**params.get("filter", {}), **place}))
     found = found if order == "asc" else found[::-1]
-    return paged("turns", _told(found, limit), limit)
+    return page("turns", _turn_rows(found, limit), limit)
 
 
 def create_thread(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -317,12 +317,12 @@ def threads(room: Room, params: dict[str, Any]) -> dict[str, Any]:
             raise Missing(f"no thread {cursor!r} in this conversation", field="thread")
         rows = rows[ids.index(cursor) + 1 :]
     limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor"} else None
-    return paged("threads", rows, limit)
+    return page("threads", rows, limit)
 
 
 def summary(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, params)
-    result = core_threads.summary(room._core, view, around(view, params.get("scope", {})))
+    result = core_threads.summary(room._core, view, turns_between(view, params.get("scope", {})))
     ends = {"firstTurn": result.first, "lastTurn": result.last}
     return {
         "conversationId": view.talk.id,
@@ -337,16 +337,16 @@ def summary(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, params)
-    found = core_threads.wanted_turns(room._core, view, turns_wanted(params))
+    found = core_threads.filter_turns(room._core, view, turns_wanted(params))
     count = params.get("count")
     found = found if count is None else found[-limit_of(count) :]
     limit = limit_of(params["limit"]) if "limit" in params else None
-    rows = _told(found, limit)
-    return _whole(view, rows) | paged("turns", rows, limit) | {"missedCount": len(found)}
+    rows = _turn_rows(found, limit)
+    return _with_turns(view, rows) | page("turns", rows, limit) | {"missedCount": len(found)}
 
 
-def _told(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
-    """As many as a page takes, and one that shows that there are more: the others need no words."""
+def _turn_rows(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
+    """Return the rows of a page, and one more that shows that there are more."""
     return [turn_record(letter) for letter in (letters if limit is None else letters[: limit + 1])]
 
 
@@ -357,9 +357,9 @@ def presence(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def recent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Whoever was away takes them in one after another, so the oldest comes first."""
+    """Return the newest turns, the oldest of them first: a client that was away reads them in this order."""
     limit = limit_of(params.get("limit", PAGE))
-    letters = conversations.recent(room._core, room.principal, params.get("scope"), limit)[::-1]
+    letters = conversations.recent_letters(room._core, room.principal, params.get("scope"), limit)[::-1]
     return {
         "messages": [map_message(letter) for letter in letters],
         "turns": [turn_record(letter) for letter in letters],
@@ -367,15 +367,15 @@ def recent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _look(room: Room, params: dict[str, Any]) -> View:
-    return conversations.look(room._core, room.principal, conversation(params))
+    return conversations.get_view(room._core, room.principal, conversation(params))
 
 
-def _whole(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
+def _with_turns(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
     return {"conversation": conversation_record(view), "turns": turns, "threads": thread_records(view)}
 
 
-def _seated(room: Room, view: View, agent: str) -> dict[str, Any]:
-    """Whoever gives the seat up again at once is not shown."""
+def _participant(room: Room, view: View, agent: str) -> dict[str, Any]:
+    """Return the participant that joined; nothing if it has left again by now."""
     seat = conversations.seat_in(room._core, view, agent)
     return {} if seat is None else {"participant": seat_record(seat)}
 
@@ -386,18 +386,18 @@ def _guest(params: Any) -> Guest:
     return Guest(agent=params.get("id"), role=params.get("role"), permissions=params.get("permissions") or {})
 
 
-def _saying(params: dict[str, Any]) -> Saying:
+def _turn_content(params: dict[str, Any]) -> TurnRequest:
     if "content" not in params:
         raise Invalid("is missing", field="content")
     content, kind = params["content"], params.get("content_type")
     shape: Shape = "content" if is_typed(content) else "bare"
     if kind in {None, "text"} and isinstance(content, dict) and _is_text(content):
-        shape, content = "text", content["text"]  # MAP's clients say text so; a reader of the inbox wants the text
-    said_kind = content["type"] if kind is None and is_typed(content) else kind
+        shape, content = "text", content["text"]  # MAP's clients send text as an object
+    content_type = content["type"] if kind is None and is_typed(content) else kind
     reply = params.get("in_reply_to")
-    return Saying(
+    return TurnRequest(
         body=payload_to_parts(content),
-        content_type="text" if said_kind is None else said_kind,
+        content_type="text" if content_type is None else content_type,
         shape=shape,
         thread=params.get("thread_id"),
         reply_to=letter_of_turn(reply) if isinstance(reply, str) else reply,
@@ -414,19 +414,17 @@ def _is_text(content: dict[str, Any]) -> bool:
     return content.keys() == {"text"} and isinstance(content["text"], str)
 
 
-# The table of `mail/*`: what may be said to each method, and what it answers. Checks and docs are made of it.
-#
-# Almost all are `slow`: a conversation is told by its letters, and may have many.
+# -- the table. Almost all are `slow`: a conversation is read from its letters, and may have many.
 
-_ID = Param("id", "text", "the conversation, in agent-inbox's word")
+_ID = Param("id", "text", "agent-inbox's name for conversation_id")
 _CONVERSATION = Param("conversation_id", "text", "the conversation")
-_AGENT = Param("agent_id", "text", "who it is about; without it, the agent that is calling")
-_PARTICIPANT = Param("participant_id", "text", "the same, in another word")
+_AGENT = Param("agent_id", "text", "which agent; by default, the one that is calling")
+_PARTICIPANT = Param("participant_id", "text", "MAP's name for agent_id")
 _LIMIT = Param("limit", "count", "how many at most; 50 where a page is asked for")
 _CURSOR = Param("cursor", "text", "go on behind this one: the last answer's nextCursor")
 _THREAD = Param("thread_id", "text", "a thread of the conversation")
 _SUBJECT = Param("subject", "text", "one line")
-_METADATA = Param("metadata", "object", "anything; shown as it was said")
+_METADATA = Param("metadata", "object", "anything; returned as it is")
 _WHICH = (_ID, _CONVERSATION)
 _WHO = (_AGENT, _PARTICIPANT)
 _RECORD = "the conversation's fields in both spellings"
@@ -441,7 +439,7 @@ def _method(name: str, about: str, result: str, **row: Any) -> Method:
 MAIL: tuple[Method, ...] = (
     _method(
         "create",
-        "Open a conversation, with its first turn if one is said. Whoever opens it sits in it.",
+        "Open a conversation, with a first turn if one is given. Its creator takes part in it.",
         f"{_RECORD}; conversation, participant, initialTurn",
         run=create,
         params=(
@@ -453,12 +451,12 @@ MAIL: tuple[Method, ...] = (
             Param("type", "text", "multi-agent, user-session, agent-task or mixed"),
             Param("parent_conversation_id", "text", "another one it came out of"),
             Param("parent_turn_id", "text", "and the turn there"),
-            Param("initial_participants", "list", "who else sits in it: objects with id, role, permissions"),
+            Param("initial_participants", "list", "further participants: objects with id, role, permissions"),
             Param("initial_turn", "object", "contentType, content, visibility"),
         ),
         action="join",
         whose="agent_id",
-        speaker=opener,
+        speaker=named_creator,
         slow=False,
     ),
     _method(
@@ -488,7 +486,7 @@ MAIL: tuple[Method, ...] = (
     ),
     _method(
         "close",
-        "End a conversation: no more turns. Again is no error.",
+        "End a conversation: no more turns. Closing again is no error.",
         "ok, conversation",
         run=close,
         params=(*_WHICH, Param("status", "text", "completed (the default), archived, paused or failed")),
@@ -502,7 +500,7 @@ MAIL: tuple[Method, ...] = (
     ),
     _method(
         "join",
-        "Take a seat: every later turn comes. Again is no error.",
+        "Take part: every later turn is delivered. Joining again is no error.",
         "ok, conversation, participant; history and historyCursor with catchUp",
         run=join,
         params=(
@@ -513,33 +511,33 @@ MAIL: tuple[Method, ...] = (
         ),
         action="join",
         whose="agent_id",
-        speaker=named_speaker,
+        speaker=named_agent,
     ),
     _method(
         "leave",
-        "Give up a seat: later turns do not come. Again is no error.",
+        "Leave: later turns are not delivered. Leaving again is no error.",
         "ok, success, leftAt",
         run=leave,
         params=(*_WHICH, *_WHO),
         action="join",
         whose="agent_id",
-        speaker=named_speaker,
+        speaker=named_agent,
     ),
     _method(
         "invite",
-        "Give somebody a seat.",
+        "Add a participant.",
         "ok, invited, participant",
         run=invite,
         params=(
             *_WHICH,
             *_WHO,
             Param("role", "text", "as what"),
-            Param("participant", "object", "the same: id, role, permissions"),
+            Param("participant", "object", "instead of agent_id and role: id, role, permissions"),
         ),
     ),
     _method(
         "turn",
-        "Say something: a letter to everybody else in the conversation, all or none.",
+        "Add a turn: a letter to all other participants, all or none.",
         "the turn's fields in both spellings; turn",
         run=turn,
         params=(
@@ -558,7 +556,7 @@ MAIL: tuple[Method, ...] = (
         ),
         action="send",
         whose="participant_id",
-        speaker=named_speaker,
+        speaker=named_agent,
     ),
     _method(
         "turns/list",

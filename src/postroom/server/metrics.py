@@ -1,5 +1,5 @@
-"""`/metrics`: the room and its house in numbers, as Prometheus reads them. For operators: how much mail goes where
-is nobody else's business.
+"""`/metrics`: numbers of the room and the server, in the format of Prometheus. Only operators may read them: they
+tell how much mail there is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .http import Reply, refused
+from .http import Reply, error_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,14 +27,14 @@ Sample = tuple[dict[str, str], float]
 
 async def metrics(executor: Executor, caller: Principal) -> Reply:
     if not caller.operator:
-        return refused(403, "/metrics needs an operator's token: postroom token create, without --agent")
+        return error_reply(403, "/metrics needs an operator's token: postroom token create, without --agent")
     stats = await executor.run_slow(executor.room.stats)
     links = [] if executor.links is None else executor.links.describe()
-    lines = [*_of_room(stats), *_of_house(executor.counters), *_of_links(links), *_of_process()]
+    lines = [*_room_lines(stats), *server_lines(executor.counters), *link_lines(links), *_process_lines()]
     return Reply(200, ("\n".join(lines) + "\n").encode(), type=TYPE)
 
 
-def _of_room(stats: Stats) -> Iterator[str]:
+def _room_lines(stats: Stats) -> Iterator[str]:
     yield from _one("letters", "gauge", "letters in the room", stats.letters)
     states = [({"state": state.value}, many) for state, many in stats.states.items()]
     yield from _family("deliveries", "gauge", "deliveries by state; unread is in the inbox, read or not", states)
@@ -44,7 +44,7 @@ def _of_room(stats: Stats) -> Iterator[str]:
     yield from _one("quarantined", "gauge", "letters that were found damaged", stats.quarantined)
 
 
-def _of_house(counters: Counters) -> Iterator[str]:
+def server_lines(counters: Counters) -> Iterator[str]:
     calls = [({"method": method, "outcome": outcome}, n) for (method, outcome), n in counters.calls.items()]
     yield from _family("calls_total", "counter", "calls by method and outcome", calls)
     seconds = [({"method": method}, spent) for method, spent in counters.seconds.items()]
@@ -53,8 +53,8 @@ def _of_house(counters: Counters) -> Iterator[str]:
     about = "batches of calls; each was made safe by one sync at most"
     yield from _one("batches_total", "counter", about, counters.batches)
     yield from _one("batched_calls_total", "counter", "calls in those batches", counters.batched)
-    rims = [({"rim": rim}, count()) for rim, count in counters.connections.items()]
-    yield from _family("connections", "gauge", "open connections", rims)
+    by_transport = [({"rim": transport}, count()) for transport, count in counters.connections.items()]
+    yield from _family("connections", "gauge", "open connections", by_transport)
     if counters.rings:
         rings = [({"webhook": webhook, "outcome": outcome}, n) for (webhook, outcome), n in counters.rings.items()]
         yield from _family("webhook_calls_total", "counter", "calls of webhooks, and what came of them", rings)
@@ -63,7 +63,7 @@ def _of_house(counters: Counters) -> Iterator[str]:
     yield from _family("info", "gauge", "which version it is", [({"version": __version__}, 1)])
 
 
-def _of_links(links: Sequence[dict[str, Any]]) -> Iterator[str]:
+def link_lines(links: Sequence[dict[str, Any]]) -> Iterator[str]:
     if not links:
         return
     up = [({"system": link["system"], "state": link["state"]}, 1) for link in links]
@@ -73,7 +73,7 @@ def _of_links(links: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from _family(f"federation_{way}_total", "counter", about, results)
 
 
-def _of_process() -> Iterator[str]:
+def _process_lines() -> Iterator[str]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield from _family("process_cpu_seconds_total", "counter", "of this process", [({}, time.process_time())], "")
     memory = _resident()
@@ -83,7 +83,7 @@ def _of_process() -> Iterator[str]:
 
 
 def _resident() -> int | None:
-    """Bytes in memory now, where the system tells."""
+    """Return the resident memory in bytes, where the system tells."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,5 +1,10 @@
-"""Lines of JSON out of a stream of bytes. Characters may be split anywhere. A line that is too long is dropped;
-what follows it is read again.
+"""The message formats of the server: lines of JSON, JSON-RPC 2.0, and the actions of agent-inbox.
+
+    bytes → LineSplitter → read_line → Request of Steps → (caller carries them out) → Step.answer → reply
+
+A line is an action of agent-inbox (`{"action": ...}`), a call in JSON-RPC, or a batch of those. Verbs have their
+bare name inside the server and on the socket, and `mail/<verb>` in JSON-RPC. On the socket the actions of
+agent-inbox come first; the `mail/*` methods of its conversations belong to JSON-RPC. No I/O happens here.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from ..model.codec import to_plain
 from ..model.values import read_json
 from . import inbox_actions, mail
 from . import verbs as server_verbs
-from .table import Method, taken
+from .table import Method, check_params
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,46 +38,48 @@ if TYPE_CHECKING:
     from ..room import Room
 
 
-class Lines:
-    """What came in, line by line. Never holds more than one line and one packet."""
+class LineSplitter:
+    """Splits a stream of bytes into lines, and never holds more than one line and one packet. A character may be
+    split between packets. A line that is too long is dropped; the lines after it are read again.
+    """
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._rest = bytearray()
-        self._skipping = False  # inside a line that is too long
+        self._is_skipping = False  # inside a line that is too long
 
     def feed(self, packet: bytes) -> list[bytes | None]:
-        """The lines that are whole now; None stands for one that was too long."""
-        if not self._rest and not self._skipping and packet.find(b"\n") == len(packet) - 1 <= self._longest:
-            return [packet[:-1]] if packet.strip() else []  # one line and nothing else, as mostly
+        """Return the lines that are complete now, None in place of one that was too long."""
+        if not self._rest and not self._is_skipping and packet.find(b"\n") == len(packet) - 1 <= self._longest:
+            return [packet[:-1]] if packet.strip() else []  # one line and nothing else: the usual case
         found: list[bytes | None] = []
         *whole, rest = packet.split(b"\n")
         if whole:
             first, self._rest = bytes(self._rest) + whole[0], bytearray()
-            whole[0] = b"" if self._skipping else first
-            self._skipping = False
+            whole[0] = b"" if self._is_skipping else first
+            self._is_skipping = False
             found += [line if len(line) <= self._longest else None for line in whole if line]
-        if not self._skipping:
+        if not self._is_skipping:
             self._rest += rest
             if len(self._rest) > self._longest:
                 self._rest.clear()
-                self._skipping = True
+                self._is_skipping = True
                 found.append(None)
         return [line for line in found if line is None or line.strip()]
 
     def last(self) -> list[bytes | None]:
-        """The end of the stream: a line without its end is a line too."""
+        """Return the last line at the end of the stream, though it has no newline."""
         rest, self._rest = bytes(self._rest), bytearray()
-        return [rest] if rest.strip() and not self._skipping else []
+        return [rest] if rest.strip() and not self._is_skipping else []
 
 
-# JSON-RPC 2.0: from a value that came in to the calls in it, and from what became of them to the reply.
+# -- JSON-RPC 2.0
 
-MOST = 100  # calls in one batch
+MAX_BATCH = 100  # calls in one batch
 
 
 class Call(Struct, frozen=True):
-    """One call. Without an id it is a notification, and nobody waits for an answer."""
+    """One call in JSON-RPC. Without an id it is a notification, and gets no answer."""
 
     method: str
     params: dict[str, Any]
@@ -87,21 +94,23 @@ class Call(Struct, frozen=True):
 
 
 def is_rpc(value: Any) -> bool:
-    """Is this JSON-RPC, where another dialect is spoken too?"""
+    """Return whether this is JSON-RPC and not an action of agent-inbox."""
     return isinstance(value, list) or (isinstance(value, dict) and "jsonrpc" in value)
 
 
 def read_batch(value: list[Any]) -> list[Call | dict[str, Any]]:
-    """The calls of a batch; an error in place of each that is none. One that is empty or too long is one error."""
+    """Return the calls of a batch, an error in place of each that is invalid. An empty or too long batch is one
+    error.
+    """
     if not value:
         return [failure(INVALID_REQUEST, "an empty batch asks nothing")]
-    if len(value) > MOST:
-        return [failure(INVALID_REQUEST, f"a batch of {len(value)} calls; {MOST} at most")]
+    if len(value) > MAX_BATCH:
+        return [failure(INVALID_REQUEST, f"a batch of {len(value)} calls; {MAX_BATCH} at most")]
     return [read_call(one) for one in value]
 
 
 def read_call(value: Any) -> Call | dict[str, Any]:
-    """The call, or what is wrong with it."""
+    """Return the call, or the error reply that says what is wrong with it."""
     if not isinstance(value, dict):
         return failure(INVALID_REQUEST, "a call is an object")
     id = value.get("id")
@@ -112,7 +121,7 @@ def read_call(value: Any) -> Call | dict[str, Any]:
     method, params = value.get("method"), value.get("params")
     if not isinstance(method, str):
         return failure(INVALID_REQUEST, "method must be text", id)
-    if not isinstance(params, dict | None):  # null says nothing, as in its fields
+    if not isinstance(params, dict | None):  # null means "not given", as in its fields
         return failure(INVALID_PARAMS, "params are given by name, in an object", id)
     return Call(method, params or {}, id, is_notification="id" not in value)
 
@@ -125,7 +134,7 @@ def failure(code: int, why: str, id: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}
 
 
-def failed(id: Any, problem: Problem) -> dict[str, Any]:
+def problem_reply(id: Any, problem: Problem) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": to_plain(problem)}
 
 
@@ -133,11 +142,7 @@ def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
-# All methods by name.
-#
-# Our own verbs are called by their bare name inside the house and on the socket, and as `mail/<verb>` in JSON-
-# RPC.
-# The actions of agent-inbox are the socket's, and come first there; `mail/*` of its conversations are JSON-RPC's.
+# -- all methods by name
 
 PREFIX = "mail/"
 VERBS: dict[str, Method] = {
@@ -155,76 +160,76 @@ SESSION: dict[str, Method] = {row.name: row for row in server_verbs.SESSION_ROWS
 ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
 
 
-def named(name: str) -> Method:
-    """Inside the house: a verb of ours, or what agent-inbox calls one."""
+def find_method(name: str) -> Method:
+    """Return a method by its name inside the server: a verb, else an action of agent-inbox."""
     found = VERBS.get(name) or ACTIONS.get(name) or MAIL.get(name)
     if found is None:
         raise NoSuchMethod(f"Method not found: {name}", field="method")
     return found
 
 
-def for_action(name: str) -> Method:
-    """On the socket."""
+def find_action(name: str) -> Method:
+    """Return a method by its name on the socket."""
     found = ACTIONS.get(name) or VERBS.get(name) or SESSION.get(name)
     if found is None:
         known = (*ACTIONS, *VERBS, *SESSION)
-        raise NoSuchMethod(f"Unknown action: {name}", field="action", hint=_meant(name, known))
+        raise NoSuchMethod(f"Unknown action: {name}", field="action", hint=_similar(name, known))
     return found
 
 
-def for_rpc(name: str) -> Method:
-    """In JSON-RPC."""
+def find_rpc_method(name: str) -> Method:
+    """Return a method by its name in JSON-RPC."""
     bare = ALIASES.get(name) or name.removeprefix(PREFIX)
     found = MAIL.get(name) or SESSION.get(name) or (VERBS.get(bare) if bare != name else None)
     if found is None:
         known = (*MAIL, *SESSION, *(PREFIX + verb for verb in VERBS))
-        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=_meant(name, known))
+        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=_similar(name, known))
     return found
 
 
-def _meant(name: str, known: tuple[str, ...]) -> str | None:
-    """What was probably meant. What all names begin with makes none alike."""
+def _similar(name: str, known: tuple[str, ...]) -> str | None:
+    """Return a hint with the most similar name. Prefixes such as `mail/` are not compared."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
-    verbs = {one.rpartition("/")[2]: one for one in reversed(known)}  # the first of a name counts
+    verbs = {one.rpartition("/")[2]: one for one in reversed(known)}  # of two equal names the first wins
     found = get_close_matches(name[:100].rpartition("/")[2], verbs, 1, 0.7)
     return f"did you mean {verbs[found[0]]}?" if found else None
 
 
 def call(room: Room, name: str, params: Mapping[str, Any]) -> Any:
-    """Carry out a method. One that waits only looks."""
-    method = named(name)
-    value = taken(method, params)
-    let_in(room, method, value)
-    return method.run(room, value)
+    """Carry out a method at once; one that waits for mail only looks."""
+    method = find_method(name)
+    checked = check_params(method, params)
+    authorize_call(room, method, checked)
+    return method.run(room, checked)
 
 
-def speaker_in(method: Method, params: Mapping[str, Any]) -> str | None:
-    """For whom a caller speaks that nothing but its words tells of; None: for nobody. Never more than one: the
-    call is carried out as this agent, and so what else it would touch is refused.
+def acting_agent(method: Method, params: Mapping[str, Any]) -> str | None:
+    """Return the agent as which a call without a token acts, by its parameters; None: as no agent. There is never
+    more than one: the call is carried out as this agent, and whatever else it would touch is refused.
     """
     if method.speaker is not None:
         return method.speaker(params)
     return None if method.whose is None else params.get(method.whose)
 
 
-def let_in(room: Room, method: Method, params: Mapping[str, Any]) -> None:
-    """May this caller do this, whatever else is wrong with it? The verbs ask again, for what they touch."""
+def authorize_call(room: Room, method: Method, params: Mapping[str, Any]) -> None:
+    """Refuse a call that this caller may not make, before anything else about it is checked. The verbs check again
+    for the mailboxes they touch.
+    """
     principal, whose = room._principal, method.whose
-    named = params.get(whose) if whose is not None else None
-    authorize(principal, method.action, named or principal.agent)
+    mailbox = params.get(whose) if whose is not None else None
+    authorize(principal, method.action, mailbox or principal.agent)
 
 
-# One caller over time: who it is, and in which dialect each line of it is answered.
-#
-# A line is an action of agent-inbox, a call in JSON-RPC, or a batch of those.
+# -- requests
 
-ROOM_FOR_MORE = 64 * 1024  # bytes that a line may be longer than the letter in it
-DEEPER = 8  # levels that stand around a letter
+EXTRA_BYTES = 64 * 1024  # that a line may be longer than the letter in it
+EXTRA_DEPTH = 8  # levels of JSON around a letter
 
 
 class Action(Struct, frozen=True):
-    """A line in agent-inbox's dialect."""
+    """One call in the protocol of agent-inbox."""
 
     method: str
     params: dict[str, Any]
@@ -240,7 +245,7 @@ class Action(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One call that was understood: what is to be done, and how it is answered."""
+    """One valid call: its method and parameters, and how it is answered."""
 
     call: Action | Call
     method: Method
@@ -254,27 +259,29 @@ class Step(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What one line asks for: steps, and replies that are known already in place of some."""
+    """The steps of one line or body, and the error reply in place of each invalid one."""
 
     steps: list[Step | dict[str, Any]]
     is_batch: bool = False
 
     @property
     def is_long(self) -> bool:
-        """May it take long, or change who is calling? Then nothing of the same caller overtakes it."""
-        for step in self.steps:  # noqa: SIM110 - written out, here and below: every line is asked
+        """Return whether it may take long, or change who is calling. Then nothing of the same
+        caller overtakes it.
+        """
+        for step in self.steps:  # noqa: SIM110 - loops are faster, here and below, and every request comes by
             if isinstance(step, Step) and step.method.is_long(step.params):
                 return True
         return False
 
     @property
     def is_alone(self) -> bool:
-        """Must nothing of the same caller be under way beside it? A batch is carried out call by call."""
+        """Return whether no other request of the caller may run meanwhile. A batch is carried out call by call."""
         return self.is_batch or self.is_long
 
     @property
     def is_large(self) -> bool:
-        """May it be told of many things, as soon as they are found?"""
+        """Return whether its reply may be large and comes without waiting for mail."""
         for step in self.steps:
             if isinstance(step, Step) and step.method.is_slow(step.params):
                 break
@@ -284,13 +291,13 @@ class Request(Struct, frozen=True):
 
 
 def read_line(line: bytes | None, limits: Limits) -> Request | dict[str, Any]:
-    """What a line asks for, or the reply that says why it asks for nothing."""
+    """Return the request in a line, or the reply to a line that cannot be read."""
     if line is None:
-        most = limits.max_message_bytes + ROOM_FOR_MORE
+        most = limits.max_message_bytes + EXTRA_BYTES
         return socket_error(TooLarge(f"a line of more than {most} bytes", field="line"))
     try:
         value = read_json(
-            line, "line", depth=limits.max_depth + DEEPER, largest=limits.max_message_bytes + ROOM_FOR_MORE
+            line, "line", depth=limits.max_depth + EXTRA_DEPTH, largest=limits.max_message_bytes + EXTRA_BYTES
         )
     except PostroomError as broken:
         return socket_error(broken) | {"error": "Invalid JSON", "hint": str(broken)}
@@ -298,29 +305,29 @@ def read_line(line: bytes | None, limits: Limits) -> Request | dict[str, Any]:
 
 
 def read_value(value: Any) -> Request:
-    """What a value asks for."""
+    """Return the request in a parsed value."""
     if isinstance(value, list):
         calls = read_batch(value)
-        return Request([understood(call) for call in calls], is_batch=0 < len(value) <= MOST)
+        return Request([to_step(call) for call in calls], is_batch=0 < len(value) <= MAX_BATCH)
     if is_rpc(value):
-        return Request([understood(read_call(value))])
-    return Request([understood(_read_action(value))])
+        return Request([to_step(read_call(value))])
+    return Request([to_step(_read_action(value))])
 
 
 def refusal(call: Action | Call, method: Method | None, error: PostroomError) -> dict[str, Any]:
-    """The reply to a call that is refused. Errors about conversations have MAP's numbers."""
+    """Return the reply to a call that is refused. Errors about conversations have MAP's codes."""
     special = mail_problem(error) if method is not None and method.name.startswith(PREFIX) else None
-    return call.refuse(error) if special is None else failed(call.id, special)
+    return call.refuse(error) if special is None else problem_reply(call.id, special)
 
 
-def understood(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
-    """The step that a call asks for, or its refusal. A notification that is refused is answered by nothing: {}."""
+def to_step(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
+    """Return the step of a call, or the reply that refuses it; {} for a notification, which gets no answer."""
     if isinstance(call, dict):
         return call
     method = None
     try:
-        method = for_action(call.method) if isinstance(call, Action) else for_rpc(call.method)
-        return Step(call, method, taken(method, call.params))
+        method = find_action(call.method) if isinstance(call, Action) else find_rpc_method(call.method)
+        return Step(call, method, check_params(method, call.params))
     except PostroomError as wrong:
         return {} if call.is_notification else refusal(call, method, wrong)
 
@@ -328,9 +335,9 @@ def understood(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
 def _read_action(value: Any) -> Action | dict[str, Any]:
     if not isinstance(value, dict):
         return socket_error(NoSuchMethod("Unknown action: undefined", hint="a line is an object with an `action`"))
-    params = value.copy()  # without what says how a line is answered, and is no parameter
+    params = value.copy()
     name, id = params.pop("action", None), params.pop("id", None)
     if not isinstance(name, str):
-        result = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
-        return Action("", {}, id).refuse(result)
+        unknown = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
+        return Action("", {}, id).refuse(unknown)
     return Action(name, params, id)

@@ -1,9 +1,7 @@
-"""`GET /subscribe`: what happens, as server-sent events. Each carries its cursor as its id: whoever comes back
-with `Last-Event-ID` hears what it missed.
+"""`GET /subscribe`: events of the room as server-sent events. Each carries its cursor as its id: a client that
+comes back with `Last-Event-ID` gets what it missed.
 
-    event: message.created
-    data: {"id": ..., "postroom": {...}}
-    id: 0f3c...:1a2b:42
+event: message.created data: {"id": ..., "postroom": {...}} id: 0f3c...:1a2b:42
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from ..errors import Invalid
 from ..model.codec import encode
 from .callers import Caller
 from .events import stream_data
-from .http import CLOSE, every
+from .http import CLOSE, header_values
 from .table import snake
 from .uvicorn_protocol import ABORT
 from .websocket import Outbox
@@ -27,10 +25,10 @@ if TYPE_CHECKING:
     from .http_app import HttpApp
 
 
-COMMENT = b":\n\n"  # says that we are still here
-_LISTS = ("event_types", "scopes", "from_agents", "priorities")
-_OF_MAIL = ("conversation_id", "thread_id", "participant_id", "content_type")
-_WORDS = {"message.sent": "message.created"}  # what MAP calls otherwise than agent-inbox's streams do
+COMMENT = b":\n\n"  # keeps the stream alive
+_LIST_FIELDS = ("event_types", "scopes", "from_agents", "priorities")
+_MAIL_FIELDS = ("conversation_id", "thread_id", "participant_id", "content_type")
+_STREAM_TYPES = {"message.sent": "message.created"}  # MAP's type → that of agent-inbox's streams
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -40,22 +38,22 @@ _HEADERS = [
 ]
 
 
-async def serve_stream(house: HttpApp, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-    """Until either side ends it. What is wrong with the wishes is raised before anything is sent."""
+async def serve_stream(app: HttpApp, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a stream until either side ends it. Invalid parameters are raised before anything is sent."""
     outbox = Outbox(scope["state"][ABORT])
     caller = Caller(
-        house.executor,
-        house.broker,
-        push=lambda notice: outbox.offer(event_of(notice)),
+        app.executor,
+        app.broker,
+        push=lambda notice: outbox.offer(sse_event(notice)),
         expel=outbox.drop,
         principal=principal,
     )
     try:
-        outbox.add(COMMENT)  # so that the head goes out at once
-        caller.subscribe(wishes(scope["query_string"], scope["headers"]))
+        outbox.add(COMMENT)  # so that the headers are sent at once
+        caller.subscribe(subscribe_params(scope["query_string"], scope["headers"]))
         caller.replies_sent()
-        with house.ended_by(outbox.close), house.kept_alive(outbox, COMMENT):
-            gone = asyncio.ensure_future(_until_gone(receive, outbox))
+        with app.closing_with(outbox.close), app.kept_alive(outbox, COMMENT):
+            gone = asyncio.ensure_future(_wait_for_disconnect(receive, outbox))
             try:
                 await _write(outbox, caller, send)
             finally:
@@ -72,44 +70,46 @@ async def _write(outbox: Outbox, caller: Caller, send: Send) -> None:
             outbox.has_refused = False
             caller.resume()
     await send({"type": "http.response.body", "body": b""})
-    outbox.emptied()
+    outbox.written()
 
 
-async def _until_gone(receive: Receive, outbox: Outbox) -> None:
+async def _wait_for_disconnect(receive: Receive, outbox: Outbox) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     outbox.close()
 
 
-def event_of(notice: dict[str, Any]) -> bytes:
-    """A notice as a server-sent event. The type may be an agent's own word: it stays on its line."""
+def sse_event(notice: dict[str, Any]) -> bytes:
+    """Return a notification as a server-sent event. An agent may have chosen the type: it must stay
+    on one line.
+    """
     params = notice["params"]
     event = params["event"]
     kind = " ".join(str(event["type"]).split())
-    type = _WORDS.get(kind, kind)
+    type = _STREAM_TYPES.get(kind, kind)
     lines = (type.encode(), encode(stream_data(type, event["data"])), str(params["cursor"]).encode())
     return b"event: %b\ndata: %b\nid: %b\n\n" % lines
 
 
-def wishes(query: bytes, headers: Headers) -> dict[str, Any]:
-    """What is asked for, as in `map/subscribe`: a filter, and from where on. A header beats the address, for a
-    browser that comes back calls the same address again.
+def subscribe_params(query: bytes, headers: Headers) -> dict[str, Any]:
+    """Return the parameters of `map/subscribe` that a request asks for: a filter, and where to start. The header
+    `Last-Event-ID` wins over the URL, because a browser that reconnects calls the same URL again.
     """
     filter: dict[str, Any] = {}
     mail: dict[str, str] = {}
     since: str | None = None
     for name, value in parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=100):
         plain = snake(name)
-        if plain in _LISTS:
+        if plain in _LIST_FIELDS:
             filter.setdefault(plain, []).extend(filter_word for filter_word in value.split(",") if filter_word)
-        elif plain in _OF_MAIL:
+        elif plain in _MAIL_FIELDS:
             mail[plain] = value
         elif plain == "agent":
             filter[plain] = value
         elif plain == "since":
             since = value
         else:
-            hint = ", ".join((*_LISTS, *_OF_MAIL, "agent", "since"))
+            hint = ", ".join((*_LIST_FIELDS, *_MAIL_FIELDS, "agent", "since"))
             raise Invalid("unknown query parameter", field=ascii(name)[1:-1][:100], hint=hint)
-    last = [one for one in every(headers, b"last-event-id") if one]  # an empty one says nothing
+    last = [one for one in header_values(headers, b"last-event-id") if one]  # an empty one means none
     return {"filter": filter | ({"mail": mail} if mail else {}), "since": last[0] if last else since}

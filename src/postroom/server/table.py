@@ -1,4 +1,9 @@
-"""What a method is: its name, what may be said, what it does. Checks and docs are made of the table."""
+"""The table of methods: name, parameters, result and function of each. Checks and the reference pages come from
+it.
+
+A module of methods (`verbs`, `inbox_actions`, `mail`, and those of MAP, federation and MCP) is a list of `Method`
+rows. `check_params` turns the parameters of a request into those of the table, every value of the right kind.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +25,14 @@ if TYPE_CHECKING:
     from ..room import Room
 
 
-# What a value must be. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
-# `time` is a time in ISO 8601, or milliseconds since 1970. `json` may also be null; elsewhere null says nothing.
-# An `address` is told by its text or by its pieces (agent, system, scope); `addresses` is one or a list of them.
+# The kind of a value. `when` is a time in ISO 8601, or seconds from now; `texts` is one text or a list of them.
+# `time` is a time in ISO 8601, or milliseconds since 1970. `json` may be null; elsewhere null means "not given".
+# An `address` is a text or an object (agent, system, scope); `addresses` is one address or a list of them.
 Kind = Literal[
     "text", "texts", "address", "addresses", "count", "seconds", "flag", "object", "list", "when", "time", "any",
     "json",
 ]  # fmt: skip
-Run = Callable[[Any, dict[str, Any]], Any]  # of a room, or of a session
+Run = Callable[[Any, dict[str, Any]], Any]  # (room or session, params) → result
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _TYPES: dict[Kind, tuple[type, ...]] = {
     "text": (str,),
@@ -42,9 +47,12 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     "when": (str, int, float),
     "time": (str, int, float),
 }
-_EACH: dict[Kind, tuple[type, ...]] = {"texts": (str,), "addresses": (str, dict)}  # of those that may be several
+_EACH: dict[Kind, tuple[type, ...]] = {
+    "texts": (str,),
+    "addresses": (str, dict),
+}  # what each item of a list must be
 _ANYTHING = frozenset({"any", "json"})
-_SAID: dict[Kind, str] = {
+_KIND_NAMES: dict[Kind, str] = {
     "text": "text",
     "texts": "text or a list of texts",
     "address": "a name, or an object of agent, system and scope",
@@ -59,14 +67,14 @@ _SAID: dict[Kind, str] = {
 }
 
 
-FEW = 50  # letters that are told of in a moment
+MANY = 50  # letters; a call about more does not run on the thread that serves everyone
 _GROUPS = (BROADCAST, "scope:")  # beginnings of an address that stands for any number of agents
-_ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # words of an address that names one agent
-LONGEST_WAIT = 300.0  # seconds; whoever wants more asks again with the cursor
+_ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # fields of an address that names one agent
+LONGEST_WAIT = 300.0  # seconds; a caller that wants to wait longer calls again with the cursor
 
 
 class Param(Struct, frozen=True):
-    """Something that may be said. Names are snake_case; camelCase is understood too."""
+    """A parameter of a method. Names are snake_case; camelCase is accepted too."""
 
     name: str
     kind: Kind
@@ -75,58 +83,56 @@ class Param(Struct, frozen=True):
 
 
 class Method(Struct, frozen=True, kw_only=True, dict=True):
-    """A row of the table."""
+    """One method: a row of the table."""
 
     name: str
     about: str
-    action: str  # what `authorize` is asked for
+    action: str  # the action that `authorize` checks
     run: Run
     params: tuple[Param, ...] = ()
     result: str  # the fields of the answer, in words
     whose: str | None = None  # the parameter that names the mailbox; None: it is about the room
-    speaker: Callable[[Any], str | None] | None = None  # who speaks, where `whose` is not all there is to it
-    strict: bool = True  # is a parameter nobody knows refused? The dialects of others ignore it
-    slow: bool = False  # may take long: not on the thread that serves everyone
-    many: bool = False  # may tell of any number of things: nor this, unless a small limit is said
+    speaker: Callable[[Any], str | None] | None = None  # finds the acting agent where `whose` is not enough
+    strict: bool = True  # is an unknown parameter refused? Other programs' protocols ignore it
+    slow: bool = False  # may take long: never on the thread that serves everyone
+    many: bool = False  # may return any number of things: slow unless a small limit is given
     wide: bool = False  # writes to a group of any size: on the thread of large calls
-    empty: Callable[[Any], bool] | None = None  # of one that waits: is there nothing yet?
-    waits: float = 0.0  # and for how long, in seconds, when its caller does not say
+    empty: Callable[[Any], bool] | None = None  # of a method that waits: is this result empty?
+    waits: float = 0.0  # and how many seconds it waits if the caller does not say
     of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
     writes: bool = True  # does it change anything?
 
     @cached_property
     def known(self) -> dict[str, Param]:
-        """What may be said, by its name."""
         return {param.name: param for param in self.params}
 
     @cached_property
     def required(self) -> tuple[Param, ...]:
-        """What must be said."""
         return tuple(param for param in self.params if param.required)
 
     def patience(self, params: Mapping[str, Any]) -> float:
-        """How long this call waits when there is nothing."""
+        """Return how many seconds this call waits when there is nothing."""
         if self.empty is None:
             return 0.0
         seconds: float = params.get("timeout", self.waits)
         return max(0.0, min(seconds, LONGEST_WAIT))
 
     def is_slow(self, params: Mapping[str, Any]) -> bool:
-        """May this call keep the others waiting?"""
-        return self.slow or (self.many and params.get("limit", FEW + 1) > FEW)
+        """Return whether this call may keep the others waiting."""
+        return self.slow or (self.many and params.get("limit", MANY + 1) > MANY)
 
     def is_long(self, params: Mapping[str, Any]) -> bool:
-        """May this call take long, or change who is calling?"""
+        """Return whether this call may take long, or change who is calling."""
         is_wait = self.empty is not None and self.patience(params) > 0
         return self.of_session or is_wait or self.is_slow(params) or self.is_heavy(params)
 
     def is_heavy(self, params: Mapping[str, Any]) -> bool:
-        """May carrying it out take more than a moment, because it names many, or a group of any size?"""
+        """Return whether this call may take long because it names many letters, or a group of any size."""
         return self.wide or params.get("to_all") is True or _names_many(params) or _has_group(params.get("to"))
 
 
 def _has_group(to: Any) -> bool:
-    """Is a group among these recipients, in our words or in those of MAP?"""
+    """Return whether a group is among these recipients, in our spelling or in MAP's."""
     if type(to) is str:
         return to.startswith(_GROUPS)
     if type(to) is list:
@@ -138,20 +144,20 @@ def _names_many(params: Mapping[str, Any]) -> bool:
     for value in params.values():
         if type(value) is list:
             break
-    else:  # most say none
+    else:  # most calls have none
         return False
     lists = _lists_in(params)
     inner = [inner for one in lists for each in one if type(each) is dict for inner in _lists_in(each)]
-    return sum(map(len, lists + inner)) > FEW
+    return sum(map(len, lists + inner)) > MANY
 
 
 def _lists_in(params: Mapping[str, Any]) -> list[list[Any]]:
     return [value for value in params.values() if type(value) is list]
 
 
-def taken(method: Method, params: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
-    """What was said, by the names of the table, every value of the right kind. Null says nothing. `names`: how
-    its parameters are called where callers know them by others.
+def check_params(method: Method, params: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the parameters under the names of the table, every value of the right kind. Null means "not given".
+    `names` are the names shown in the error where callers know the parameters by others.
     """
     known = method.known
     values: dict[str, Any] = {}
@@ -173,18 +179,18 @@ def taken(method: Method, params: Mapping[str, Any], names: Iterable[str] = ()) 
 
 
 def snake(name: str) -> str:
-    """`inReplyTo` → `in_reply_to`."""
+    """Return a name in snake case: `inReplyTo` → `in_reply_to`."""
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
 def _checked(param: Param, value: Any, field: str) -> Any:
     kinds: Any = _TYPES[param.kind]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise Invalid(f"must be {_SAID[param.kind]}, not {type(value).__name__}", field=field)
+        raise Invalid(f"must be {_KIND_NAMES[param.kind]}, not {type(value).__name__}", field=field)
     if param.kind in _EACH:
         values: list[Any] = value if isinstance(value, list) else [value]
         if not all(isinstance(one, _EACH[param.kind]) for one in values):
-            raise Invalid(f"must be {_SAID[param.kind]}", field=field)
+            raise Invalid(f"must be {_KIND_NAMES[param.kind]}", field=field)
         return values
     if param.kind in {"when", "time"} and isinstance(value, str):
         return _time(value, field)
@@ -197,20 +203,20 @@ def _since_1970(milliseconds: float, field: str) -> datetime:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Invalid(f"{milliseconds!r} is not a time", field=field, hint=_SAID["time"]) from None
+        raise Invalid(f"{milliseconds!r} is not a time", field=field, hint=_KIND_NAMES["time"]) from None
 
 
 def _time(text: str, field: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise Invalid(f"{text!a} is not a time", field=field, hint=_SAID["when"]) from None
+        raise Invalid(f"{text!a} is not a time", field=field, hint=_KIND_NAMES["when"]) from None
     if time.tzinfo is None:
         raise Invalid("does not say in which time zone", field=field, hint="end it with Z for UTC")
     return time
 
 
-# Parameters that several methods share, and how they are read.
+# -- parameters that several methods share, and how they are read
 
 AGENT = Param("agent_id", "text", "whose mailbox; with a token, the token's agent")
 IDS = Param("message_ids", "texts", "ids of letters", required=True)
@@ -257,7 +263,7 @@ LETTERS = "letters, each with its delivery"
 
 
 def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:
-    """The mailbox that is meant: the one that was named, else the caller's own."""
+    """Return the mailbox that a call names, else the caller's own."""
     name = params.get(param) or room.principal.agent
     if name is None:
         raise Invalid("who are you?", field=param, hint="the name of an agent")
@@ -265,7 +271,7 @@ def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailb
 
 
 def fields_of(params: dict[str, Any]) -> dict[str, Any]:
-    """What was said of a letter, under the library's names."""
+    """Return the fields of a letter under the names of `Mailbox.send`."""
     fields = {name: params[name] for name in _FIELD_NAMES if name in params}
     if "letter_id" in fields:
         fields["id"] = fields.pop("letter_id")
@@ -273,10 +279,10 @@ def fields_of(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def wanted_of(params: dict[str, Any]) -> dict[str, Any]:
-    """Which letters are wanted."""
+    """Return the parameters that select letters."""
     return {name: params[name] for name in _WANTED_NAMES if name in params}
 
 
 def some(params: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Those of these that were said."""
+    """Return those of the named parameters that were given."""
     return {name: params[name] for name in names if name in params}

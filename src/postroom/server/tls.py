@@ -1,7 +1,7 @@
-"""Certificates of other systems: their fingerprints, how one is looked at, how one that is pinned is insisted on.
+"""TLS certificates of other systems: fingerprints, fetching one, and contexts that check a pinned one.
 
-A pinned certificate needs no authority to vouch for it: whoever has its key is meant. Without a pin the machine's
-authorities decide, as everywhere.
+A pinned certificate needs no certificate authority: the peer is the holder of its key. Without a pin the
+authorities that this machine trusts decide.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PATIENCE = 10.0  # seconds
 
 
 def fingerprint(der: bytes) -> str:
-    """How a certificate is told from every other."""
+    """Return the fingerprint of a certificate."""
     return f"sha256:{sha256(der).hexdigest()}"
 
 
 def fingerprint_of_pem(pem: str, field: str = "certificate") -> str:
-    """Of the first certificate in a file."""
+    """Return the fingerprint of the first certificate in a file."""
     only = first_certificate(pem)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=only)
@@ -39,14 +39,14 @@ def fingerprint_of_pem(pem: str, field: str = "certificate") -> str:
 
 
 def first_certificate(pem: str) -> str:
-    """The certificate itself, of a file that may hold those of its authorities, too; never a key beside it."""
+    """Return the first certificate of a file, without those of its authorities and without a key."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     inner = pem.partition(begin)[2].partition(end)[0]
     return f"{begin}{inner}{end}\n"
 
 
 def certificate_at(url: str, patience: float = PATIENCE) -> str:
-    """The certificate that is shown at this address, as PEM, whoever vouches for it. Nothing is said there."""
+    """Return the certificate that a server shows, as PEM, without checking it. No data is sent to the server."""
     place = urlsplit(url)
     host, port = place.hostname or "", place.port or 443
     try:
@@ -55,15 +55,15 @@ def certificate_at(url: str, patience: float = PATIENCE) -> str:
             _unchecked().wrap_socket(plain, server_hostname=host) as secure,
         ):
             shown = secure.getpeercert(binary_form=True)
-    except OSError as broken:  # so is what SSL says
+    except OSError as broken:  # errors of ssl, too
         text = f"{host}:{port} cannot be reached by TLS: {broken}"
         raise Busy(text, field="url", hint="is it there? then try again; or --pin, or --certificate") from None
     return ssl.DER_cert_to_PEM_cert(shown or b"")
 
 
-def dialling(pin: str, certificate: str = "", key: str = "") -> ssl.SSLContext:
-    """How a peer is called: with a pin it is checked by `is_pinned` once TLS stands, before anything is said.
-    Our own certificate is shown where it is asked for.
+def client_context(pin: str, certificate: str = "", key: str = "") -> ssl.SSLContext:
+    """Return the context for connecting to a peer. With a pin, `is_pinned` must be checked after the handshake and
+    before anything is sent. Our own certificate is shown if the peer asks for it.
     """
     context = _unchecked() if pin else ssl.create_default_context()
     if certificate:
@@ -71,10 +71,10 @@ def dialling(pin: str, certificate: str = "", key: str = "") -> ssl.SSLContext:
     return context
 
 
-def admitting(context: ssl.SSLContext, pinned: Iterable[str]) -> None:
-    """Ask who calls for a certificate, and let in those of these (PEM), beside whoever shows none."""
+def accept_certificates(context: ssl.SSLContext, pinned: Iterable[str]) -> None:
+    """Ask clients for a certificate: these (PEM) are accepted, and so are clients without one."""
     context.verify_mode = ssl.CERT_OPTIONAL
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a certificate vouches for itself
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a self-signed certificate is its own authority
     for pem in pinned:
         context.load_verify_locations(cadata=pem)
 

@@ -1,4 +1,12 @@
-"""Has a caller that says no more hung up, or only half closed? After the end was read, asyncio does not tell."""
+"""The Unix socket: accepts callers, reads their lines, writes the replies in the order of the requests.
+
+A caller that does not read its replies is not read from either, so that they take bounded memory; what waits for
+all callers together is bounded, too (`UnreadReplies`). A caller that sends much is served for TURN_SECONDS, then
+the others are. A request is carried out even when its caller has gone meanwhile; only waiting for mail ends with
+it.
+
+`SocketPath` owns the path of the socket and its lock file; `Connection` is one caller; `UnixServer` accepts them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +29,7 @@ from ..formats.errors import socket_error
 from ..model.codec import encode
 from .callers import Caller
 from .executor import ReplyQueue
-from .protocol import ROOM_FOR_MORE, Lines, Request, read_line
+from .protocol import EXTRA_BYTES, LineSplitter, Request, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,19 +43,20 @@ if TYPE_CHECKING:
     from .executor import Executor, JobFuture
 
 
-class Hangup:
-    """Calls `gone` when the other side is closed. Without epoll, that is noticed at the next write instead.
-    It watches a socket that the loop watches itself, so it needs a descriptor of its own.
+class HangupWatch:
+    """Calls `gone` when the other side of a half-closed connection is closed: after the end of the stream was
+    read, asyncio does not tell. Without epoll it is noticed at the next write instead. The loop watches the same
+    socket, so this needs a descriptor of its own.
     """
 
     def __init__(self, transport: asyncio.Transport, gone: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._poll = select.epoll() if hasattr(select, "epoll") else None
         if self._poll is not None:
-            self._poll.register(transport.get_extra_info("socket"), 0)  # nothing: that it is closed is always told
-            self._loop.add_reader(self._poll.fileno(), self._hear, gone)
+            self._poll.register(transport.get_extra_info("socket"), 0)  # no events: a hangup is always reported
+            self._loop.add_reader(self._poll.fileno(), self._on_hangup, gone)
 
-    def _hear(self, gone: Callable[[], None]) -> None:
+    def _on_hangup(self, gone: Callable[[], None]) -> None:
         self.close()  # once: it stays closed
         gone()
 
@@ -58,142 +67,133 @@ class Hangup:
             self._poll = None
 
 
-# Staying awake for a caller who comes back at once.
-#
-# A thread that sleeps until the next line comes wakes late, and to cold caches: a seventh of a small call. So who
-# said its last line within a moment of an answer is waited for as long, awake; who did not costs nothing. Other
-# threads, and whoever else wants this processor, get their turn meanwhile.
-
-MOMENT = 0.0002  # seconds
+SPIN_SECONDS = 0.0002
 
 
-class Lingering:
-    """For one caller, by the descriptor of its connection."""
+class SpinWait:
+    """Waits without sleeping for the next request of a caller that sent its last one within SPIN_SECONDS of an
+    answer. A thread that sleeps wakes late and to cold caches, which costs a seventh of a small call. Other
+    threads and processes get their turn meanwhile.
+    """
 
     def __init__(self, descriptor: int) -> None:
-        self._ear = select.poll()
-        self._ear.register(descriptor, select.POLLIN)
+        self._poller = select.poll()
+        self._poller.register(descriptor, select.POLLIN)
         self._answered = 0.0
-        self._is_quick = False  # did it come back at once?
+        self._is_quick = False  # did the last request come within SPIN_SECONDS of an answer?
 
-    def hear(self) -> None:
-        """It has said something."""
-        self._is_quick = perf_counter() < self._answered + MOMENT
+    def note_request(self) -> None:
+        """Note that a request came."""
+        self._is_quick = perf_counter() < self._answered + SPIN_SECONDS
 
-    def linger(self) -> None:
-        """It was answered: if it is quick, until it says more, for a moment. What it says is left to the loop."""
+    def wait(self) -> None:
+        """Note that the caller was answered, and wait if it is quick. The loop reads what comes."""
         self._answered = perf_counter()
         if not self._is_quick:
             return
-        end, has_come = self._answered + MOMENT, self._ear.poll
+        end, has_come = self._answered + SPIN_SECONDS, self._poller.poll
         while not has_come(0) and perf_counter() < end:
             os.sched_yield()
 
 
-# Callers that do not read their replies: what waits for all of them together stays bounded.
-#
-# What may be large is begun a few at a time, and not while too much waits already. Who then has read nothing for
-# a
-# while is cut off. Large lines, too, are looked at a few at a time.
-
 log = logging.getLogger("postroom")
-AT_ONCE = 4  # calls whose replies may be large; and large lines
-MOST = 64 * 1024 * 1024  # bytes of replies that wait for their readers, and those that are begun
-PATIENCE = 5.0  # seconds for who reads nothing, while others wait because of it
+MAX_LARGE = 4  # calls under way whose replies may be large; and large lines
+MAX_UNREAD_BYTES = 64 * 1024 * 1024  # of replies that wait for their readers, and of those that are being made
+READ_SECONDS = 5.0  # after which a caller that reads nothing is cut off while others wait because of it
 
 
-class Unread:
-    """Of one socket."""
+class UnreadReplies:
+    """Bounds the memory of replies that the callers of one socket do not read. Calls with large replies are begun
+    a few at a time, and not while too many bytes wait. Large lines are parsed a few at a time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._begun = 0  # calls under way whose replies may be large
-        self._looked = 0  # large lines under way
-        self._full: set[Connection] = set()
+        self._large_calls = 0  # under way
+        self._large_lines = 0  # under way
+        self._unread: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}  # in the order they came
 
     @property
     def has_room(self) -> bool:
-        """May something large be begun?"""
-        return self._begun < AT_ONCE and not (self._full and self._is_too_much)
+        """Return whether a call with a large reply may be begun."""
+        return self._large_calls < MAX_LARGE and not (self._unread and self._is_too_much)
 
     @property
     def _is_too_much(self) -> bool:
-        return sum(connection.unsent for connection in self._full) > MOST
+        return sum(connection.unsent for connection in self._unread) > MAX_UNREAD_BYTES
 
     def begin(self, large: JobFuture) -> None:
-        self._begun += 1
-        large.add_done_callback(self._end)
+        self._large_calls += 1
+        large.add_done_callback(self._end_call)
 
     @property
-    def may_look(self) -> bool:
-        """May a large line be looked at?"""
-        return self._looked < AT_ONCE
+    def may_parse(self) -> bool:
+        """Return whether a large line may be parsed."""
+        return self._large_lines < MAX_LARGE
 
-    def looked(self, line: JobFuture) -> None:
-        self._looked += 1
-        line.add_done_callback(self._end_look)
+    def begin_line(self, line: JobFuture) -> None:
+        self._large_lines += 1
+        line.add_done_callback(self._end_line)
 
-    def _end_look(self, _: JobFuture) -> None:
-        self._looked -= 1
+    def _end_line(self, _: JobFuture) -> None:
+        self._large_lines -= 1
         self._wake()
 
-    def _end(self, _: JobFuture) -> None:
-        self._begun -= 1
+    def _end_call(self, _: JobFuture) -> None:
+        self._large_calls -= 1
         self._wake()
 
     def wait(self, connection: Connection) -> None:
-        """It goes on when there is room."""
+        """Let a connection go on when there is room."""
         self._waiting[connection] = None
 
-    def filled(self, connection: Connection) -> None:
-        self._full.add(connection)
-        self._loop.call_later(PATIENCE, self._look_at, connection, connection.unsent)
+    def add(self, connection: Connection) -> None:
+        self._unread.add(connection)
+        self._loop.call_later(READ_SECONDS, self._check_reader, connection, connection.unsent)
 
-    def emptied(self, connection: Connection) -> None:
-        """It reads, or is gone."""
-        self._full.discard(connection)
+    def remove(self, connection: Connection) -> None:
+        """Note that the caller reads again, or is gone."""
+        self._unread.discard(connection)
         self._wake()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for other in waiting:
-            self._loop.call_soon(other.go_on)
+            self._loop.call_soon(other.process)
 
-    def _look_at(self, connection: Connection, before: int) -> None:
-        if connection not in self._full:
+    def _check_reader(self, connection: Connection, before: int) -> None:
+        if connection not in self._unread:
             return
         now = connection.unsent
         if self._is_too_much and now >= before:
-            log.warning("a caller that reads none of its replies was cut off")
-            connection.cut()
+            log.warning("a caller that does not read its replies was disconnected")
+            connection.abort()
         else:
-            self._wake()  # some of it was read: there may be room by now
-            self._loop.call_later(PATIENCE, self._look_at, connection, now)
+            self._wake()  # some was read: there may be room by now
+            self._loop.call_later(READ_SECONDS, self._check_reader, connection, now)
 
 
-# Where a socket stands, and whose it is. Two daemons never share one, and what a dead one left behind is cleared.
-#
-# Beside the socket lies a lock file. Whoever holds its lock may bind; so a socket is removed only when nobody can
-# be
-# behind it. The lock file stays: removing it would let two hold two of them.
-
-LONGEST = 107  # bytes of a socket's path that the kernel takes
+MAX_PATH_BYTES = 107  # of a socket's path, by the kernel
 BACKLOG = 512
 
 
-class Place:
-    """A socket's place, held while the daemon lives."""
+class SocketPath:
+    """The path of a socket, locked while the server runs, so that two servers never share one.
+
+    The holder of the lock file next to the socket may bind it, and remove a socket that a dead server left. The
+    lock file itself is never removed: two processes could then hold two different ones.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
-        if len(os.fsencode(self.path)) > LONGEST:
+        if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             text = f"{self.path} is longer than a socket's path may be"
             raise BadStore(text, field="socket", hint="name a shorter one: --socket PATH")
         self._lock = -1
 
     def take(self) -> socket.socket:
-        """The bound socket, for its owner alone."""
+        """Lock the path, and return the bound socket, which only its owner can open."""
         folder = os.path.dirname(self.path)
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -208,7 +208,7 @@ class Place:
             raise
 
     def leave(self) -> None:
-        """The socket goes first, the lock last."""
+        """Remove the socket, then release the lock."""
         if self._lock >= 0:
             self._clear()
             os.close(self._lock)
@@ -237,17 +237,19 @@ class Place:
         self._lock = lock
 
     def _clear(self) -> None:
-        """Nobody is behind it: we hold the lock. Anything but a socket is somebody's file."""
+        """Remove the socket of a dead server: we hold the lock. Anything else at the path is not
+        ours to remove.
+        """
         try:
             found = os.lstat(self.path)
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(found.st_mode):
             raise BadStore(
-                f"{self.path} is there and is no socket", field="socket", hint="choose another --socket"
+                f"{self.path} exists and is not a socket", field="socket", hint="choose another --socket"
             )
-        if _answers(self.path):
-            text = f"somebody serves {self.path} already, and not by our rules"
+        if _is_served(self.path):
+            text = f"another program serves {self.path} already"
             raise NameTaken(
                 text, field="socket", hint="an agent-inbox daemon? stop it, or choose another --socket"
             )
@@ -255,7 +257,7 @@ class Place:
 
     def _bind(self) -> socket.socket:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)  # never open to others, not even for a moment
+        before = os.umask(0o177)  # so that the socket is never open to other users, not even for a moment
         try:
             listening.bind(self.path)
         except BaseException:
@@ -268,8 +270,8 @@ class Place:
         return listening
 
 
-def _answers(path: str) -> bool:
-    """Is there a living process behind this socket that does not know of our lock?"""
+def _is_served(path: str) -> bool:
+    """Return whether a program that does not know our lock listens at this socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knock:
         knock.settimeout(1)
         try:
@@ -281,93 +283,85 @@ def _answers(path: str) -> bool:
         return True
 
 
-# One caller at the socket: what it says, line by line, and the replies in the order of what was said.
-#
-# A caller that does not read is not read from either, so that its replies take bounded memory; one that says much
-# is
-# heard for a moment, then the others are. What was said is carried out even when the caller has gone meanwhile;
-# only
-# waiting for mail ends with it.
-
-TURN = 0.005  # seconds for which one caller is heard; then others get their turn
-MUCH = 64 * 1024  # bytes that came at once: others get their turn before more is read
-LARGE = 64 * 1024  # bytes of a line that may be many times as large in memory
+TURN_SECONDS = 0.005  # for which the lines of one caller are processed; then others get their turn
+MAX_PACKET = 64 * 1024  # after more bytes at once the others get their turn before more is read
+LARGE_LINE = 64 * 1024  # bytes; in memory a line may be many times as large
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class Connection(asyncio.Protocol):
-    """One caller."""
+    """One connection at the socket."""
 
     def __init__(self, server: UnixServer) -> None:
         self._server = server
-        self._lines = Lines(server.limits.max_message_bytes + ROOM_FOR_MORE)
-        self._waiting: deque[bytes | None] = deque()  # lines that came, and were not looked at
-        self._next: Request | dict[str, Any] | None = None  # what was looked at, and not begun
-        self._size = 0  # of the line that was looked at last
-        self._owing = ReplyQueue(self._carry_out, self._settle)
-        self._unsent: list[bytes] = []  # replies that were not written yet
+        self._lines = LineSplitter(server.limits.max_message_bytes + EXTRA_BYTES)
+        self._waiting: deque[bytes | None] = deque()  # lines that were not parsed yet; None: too long
+        self._pending: Request | dict[str, Any] | None = None  # parsed, and not begun
+        self._size = 0  # bytes of the line that was parsed last
+        self._replies = ReplyQueue(self._carry_out, self._send_replies)
+        self._outgoing: list[bytes] = []  # replies that were not written yet
         self._transport: asyncio.Transport | None = None
-        self._is_full = False  # does the caller not read its replies?
-        self._is_ended = False  # will it say no more?
-        self._is_resting = False  # is it not read from just now?
-        self._is_over = False  # is its turn over for now?
-        self._hangup: Hangup | None = None
-        self._lingering: Lingering | None = None
+        self._is_unread = False  # does the caller not read its replies?
+        self._is_ended = False  # has it sent its last line, or does the server stop?
+        self._is_paused = False  # is it not read from just now?
+        self._is_turn_over = False  # must others be served first?
+        self._hangup_watch: HangupWatch | None = None
+        self._spin_wait: SpinWait | None = None
         self.caller: Caller | MapLines | None = None
-        self._read: Callable[[bytes | None], Request | dict[str, Any] | None] = self._first
+        self._read: Callable[[bytes | None], Request | dict[str, Any] | None] = self._read_first
 
-    # -- what the loop tells
+    # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # of a stream
         self._transport = transport
         peer = transport.get_extra_info("socket")
         self._server.enter(self, peer.fileno())
-        if not _is_ours(peer):
+        if not _is_same_user(peer):
             self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
             self._flush()
             transport.close()
             return
-        self._lingering = Lingering(peer.fileno())
-        self.caller = self._server.open_caller(self.push, self.cut)
+        self._spin_wait = SpinWait(peer.fileno())
+        self.caller = self._server.open_caller(self.push, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        if self.caller is None or self._lingering is None:
+        if self.caller is None or self._spin_wait is None:
             return
-        self._lingering.hear()
+        self._spin_wait.note_request()
         self._waiting += self._lines.feed(data)
-        self._server.executor.hear_out(self.caller, self.go_on)
-        if len(data) > MUCH:
+        self._server.executor.submit_from(self.caller, self.process)
+        if len(data) > MAX_PACKET:
             self._end_turn()
-            self._breathe()
-        if not (self._owing or self._is_over) and self._server.executor.has_only(self.caller):
-            self._lingering.linger()
+            self._update_reading()
+        if not (self._replies or self._is_turn_over) and self._server.executor.is_only_caller(self.caller):
+            self._spin_wait.wait()
 
     def eof_received(self) -> bool:
-        """The caller may have half closed; what it said last is still answered."""
+        """Answer the last lines though the caller has closed its side of the connection."""
         self._is_ended = True
         self._waiting += self._lines.last()
-        self.go_on()
+        self.process()
         self._end_if_done()
-        self._listen_for_hangup()
+        self._watch_hangup()
         return True
 
-    def _listen_for_hangup(self) -> None:
-        """The loop does not hear of it while nothing is read, and a letter is not handed to nobody."""
+    def _watch_hangup(self) -> None:
+        """Notice a hangup while nothing is read: a letter must not be handed to a caller that is gone."""
         transport, caller = self._transport, self.caller
-        if self._hangup is None and transport is not None and caller is not None:
-            self._hangup = Hangup(transport, caller.give_up)
+        if self._hangup_watch is None and transport is not None and caller is not None:
+            self._hangup_watch = HangupWatch(transport, caller.give_up)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is gone, whyever
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - for whatever reason
         self._transport = None
-        if self._hangup is not None:
-            self._hangup.close()
+        if self._hangup_watch is not None:
+            self._hangup_watch.close()
         self._server.go(self)
-        self._server.unread.emptied(self)
+        self._server.unread.remove(self)
         if self.caller is not None:
             self.caller.close()
-        self._is_full = False
-        self.go_on()  # what it said is carried out all the same
+        self._is_unread = False
+        self.process()  # requests that came before are carried out all the same
 
     @property
     def unsent(self) -> int:
@@ -375,170 +369,174 @@ class Connection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
-        self._is_full = True
-        self._server.unread.filled(self)
-        self._breathe()
+        self._is_unread = True
+        self._server.unread.add(self)
+        self._update_reading()
 
     def resume_writing(self) -> None:
-        self._is_full = False
-        self._server.unread.emptied(self)
+        self._is_unread = False
+        self._server.unread.remove(self)
         if self.caller is not None:
             self.caller.resume()
-        self.go_on()
+        self.process()
 
-    # -- carrying out
+    # -- requests
 
-    def go_on(self) -> None:
-        """Begin what can be begun, in order."""
-        end = perf_counter() + TURN
-        while not (self._is_full or self._is_over) and (self._waiting or self._next is not None):
+    def process(self) -> None:
+        """Parse and begin the lines that came, in order, as far as there is room and for TURN_SECONDS."""
+        end = perf_counter() + TURN_SECONDS
+        while not (self._is_unread or self._is_turn_over) and (self._waiting or self._pending is not None):
             if perf_counter() > end:
                 self._end_turn()
                 break
-            request = self._next
+            request = self._pending
             if request is None:
-                if not self._may_look():
+                if not self._may_parse():
                     break
-                request = self._look()
-            if request is None:  # it answers us
+                request = self._parse_next()
+            if request is None:  # a reply of the caller to a request of ours (MAP)
                 continue
-            if not self._owing.has_room(request) or self._must_wait(request):
-                self._next = request
+            if not self._replies.has_room(request) or self._must_wait(request):
+                self._pending = request
                 break
-            self._next = None
-            self._owing.begin(request, self._size)
-        self._breathe()
+            self._pending = None
+            self._replies.begin(request, self._size)
+        self._update_reading()
 
     def _end_turn(self) -> None:
-        """Until the next round of the loop, in which others are heard, too."""
-        if not self._is_over:
-            self._is_over = True
+        """Let others be served until the next round of the event loop."""
+        if not self._is_turn_over:
+            self._is_turn_over = True
             self._server.loop.call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        self._is_over = False
-        self.go_on()
+        self._is_turn_over = False
+        self.process()
         self._end_if_done()
 
-    def _may_look(self) -> bool:
-        """May the next line be looked at? Not many large ones at once, of this caller and of all."""
+    def _may_parse(self) -> bool:
+        """Return whether the next line may be parsed: not many large ones at once, of this caller and of all."""
         line = self._waiting[0]
-        if line is None or len(line) <= LARGE:
+        if line is None or len(line) <= LARGE_LINE:
             return True
-        return self._owing.may_hear(len(line)) and not self._must_wait_for(self._server.unread.may_look)
+        return self._replies.may_read(len(line)) and not self._wait_unless(self._server.unread.may_parse)
 
-    def _look(self) -> Request | dict[str, Any] | None:
+    def _parse_next(self) -> Request | dict[str, Any] | None:
         line = self._waiting.popleft()
         self._size = 0 if line is None else len(line)
         return self._read(line)
 
-    def _first(self, line: bytes | None) -> Request | dict[str, Any] | None:
-        """In which dialect it speaks from now on."""
+    def _read_first(self, line: bytes | None) -> Request | dict[str, Any] | None:
+        """Choose by the first line whether this connection speaks MAP from now on, and read it."""
         map_server = self._server.map_server
         map_lines = None if map_server is None else map_server.speak_lines(self, line)
         if map_lines is None or self.caller is None:
-            self._read = self._later
+            self._read = self._read_line
         else:
             self.caller.close()
             self.caller, self._read = map_lines, map_lines.read
         return self._read(line)
 
-    def _later(self, line: bytes | None) -> Request | dict[str, Any]:
+    def _read_line(self, line: bytes | None) -> Request | dict[str, Any]:
         return read_line(line, self._server.limits)
 
     def _must_wait(self, request: Request | dict[str, Any]) -> bool:
-        """Is so much owed to those who do not read that nothing large may be begun for anybody who is here?"""
+        """Return whether a request with a large reply must wait because other callers do not read theirs."""
         return (
-            isinstance(request, Request) and request.is_large and self._must_wait_for(self._server.unread.has_room)
+            isinstance(request, Request) and request.is_large and self._wait_unless(self._server.unread.has_room)
         )
 
-    def _must_wait_for(self, room: bool) -> bool:
+    def _wait_unless(self, room: bool) -> bool:
         if room or self._transport is None:
             return False
         self._server.unread.wait(self)
         return True
 
-    def _breathe(self) -> None:
-        """Read on only while there is room."""
-        must_rest = self._is_full or self._is_over or self._next is not None or bool(self._waiting)
-        if must_rest is self._is_resting or self._transport is None or self._is_ended:
+    def _update_reading(self) -> None:
+        """Pause or resume reading: a connection is read only while its lines can be processed."""
+        must_pause = self._is_unread or self._is_turn_over or self._pending is not None or bool(self._waiting)
+        if must_pause is self._is_paused or self._transport is None or self._is_ended:
             return
         if self._transport.is_closing():
             return
-        self._is_resting = must_rest
-        if must_rest:
+        self._is_paused = must_pause
+        if must_pause:
             self._transport.pause_reading()
-            self._listen_for_hangup()
+            self._watch_hangup()
         else:
             self._transport.resume_reading()
 
     def _carry_out(self, request: Request) -> JobFuture:
-        assert self.caller is not None  # noqa: S101 - who is nobody is not read from
-        owed = self.caller.carry_out(request)
-        if request.is_large and not owed.done():
-            self._server.unread.begin(owed)
-        if self._size > LARGE and not owed.done():
-            self._server.unread.looked(owed)
-        return owed
+        assert self.caller is not None  # noqa: S101 - without a caller nothing is read
+        reply = self.caller.carry_out(request)
+        if request.is_large and not reply.done():
+            self._server.unread.begin(reply)
+        if self._size > LARGE_LINE and not reply.done():
+            self._server.unread.begin_line(reply)
+        return reply
 
-    def _settle(self) -> None:
-        """Write the replies that are there, as far as they are in order."""
-        for reply in self._owing.take():
+    def _send_replies(self) -> None:
+        """Write the replies that are there, up to the first that is not."""
+        for reply in self._replies.take():
             self._write(reply)
-        if self._owing:  # more may follow in this very moment
+        if self._replies:  # more may follow in this round of the loop, and one write is cheaper than two
             self._server.loop.call_soon(self._flush)
         else:
             self._flush()
         if self.caller is not None:
             self.caller.replies_sent()
-        if self._waiting or self._next is not None:
-            self._server.loop.call_soon(self.go_on)
+        if self._waiting or self._pending is not None:
+            self._server.loop.call_soon(self.process)
         else:
-            self._breathe()
+            self._update_reading()
         self._end_if_done()
 
-    # -- replying
+    # -- replies
 
     def _write(self, reply: Any) -> None:
-        """With the next flush: what is told together takes one call of the system."""
+        """Queue a reply for the next flush: several replies take one system call."""
         line = encode(reply) + b"\n"
-        self._owing.note_size(len(line))
-        self._unsent.append(line)
+        self._replies.note_size(len(line))
+        self._outgoing.append(line)
 
     def _flush(self) -> None:
-        lines, self._unsent = self._unsent, []
+        lines, self._outgoing = self._outgoing, []
         if lines and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(lines))
 
     def push(self, notice: dict[str, Any]) -> bool:
-        """Something nobody asked for just now. False: the caller does not read; try again when it does."""
-        if self._is_full or self._transport is None or self._transport.is_closing():
+        """Send a notification. Return False if the caller does not read; `Caller.resume` is called
+        when it does.
+        """
+        if self._is_unread or self._transport is None or self._transport.is_closing():
             return False
         self._write(notice)
         self._flush()
-        return True  # it is taken, and may be the last for now
+        return True
 
     def _end_if_done(self) -> None:
         if not self._is_ended or self._transport is None:
             return
-        if not self._waiting and self._next is None and not self._owing:
+        if not self._waiting and self._pending is None and not self._replies:
             self._flush()
             self._transport.close()
 
     def end(self) -> None:
-        """The daemon stops. What is under way is answered first."""
+        """Close the connection once the requests under way are answered: the server stops."""
         self._is_ended = True
         self._waiting.clear()
-        self._next = None
+        self._pending = None
         self._end_if_done()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
 
-def _is_ours(peer: socket.socket) -> bool:
-    """Is the caller the user we run as, or root? Where the system does not tell, the socket's mode has decided."""
+def _is_same_user(peer: socket.socket) -> bool:
+    """Return whether the caller is the user of this process, or root. Where the system does not tell, the mode of
+    the socket has decided.
+    """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True
@@ -546,57 +544,55 @@ def _is_ours(peer: socket.socket) -> bool:
     return user in {os.geteuid(), 0}
 
 
-# Accepts callers at one socket, and ends in good order.
-
-GRACE = 0.7  # seconds for what is under way when the daemon stops
-TELL_AGAIN = 60.0  # seconds until it is said once more that nobody else fits in
+STOP_SECONDS = 0.7  # for calls under way when the server stops
+WARN_SECONDS = 60.0  # between two warnings that no more connections can be opened
 
 
 class UnixServer:
-    """One socket."""
+    """Accepts callers at one Unix socket."""
 
     def __init__(self, executor: Executor, broker: Broker, path: str, map_server: MapServer | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.limits: Limits = executor.room.settings
-        self.place = Place(path)
+        self.socket_path = SocketPath(path)
         self.connections: set[Connection] = set()
         self.executor = executor
         self._broker = broker
-        self.map_server = map_server  # of those who speak MAP
+        self.map_server = map_server  # for connections that speak MAP
         self._listening: asyncio.Server | None = None
-        self._gone = asyncio.Event()  # nobody is here any more
-        self.unread = Unread(self.loop)
-        self._told_full = -TELL_AGAIN  # when, by the loop's time
+        self._all_gone = asyncio.Event()  # no connection is open
+        self.unread = UnreadReplies(self.loop)
+        self._warned_at = -WARN_SECONDS  # when, by the loop's time
 
     async def start(self) -> None:
-        listening = self.place.take()
+        listening = self.socket_path.take()
         self._listening = await self.loop.create_unix_server(
             lambda: Connection(self),
             sock=listening,
-            backlog=BACKLOG,  # it listens again, with its own number
+            backlog=BACKLOG,  # asyncio calls listen again
         )
 
     async def stop(self) -> None:
-        """Nobody new; what is under way is answered, for a moment; then everybody goes."""
+        """Accept no more callers, answer calls under way for STOP_SECONDS, then close all connections."""
         if self._listening is not None:
             self._listening.close()
         for connection in list(self.connections):
             connection.end()
         with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE if self.connections else 0):
-                await self._gone.wait()
+            async with asyncio.timeout(STOP_SECONDS if self.connections else 0):
+                await self._all_gone.wait()
         for connection in list(self.connections):
-            connection.cut()
-        self.place.leave()
+            connection.abort()
+        self.socket_path.leave()
 
     def enter(self, connection: Connection, handle: int) -> None:
         self.connections.add(connection)
-        self._gone.clear()
+        self._all_gone.clear()
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if handle == most - 1 and self.loop.time() - self._told_full >= TELL_AGAIN:
-            self._told_full = self.loop.time()
+        if handle == most - 1 and self.loop.time() - self._warned_at >= WARN_SECONDS:
+            self._warned_at = self.loop.time()
             log.warning(
-                "all %d handles for open files are taken, and newcomers are turned away: "
+                "all %d file handles are in use, and new connections are refused: "
                 "raise the limit (ulimit -n), or let callers close their connections",
                 most,
             )
@@ -604,7 +600,7 @@ class UnixServer:
     def go(self, connection: Connection) -> None:
         self.connections.discard(connection)
         if not self.connections:
-            self._gone.set()
+            self._all_gone.set()
 
     def open_caller(self, push: Callable[[dict[str, Any]], bool], expel: Callable[[], None]) -> Caller:
         return Caller(self.executor, self._broker, push=push, expel=expel)

@@ -1,4 +1,8 @@
-"""Our own verbs for sending and reading, over any wire. Each says what the library's verb of that name says."""
+"""The verbs: the methods of Postroom's own protocol, one for each verb of the Python library.
+
+Each reads its parameters, calls the verb of the same name on `Mailbox` or `Room`, and returns plain values. The
+tables `MAIL_ROWS`, `WORK_ROWS`, `ROOM_ROWS`, `ALERT_ROWS` and `SESSION_ROWS` at the end of each section list them.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,7 @@ if TYPE_CHECKING:
 TO = Param("to", "any", "a name, or a list of names", required=True)
 TO_OR_REPLY = Param("to", "any", "a name, or a list of names; without it, the sender of the letter in in_reply_to")
 SINCE = Param("since", "text", "a cursor: what came after it, read or not, so that nothing is missed")
-TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 when nothing is said")
+TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 by default")
 
 # -- sending
 
@@ -101,13 +105,13 @@ def _broadcast(room: Room, params: dict[str, Any]) -> Any:
 
 
 def _handoff(room: Room, params: dict[str, Any]) -> Any:
-    result = params["handoff"]
-    unknown = result.keys() - set(Handoff.__struct_fields__)
+    fields = params["handoff"]
+    unknown = fields.keys() - set(Handoff.__struct_fields__)
     if unknown:
         hint = ", ".join(Handoff.__struct_fields__)
         raise Invalid("a handoff has no such field", field=f"handoff.{min(unknown)}", hint=hint)
     try:
-        handoff = msgspec.convert(result, Handoff)
+        handoff = msgspec.convert(fields, Handoff)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="handoff", hint="say at least work_completed") from None
     return plain_receipt(box_of(room, params).handoff(params["to"], handoff, **fields_of(params)))
@@ -153,8 +157,10 @@ def _counts(room: Room, params: dict[str, Any]) -> Any:
 
 
 def _wait(room: Room, params: dict[str, Any]) -> Any:
-    """One look; whoever calls waits until there is something."""
-    now = params.get("since") or str(room.cursor())  # before the look: what comes in between is seen by the next
+    """Look once; the executor calls it again while there is nothing."""
+    now = params.get("since") or str(
+        room.cursor()
+    )  # before the look, so that the next call sees what comes meanwhile
     found = box_of(room, params).wait(0, **some(params, "since", "peek"), **wanted_of(params))
     if found is None:
         return {"letter": None, "cursor": now}
@@ -170,15 +176,15 @@ def _digest(room: Room, params: dict[str, Any]) -> Any:
 
 
 def _thread(room: Room, params: dict[str, Any]) -> Any:
-    return _letters(_view(room, params).thread(params["thread"]))
+    return _letters(_mailbox_or_room(room, params).thread(params["thread"]))
 
 
 def _tagged(room: Room, params: dict[str, Any]) -> Any:
-    return _letters(_view(room, params).tagged(params["tag"], params.get("scope")))
+    return _letters(_mailbox_or_room(room, params).tagged(params["tag"], params.get("scope")))
 
 
-def _view(room: Room, params: dict[str, Any]) -> Room | Mailbox:
-    """A mailbox and what it sent or got; or everything, where an operator names none."""
+def _mailbox_or_room(room: Room, params: dict[str, Any]) -> Room | Mailbox:
+    """Return the mailbox that is named, or the whole room to an operator that names none."""
     return room if "agent_id" not in params and room.principal.operator else box_of(room, params)
 
 
@@ -198,8 +204,8 @@ def _letters(found: Sequence[Message]) -> dict[str, Any]:
     return {"letters": [plain_message(message) for message in found]}
 
 
-def nothing_came(answer: Any) -> bool:
-    """Of a method that waits: is there nothing yet?"""
+def is_empty(answer: Any) -> bool:
+    """Return whether a method that waits has found nothing yet."""
     return not (answer.get("letter") or answer.get("letters"))
 
 
@@ -208,7 +214,7 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
     return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
-_LOOKS: dict[str, Any] = {"action": "check", "writes": False}
+_READ_ONLY: dict[str, Any] = {"action": "check", "writes": False}
 MAIL_ROWS = (
     _row("send", "send a letter to one or many", _send, TO_OR_REPLY, BODY, *FIELDS, result=RECEIPT),
     _row(
@@ -234,7 +240,7 @@ MAIL_ROWS = (
         "one letter to everyone registered in a scope",
         _broadcast,
         BODY,
-        Param("exclude", "list", "who is left out"),
+        Param("exclude", "list", "recipients to leave out"),
         *(Param("scope", "text", "whose members get it", required=True) if p.name == "scope" else p for p in FIELDS),
         result=RECEIPT,
         wide=True,
@@ -259,14 +265,14 @@ MAIL_ROWS = (
         result=RECEIPT,
     ),
     _row("unsend", "take a letter back while nobody has claimed it", _unsend, ID, result="letter", action="unsend"),
-    _row("sent", "what was sent here, the newest first", _sent, LIMIT, result="letters", action="search", slow=True,
+    _row("sent", "letters sent from here, the newest first", _sent, LIMIT, result="letters", action="search", slow=True,
          writes=False),
     _row(
         "check",
         "the inbox: unread first, by priority, then age; stamps what it returns as read",
         _check,
         LIMIT,
-        Param("unread_only", "flag", "true when nothing is said"),
+        Param("unread_only", "flag", "true by default"),
         Param("peek", "flag", "stamp nothing"),
         *WANTED,
         result=f"mailbox, {LETTERS}",
@@ -274,7 +280,7 @@ MAIL_ROWS = (
         many=True,
     ),
     _row("read", "one letter, stamped as read", _read, ID, result="letter", action="read"),
-    _row("shown", "letters were put before the agent's model; stamps them as read", _shown, IDS,
+    _row("shown", "record that letters were shown to the agent's model; stamps them as read", _shown, IDS,
          Param("host", "text", "in what, such as claude", required=True),
          Param("where", "text", "at what occasion"), result="shown", action="show"),
     _row("counts", "unread letters by priority and in total", _counts, result="mailbox, urgent, high, normal, low, "
@@ -289,16 +295,16 @@ MAIL_ROWS = (
         *WANTED,
         result="letter (null when the time is up), cursor (for the next call)",
         action="wait",
-        empty=nothing_came,
+        empty=is_empty,
         waits=30.0,
     ),
-    _row("search", "letters sent or received here, by what they say", _search, Param("query", "text",
+    _row("search", "search the letters sent or received here", _search, Param("query", "text",
          "words, phrases, from: to: tag: kind: thread: before: after:", required=True), LIMIT,
          Param("ranked", "flag", "the best first, not the newest"), result="letters", action="search", slow=True,
          writes=False),
     _row("digest", "the unread mail as text for a prompt, in a fence; marks nothing", _digest,
          Param("budget", "count", "characters at most"), Param("most", "count", "letters at most"),
-         Param("longest", "count", "characters of one letter at most"), result="text", **_LOOKS),
+         Param("longest", "count", "characters of one letter at most"), result="text", **_READ_ONLY),
     _row("thread", "the letters of a thread", _thread, Param("thread", "text", "its id, that of its first letter",
          required=True), result="letters", action="threads", many=True, writes=False),
     _row("tagged", "the letters with a thread tag", _tagged, Param("tag", "text", "the tag", required=True),
@@ -307,15 +313,15 @@ MAIL_ROWS = (
          action="threads", slow=True, writes=False),
     _row("stats", "a mailbox in numbers", _stats, result="mailbox, unread, seen, claimed, queued, dead and so on",
          action="count", writes=False),
-    _row("trace", "the life of a letter", _trace, ID, result="letter, stops, replies, relays, bounces",
+    _row("trace", "the history of a letter", _trace, ID, result="letter, stops, replies, relays, bounces",
          action="trace", many=True, writes=False),
 )  # fmt: skip
 
 
-# Our own verbs for mail that is worked on: leases, dead letters, tasks, questions that climb.
+# -- work: leases, dead letters, tasks, escalations
 
 REASON = Param("reason", "text", "why", required=True)
-# What can be said of a task, and the parameter that says it: its name in the library's verb.
+# The steps of a task, and the parameter that each takes.
 STEPS = {
     "accept": "body", "start": "body", "complete": "body", "ask": "body", "answer": "body",
     "reject": "reason", "fail": "reason", "cancel": "reason",
@@ -325,7 +331,7 @@ STEPS = {
 
 
 def _claim(room: Room, params: dict[str, Any]) -> Any:
-    """One try; whoever calls waits until there is something."""
+    """Try once; the executor calls it again while there is nothing."""
     lease = params.get("lease", room.settings.lease)
     claimed = box_of(room, params).claim(
         params.get("count", 1), lease=lease, **some(params, "holder"), **wanted_of(params)
@@ -339,7 +345,7 @@ def _ack(room: Room, params: dict[str, Any]) -> Any:
         return _settle(room, params, lambda box, letters: box.ack(letters, **_archive(params)))
     if len(ids) != 1:
         raise Invalid("is sent with the ack of one letter", field="reply")
-    held = _found(box, ids, params.get("token"))[0]
+    held = _find_letters(box, ids, params.get("token"))[0]
     receipt = held.ack_and_reply(params["reply"], **some(params, "to_all"), **_archive(params))
     return {"letters": [plain_move(held)], "receipts": [plain_receipt(receipt)]}
 
@@ -365,14 +371,14 @@ def _renew(room: Room, params: dict[str, Any]) -> Any:
 
 
 def _settle(room: Room, params: dict[str, Any], step: Callable[[Mailbox, Sequence[Letter]], None]) -> Any:
-    """All letters that are named, in one commit: all or none."""
+    """Apply a step to all named letters in one commit: all or none."""
     box = box_of(room, params)
-    letters = _found(box, params["message_ids"], params.get("token"))
+    letters = _find_letters(box, params["message_ids"], params.get("token"))
     step(box, letters)
     return {"letters": [plain_move(letter) for letter in letters], "receipts": []}
 
 
-def _found(box: Mailbox, ids: Sequence[str], token: str | None) -> list[Letter]:
+def _find_letters(box: Mailbox, ids: Sequence[str], token: str | None) -> list[Letter]:
     return [box.held(id, token) if token else box.read(id) for id in dict.fromkeys(ids)]
 
 
@@ -396,10 +402,10 @@ def _purge_dead(room: Room, params: dict[str, Any]) -> Any:
 
 def _give_task(room: Room, params: dict[str, Any]) -> Any:
     box = box_of(room, params)
-    value = box.give_task(
+    receipt = box.give_task(
         params["to"], params.get("body"), **some(params, "deadline", "session"), **fields_of(params)
     )
-    return plain_receipt(value)
+    return plain_receipt(receipt)
 
 
 def _task(room: Room, params: dict[str, Any]) -> Any:
@@ -421,22 +427,22 @@ def _task_step(room: Room, params: dict[str, Any]) -> Any:
         raise Invalid(f"{step} takes a {STEPS[step]}", field=other)
     token = params.get("token")
     task = box.task(box.held(params["message_id"], token) if token else params["message_id"])
-    words = [params[STEPS[step]]] if STEPS[step] in params else []
-    if not words and step in {"ask", "answer", "reject", "fail"}:
+    args = [params[STEPS[step]]] if STEPS[step] in params else []
+    if not args and step in {"ask", "answer", "reject", "fail"}:
         raise Invalid("is missing", field=STEPS[step])
-    receipt = getattr(task, step)(*words, **fields_of(params))
+    receipt = getattr(task, step)(*args, **fields_of(params))
     return {"task": plain_task(task), "receipt": plain_receipt(receipt)}
 
 
-# -- questions
+# -- escalations
 
 
 def _escalate(room: Room, params: dict[str, Any]) -> Any:
     box = box_of(room, params)
-    request = box.escalate(
+    receipt = box.escalate(
         params.get("body"), reason=params["reason"], **some(params, "ladder"), **fields_of(params)
     )
-    return plain_receipt(request)
+    return plain_receipt(receipt)
 
 
 def _escalations(room: Room, params: dict[str, Any]) -> Any:
@@ -460,23 +466,23 @@ WORK_ROWS = (
         "claim",
         "take letters under a lease: nobody else gets them meanwhile",
         _claim,
-        Param("count", "count", "how many; 1 when nothing is said"),
+        Param("count", "count", "how many; 1 by default"),
         Param("lease", "seconds", "how long you need"),
-        Param("holder", "text", "who holds it, for people"),
-        Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 0 when nothing is said"),
+        Param("holder", "text", "name of the holder, for people"),
+        Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 0 by default"),
         *WANTED,
         result="letters, each with its token and lease_seconds",
         action="claim",
-        empty=nothing_came,
+        empty=is_empty,
     ),
-    _work_row("ack", "done with these; with a reply, both in one commit", _ack, IDS, TOKEN,
+    _work_row("ack", "settle them as done; with a reply, both in one commit", _ack, IDS, TOKEN,
          Param("reply", "any", "an answer to its sender"), Param("to_all", "flag", "the answer goes to everyone"),
          Param("keep", "flag", "do not archive"), result=_MOVED),
     _work_row("fail", "this try failed; they are offered again later", _fail, IDS, TOKEN, REASON,
          Param("retry", "flag", "false: dead at once"), result=_MOVED),
-    _work_row("reject", "refuse them; their senders are told why", _reject, IDS, TOKEN, REASON, result=_MOVED),
+    _work_row("reject", "refuse them; their senders get a bounce with the reason", _reject, IDS, TOKEN, REASON, result=_MOVED),
     _work_row("release", "give them back, as if they had never been claimed", _release, IDS, TOKEN, result=_MOVED),
-    _work_row("renew", "hold on to them for longer", _renew, IDS, TOKEN, Param("lease", "seconds", "counted from now"),
+    _work_row("renew", "extend their leases", _renew, IDS, TOKEN, Param("lease", "seconds", "counted from now"),
          result=_MOVED),
     _work_row("dead", "dead letters, with the reason", _dead, LIMIT, result="letters", action="dead", many=True,
          writes=False),
@@ -485,25 +491,23 @@ WORK_ROWS = (
     _work_row("give_task", "give one agent a task", _give_task, Param("to", "address", "who does it", required=True), BODY,
          Param("deadline", "when", "when it must be over"), Param("session", "object", "where you were asked for it; "
          "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, action="send"),
-    _work_row("task", "how a task stands", _task, ID, result="task, letters", action="task", many=True, writes=False),
+    _work_row("task", "the state of a task", _task, ID, result="task, letters", action="task", many=True, writes=False),
     _work_row("tasks", "tasks given or received here", _tasks, Param("role", "text", "given, received or any"),
          Param("states", "texts", "only in these states"), LIMIT, result="tasks", action="task", many=True,
          writes=False),
     _work_row("task_step", "move a task by one step", _task_step, ID, Param("step", "text", ", ".join(STEPS),
          required=True), TOKEN, BODY, Param("reason", "text", "of reject, fail and cancel"),
          *(p for p in FIELDS if p.name != "task"), result="task, receipt", **_TASK),
-    _work_row("escalate", "ask the one who stands above you", _escalate, BODY, Param("reason", "text",
-         "an open word, such as blocked", required=True), Param("ladder", "list", "who is asked, the lowest first"),
+    _work_row("escalate", "ask the next agent of your ladder", _escalate, BODY, Param("reason", "text",
+         "an open word, such as blocked", required=True), Param("ladder", "list", "agents to ask, the lowest first"),
          *FIELDS, result=RECEIPT, action="send"),
     _work_row("escalations", "questions that were escalated here", _escalations, Param("open_only", "flag",
-         "true when nothing is said"), result="escalations", action="escalations", many=True,
+         "true by default"), result="escalations", action="escalations", many=True,
          writes=False),
     _work_row("resolve", "close a question", _resolve, Param("escalation_id", "text", "its id", required=True),
          result="escalation", action="escalations"),
 )  # fmt: skip
 
-
-# Our own verbs about who is there, and about the room itself.
 
 NAME = Param("name", "text", "its name", required=True)
 CARD = (
@@ -542,8 +546,8 @@ def _agents(room: Room, params: dict[str, Any]) -> Any:
     here = [plain_agent(agent) for agent in room.agents(**some(params, "scope", "capability", "gone"))]
     if not params.get("elsewhere"):
         return {"agents": here}
-    result = outbox.told_of(room._core, room.principal)
-    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in result]}
+    remote = outbox.announced_agents(room._core, room.principal)
+    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in remote]}
 
 
 def _agent(room: Room, params: dict[str, Any]) -> Any:
@@ -565,7 +569,7 @@ def _blocked(room: Room, params: dict[str, Any]) -> Any:
 # -- templates
 
 
-def _templates(room: Room, _said: dict[str, Any]) -> Any:
+def _templates(room: Room, _params: dict[str, Any]) -> Any:
     return {"templates": [plain_template(template) for template in room.templates()]}
 
 
@@ -574,8 +578,8 @@ def _template(room: Room, params: dict[str, Any]) -> Any:
 
 
 def _save_template(room: Room, params: dict[str, Any]) -> Any:
-    result = some(params, "body", "subject", "kind", "priority", "tags")
-    return {"template": plain_template(room.save_template(params["name"], **result))}
+    fields = some(params, "body", "subject", "kind", "priority", "tags")
+    return {"template": plain_template(room.save_template(params["name"], **fields))}
 
 
 def _delete_template(room: Room, params: dict[str, Any]) -> Any:
@@ -591,7 +595,7 @@ def _rename(room: Room, params: dict[str, Any]) -> Any:
     return {"old": params["old"], "new": params["new"]}
 
 
-def _room_stats(room: Room, _said: dict[str, Any]) -> Any:
+def _room_stats(room: Room, _params: dict[str, Any]) -> Any:
     return plain_stats(room.stats())
 
 
@@ -599,11 +603,11 @@ def _doctor(room: Room, params: dict[str, Any]) -> Any:
     return plain_diagnosis(room.doctor(**some(params, "full")))
 
 
-def _sweep(room: Room, _said: dict[str, Any]) -> Any:
+def _sweep(room: Room, _params: dict[str, Any]) -> Any:
     return to_plain(asdict(room.sweep()))
 
 
-def _cursor(room: Room, _said: dict[str, Any]) -> Any:
+def _cursor(room: Room, _params: dict[str, Any]) -> Any:
     return {"cursor": str(room.cursor())}
 
 
@@ -620,69 +624,71 @@ def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
     return {"healthy": found.is_healthy, "worst": str(found.worst), "findings": findings}
 
 
-def _own(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+def _own_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
     args = {"action": name, "whose": "agent_id"} | more
     return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
-def _of_the_room(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
+def _room_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
     return Method(name=name, about=about, run=run, params=params, result=result, **{"action": "room", **more})
 
 
 ROOM_ROWS = (
-    _own("register", "say who you are", _register, *CARD, result="agent"),
-    _own("heartbeat", "a sign of life", _heartbeat, Param("current_tasks", "list", "what you work on"),
+    _own_row("register", "register an agent, or change its card", _register, *CARD, result="agent"),
+    _own_row("heartbeat", "record that you are alive", _heartbeat, Param("current_tasks", "list", "what you work on"),
          Param("poll_interval", "seconds", "how often you look"), Param("active", "flag", "you did something"),
          result="agent"),
-    _own("goodbye", "you leave; mail that comes meanwhile waits", _goodbye,
+    _own_row("goodbye", "sign off; mail that comes meanwhile waits", _goodbye,
          Param("dormant", "flag", "sleep: you do not expire, and your next heartbeat wakes you"),
          result="agent", action="heartbeat"),
-    _own("block", "refuse somebody's mail", _block, NAME, result="blocked"),
-    _own("unblock", "take it again", _unblock, NAME, result="blocked", action="block"),
-    _own("blocked", "whose mail is refused here", _blocked, result="blocked", action="block", writes=False),
-    _of_the_room("agents", "who is there, what they can do, how they are", _agents,
-                 Param("scope", "text", "only of this team"), Param("capability", "text", "only who can do this"),
-                 Param("gone", "flag", "those that are gone, too"),
-                 Param("elsewhere", "flag", "those that other systems told of, too"),
+    _own_row("block", "refuse the mail of an agent", _block, NAME, result="blocked"),
+    _own_row("unblock", "accept its mail again", _unblock, NAME, result="blocked", action="block"),
+    _own_row("blocked", "senders that are blocked here", _blocked, result="blocked", action="block", writes=False),
+    _room_row("agents", "registered agents, with capabilities and presence", _agents,
+                 Param("scope", "text", "only of this team"), Param("capability", "text", "only agents with this capability"),
+                 Param("gone", "flag", "also agents that have left"),
+                 Param("elsewhere", "flag", "also agents of other systems"),
                  result="agents (card, presence), elsewhere (agentId, peerId, status)",
                  action="agents", many=True, writes=False),
-    _of_the_room("agent", "one agent's card", _agent, NAME, result="agent", action="agents", writes=False),
-    _of_the_room("templates", "all templates", _templates, result="templates", action="template", writes=False),
-    _of_the_room("template", "one template", _template, NAME, result="template", action="template", writes=False),
-    _of_the_room("save_template", "keep a recurring letter", _save_template, NAME,
-                 Param("body", "text", "with {places}"), Param("subject", "text", "likewise"),
+    _room_row("agent", "one agent's card", _agent, NAME, result="agent", action="agents", writes=False),
+    _room_row("templates", "all templates", _templates, result="templates", action="template", writes=False),
+    _room_row("template", "one template", _template, NAME, result="template", action="template", writes=False),
+    _room_row("save_template", "keep a recurring letter", _save_template, NAME,
+                 Param("body", "text", "with {places}"), Param("subject", "text", "with {places}"),
                  Param("kind", "text", "an open word"), Param("priority", "any", "low, normal, high or urgent"),
                  Param("tags", "list", "labels"), result="template", action="templates"),
-    _of_the_room("delete_template", "drop a template", _delete_template, NAME, result="deleted",
+    _room_row("delete_template", "drop a template", _delete_template, NAME, result="deleted",
                  action="templates"),
-    _of_the_room("rename", "give an agent another name", _rename, Param("old", "text", "so far", required=True),
+    _room_row("rename", "give an agent another name", _rename, Param("old", "text", "so far", required=True),
                  Param("new", "text", "from now on", required=True), result="old, new", action="rename", slow=True),
-    _of_the_room("room_stats", "the room in numbers", _room_stats,
+    _room_row("room_stats", "the room in numbers", _room_stats,
                  result="letters, deliveries, states, unread, agents, mailboxes", slow=True, writes=False),
-    _of_the_room("doctor", "the room's health, with a real write and read", _doctor,
+    _room_row("doctor", "the room's health, with a real write and read", _doctor,
                  Param("full", "flag", "look at every letter"), result="healthy, worst, findings", action="doctor",
                  slow=True),
-    _of_the_room("sweep", "one round of the janitor", _sweep, result="what was done, in numbers",
+    _room_row("sweep", "one round of the janitor", _sweep, result="what was done, in numbers",
                  action="janitor", slow=True),
-    _own("cursor", "now, to ask later what happened since; of an agent: up to the newest letter that came to it",
+    _own_row("cursor", "the present cursor, to ask later what changed since; of an agent: up to its newest letter",
          _cursor, result="cursor", action="wait", writes=False),
-    _of_the_room("changes", "what happened after a cursor", _changes, Param("since", "text", "a cursor",
+    _room_row("changes", "changes after a cursor", _changes, Param("since", "text", "a cursor",
                  required=True), LIMIT, result="changes, cursor", many=True, writes=False),
 )  # fmt: skip
 
 
-# Telling somebody of mail from another process: the rules are the room's, the bell is the caller's.
+# -- alerts
 #
-# A caller that may not ring at all times looks first (`peek`), which waits for mail and writes nothing; then it
-# asks in
-# earnest. Whoever gets a ring rings, once.
+# The room decides when an agent is alerted; the caller delivers the alert. A caller that may not alert at all times
+# looks first (`peek`), which waits for mail and writes nothing, then calls again without it. An alert that is
+# returned is recorded, and must be delivered once.
 
-SOON = 1.0  # seconds; who waits for letters that come together is told to wait itself
-_WAY = Param("way", "text", "by what bell, such as claude; each has a book of its own", required=True)
+SOON = 1.0  # seconds; a caller that waits for letters which come together waits itself
+_CHANNEL = Param(
+    "way", "text", "the channel of the alert, such as claude; each has a log of its own", required=True
+)
 
 
 def _ring(room: Room, params: dict[str, Any]) -> Any:
-    """One look; whoever calls waits until there is something."""
+    """Look once; the executor calls it again while there is nothing to alert about."""
     box, is_time = box_of(room, params), False
 
     def may_ring() -> bool:
@@ -700,8 +706,8 @@ def _ring_failed(room: Room, params: dict[str, Any]) -> Any:
     return {"given_up": box_of(room, params).ring_failed(params["way"], params["message_ids"], params["why"])}
 
 
-def _is_not_soon(answer: Any) -> bool:
-    """Is there nothing to ring for, now or in a moment?"""
+def _is_nothing_due(answer: Any) -> bool:
+    """Return whether there is nothing to alert about, now or soon."""
     seconds = answer["look_again"]
     return answer["rung"] is None and (seconds is None or seconds > SOON)
 
@@ -709,33 +715,33 @@ def _is_not_soon(answer: Any) -> bool:
 ALERT_ROWS = (
     Method(
         name="ring",
-        about="is it time to tell the agent of mail? Then that is written down, and whoever asked does it; where nobody"
-        " asked before, what is unread already counts as told",
+        about="is it time to alert the agent about mail? Then the alert is recorded, and the caller delivers it. At the"
+        " first call for a channel, letters that are unread already count as alerted",
         action="ring",
         whose="agent_id",
         run=_ring,
         params=(
             AGENT,
-            _WAY,
-            Param("peek", "flag", "ring for nothing; say only when to ask in earnest"),
-            Param("unread", "count", "ring only if so many letters are unread"),
-            Param("timeout", "seconds", f"how long to wait while there is nothing to ring for; {LONGEST_WAIT:g} at most,"
-                  " 0 when nothing is said"),
+            _CHANNEL,
+            Param("peek", "flag", "record no alert; return only when to call without it"),
+            Param("unread", "count", "alert only if so many letters are unread"),
+            Param("timeout", "seconds", f"how long to wait while there is nothing to alert about; {LONGEST_WAIT:g} at"
+                  " most, 0 by default"),
         ),
         result="rung (null: not now; else mailbox, way, unread and letters), look_again (in how many seconds, 0: now;"
         " null: when new mail comes)",
-        empty=_is_not_soon,
+        empty=_is_nothing_due,
         slow=True,
     ),
     Method(
         name="ring_failed",
-        about="a ring did not get through: it is tried again later",
+        about="an alert could not be delivered: it is tried again later",
         action="ring",
         whose="agent_id",
         run=_ring_failed,
         params=(
             AGENT,
-            _WAY,
+            _CHANNEL,
             IDS,
             Param("why", "text", "what went wrong", required=True),
         ),
@@ -744,11 +750,11 @@ ALERT_ROWS = (
 )  # fmt: skip
 
 
-# What a caller says about its own connection: who it is, and what it wants to hear of.
+# -- the caller's connection: authentication, subscriptions, links
 
 
 class Session(Protocol):
-    """What these verbs are said to."""
+    """A connection, as far as these verbs need it."""
 
     def authenticate(self, token: str) -> dict[str, Any]: ...
     def subscribe(self, params: dict[str, Any]) -> dict[str, Any]: ...
@@ -769,7 +775,7 @@ def _unsubscribe(session: Session, params: dict[str, Any]) -> Any:
     return session.unsubscribe(params["subscription_id"])
 
 
-def _links(session: Session, _said: dict[str, Any]) -> Any:
+def _links(session: Session, _params: dict[str, Any]) -> Any:
     return session.links()
 
 
@@ -800,33 +806,33 @@ SESSION_ROWS = (
     ),
     _session_row(
         "map/subscribe",
-        "hear of what happens, as map/event notifications on this connection",
+        "get events as map/event notifications on this connection",
         _subscribe,
         Param("filter", "object", "event_types, scopes, from_agents, priorities, mail; only what fits all of it"),
         Param("since", "text", "a cursor: first what came after it"),
-        Param("replay_from", "text", "the same, in MAP's words"),
-        Param("options", "object", "taken and not needed"),
+        Param("replay_from", "text", "MAP's name for since"),
+        Param("options", "object", "accepted and ignored"),
         result="subscriptionId, cursor",
     ),
     _session_row(
         "map/unsubscribe",
-        "hear no more of it",
+        "end a subscription",
         _unsubscribe,
         Param("subscription_id", "text", "from map/subscribe", required=True),
         result="subscription (id, closedAt)",
     ),
     _session_row(
         "links",
-        "how the links to other systems are",
+        "the state of the links to other systems",
         _links,
         result="links (system, state: connected, authenticating or disconnected, problem, sent, taken)",
         action="peers",
     ),
     _session_row(
         "ping_peer",
-        "is another system there? One that is not connected is dialled at once",
+        "check that another system answers; one that is not connected is called at once",
         _ping_peer,
-        Param("system", "text", "what it is called", required=True),
+        Param("system", "text", "its name", required=True),
         result="system, state, url, answers, seconds (there and back), problem, hint",
         action="peers",
     ),

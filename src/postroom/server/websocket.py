@@ -1,5 +1,7 @@
-"""What waits to be written to one caller. It is bounded: a caller that does not read is told no more for a while,
-and hears the rest from its cursor when it reads again.
+"""`/ws`: JSON-RPC in text frames, both ways; and the bounded outbox of WebSocket and SSE connections.
+
+Replies come in the order of the requests, notifications between them. A client that does not read is not read from
+either, so that its replies take bounded memory; it gets events it missed from its cursor when it reads again.
 """
 
 from __future__ import annotations
@@ -23,48 +25,48 @@ if TYPE_CHECKING:
     from .protocol import Request
 
 
-GRACE = 0.5  # seconds for the last of it to be written, before the connection is cut
-MOST = 256 * 1024  # bytes that may wait; one notice more than that at most
+CLOSE_SECONDS = 0.5  # to write the last messages, before the connection is aborted
+MAX_WAITING_BYTES = 256 * 1024  # one notification more at most
 
 
 class Outbox:
-    """Filled by whoever has something to say, emptied by the one who writes. `cut` ends the connection."""
+    """The messages that wait to be written to one client. `abort` ends the connection."""
 
-    def __init__(self, cut: Callable[[], object]) -> None:
-        self._cut = cut
-        self._cutting: asyncio.TimerHandle | None = None
+    def __init__(self, abort: Callable[[], object]) -> None:
+        self._abort = abort
+        self._abort_timer: asyncio.TimerHandle | None = None
         self._pieces: list[bytes] = []
         self._size = 0
         self._ready = asyncio.Event()
         self.is_closed = False
-        self.has_refused = False  # was something not taken since the last `take`?
+        self.has_refused = False  # was a message refused since the last `take`?
 
     @property
     def is_full(self) -> bool:
-        return self._size >= MOST
+        return self._size >= MAX_WAITING_BYTES
 
     def offer(self, piece: bytes) -> bool:
-        """False: not taken, there is no room for it now."""
+        """Add a message if there is room. Return whether it was taken."""
         if not self.has_room():
             return False
         self.add(piece)
         return True
 
     def has_room(self) -> bool:
-        """May something be offered? Who is told no is told again when there is."""
+        """Return whether a message may be offered. After False the caller is resumed when there is room."""
         if self.is_closed or self.is_full:
             self.has_refused = True
             return False
         return True
 
     def add(self, piece: bytes) -> None:
-        """What is owed; whoever owes sees to it that there is not too much of it."""
+        """Add a message though there may be no room: `ReplyQueue` bounds the replies."""
         self._pieces.append(piece)
         self._size += len(piece)
         self._ready.set()
 
     async def take(self) -> list[bytes]:
-        """All that waits, as soon as there is something. Nothing: it is over."""
+        """Wait for messages and return all of them; an empty list if the outbox is closed."""
         await self._ready.wait()
         pieces, self._pieces, self._size = self._pieces, [], 0
         if not self.is_closed:
@@ -72,30 +74,27 @@ class Outbox:
         return pieces
 
     def close(self) -> None:
-        """What waits may still be taken, for a moment: the other side may never read it."""
+        """Take no more messages. Those that wait may be written for CLOSE_SECONDS; then the connection is aborted,
+        for the client may never read them.
+        """
         if not self.is_closed:
             self.is_closed = True
-            self._cutting = asyncio.get_running_loop().call_later(GRACE, self._cut)
+            self._abort_timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._abort)
             self._ready.set()
 
     def drop(self) -> None:
-        """Over at once: what waits is for nobody."""
+        """Close at once, without the messages that wait."""
         self._pieces, self._size = [], 0
         self.close()
 
-    def emptied(self) -> None:
-        """All of it was written."""
-        if self._cutting is not None:
-            self._cutting.cancel()
+    def written(self) -> None:
+        """Note that all messages were written."""
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
 
 
-# `/ws`: JSON-RPC in text frames, both ways. Replies come in the order of what was said, notices between them.
-#
-# A caller that does not read is not read from either, so that its replies take bounded memory.
-
-
-class Speaker(Protocol):
-    """Who carries out what is said in frames."""
+class FrameCaller(Protocol):
+    """What carries out the requests of a connection: a `Caller`, or a MAP session."""
 
     def carry_out(self, request: Request) -> JobFuture: ...
     def replies_sent(self) -> None: ...
@@ -106,114 +105,114 @@ class Speaker(Protocol):
 GOING_AWAY, NOT_TEXT, EXPELLED = 1001, 1003, 1008
 
 
-class Talk:
-    """One caller."""
+class WebSocketConnection:
+    """One WebSocket connection. MAP's connections override how frames are parsed and what carries them out."""
 
-    def __init__(self, house: HttpApp, principal: Principal | None, scope: Scope, send: Send) -> None:
-        self._house = house
+    def __init__(self, app: HttpApp, principal: Principal | None, scope: Scope, send: Send) -> None:
+        self._app = app
         self._send = send
         self._outbox = Outbox(scope["state"][ABORT])
-        self._room = asyncio.Event()  # can something be begun?
-        self.code, self.reason = GOING_AWAY, ""  # why it ends, when we end it
-        self._caller: Speaker = self._open_caller(principal)
-        self._owing = ReplyQueue(self._caller.carry_out, self._settle)
+        self._has_room_now = asyncio.Event()  # may a request be begun?
+        self.code, self.reason = GOING_AWAY, ""  # sent when this side ends the connection
+        self._caller: FrameCaller = self._open_caller(principal)
+        self._replies = ReplyQueue(self._caller.carry_out, self._queue_replies)
 
-    def _open_caller(self, principal: Principal | None) -> Speaker:
-        assert principal is not None  # noqa: S101 - nobody gets here without a token
-        house = self._house
-        return Caller(house.executor, house.broker, push=self.push, expel=self._expel, principal=principal)
+    def _open_caller(self, principal: Principal | None) -> FrameCaller:
+        assert principal is not None  # noqa: S101 - /ws needs a token
+        app = self._app
+        return Caller(app.executor, app.broker, push=self.push, expel=self._on_expelled, principal=principal)
 
-    def _understood(self, text: str) -> Request | dict[str, Any] | None:
-        return read_rpc(text, self._house.limits)
+    def _parse(self, text: str) -> Request | dict[str, Any] | None:
+        return read_rpc(text, self._app.limits)
 
     async def run(self, receive: Receive) -> None:
         reading = asyncio.ensure_future(self._read(receive))
         reading.add_done_callback(lambda _: self._outbox.close())
         try:
-            with self._house.ended_by(self._outbox.close):
+            with self._app.closing_with(self._outbox.close):
                 await self._write()
         finally:
             reading.cancel()
-            self._caller.close()  # a letter is not handed to nobody
+            self._caller.close()  # so that no letter is handed to a client that is gone
         if reading.done() and not reading.cancelled():
             reading.result()
 
-    # -- what it says
+    # -- requests
 
     async def _read(self, receive: Receive) -> None:
         while True:
             message = await receive()
             if message["type"] == "websocket.disconnect":
-                self._ended(message.get("code", 0))
+                self._on_disconnect(message.get("code", 0))
                 return
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
                 return
-            while not self._owing.may_hear(len(text)):
-                await self._until_room()
-            request = self._understood(text)
+            while not self._replies.may_read(len(text)):
+                await self._wait_for_room()
+            request = self._parse(text)
             if request is None:
                 continue
-            while self._outbox.is_full or not self._owing.has_room(request):
-                await self._until_room()
-            self._owing.begin(request, len(text))
+            while self._outbox.is_full or not self._replies.has_room(request):
+                await self._wait_for_room()
+            self._replies.begin(request, len(text))
 
-    async def _until_room(self) -> None:
-        self._room.clear()
-        await self._room.wait()
+    async def _wait_for_room(self) -> None:
+        self._has_room_now.clear()
+        await self._has_room_now.wait()
 
-    def _ended(self, code: int) -> None:
-        """Why the connection was ended, by them or by what they sent."""
+    def _on_disconnect(self, code: int) -> None:
+        """Note the code with which the client ended the connection, or uvicorn because of what it sent."""
 
-    def _settle(self) -> None:
-        """What is answered, as far as it is in order."""
-        for reply in self._owing.take():
+    def _queue_replies(self) -> None:
+        """Put the replies that are there into the outbox, up to the first that is not."""
+        for reply in self._replies.take():
             piece = encode(reply)
-            self._owing.note_size(len(piece))
+            self._replies.note_size(len(piece))
             self._outbox.add(piece)
         self._caller.replies_sent()
-        self._room.set()
+        self._has_room_now.set()
 
-    # -- what it hears
+    # -- replies and notifications
 
     def push(self, notice: dict[str, Any]) -> bool:
         return self._outbox.has_room() and self._outbox.offer(encode(notice))
 
-    def _expel(self) -> None:
+    def _on_expelled(self) -> None:
         self.code = EXPELLED
         self._outbox.drop()
 
     async def _write(self) -> None:
         while pieces := await self._outbox.take():
-            params = self._said_so_far()
+            mark = self._sent_mark()
             for piece in pieces:
                 await self._send({"type": "websocket.send", "text": piece.decode()})
-            self._wrote(params)
-            self._room.set()
+            self._on_written(mark)
+            self._has_room_now.set()
             if self._outbox.has_refused and not self._outbox.is_closed:
                 self._outbox.has_refused = False
                 self._caller.resume()
 
-    async def say_why(self) -> None:
-        """The last word. Whoever does not take it in time is cut off."""
+    async def send_close(self) -> None:
+        """Send the closing frame. A client that does not take it in time is disconnected."""
         await self._send({"type": "websocket.close", "code": self.code, "reason": self.reason})
-        self._outbox.emptied()
+        self._outbox.written()
 
-    def _said_so_far(self) -> int:
-        """A number for what was taken to be written."""
+    def _sent_mark(self) -> int:
+        """Return a number for the messages that are being written; MAP counts its deliveries by it."""
         return 0
 
-    def _wrote(self, params: int) -> None:
-        """What had this number was written."""
+    def _on_written(self, mark: int) -> None:
+        """Note that the messages with this number were written."""
 
 
-async def serve_frames(house: HttpApp, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-    """Until either side ends it."""
-    await receive()  # that it wants to connect
+async def serve_frames(app: HttpApp, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a WebSocket connection until either side ends it."""
+    await receive()  # websocket.connect
     await send({"type": "websocket.accept"})
-    await until_end(Talk(house, principal, scope, send), receive)
+    await run_until_closed(WebSocketConnection(app, principal, scope, send), receive)
 
 
-async def until_end(talk: Talk, receive: Receive) -> None:
-    await talk.run(receive)
-    await talk.say_why()
+async def run_until_closed(connection: WebSocketConnection, receive: Receive) -> None:
+    await connection.run(receive)
+    await connection.send_close()

@@ -1,11 +1,12 @@
-"""Where mail is kept: one protocol, several stores, one contract suite for all of them.
+"""Stores: one protocol, several implementations, and one contract suite (`tests/contract`) for all of them.
 
 A store knows the model and nothing above it.
 
     protocol       the store protocol: writes, queries, notification
-    address        from a store's address to the store
-    notification   waking waiters, in this process and in others
-    matching       what a query and a search mean, in plain Python
+    address        opens a store by its address
+    peek           a quick check for unread mail, without model and store
+    notification   wakes waiting threads, in this process and in others
+    matching       the meaning of queries and searches, in plain Python
     memory         the store in memory
     sqlite         the store in one SQLite file
     files          the store in mail folders, with SQLite as its index

@@ -1,4 +1,8 @@
-"""From a store's address to the store: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, or a path."""
+"""Store addresses: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, or the path of a SQLite file.
+
+Opens the store that an address names, and tells where it lies. Stores are imported here when they are opened, so
+that no program pays for a store that it does not use.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import BadStore
+from ..errors import BadStore, Invalid
 
 if TYPE_CHECKING:
     from .protocol import Store
@@ -20,7 +24,7 @@ ADDRESS_RULE = (
 
 
 def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float, makes: bool = True) -> Store:
-    """The store at this address, made if it is not there; not `makes`: in a folder that must be there."""
+    """Open the store at this address, made if it does not exist; without `makes` its folder must exist."""
     scheme, rest = _parse(address)
     if scheme == "memory":
         return _open_memory(rest)
@@ -45,7 +49,7 @@ def _parse(address: str) -> tuple[Literal["memory", "sqlite", "files"], str]:
 
 
 def _open_memory(rest: str) -> Store:
-    from .memory import MemoryStore  # noqa: PLC0415 - a store's weight is paid by those who open it
+    from .memory import MemoryStore  # noqa: PLC0415 - see the docstring
 
     if rest:
         raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
@@ -53,13 +57,13 @@ def _open_memory(rest: str) -> Store:
 
 
 def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
-    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see above
+    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see the docstring
 
     return SqliteStore(_file(path, address), boot=boot, durable=durable, busy_timeout=busy_timeout)
 
 
 def _open_files(rest: str, address: str, **how: Any) -> Store:
-    from .files.layouts.base import layout_named  # noqa: PLC0415 - see above
+    from .files.layouts.base import layout_named  # noqa: PLC0415 - see the docstring
     from .files.store import FileStore  # noqa: PLC0415
 
     folder, layout = _folder(rest, address)
@@ -71,10 +75,10 @@ def _open_files(rest: str, address: str, **how: Any) -> Store:
 
 
 def _write_mark(folder: str, layout: str) -> None:
-    """Our folder may be deleted at any time: then whoever opens it next writes it."""
+    """Write the layout's name beside the index; the next opener does so if that folder was deleted."""
     with (
         suppress(FileNotFoundError),
-        open(_mark(folder), "w", encoding="ascii", opener=_for_its_owner) as file,
+        open(_mark(folder), "w", encoding="ascii", opener=_open_private) as file,
     ):
         file.write(f"{layout}\n")
 
@@ -83,13 +87,14 @@ def _mark(folder: str) -> str:
     return os.path.join(folder, ".postroom", "layout")
 
 
-def _for_its_owner(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _check_layout(folder: str, layout: str) -> bool:
-    """What one layout wrote, another would take for something else: which one it is stands beside the index.
-    Does it stand there?
+    """Refuse a folder of another layout, whose files would be misread; tell whether the layout's name is written.
+
+    It stands beside the index.
     """
     try:
         with open(_mark(folder), encoding="ascii", errors="replace") as file:
@@ -105,8 +110,8 @@ def _check_layout(folder: str, layout: str) -> bool:
 
 
 def _check_letters(folder: str, layout: str) -> None:
-    """Nobody was here yet: what lies there says which layout it is of."""
-    from .files.letter_files import other_layout  # noqa: PLC0415 - see above
+    """Refuse a folder that was never opened and whose files are of another layout."""
+    from .files.letter_files import other_layout  # noqa: PLC0415 - see the docstring
 
     found = other_layout(folder, layout)
     if found is not None:
@@ -115,8 +120,8 @@ def _check_letters(folder: str, layout: str) -> None:
 
 
 def _folder(rest: str, address: str) -> tuple[str, str]:
-    """The root of a room of files, and its layout."""
-    from .files.layouts.paths import NAMES  # noqa: PLC0415 - see above
+    """Return the root of a room of files, and its layout."""
+    from .files.layouts.paths import NAMES  # noqa: PLC0415 - see the docstring
 
     root, _, choice = rest.partition("?")
     key, _, layout = choice.partition("=")
@@ -127,19 +132,19 @@ def _folder(rest: str, address: str) -> tuple[str, str]:
 
 
 def folder_of(address: str) -> str | None:
-    """The folder that the address of a room of files names; None for any other store."""
+    """Return the folder that the address of a room of files names; None for any other store."""
     scheme, rest = _parse(address)
     return _folder(rest, address)[0] if scheme == "files" else None
 
 
 def place_of(address: str) -> str | None:
-    """Where a room lies, as a file or a folder; None for one in memory. Refuses what is no address at all."""
+    """Return the file or folder of a room; None for one in memory, BadStore for what is no address."""
     return file_of(address) or folder_of(address)
 
 
 def check_usable(address: str) -> None:
     """Refuse an address where no room can be made or opened, as far as that shows without making anything."""
-    from .sqlite import ground  # noqa: PLC0415 - see above
+    from .sqlite import ground  # noqa: PLC0415 - see the docstring
 
     scheme, rest = _parse(address)
     if scheme == "sqlite":
@@ -151,7 +156,7 @@ def check_usable(address: str) -> None:
 
 
 def is_there(address: str) -> bool | None:
-    """Is there a room? A folder counts as one whatever is in it. None: it cannot be told, or it is in memory."""
+    """Tell whether there is a room; any folder counts as one. None if that is unknown, or for a room in memory."""
     place = place_of(address)
     if place is None:
         return None
@@ -164,8 +169,8 @@ def is_there(address: str) -> bool | None:
 
 
 def is_blank(place: str) -> bool:
-    """Is this an empty file, without a log or a note of one? Then nobody has made a room of it yet."""
-    from .sqlite.note import number_in  # noqa: PLC0415 - see above
+    """Tell whether this is an empty file without a log or a note of one: then it never was a room."""
+    from .sqlite.note import number_in  # noqa: PLC0415 - see the docstring
 
     found = os.stat(place)
     if found.st_size or not stat.S_ISREG(found.st_mode) or number_in(f"{place}.lock"):
@@ -176,7 +181,7 @@ def is_blank(place: str) -> bool:
 
 
 def file_of(address: str) -> str | None:
-    """The file a store's address names; None for a store that has none."""
+    """Return the file that a store's address names; None for a store that has none."""
     scheme, rest = _parse(address)
     return _file(rest, address) if scheme == "sqlite" else None
 
@@ -188,8 +193,18 @@ def _file(path: str, address: str) -> str:
     try:
         place = os.path.expanduser(path)
         os.fsencode(place)
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a lone surrogate
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
-    if place.startswith("~"):  # a user nobody knows
+    if place.startswith("~"):  # an unknown user
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
     return place
+
+
+def absolute(address: str) -> str:
+    """Return a room's address with an absolute path."""
+    place = place_of(address)
+    if place is None:
+        raise Invalid("a room in memory is gone when it ends", field="room", hint="name a file")
+    if folder_of(address) is not None:
+        return f"files:{os.path.abspath(place)}?{address.partition('?')[2]}"
+    return f"sqlite:{os.path.abspath(place)}"

@@ -1,4 +1,7 @@
-"""What a query means, in plain Python: for stores that look at values one by one."""
+"""The meaning of queries, searches and counts, in plain Python.
+
+For stores that look at values one by one; and every result of a text index is checked against it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
     from ..model.query import Found, Moment, Query, SearchQuery, Term
 
 
-def fits(delivery: Delivery, query: Query) -> bool:
-    """Is the delivery one the query asks for?"""
+def matches_delivery(delivery: Delivery, query: Query) -> bool:
+    """Tell whether the delivery meets the query's conditions on deliveries."""
     return (
         (query.mailbox is None or delivery.mailbox == query.mailbox)
         and (not query.states or delivery.state in query.states)
@@ -32,12 +35,12 @@ def fits(delivery: Delivery, query: Query) -> bool:
         and delivery.priority >= query.min_priority
         and (query.after is None or (delivery.arrived or delivery.number) > query.after)
         and (query.until is None or (delivery.arrived or delivery.number) <= query.until)
-        and _fits_time(delivery, query)
+        and _matches_times(delivery, query)
     )
 
 
-def tells(message: Message, query: Query, sender: str) -> bool:
-    """Is its letter? `sender` is what its sender is called now."""
+def matches_letter(message: Message, query: Query, sender: str) -> bool:
+    """Tell whether the letter meets the query's conditions on letters; `sender` is its sender's present name."""
     return (
         (not query.kinds or message.kind in query.kinds)
         and (query.sender is None or sender == query.sender)
@@ -50,7 +53,7 @@ def tells(message: Message, query: Query, sender: str) -> bool:
     )
 
 
-def _fits_time(delivery: Delivery, query: Query) -> bool:
+def _matches_times(delivery: Delivery, query: Query) -> bool:
     offered, due, archived = query.offered_at, query.due_at, query.unarchived_before
     at, most = delivery.due_at, query.due_most if delivery.attempts else None
     return (
@@ -64,7 +67,7 @@ def _fits_time(delivery: Delivery, query: Query) -> bool:
 
 
 def seconds_left(delivery: Delivery, moment: Moment) -> float:
-    """Until time changes this delivery; infinite when it never does."""
+    """Return the seconds until time changes this delivery; infinite if it never does."""
     left = float("inf")
     if delivery.state is State.CLAIMED and delivery.lease:
         lease = delivery.lease
@@ -88,23 +91,24 @@ SORT: dict[str, Callable[[Found], Any]] = {
 }
 
 
-# What a search means, in plain Python. Every store's answer is held to this, one by one.
+# -- searches
 
 
-def answers(message: Message, query: SearchQuery, reader: str | None) -> bool:
-    """Is this letter, as `reader` may see it, one the query asks for? Whether they may see it at all is not
-    asked here.
+def matches_search(message: Message, query: SearchQuery, reader: str | None) -> bool:
+    """Tell whether this letter, as `reader` sees it, meets the query.
+
+    Whether the reader may see the letter at all is decided elsewhere.
     """
     return (
         (query.after is None or message.created_at >= query.after)
         and (query.before is None or message.created_at < query.before)
-        and _carries(message, query, reader)
-        and _says(message, query)
+        and _matches_marks(message, query, reader)
+        and _matches_terms(message, query)
     )
 
 
 def marks_of(message: Message) -> Marks:
-    """What is written on a letter, as a query compares it."""
+    """Return sender, recipients, tags, kind and thread of a letter, as a query compares them."""
     return Marks(
         senders=(fold(message.sender),),
         recipients=tuple(fold(recipient.address) for recipient in message.recipients),
@@ -114,30 +118,32 @@ def marks_of(message: Message) -> Marks:
     )
 
 
-def _carries(message: Message, query: SearchQuery, reader: str | None) -> bool:
+def _matches_marks(message: Message, query: SearchQuery, reader: str | None) -> bool:
     wanted, unwanted = query.wanted, query.unwanted
     if wanted == unwanted == Marks():
         return True
-    marks = marks_of(_shown(message, query, reader))  # a hidden recipient is not found by asking for it
+    marks = marks_of(_shown(message, query, reader))  # a search for a hidden recipient must not reveal it
     return (
-        (not wanted.senders or _meet(any_name(query, wanted.senders), marks.senders))
-        and (not wanted.kinds or _meet(wanted.kinds, marks.kinds))
-        and (not wanted.threads or _meet(wanted.threads, marks.threads))
-        and all(_meet(query.names_of(name), marks.recipients) for name in wanted.recipients)
+        (not wanted.senders or _overlap(any_name(query, wanted.senders), marks.senders))
+        and (not wanted.kinds or _overlap(wanted.kinds, marks.kinds))
+        and (not wanted.threads or _overlap(wanted.threads, marks.threads))
+        and all(_overlap(query.names_of(name), marks.recipients) for name in wanted.recipients)
         and set(marks.tags).issuperset(wanted.tags)
-        and not _meet(any_name(query, unwanted.senders), marks.senders)
-        and not _meet(any_name(query, unwanted.recipients), marks.recipients)
-        and not any(_meet(getattr(unwanted, name), getattr(marks, name)) for name in ("tags", "kinds", "threads"))
+        and not _overlap(any_name(query, unwanted.senders), marks.senders)
+        and not _overlap(any_name(query, unwanted.recipients), marks.recipients)
+        and not any(
+            _overlap(getattr(unwanted, name), getattr(marks, name)) for name in ("tags", "kinds", "threads")
+        )
     )
 
 
 def any_name(query: SearchQuery, names: Iterable[str]) -> list[str]:
-    """Every name that one of these agents has or had."""
+    """Return every present and former name of these agents."""
     return [one for name in names for one in query.names_of(name)]
 
 
 def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
-    """As the reader may see it, whatever they were called when it was sent."""
+    """Return the letter as the reader may see it, under any of the reader's present and former names."""
     shown = message.seen_by(reader)
     if shown is message or reader is None:
         return shown
@@ -148,12 +154,12 @@ def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
     return replace(message, recipients=named)
 
 
-def _says(message: Message, query: SearchQuery) -> bool:
+def _matches_terms(message: Message, query: SearchQuery) -> bool:
     if not query.terms and not query.without:
         return True
-    value = wording(message)
-    return all(_holds(value, term) for term in query.terms) and not any(
-        _holds(value, term) for term in query.without
+    text = wording(message)
+    return all(_holds(text, term) for term in query.terms) and not any(
+        _holds(text, term) for term in query.without
     )
 
 
@@ -161,15 +167,15 @@ def _holds(text: str, term: Term) -> bool:
     return f" {' '.join(term.words)}{'' if term.begins else ' '}" in text
 
 
-def _meet(some: Iterable[str], others: Iterable[str]) -> bool:
+def _overlap(some: Iterable[str], others: Iterable[str]) -> bool:
     return not set(some).isdisjoint(others)
 
 
-# How mail is counted, in plain Python: for stores that look at deliveries one by one.
+# -- counts
 
 
 def tallies(deliveries: Iterable[Delivery]) -> list[Tally]:
-    """One for each mailbox that has open or dead mail, by name."""
+    """Return one Tally for each mailbox that has open or dead mail, by name."""
     held: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         if delivery.state is not State.DONE:
@@ -198,7 +204,7 @@ def _tally(mailbox: str, deliveries: list[Delivery]) -> Tally:
 
 
 def settled_since(deliveries: Iterable[Delivery], after: datetime) -> Iterator[Settled]:
-    """Those done at or after a time. Archiving moves what is done already: that does not count."""
+    """Yield the deliveries acknowledged at or after a time; archiving them later does not count again."""
     for delivery in deliveries:
         acked = delivery.acked_at
         if acked is not None and acked >= after:

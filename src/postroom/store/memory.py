@@ -1,4 +1,4 @@
-"""The tables of a room in memory, and what each write does to them. A commit that fails is undone.
+"""The store in memory: the tables of a room, and what each write does to them. A failed commit is undone.
 
 Nothing is locked here: `memory` calls it under its lock, and asks the questions.
 """
@@ -32,9 +32,18 @@ from ..model.query import Found, LetterQuery, Query
 from ..model.record import CARD, FORGOTTEN, SPENT, Change, Cursor, spent_key
 from ..model.report import Traffic, note
 from ..model.thread import conversation_of
-from .matching import SORT, answers, by_arrival, fits, seconds_left, settled_since, tallies, tells
+from .matching import (
+    SORT,
+    by_arrival,
+    matches_delivery,
+    matches_letter,
+    matches_search,
+    seconds_left,
+    settled_since,
+    tallies,
+)
 from .notification import ROOM, LocalNotifier
-from .protocol import Forget, Introduce, Letter, Move, Post, Posted, Put, check_space, rung_by
+from .protocol import Forget, Introduce, Letter, Move, Post, Posted, Put, check_space, mailboxes_to_notify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -330,7 +339,7 @@ class MemoryStore(Tables):
         self._room = name
         self._epoch = 0
         self._lock = threading.RLock()
-        self._bells = LocalNotifier()
+        self._notifier = LocalNotifier()
         self._trimmed = 0  # cursors below this need a resync
 
     # -- writing
@@ -348,7 +357,7 @@ class MemoryStore(Tables):
                 del self._changes[changes:]
                 raise
         posted = tuple(outcome for outcome in outcomes if outcome is not None)
-        self._bells.ring(rung_by(writes, posted) | {ROOM})
+        self._notifier.notify(mailboxes_to_notify(writes, posted) | {ROOM})
         return posted
 
     def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is kept
@@ -404,7 +413,7 @@ class MemoryStore(Tables):
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         letters = self.letters(LetterQuery(party=reader, order="newest"))
-        return [letter for letter in letters if answers(letter.message, query, reader)][:limit]
+        return [letter for letter in letters if matches_search(letter.message, query, reader)][:limit]
 
     def keep_index(self) -> int:
         return 0
@@ -536,7 +545,7 @@ class MemoryStore(Tables):
         return None
 
     def watch(self, mailboxes: Sequence[str]) -> LocalWatch:
-        return self._bells.watch(mailboxes)
+        return self._notifier.watch(mailboxes)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -551,9 +560,9 @@ class MemoryStore(Tables):
     def _matching(self, query: Query) -> Iterator[Found]:
         """Deliveries are looked at first: reading a letter costs far more."""
         for delivery in self._deliveries.values():
-            if fits(delivery, query):
+            if matches_delivery(delivery, query):
                 message = self.letter(delivery.number).message
-                if tells(message, query, self.now(message.sender)):
+                if matches_letter(message, query, self.now(message.sender)):
                     yield Found(message, delivery)
 
     def _suits(self, letter: Letter, query: LetterQuery) -> bool:

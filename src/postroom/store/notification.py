@@ -1,12 +1,16 @@
-"""Waking those who wait in other processes: a bell for each mailbox. `ears` listen to them.
+"""Notification of new mail: wakes waiting threads in this process and in others.
 
-A bell carries no news. Whoever hears it asks the store; whoever misses it finds the mail there anyway.
+A notifier signals that a mailbox changed; a watch waits for such signals. Between processes the signal is a file
+of one byte per mailbox (`ROOM.bells/NAME.bell`), written after the sync and watched with inotify, or by polling
+where there is no inotify. Within one process it is a pipe.
+
+A signal carries no news: push is a hint, pull is the truth. A woken waiter queries the store, and a waiter that
+misses a signal finds the mail at its next look.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import select
@@ -20,65 +24,73 @@ from typing import TYPE_CHECKING
 from ..model.codec import blake2b
 
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Callable, Iterable, Iterator
 
 
-ROOM = "+room"  # one bell for whatever is written; who follows all of a room listens to it
-EVERYONE = "+everyone"  # one bell for broadcasts, heard at every mailbox; no agent can have this name
-MANY = 16  # with more recipients than this, the bell for everyone is rung instead of each one's own
-LONGEST_NAME = 200  # of a bell's file; longer ones are hashed
-KEPT_EARS = 8  # inotify descriptors kept open for the next who waits
-_NO_BELLS = frozenset(  # a full disk, no handles, a folder that is read-only: waiting goes on without bells
+# No agent can have these two names.
+ROOM = "+room"  # signalled at every commit, for subscribers to the whole room
+EVERYONE = "+everyone"  # signalled for broadcasts; every watch listens to it
+MANY = 16  # a commit with more recipients than this signals EVERYONE instead of each mailbox
+LONGEST_NAME = 200  # of a signal file; longer names are hashed
+IDLE_INOTIFY = 8  # inotify descriptors kept open for the next watch
+_UNWATCHABLE = frozenset(  # a full disk, no handles, a read-only folder: waiting goes on with a timer
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EACCES, errno.EPERM}
 )
-_TO_RING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SIGNAL_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ProcessNotifier:
-    """Bells between processes: a file of one byte per mailbox, written after the sync, watched with inotify.
+    """A notifier between processes: one signal file per mailbox.
 
-    The file exists once somebody has waited there, so ringing where nobody listens costs one failed call.
+    The file exists once a process has waited for that mailbox, so a signal without a listener costs one failed
+    call.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = os.fspath(folder)
-        self._is_hung = False  # did anybody ever wait in this room?
+        self._has_waiters = False  # has any process ever waited in this room?
         self._paths: dict[str, str] = {}
-        self._ears: list[int] = []
+        self._idle_inotify: list[int] = []
         self._pid = os.getpid()
 
-    def grasp(self, mailboxes: Iterable[str]) -> list[int]:
-        """The bells that hang there, ready to be rung. Call it once the mail can be seen: whoever hangs a bell
-        later looks for mail after that, and finds it.
+    def open_signals(self, mailboxes: Iterable[str]) -> list[int]:
+        """Open the signal files of these mailboxes, as far as they exist.
+
+        Call it once the mail is visible: a watch that creates its signal file later looks for mail after that, and
+        finds it.
         """
-        if not self._is_hung:
-            self._is_hung = os.access(self._folder, os.X_OK)
-            if not self._is_hung:
+        if not self._has_waiters:
+            self._has_waiters = os.access(self._folder, os.X_OK)
+            if not self._has_waiters:
                 return []
-        grasped = []
+        signals = []
         for mailbox in mailboxes:
             path = self._paths.get(mailbox) or self._paths.setdefault(mailbox, self.path(mailbox))
-            if not os.access(path, os.W_OK):  # nobody ever waited here; asking is cheaper than failing to open
+            if not os.access(path, os.W_OK):  # nobody ever waited here; access() is cheaper than a failed open()
                 continue
             try:  # noqa: SIM105 - every send passes here, and below: `suppress` takes longer than what it guards
-                grasped.append(os.open(path, _TO_RING))
+                signals.append(os.open(path, _SIGNAL_FLAGS))
             except OSError:
                 pass  # a hint is lost, which is legal
-        return grasped
+        return signals
 
-    def ring(self, grasped: Iterable[int]) -> None:
-        for bell in grasped:
+    def notify(self, signals: Iterable[int]) -> None:
+        for signal in signals:
             try:  # noqa: SIM105 - as above
-                os.write(bell, b"!")  # not utime: it would enter the journal and slow the next sync
+                os.write(signal, b"!")  # not utime: it would enter the journal and slow the next sync
             except OSError:
                 pass
 
-    def let_go(self, grasped: Iterable[int]) -> None:
-        for bell in grasped:
-            os.close(bell)
+    def close_signals(self, signals: Iterable[int]) -> None:
+        for signal in signals:
+            os.close(signal)
 
     def path(self, mailbox: str) -> str:
-        """A mailbox's bell. Names are safe already; the slash of `swarm/agent` becomes `+`, which no name has."""
+        """Return the path of a mailbox's signal file.
+
+        Names are safe in paths already; the slash of `swarm/agent` becomes `+`, which no name contains.
+        """
         name = mailbox.lower().replace("/", "+")
         if len(name) > LONGEST_NAME:
             name = blake2b(name.encode(), digest_size=20).hexdigest() + "+"
@@ -86,10 +98,10 @@ class ProcessNotifier:
 
     def watch(
         self, mailboxes: Iterable[str], listen: Callable[[int], InotifyWatch] | None = None
-    ) -> InotifyWatch | PollWatch | DeafWatch:
-        """`listen` makes an ear that hears more than bells, of an inotify descriptor."""
+    ) -> InotifyWatch | PollWatch | TimerWatch:
+        """Start to watch these mailboxes; `listen` makes a special watch from an inotify descriptor."""
         wanted = (EVERYONE, *mailboxes)
-        descriptor = self._take_ear()
+        descriptor = self._acquire_inotify()
         if descriptor is None:
             watch: InotifyWatch | PollWatch = PollWatch(self)
         else:
@@ -99,52 +111,55 @@ class ProcessNotifier:
                 os.mkdir(self._folder, mode=0o700)
             for mailbox in wanted:
                 watch.add(mailbox)
-        except BaseException as error:
+        except OSError as error:
             watch.close()
-            if isinstance(error, OSError) and error.errno in _NO_BELLS:
-                return DeafWatch(wanted)
+            if error.errno in _UNWATCHABLE:
+                return TimerWatch(wanted)
+            raise
+        except BaseException:  # an interrupt must not leak the descriptor
+            watch.close()
             raise
         return watch
 
-    def _take_ear(self) -> int | None:
-        """An inotify descriptor: one that was left behind, or a new one. Never one from before a fork."""
+    def _acquire_inotify(self) -> int | None:
+        """Return an idle inotify descriptor or a new one, but never one from before a fork."""
         if self._pid != os.getpid():
-            self._ears, self._pid = [], os.getpid()
-        return self._ears.pop() if self._ears else open_inotify()
+            self._idle_inotify, self._pid = [], os.getpid()
+        return self._idle_inotify.pop() if self._idle_inotify else open_inotify()
 
-    def leave_ear(self, descriptor: int) -> None:
-        """Kept for the next who waits: closing one takes the kernel milliseconds."""
-        if self._pid == os.getpid() and len(self._ears) < KEPT_EARS:
-            self._ears.append(descriptor)
+    def release_inotify(self, descriptor: int) -> None:
+        """Keep the descriptor for the next watch: closing one takes the kernel milliseconds."""
+        if self._pid == os.getpid() and len(self._idle_inotify) < IDLE_INOTIFY:
+            self._idle_inotify.append(descriptor)
         else:
             os.close(descriptor)
 
     def close(self) -> None:
-        while self._ears:
-            os.close(self._ears.pop())
+        while self._idle_inotify:
+            os.close(self._idle_inotify.pop())
 
-    def hang(self, mailbox: str) -> str:
-        """Make sure the bell is there."""
+    def create_signal(self, mailbox: str) -> str:
+        """Make sure that the mailbox's signal file exists, and return its path."""
         path = self.path(mailbox)
         os.close(os.open(path, os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         return path
 
 
-# Waking those who wait in the same process.
+# -- within one process
 
 
 class LocalNotifier:
-    """Bells for the threads of one process."""
+    """A notifier between the threads of one process."""
 
     def __init__(self) -> None:
         self.lock = allocate_lock()
         self._watches: set[LocalWatch] = set()
 
-    def ring(self, mailboxes: Iterable[str]) -> None:
-        rung = set(mailboxes)
+    def notify(self, mailboxes: Iterable[str]) -> None:
+        notified = set(mailboxes)
         with self.lock:
             for watch in self._watches:
-                watch.hear(rung)
+                watch.notify(notified)
 
     def watch(self, mailboxes: Iterable[str]) -> LocalWatch:
         watch = LocalWatch(self, set(mailboxes))
@@ -158,12 +173,12 @@ class LocalNotifier:
 
 
 class LocalWatch:
-    """An ear in the same process: a pipe that becomes readable."""
+    """A watch within one process: a pipe that becomes readable."""
 
-    def __init__(self, bells: LocalNotifier, mailboxes: set[str]) -> None:
-        self._bells = bells
+    def __init__(self, notifier: LocalNotifier, mailboxes: set[str]) -> None:
+        self._notifier = notifier
         self._mailboxes = mailboxes
-        self._rung: set[str] = set()
+        self._notified: set[str] = set()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -171,38 +186,38 @@ class LocalWatch:
     def add(self, mailbox: str) -> None:
         self._mailboxes.add(mailbox)
 
-    def hear(self, mailboxes: set[str]) -> None:
-        """Called by the bells, under their lock."""
-        mailboxes_of = mailboxes & self._mailboxes
-        if mailboxes_of:
-            self._rung |= mailboxes_of
-            with contextlib.suppress(BlockingIOError):  # the pipe is full: it rings already
+    def notify(self, mailboxes: set[str]) -> None:
+        """Record the signal; called by the notifier, under its lock."""
+        watched = mailboxes & self._mailboxes
+        if watched:
+            self._notified |= watched
+            with contextlib.suppress(BlockingIOError):  # the pipe is full: it is readable already
                 os.write(self._writer, b"!")
 
     def wait(self, timeout: float) -> bool:
-        return readable(self._reader, timeout) and bool(self.rung())
+        return readable(self._reader, timeout) and bool(self.notified())
 
     def fileno(self) -> int:
         return self._reader
 
-    def rung(self) -> set[str]:
-        with self._bells.lock:
+    def notified(self) -> set[str]:
+        with self._notifier.lock:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._reader, 65536)
-            rung, self._rung = self._rung, set()
-        return rung
+            notified, self._notified = self._notified, set()
+        return notified
 
     def close(self) -> None:
         if self._reader >= 0:
-            self._bells.forget(self)
+            self._notifier.forget(self)
             os.close(self._reader)
             os.close(self._writer)
             self._reader = self._writer = -1
 
 
-# Ears for the bells between processes: with inotify, or, where there is none, looking often but briefly.
+# -- watches between processes
 
-POLL = 0.02  # seconds between looks where the system has no inotify (macOS), or no more of it
+POLL = 0.02  # seconds between polls where the system has no inotify (macOS), or no descriptor is left
 _EVENT = struct.Struct("iIII")
 _IN_MODIFY = 0x2
 _IN_IGNORED = 0x8000
@@ -211,43 +226,43 @@ _IN_NONBLOCK = 0o4000
 
 
 class InotifyWatch:
-    """An ear with inotify (Linux): sleeps in the kernel until a bell is touched."""
+    """A watch with inotify (Linux): sleeps in the kernel until a signal file is written."""
 
-    def __init__(self, bells: ProcessNotifier, descriptor: int) -> None:
-        self._bells = bells
+    def __init__(self, notifier: ProcessNotifier, descriptor: int) -> None:
+        self._notifier = notifier
         self._descriptor = descriptor
-        self._mailboxes: dict[int, set[str]] = {}  # two spellings share a bell
+        self._mailboxes: dict[int, set[str]] = {}  # two spellings share a signal file
 
     def add(self, mailbox: str) -> None:
-        watch = add_watch(self._descriptor, self._bells.hang(mailbox), _IN_MODIFY)
+        watch = add_watch(self._descriptor, self._notifier.create_signal(mailbox), _IN_MODIFY)
         self._mailboxes.setdefault(watch, set()).add(mailbox)
 
     def wait(self, timeout: float) -> bool:
         end = time.monotonic() + timeout
         while readable(self._descriptor, timeout):
-            if self.rung():
+            if self.notified():
                 return True
-            timeout = end - time.monotonic()  # something moved that is no news
+            timeout = end - time.monotonic()  # an event that was not about a watched mailbox
         return False
 
     def fileno(self) -> int:
         return self._descriptor
 
-    def rung(self) -> set[str]:
+    def notified(self) -> set[str]:
         try:
             events = os.read(self._descriptor, 65536)
         except BlockingIOError:
             return set()
-        rung: set[str] = set()
+        notified: set[str] = set()
         for watch, mask, name in read_events(events):
-            if mask & _IN_IGNORED:  # of a watch that was taken away
+            if mask & _IN_IGNORED:  # the kernel's farewell to a watch that was removed
                 continue
-            mailboxes_of = self.mailboxes_of(watch, name)
-            rung |= set().union(*self._mailboxes.values()) if EVERYONE in mailboxes_of else mailboxes_of
-        return rung - {EVERYONE}
+            touched = self.mailboxes_of(watch, name)
+            notified |= set().union(*self._mailboxes.values()) if EVERYONE in touched else touched
+        return notified - {EVERYONE}
 
-    def mailboxes_of(self, watch: int, name: str) -> set[str]:  # noqa: ARG002 - a bell is a file, not a folder with names
-        """Whose bell that was."""
+    def mailboxes_of(self, watch: int, name: str) -> set[str]:  # noqa: ARG002 - for subclasses that watch folders
+        """Return the mailboxes that an inotify event is about."""
         return self._mailboxes.get(watch, {EVERYONE})  # an overflow (-1) may be about anyone
 
     def close(self) -> None:
@@ -255,25 +270,25 @@ class InotifyWatch:
             libc().inotify_rm_watch(self._descriptor, watch)
         self._mailboxes.clear()
         if self._descriptor >= 0:
-            self.rung()
-            self._bells.leave_ear(self._descriptor)
+            self.notified()
+            self._notifier.release_inotify(self._descriptor)
             self._descriptor = -1
 
 
 class PollWatch:
-    """An ear without inotify: looks at the bells' times, often but briefly."""
+    """A watch without inotify: compares the modification times of the signal files every `POLL` seconds."""
 
-    def __init__(self, bells: ProcessNotifier) -> None:
-        self._bells = bells
+    def __init__(self, notifier: ProcessNotifier) -> None:
+        self._notifier = notifier
         self._seen: dict[str, tuple[str, int]] = {}
 
     def add(self, mailbox: str) -> None:
-        path = self._bells.hang(mailbox)
+        path = self._notifier.create_signal(mailbox)
         self._seen[mailbox] = (path, os.stat(path).st_mtime_ns)
 
     def wait(self, timeout: float) -> bool:
         end = time.monotonic() + timeout
-        while not self.rung():
+        while not self.notified():
             left = end - time.monotonic()
             if left <= 0:
                 return False
@@ -283,21 +298,21 @@ class PollWatch:
     def fileno(self) -> int:
         return -1
 
-    def rung(self) -> set[str]:
-        rung = set()
+    def notified(self) -> set[str]:
+        notified = set()
         for mailbox, (path, seen) in self._seen.items():
             touched = os.stat(path).st_mtime_ns
             if touched != seen:
                 self._seen[mailbox] = (path, touched)
-                rung.add(mailbox)
-        return (set(self._seen) if EVERYONE in rung else rung) - {EVERYONE}
+                notified.add(mailbox)
+        return (set(self._seen) if EVERYONE in notified else notified) - {EVERYONE}
 
     def close(self) -> None:
         self._seen.clear()
 
 
-class DeafWatch:
-    """No ear at all, where no bell can be hung. Whoever waits looks for themselves, often but briefly."""
+class TimerWatch:
+    """A watch where no signal file can be made: reports every mailbox every `POLL` seconds."""
 
     def __init__(self, mailboxes: Iterable[str]) -> None:
         self._mailboxes = set(mailboxes) - {EVERYONE}
@@ -312,7 +327,7 @@ class DeafWatch:
     def fileno(self) -> int:
         return -1
 
-    def rung(self) -> set[str]:
+    def notified(self) -> set[str]:
         return set(self._mailboxes)
 
     def close(self) -> None:
@@ -320,7 +335,7 @@ class DeafWatch:
 
 
 def read_events(events: bytes) -> Iterator[tuple[int, int, str]]:
-    """Watch, mask and name of each; the name is that of a file in a watched folder."""
+    """Yield watch, mask and name of each inotify event; the name is that of a file in a watched folder."""
     at = 0
     while at < len(events):
         watch, mask, _, length = _EVENT.unpack_from(events, at)
@@ -330,7 +345,9 @@ def read_events(events: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def add_watch(descriptor: int, path: str, mask: int) -> int:
-    """The number of the watch; OSError when there can be none."""
+    """Add an inotify watch and return its number; OSError when there can be none."""
+    import ctypes  # noqa: PLC0415 - only for processes that wait
+
     watch = int(libc().inotify_add_watch(descriptor, os.fsencode(path), mask))
     if watch < 0:
         raise OSError(ctypes.get_errno(), "cannot watch", path)
@@ -338,9 +355,11 @@ def add_watch(descriptor: int, path: str, mask: int) -> int:
 
 
 def open_inotify() -> int | None:
-    """An inotify descriptor, or None where there is none to be had."""
+    """Return a new inotify descriptor, or None where the system has none left or no inotify."""
     if sys.platform != "linux":
         return None
+    import ctypes  # noqa: PLC0415 - only for processes that wait
+
     descriptor = int(libc().inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
     if descriptor >= 0:
         return descriptor
@@ -350,11 +369,14 @@ def open_inotify() -> int | None:
 
 
 def readable(descriptor: int, timeout: float) -> bool:
-    ear = select.poll()
-    ear.register(descriptor, select.POLLIN)
-    return bool(ear.poll(max(timeout, 0) * 1000))
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(max(timeout, 0) * 1000))
 
 
 @cache
 def libc() -> ctypes.CDLL:
+    """Return the C library, with errno."""
+    import ctypes  # noqa: PLC0415 - only for processes that wait
+
     return ctypes.CDLL(None, use_errno=True)

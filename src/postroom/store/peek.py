@@ -20,8 +20,8 @@ import apsw
 
 from ..constants import INDEX_APPLICATION, ONE_MAILBOX, ROOM_APPLICATION, WARNING_AT
 from ..environment import boot_id
-from .files.layouts.paths import SHAPES
-from .files.tree import INDEX, LAYOUT, OWN_FOLDER, Tree, changed_at, marks_of
+from .files.layouts.paths import LAYOUT_PATHS
+from .files.tree import INDEX, LAYOUT, OWN_FOLDER, FolderTree, changed_at, marks_of
 from .sqlite.note import number_in
 
 FILES = "files:"
@@ -88,7 +88,7 @@ def _folder_is_empty(address: str, mailbox: str, others: list[str] | None) -> bo
     if tree is None:
         return False
     own = f"{tree.root}/{OWN_FOLDER}"
-    if not _is_laid_out(own, tree.shape.name) or _is_warned(own):
+    if not _is_laid_out(own, tree.paths.name) or _is_warned(own):
         return False
     path = os.path.realpath(f"{own}/{INDEX}")
     values = _values(path, mailbox)
@@ -132,13 +132,13 @@ def _has_nothing(database: apsw.Connection, values: tuple[str | float, ...], oth
     return True
 
 
-def _tree_at(address: str) -> Tree | None:
+def _tree_at(address: str) -> FolderTree | None:
     """None: the address is for the store to read."""
     rest, _, layout = address.removeprefix("files:").partition("?layout=")
     root = rest.rstrip("/").removeprefix("//")
-    if not root or root.startswith("~") or "?" in root or "\n" in root or layout not in SHAPES:
+    if not root or root.startswith("~") or "?" in root or "\n" in root or layout not in LAYOUT_PATHS:
         return None
-    return Tree(os.path.realpath(root), SHAPES[layout])
+    return FolderTree(os.path.realpath(root), LAYOUT_PATHS[layout])
 
 
 def _is_laid_out(own: str, layout: str) -> bool:
@@ -157,7 +157,7 @@ def _is_warned(own: str) -> bool:
         os.close(descriptor)
 
 
-def _is_current(index: apsw.Connection, tree: Tree, mailbox: str) -> bool:
+def _is_current(index: apsw.Connection, tree: FolderTree, mailbox: str) -> bool:
     """Does the index know all that may be mail for this mailbox?"""
     names = (mailbox.lower(), mailbox)
     is_known, shares_folder = index.execute(_WHO, names).get
@@ -168,22 +168,22 @@ def _is_current(index: apsw.Connection, tree: Tree, mailbox: str) -> bool:
         _is_known(index, tree, tree.folder(home, place))
         for home in tree.homes()
         if home not in others
-        for place in tree.shape.places
+        for place in tree.paths.places
     )
 
 
-def _is_registry_known(index: apsw.Connection, tree: Tree) -> bool:
+def _is_registry_known(index: apsw.Connection, tree: FolderTree) -> bool:
     """Is the file that shows all agents as one of us left it? It may name somebody like this mailbox."""
-    if tree.shape.registry is None:
+    if tree.paths.registry is None:
         return True
     try:
-        marks = marks_of(os.lstat(tree.path(tree.shape.registry)))
+        marks = marks_of(os.lstat(tree.path(tree.paths.registry)))
     except FileNotFoundError:
         marks = None
     return bool(index.execute(_REGISTRY).get == marks)
 
 
-def _is_known(index: apsw.Connection, tree: Tree, folder: str) -> bool:
+def _is_known(index: apsw.Connection, tree: FolderTree, folder: str) -> bool:
     path = tree.path(folder)
     changed = changed_at(path)
     return (
@@ -191,10 +191,10 @@ def _is_known(index: apsw.Connection, tree: Tree, folder: str) -> bool:
     )
 
 
-def _is_same(index: apsw.Connection, tree: Tree, folder: str, path: str) -> bool:
+def _is_same(index: apsw.Connection, tree: FolderTree, folder: str, path: str) -> bool:
     """Are the files in it those that the index has? Most changes are our own."""
     names = os.listdir(path)
     if len(names) > MOST:
         return False
-    there = {name: marks_of(os.lstat(f"{path}/{name}")) for name in names if tree.shape.may_hold(name)}
+    there = {name: marks_of(os.lstat(f"{path}/{name}")) for name in names if tree.paths.may_hold(name)}
     return there == {name: tuple(marks) for name, *marks in index.execute(_FILES, (folder, MOST + 1))}

@@ -4,23 +4,16 @@
     send_message("critic", "implementer", "Review", "Line 45 leaks.")
 
 Programs written for that design run unchanged: `postroom swarm install` writes the `shared/agent_mailbox.py` that
-they import. What they say here is said in Postroom's words below; the files are the design's own, and any other
-program of that design may read and write them at the same time.
+they import. The files are the design's own, and other programs of that design may read and write them at the
+same time.
 
-    message      Message and its words, as plain values
-    handoff      HandoffContext, and a handoff as text
-    members      who is in a swarm, and which mailbox a name means
-    translating  a letter of ours as a Message of theirs; their times
-    looking      finding letters: by id, by mailbox, by thread
-    posting      sending: one letter, or one to each member
-    progress     from unread to archived
-    manager      MailboxManager: all of it together
-    shortcuts    one manager for the whole program, and functions over it
-    escalations  notices about escalations
-    prompts      waiting mail before a prompt; a paragraph for system prompts
-    installing   the file that `postroom swarm install` writes
+    message      Message and HandoffContext as plain values, and letters of the room as Messages
+    mail         members of a swarm; finding, sending and working on letters
+    manager      MailboxManager, and the design's functions over one manager for the whole program
+    notices      notices about escalations; waiting mail for prompts
+    install      the files that `postroom swarm install` writes
 
-Refuses to know how mail is kept: any room will do. Below it stands the room; above it, only the command line.
+Mail may be in any room; nothing here knows how it is stored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The files `shared/agent_mailbox.py` and `shared/__init__.py` that programs of the design import from.
+"""The installer of `shared/agent_mailbox.py` and `shared/__init__.py`, which programs of the design import.
 
-The first hands on the names of this package; the second hands on the names of the first, so that both
+The first exports the names of this package, and the second those of the first, so that both
 `from shared.agent_mailbox import send_message` and `from shared import send_message` work.
 """
 
@@ -29,7 +29,7 @@ Outcome = Literal["written", "replaced", "extended", "unchanged", "skipped"]
 
 
 def install(folder: Path, *, force: bool = False) -> tuple[Path, Outcome]:
-    """Write `agent_mailbox.py` into the folder. A file that is not ours stays as it is, unless it is forced."""
+    """Write `agent_mailbox.py` into the folder. Refuse to replace a file that is not ours, unless forced."""
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
     held = _content(path)
@@ -42,9 +42,9 @@ def install(folder: Path, *, force: bool = False) -> tuple[Path, Outcome]:
 
 
 def export(folder: Path) -> tuple[Path, Outcome]:
-    """Let the package itself export the names, as the design asks: one line in its `__init__.py`.
+    """Add one line to the `__init__.py` of the package, which exports the names, as the design requires.
 
-    What a project wrote there stays; the line is added at the end. A folder that is no package (`.`) is skipped.
+    The rest of the file stays as it is. A folder that cannot be a package (`.`) is skipped.
     """
     path = folder / PACKAGE
     if not folder.name.isidentifier():
@@ -52,7 +52,7 @@ def export(folder: Path) -> tuple[Path, Outcome]:
     held = _content(path)
     if held is not None and EXPORT in held:
         return path, "unchanged"
-    with path.open("a", encoding="utf-8") as file:  # one write: an import meanwhile finds all of the line or none
+    with path.open("a", encoding="utf-8") as file:  # one write, so that an import finds all of the line or none
         file.write(f"\n{EXPORT}" if held and not held.endswith("\n") else EXPORT)
     return path, "extended" if held else "written"
 
@@ -62,12 +62,12 @@ def _content(path: Path) -> str | None:
         return None
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):  # a folder, a broken link, no text: not ours
+    except (OSError, UnicodeDecodeError):  # a folder, a broken link, or not text: not ours
         return ""
 
 
 def _write(path: Path) -> None:
-    """Whole or not at all: somebody may be importing it."""
+    """Write the file whole or not at all: a program may be importing it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(CONTENT, encoding="utf-8")

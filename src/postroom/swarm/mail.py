@@ -1,10 +1,19 @@
-"""Who is in a swarm, and which mailbox a name means.
+"""Mail of a swarm: its members, and how letters are found, sent and worked on.
 
 A swarm's members are the files `swarms/<swarm>/agents/*.md` below the working folder, and the agents that
 registered with the swarm as a scope. Member X of swarm S has two spellings, X and `S/X`. A letter is filed under
-the spelling its sender used, because programs of the design check one spelling only; a look at either finds both.
-Names that differ in case only are one name: the room keeps the first spelling, and refuses another.
-Others, such as `coo`, are members of no swarm: their bare name is their mailbox.
+the spelling that its sender used, because programs of the design check one spelling only; a query for either
+finds both. Names that differ in case only are one name: the room keeps the first spelling, and refuses another.
+Other agents, such as `coo`, are members of no swarm: their bare name is their mailbox.
+
+A letter goes unread → read → processing → completed → archived, or failed. Processing is a claim under a lease:
+one worker gets the letter. When the lease runs out, the letter is unread again and an attempt is counted; after
+the last attempt it has failed. A letter may be completed by
+
+- the manager that claimed it, with its lease, also when the lease ran out but no other worker has claimed it;
+- any other manager, for the mailbox: the design's agents run every step in a process of its own, so the process
+  that completes a letter is often not the one that claimed it;
+- not by a manager that claimed it and lost it to another worker: the other one's work counts.
 """
 
 from __future__ import annotations
@@ -20,8 +29,8 @@ from msgspec.structs import replace
 from ..core import deliveries as core_deliveries
 from ..core import inbox, messages, work
 from ..core.authorize import authorize
-from ..core.compose import Draft, seal
-from ..core.messages import check_pace
+from ..core.compose import Draft, encode_within_limit
+from ..core.messages import check_answer_rate
 from ..errors import (
     IllegalMove,
     Invalid,
@@ -56,7 +65,7 @@ _log = logging.getLogger("postroom")
 
 
 class Place(NamedTuple):
-    """Where mail for a name lies: a mailbox, and of it all, or what belongs to one swarm."""
+    """A mailbox with mail for a name: all of it, or only the letters of one swarm."""
 
     mailbox: str
     scope: str | None = None
@@ -86,8 +95,9 @@ def full_name(name: str, swarm: str) -> str:
 
 
 def mailbox(room: Room, name: str, swarm: str | None) -> str:
-    """Return the name under which a letter of a swarm is filed: as it was written, or `S/X` where only that is
-    registered. A look at `S/X` finds mail for a bare X only where a member file tells that they are one.
+    """Return the name under which a letter of a swarm is filed: as written, or `S/X` if only that is registered.
+
+    A query for `S/X` finds mail for a bare X only if a member file shows that they are one agent.
     """
     if swarm is None or "/" in name or not _has_mailboxes(swarm) or _file_of(swarm, name):
         return name
@@ -96,9 +106,9 @@ def mailbox(room: Room, name: str, swarm: str | None) -> str:
 
 
 def places_of(name: str) -> list[Place]:
-    """Return everywhere that mail for this name may lie: a member has two spellings and one mailbox.
+    """Return every place with mail for a name: a member has two spellings and one mailbox.
 
-    Where several swarms have an X, a letter to the bare X belongs to the swarm that the letter names.
+    If several swarms have an X, a letter to the bare X belongs to the swarm that the letter names.
     """
     mailbox = check_agent(name, "agent_name")
     swarm, slash, bare = mailbox.rpartition("/")
@@ -124,8 +134,9 @@ def _files_of(swarm: str) -> list[str]:
 
 
 def _file_of(swarm: str, name: str) -> str | None:
-    """Return the name of the member file of an agent, in its own case; None where there is none. The swarm is a
-    checked name, so this is never a path out of the folder.
+    """Return the name of the member file of an agent, in its own case; None if there is none.
+
+    The swarm is a checked name, so this is never a path out of the folder.
     """
     if not _has_mailboxes(swarm) or name.startswith("_"):
         return None
@@ -134,7 +145,10 @@ def _file_of(swarm: str, name: str) -> str | None:
 
 
 def _has_mailboxes(swarm: str) -> bool:
-    """Can `swarm/agent` be the name of a mailbox? In a scope such as `swarm:team` everybody has the bare name."""
+    """Return whether `swarm/agent` can be a mailbox.
+
+    In a scope such as `swarm:team` all agents have bare names.
+    """
     return not {":", "/"} & set(swarm)
 
 
@@ -146,18 +160,18 @@ def _registered(room: Room, swarm: str) -> list[str]:
     return room._core.store.keys(MEMBER + swarm)
 
 
-# Finding letters, and looking at them: by id, by mailbox, by thread. Moves nothing but time.
+# Finding letters
 
-EXPIRED = "expired"  # the reason of a letter that died of its age
+EXPIRED = "expired"  # the reason of an expired delivery
 
 
 def find(room: Room, handle: str) -> Found | None:
-    """The letter of this id as it is now; None for what is unknown, or not for whoever asks."""
+    """Return the letter with an id as it is now; None if it is unknown, or if the caller may not read it."""
     found = _first(room, handle)
     if found is None or not _may(room, "read", found.delivery.mailbox):
         return None
     core = room._core
-    core_deliveries.let_time_pass(core, core.now(), (found.delivery.mailbox,))
+    core_deliveries.apply_timers(core, core.now(), (found.delivery.mailbox,))
     return _first(room, handle)
 
 
@@ -169,13 +183,13 @@ def waiting(
     message_types: Sequence[MessageType] | None,
     min_priority: MessagePriority | None,
 ) -> list[Found]:
-    """The mail of an agent by priority, then age: what is unread, or everything but old completed letters."""
+    """Return the mail of an agent by priority, then age: unread letters, or all but old completed ones."""
     authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
     core, moment = room._core, room._core.now()
-    request, *others = places_of(agent_name)
+    own, *others = places_of(agent_name)
     known = [place._replace(mailbox=as_known(room, place.mailbox)) for place in others]
-    places = [request, *(place for place in known if _may(room, "check", place.mailbox))]
-    core_deliveries.let_time_pass(core, moment, [place.mailbox for place in places])
+    places = [own, *(place for place in known if _may(room, "check", place.mailbox))]
+    core_deliveries.apply_timers(core, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
         query = Query(
@@ -187,7 +201,7 @@ def waiting(
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
         found += core.store.find(query)
-        if place is request and not found:
+        if place is own and not found:
             inbox.check_spelling(core, place.mailbox)
     completed_before = archive_cutoff(moment.wall, core.limits)
     shown = [
@@ -201,10 +215,10 @@ def waiting(
 
 
 def thread(room: Room, thread_id: str) -> list[Found]:
-    """All letters of a thread, the oldest first, each as it stands with its first recipient."""
+    """Return all letters of a thread, the oldest first, each with the delivery of its first recipient."""
     try:
         letters = room.thread(id_in(thread_id))
-    except Invalid:  # no thread was ever called that
+    except Invalid:  # no thread can have this id
         return []
     found = [first for letter in letters if (first := _first(room, letter.id)) is not None]
     return sorted(found, key=lambda one: (one.message.created_at, one.delivery.number))
@@ -222,8 +236,10 @@ def _may(room: Room, action: str, mailbox: str) -> bool:
 
 
 def _is_listed(delivery: Delivery, completed_before: datetime) -> bool:
-    """Is this letter part of a mailbox's full list? A completed letter stays in it until it is old enough for the
-    archive, also when `mark_completed` moved its file there at once.
+    """Return whether a letter is part of a mailbox's full list.
+
+    A completed letter stays in it until it is old enough for the archive, even if `mark_completed` archived it
+    at once.
     """
     if delivery.archived_at is None:
         return delivery.reason != EXPIRED
@@ -231,12 +247,12 @@ def _is_listed(delivery: Delivery, completed_before: datetime) -> bool:
 
 
 def _first(room: Room, handle: str) -> Found | None:
-    """Of several recipients, the one that the handle names, else the first that the letter does."""
+    """Return the letter at the mailbox that the handle names, else at its first recipient."""
     id, at, name = handle.partition("@")
     try:
         owner = check_agent(name, "message_id") if at else None
         query = Query(mailbox=owner, message_ids=(check_id(id, "message_id"),), shown_only=True)
-    except Invalid:  # nobody ever gave it out
+    except Invalid:  # no letter can have this id
         return None
     found = [one for one in room._core.store.find(query) if one.delivery.state is not State.QUEUED]
     return min(found, key=_place_among_recipients, default=None)
@@ -248,15 +264,14 @@ def _place_among_recipients(found: Found) -> int:
     return named.index(mailbox) if mailbox in named else len(named)
 
 
-# Sending in the design's words: one letter, an answer, or one to each member of a swarm. One commit each.
-#
-# The rules of the house hold here too: names are checked, relays are counted, nobody mails around in circles.
+# Sending: one letter, an answer, or one letter to each member of a swarm, in one commit. All rules of the room
+# hold.
 
 BROADCAST_TAG = "broadcast"
 
 
 class SendArguments(NamedTuple):
-    """What a caller of `send` said, by the design's names."""
+    """The arguments of `send`, by the design's names."""
 
     from_agent: str
     to_agent: str
@@ -274,29 +289,29 @@ class SendArguments(NamedTuple):
     tags: list[str] | None = None
 
 
-def send(room: Room, value: SendArguments) -> Message:
-    """One letter, or, to `broadcast:<swarm>`, one to each member."""
-    if not value.to_agent.startswith(BROADCAST):
-        return _post(room, [value])[0]
-    swarm = value.to_agent.removeprefix(BROADCAST)
-    copies = broadcast(room, value._replace(swarm_name=swarm), ())
-    if not copies:  # it must not look as if it had been sent
+def send(room: Room, args: SendArguments) -> Message:
+    """Send one letter, or, to `broadcast:<swarm>`, one to each member."""
+    if not args.to_agent.startswith(BROADCAST):
+        return _post(room, [args])[0]
+    swarm = args.to_agent.removeprefix(BROADCAST)
+    copies = broadcast(room, args._replace(swarm_name=swarm), ())
+    if not copies:  # the caller must not believe that it was sent
         hint = f"put files into swarms/{swarm}/agents, or register agents with this scope"
         raise UnknownAgent(f"nobody else is in {swarm!r}", field="to_agent", hint=hint)
     first = copies[0]
-    first.to_agent = value.to_agent
+    first.to_agent = args.to_agent
     return first
 
 
-def broadcast(room: Room, value: SendArguments, exclude: Sequence[str]) -> list[Message]:
-    """One letter to each member, with an id of its own; never to the sender. All of them or none."""
-    swarm = value.swarm_name or ""
+def broadcast(room: Room, args: SendArguments, exclude: Sequence[str]) -> list[Message]:
+    """Send one letter to each member but the sender, with an id of its own, all of them or none."""
+    swarm = args.swarm_name or ""
     everyone = members(room, swarm)
-    left_out = {fold(full_name(name, swarm)) for name in (value.from_agent, *exclude)}
+    left_out = {fold(full_name(name, swarm)) for name in (args.from_agent, *exclude)}
     marks = [BROADCAST_TAG, f"swarm:{swarm}"]
-    tags = [*marks, *(tag for tag in value.tags or () if tag not in marks)]
+    tags = [*marks, *(tag for tag in args.tags or () if tag not in marks)]
     others = [name for name in everyone if fold(full_name(name, swarm)) not in left_out]
-    copies = [value._replace(to_agent=name, tags=tags) for name in others]
+    copies = [args._replace(to_agent=name, tags=tags) for name in others]
     if not copies:
         _log.warning("nobody else is in swarm %r: nothing was sent", swarm)
         return []
@@ -304,7 +319,7 @@ def broadcast(room: Room, value: SendArguments, exclude: Sequence[str]) -> list[
 
 
 def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str, Any] | None) -> Message | None:
-    """An answer to the letter's sender, in its thread, with its priority; None if nobody knows the letter."""
+    """Answer the sender of a letter, in its thread, with its priority. Return None if there is no such letter."""
     original = find(room, handle)
     if original is None:
         _log.warning("no letter %r to reply to", handle)
@@ -315,11 +330,11 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
         draft = messages.reply_draft(
             room._core, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
         )
-    except Missing:  # neither sent nor received it: in this design anybody may answer
-        value = SendArguments(
+    except Missing:  # the agent neither sent nor received it: in this design any agent may answer
+        args = SendArguments(
             from_agent=from_agent,
             to_agent=letter.sender,
-            subject=messages.marked("Re:", letter.subject),
+            subject=messages.with_prefix("Re:", letter.subject),
             body=body,
             message_type=MessageType.RESPONSE,
             priority=MessagePriority(int(letter.priority)),
@@ -327,12 +342,12 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             swarm_name=swarm,
             reply_to=letter.id,
         )
-        return _post(room, [value])[0]
+        return _post(room, [args])[0]
     return _commit(room, messages.prepare_all(room._core, room._principal, [draft], _now(room)))[0]
 
 
 def _post(room: Room, wanted: Sequence[SendArguments]) -> list[Message]:
-    return _commit(room, [_prepared(room, value) for value in wanted])
+    return _commit(room, [_prepare(room, args) for args in wanted])
 
 
 def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
@@ -341,34 +356,34 @@ def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
     return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
 
 
-def _prepared(room: Room, value: SendArguments) -> Post:
+def _prepare(room: Room, args: SendArguments) -> Post:
     core, now = room._core, _now(room)
-    sender = check_agent(mailbox(room, value.from_agent, value.swarm_name), "from_agent")
-    expires = aware(value.expires_at)
+    sender = check_agent(mailbox(room, args.from_agent, args.swarm_name), "from_agent")
+    expires = aware(args.expires_at)
     is_over = expires is not None and expires <= now
-    reply_to = None if value.reply_to is None else check_id(id_in(value.reply_to), "reply_to")
+    reply_to = None if args.reply_to is None else check_id(id_in(args.reply_to), "reply_to")
     draft = Draft(
         sender=sender,
-        to=mailbox(room, value.to_agent, value.swarm_name),
-        body=value.body,
-        data=value.payload or None,
-        subject=value.subject,
-        kind=MessageType(value.message_type).value,
-        priority=MessagePriority(value.priority).value,
-        scope=value.swarm_name or None,
-        context=value.context or None,
-        attachments=value.attachments or (),
-        tags=value.tags or (),
+        to=mailbox(room, args.to_agent, args.swarm_name),
+        body=args.body,
+        data=args.payload or None,
+        subject=args.subject,
+        kind=MessageType(args.message_type).value,
+        priority=MessagePriority(args.priority).value,
+        scope=args.swarm_name or None,
+        context=args.context or None,
+        attachments=args.attachments or (),
+        tags=args.tags or (),
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
     )
     post = messages.prepare(core, room._principal, draft, now)
-    post = _in_thread(room, post, reply_to, value.thread_id)
+    post = _in_thread(room, post, reply_to, args.thread_id)
     return _expired(room, post, expires) if is_over else post
 
 
 def _is_known(room: Room, sender: str, reply_to: str) -> bool:
-    """Did the sender write or get that letter? Then the rules about answers and relays apply."""
+    """Return whether the sender wrote or received a letter. Then the rules about answers and relays apply."""
     try:
         messages.known_letter(room._core, sender, reply_to)
     except Missing:
@@ -377,7 +392,7 @@ def _is_known(room: Room, sender: str, reply_to: str) -> bool:
 
 
 def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | None) -> Post:
-    """The letter in the thread it is said to be in, whether or not its sender has seen any of that thread."""
+    """Return the post in the requested thread, even if its sender has seen nothing of that thread."""
     thread = None if not thread_id else check_id(id_in(thread_id), "thread_id")
     if thread is None and reply_to is not None:
         parent = find(room, reply_to)
@@ -385,64 +400,55 @@ def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | No
     message = post.message
     if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
         return post
-    threaded = _saying(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
-    check_pace(room._core, threaded.message)
+    threaded = _with_fields(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
+    check_answer_rate(room._core, threaded.message)
     return threaded
 
 
 def _expired(room: Room, post: Post, expires: datetime | None) -> Post:
-    """A letter that is too late already is kept and never offered, as the design has it."""
+    """Return the post of an expired letter, which the design stores and never offers."""
     deliveries = tuple(replace(delivery, expires_at=expires) for delivery in post.deliveries)
-    return replace(_saying(room, post, expires_at=expires), deliveries=deliveries)
+    return replace(_with_fields(room, post, expires_at=expires), deliveries=deliveries)
 
 
-def _saying(room: Room, post: Post, **fields: Any) -> Post:
+def _with_fields(room: Room, post: Post, **fields: Any) -> Post:
     message = replace(post.message, **fields)
-    return replace(post, message=message, encoded=seal(message, room._core.limits))
+    return replace(post, message=message, encoded=encode_within_limit(message, room._core.limits))
 
 
 def _now(room: Room) -> datetime:
     return room._core.now().wall
 
 
-# The life of a letter in the design's words: unread → read → processing → completed → archived, or failed.
-#
-# Processing is a claim under a lease: one worker gets the letter. When the lease runs out, the letter is unread
-# again and a try is counted; after the last try it has failed. Who may complete it:
-#
-# - the manager that claimed it, with its lease;
-# - any other manager, in the name of the mailbox: the design's agents run every step in a process of its own, so
-#   the one that completes is often not the one that began;
-# - a manager that claimed it, came too late and lost it to another worker: refused. The other one's work counts.
-# - a manager that claimed it and came too late, but nobody else has begun: its work counts.
+# Working on letters
 
-LEASE = 3600.0  # seconds that a letter is left to whoever works on it
-_PATIENCE = 5  # looks, when others move the same letter
+LEASE = 3600.0  # seconds for which a worker holds a letter
+_ATTEMPTS = 5  # at a step, while other processes change the same letter
 _RACES = (LeaseLost, StaleRevision, IllegalMove, UnknownMessage)
 
 
 class Claim(NamedTuple):
-    """What proves that a letter is held here."""
+    """The proof that this manager claimed a letter."""
 
     token: str
-    thread: int  # of those that share a manager, one gets the letter
+    thread: int  # of the threads that share a manager, one gets the letter
 
 
 class Progress:
-    """What one manager does to letters, and what it holds. Any number of threads may use it."""
+    """The steps of one manager on letters, and its claims. Any number of threads may use it."""
 
     def __init__(self, room: Room, lease: float = LEASE) -> None:
         self._room = room
         self._lease = lease
-        self._claims: dict[tuple[str, str], Claim] = {}  # of what was claimed here, by letter and mailbox
+        self._claims: dict[tuple[str, str], Claim] = {}  # by letter and mailbox
         self._lock = Lock()
 
     def read(self, handle: str) -> Found | None:
-        """Looked at. What is no longer unread stays as it is."""
+        """Mark an unread letter as read."""
         return self._until_done(handle, self._read)
 
     def start(self, handle: str) -> Found | None:
-        """Claimed, or held for longer by the same thread; None if somebody else works on it, or it is done."""
+        """Claim a letter, or renew the claim of the same thread. Return None if it is claimed or done."""
         return self._until_done(handle, self._start)
 
     def complete(self, handle: str, *, archive: bool) -> Found | None:
@@ -452,8 +458,8 @@ class Progress:
         return self._until_done(handle, lambda found: self._fail(found, reason, retry=retry))
 
     def _until_done(self, handle: str, step: Callable[[Found], Found | None]) -> Found | None:
-        """The step, done to the letter as it is now; again, if somebody else was quicker."""
-        for last in range(_PATIENCE, 0, -1):
+        """Take a step on the letter as it is now; try again if another process was faster."""
+        for last in range(_ATTEMPTS, 0, -1):
             found = find(self._room, handle)
             if found is None:
                 return None
@@ -511,7 +517,7 @@ class Progress:
         self._let_go(failed)
         return failed
 
-    # -- moves
+    # -- transitions
 
     def _claim(self, found: Found) -> Found:
         mailbox = found.delivery.mailbox
@@ -541,7 +547,7 @@ class Progress:
             raise StaleRevision
         return done[0]
 
-    # -- holding
+    # -- claims
 
     def _is_ours(self, found: Found) -> bool:
         lease, claim = found.delivery.lease, self._claim_on(found)
@@ -552,12 +558,12 @@ class Progress:
         return claim is not None and claim.thread == get_ident()
 
     def _was_lost(self, found: Found) -> bool:
-        """We held it once, and now another does."""
+        """Return whether this manager had claimed the letter, and now another holder has it."""
         held_once = self._claim_on(found) is not None
         lost = found.delivery.state is State.CLAIMED and held_once and not self._is_ours(found)
         if lost:
             holder = found.delivery.lease.holder if found.delivery.lease else "nobody"
-            _log.warning("%s was left to %s: our lease ran out", found.message.id, holder)
+            _log.warning("%s is held by %s now: our lease ran out", found.message.id, holder)
         return lost
 
     def _claim_on(self, found: Found) -> Claim | None:

@@ -1,7 +1,7 @@
-"""MailboxManager: the design's verbs, with its names, defaults and results. Decides nothing itself.
+"""MailboxManager with the design's names, defaults and results, and the design's functions over one manager.
 
-Nothing is kept in memory but the leases of what is being worked on, so any number of managers, in any number of
-processes, see the same mail at once.
+A manager holds nothing in memory but the leases of the letters it works on, so any number of managers, in any
+number of processes, see the same mail.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class MailboxManager:
         room: Room | None = None,
         lease: float = LEASE,
     ) -> None:
-        """`room`: mail that is kept elsewhere, such as in SQLite. `lease`: seconds `mark_processing` lasts."""
+        """Open the mailboxes of a folder, or those of `room`, which may store mail elsewhere, such as in SQLite.
+
+        `lease` is the time in seconds for which `mark_processing` holds a letter.
+        """
         self.mailboxes_dir = Path(mailboxes_dir or DEFAULT_FOLDER)
         self.room = open_room(_address(self.mailboxes_dir)) if room is None else room
         self._progress = Progress(self.room, lease)
@@ -61,8 +64,8 @@ class MailboxManager:
         attachments: list[str] | None = None,
         tags: list[str] | None = None,
     ) -> Message:
-        """One letter, or with `broadcast:<swarm>` one to each member. When this returns, it is on the disk."""
-        value = SendArguments(
+        """Send one letter, or with `broadcast:<swarm>` one to each member. When this returns, it is on disk."""
+        args = SendArguments(
             from_agent,
             to_agent,
             subject,
@@ -78,7 +81,7 @@ class MailboxManager:
             attachments,
             tags,
         )
-        return mail.send(self.room, value)
+        return mail.send(self.room, args)
 
     def handoff(
         self,
@@ -90,7 +93,7 @@ class MailboxManager:
         swarm_name: str | None = None,
         additional_notes: str = "",
     ) -> Message:
-        """Work changes hands: the context as data and as text, the files it names attached."""
+        """Send a handoff, with its context as data and as text, and its files as attachments."""
         return self.send(
             from_agent=from_agent,
             to_agent=to_agent,
@@ -115,19 +118,22 @@ class MailboxManager:
         exclude: list[str] | None = None,
         **kwargs: Any,
     ) -> list[Message]:
-        """A letter to each member but the sender, all in one commit. `kwargs`: what else `send` takes."""
-        value = SendArguments(
+        """Send a letter to each member but the sender, all in one commit.
+
+        `kwargs` takes other arguments of `send`.
+        """
+        args = SendArguments(
             from_agent, "", subject, body, message_type, priority, swarm_name=swarm_name, **kwargs
         )
-        return mail.broadcast(self.room, value, exclude or ())
+        return mail.broadcast(self.room, args, exclude or ())
 
     def reply(
         self, original_message_id: str, from_agent: str, body: str, payload: dict[str, Any] | None = None
     ) -> Message | None:
-        """An answer in the letter's thread, with its priority; None if there is no such letter."""
+        """Send an answer in the letter's thread, with its priority. Return None if there is no such letter."""
         return mail.reply(self.room, original_message_id, from_agent, body, payload)
 
-    # -- looking
+    # -- reading
 
     def check_mailbox(
         self,
@@ -136,7 +142,7 @@ class MailboxManager:
         message_types: list[MessageType] | None = None,
         min_priority: MessagePriority | None = None,
     ) -> list[Message]:
-        """An agent's mail, the most urgent first, then the oldest. Marks nothing."""
+        """Return an agent's mail, the most urgent first, then the oldest. This marks nothing."""
         found = mail.waiting(
             self.room,
             agent_name,
@@ -147,31 +153,37 @@ class MailboxManager:
         return [message_of(one) for one in found]
 
     def get_pending_count(self, agent_name: str) -> dict[str, int]:
-        """How much is unread: urgent, high, normal, low, total."""
+        """Return the number of unread letters by priority (urgent, high, normal, low), and the total."""
         pending = [message.priority for message in self.check_mailbox(agent_name)]
         counts = {each.name.lower(): pending.count(each) for each in reversed(MessagePriority)}
         return counts | {"total": len(pending)}
 
     def get_thread(self, thread_id: str) -> list[Message]:
-        """All letters of a thread, its first one too, the oldest first."""
+        """Return all letters of a thread, including its first one, the oldest first."""
         return [message_of(one) for one in mail.thread(self.room, thread_id)]
 
-    # -- working; each gives the letter as it is now, or None
+    # -- working; each returns the letter as it is now, or None
 
     def read_message(self, message_id: str) -> Message | None:
-        """The letter, marked as read; None if there is no such letter."""
+        """Mark a letter as read. Return None if there is no such letter."""
         return _message(self._progress.read(message_id))
 
     def mark_processing(self, message_id: str) -> Message | None:
-        """Claim it, and nobody else gets it while the lease lasts; None if somebody has it, or it is done."""
+        """Claim a letter until the lease ends. Return None if another worker has it, or if it is done."""
         return _message(self._progress.start(message_id))
 
     def mark_completed(self, message_id: str, archive: bool = True) -> Message | None:
-        """Done with it; None if there is no such letter, or if it was claimed here and lost to somebody else."""
+        """Complete a letter.
+
+        Return None if there is no such letter, or if our claim was lost to another worker.
+        """
         return _message(self._progress.complete(message_id, archive=archive))
 
     def mark_failed(self, message_id: str, retry: bool = True, reason: str = "failed") -> Message | None:
-        """This try failed. It is unread again, until its tries are spent; without retry, it has failed at once."""
+        """Record a failed attempt.
+
+        The letter is unread again, or failed after its last attempt or without retry.
+        """
         return _message(self._progress.fail(message_id, reason, retry=retry))
 
 
@@ -183,14 +195,14 @@ def _address(folder: Path) -> str:
     return f"files:{folder.absolute()}?layout=swarm"
 
 
-# One manager for the whole program, and the design's functions over it.
+# The design's functions, over one manager for the whole program
 
 _lock = Lock()
 _the_manager: list[MailboxManager] = []
 
 
 def get_mailbox_manager(mailboxes_dir: str | os.PathLike[str] | None = None) -> MailboxManager:
-    """The program's manager. The folder counts at the first call, which makes it."""
+    """Return the manager of the program. The first call creates it, with its folder."""
     with _lock:
         if not _the_manager:
             _the_manager.append(MailboxManager(mailboxes_dir))
@@ -205,12 +217,12 @@ def send_message(
     priority: MessagePriority = MessagePriority.NORMAL,
     **kwargs: Any,
 ) -> Message:
-    """A letter. `kwargs`: what else `MailboxManager.send` takes."""
+    """Send a letter. `kwargs` takes other arguments of `MailboxManager.send`."""
     return get_mailbox_manager().send(from_agent, to_agent, subject, body, priority=priority, **kwargs)
 
 
 def check_my_mailbox(agent_name: str, unread_only: bool = True) -> list[Message]:
-    """An agent's mail, the most urgent first. Marks nothing."""
+    """Return an agent's mail, the most urgent first. This marks nothing."""
     return get_mailbox_manager().check_mailbox(agent_name, unread_only=unread_only)
 
 
@@ -226,7 +238,7 @@ def send_handoff(
     swarm_name: str | None = None,
     priority: MessagePriority = MessagePriority.NORMAL,
 ) -> Message:
-    """Work changes hands."""
+    """Send a handoff."""
     context = HandoffContext(
         work_completed=work_completed,
         current_state=current_state,
@@ -244,5 +256,5 @@ def broadcast_to_swarm(
     body: str,
     priority: MessagePriority = MessagePriority.NORMAL,
 ) -> list[Message]:
-    """A letter to each member of a swarm but the sender."""
+    """Send a letter to each member of a swarm but the sender."""
     return get_mailbox_manager().broadcast(from_agent, swarm_name, subject, body, priority=priority)

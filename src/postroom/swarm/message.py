@@ -1,6 +1,8 @@
-"""A letter as the swarm design has it: its fields, its words, its JSON, its Markdown. Plain values, no room.
+"""The design's Message and HandoffContext, with their JSON and Markdown, and letters of a room as Messages.
 
-Times are local and without a zone, as there. A time that comes with a zone is understood, too.
+Times are local and without a zone, as in the design; a time with a zone is converted. A letter with several
+recipients is one letter in the room and several Messages here. Their ids are then followed by `@` and the
+mailbox, so that every id names one letter in one mailbox. The design's own programs never make such a letter.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ if TYPE_CHECKING:
 
 
 class MessageType(Enum):
-    REQUEST = "request"  # somebody is to do something
+    """The purpose of a letter."""
+
+    REQUEST = "request"  # asks for work
     RESPONSE = "response"  # an answer
     NOTIFICATION = "notification"  # needs no answer
-    HANDOFF = "handoff"  # work changes hands, with its context
+    HANDOFF = "handoff"  # passes work on, with its context
     ESCALATION = "escalation"  # a question to the level above
 
 
 class MessagePriority(Enum):
+    """How urgent a letter is."""
+
     LOW = 1
     NORMAL = 2
     HIGH = 3
@@ -37,12 +43,14 @@ class MessagePriority(Enum):
 
 
 class MessageStatus(Enum):
+    """The status of a letter in its mailbox."""
+
     UNREAD = "unread"
-    READ = "read"  # looked at, not worked on
-    PROCESSING = "processing"  # somebody works on it
+    READ = "read"  # read, not worked on
+    PROCESSING = "processing"  # claimed by a worker
     COMPLETED = "completed"
     ARCHIVED = "archived"  # completed, and out of the inbox
-    FAILED = "failed"  # given up or expired; may be tried again
+    FAILED = "failed"  # dead or expired; may be tried again
 
 
 _MARKS = {MessagePriority.HIGH: "[HIGH]", MessagePriority.URGENT: "[URGENT]"}
@@ -53,7 +61,7 @@ _REQUIRED = ("id", "from_agent", "to_agent", "type", "subject", "body", "priorit
 
 @dataclass
 class Message:
-    """One letter in one mailbox. A copy: changing it changes nothing in the mailbox."""
+    """A copy of one letter in one mailbox. Changing it changes nothing in the mailbox."""
 
     id: str
     from_agent: str
@@ -76,28 +84,29 @@ class Message:
     tags: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in a file: only what JSON knows, in the order of the fields."""
+        """Return the fields of a file as plain JSON, in the order of the class."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Message:
-        """What `to_dict` or a file says. What may be missing is filled in; else KeyError or ValueError."""
+        """Return the Message in the fields of a file. Raise KeyError or ValueError if one is missing or wrong."""
         for name in _REQUIRED:
-            data[name]
+            data[name]  # raises KeyError
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
-        value = {"swarm_name": None, "payload": {}, "expires_at": None} | known
+        values = {"swarm_name": None, "payload": {}, "expires_at": None} | known
         for name in _TIMES:
-            value[name] = read_time(value.get(name))
-        for name, words in _ENUMS.items():
-            if name in value:
-                value[name] = words(value[name])
-        return cls(**value)
+            values[name] = read_time(values.get(name))
+        for name, enum in _ENUMS.items():
+            if name in values:
+                values[name] = enum(values[name])
+        return cls(**values)
 
     def to_markdown(self) -> str:
-        """For a reader, in the plain layout of the design. `with_pending_mail` is for prompts. What stands in a
-        heading or a list has no line breaks, so that it cannot begin a heading of its own.
+        """Return the letter as Markdown in the plain layout of the design; for prompts use `with_pending_mail`.
+
+        Text in a heading or a list has no line breaks, so that it cannot add a heading of its own.
         """
-        mark = _MARKS.get(self.priority, "")  # without one the design writes two spaces, and so do we
+        mark = _MARKS.get(self.priority, "")  # without a mark the design writes two spaces, and so do we
         lines = [f"## {mark} {one_line(self.subject)}".strip(), "", *self._facts()]
         lines += ["", "---", "", self.body]
         if self.context:
@@ -121,7 +130,7 @@ class Message:
 
 
 def read_time(value: Any) -> datetime | None:
-    """A time in ISO form, as local time without a zone."""
+    """Return a time in ISO form as local time without a zone."""
     if not value:
         return None
     time = datetime.fromisoformat(value)
@@ -144,18 +153,15 @@ def _context_lines(context: dict[str, Any]) -> list[str]:
     return lines
 
 
-# Work that changes hands: what was done, where it stands, what comes next. Plain values, no room.
-
-
 @dataclass
 class HandoffContext:
-    """All that the next agent has to know."""
+    """The context of a handoff: what was done, the current state, and the next steps."""
 
     work_completed: str
     files_modified: list[str] = field(default_factory=list)
     files_created: list[str] = field(default_factory=list)
     current_state: str = ""
-    state_file: str | None = None  # where the state is written down
+    state_file: str | None = None  # the path of a file that describes the state
     next_steps: list[str] = field(default_factory=list)
     blockers: list[str] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
@@ -164,17 +170,17 @@ class HandoffContext:
     notes: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The context of a letter."""
+        """Return the context of a letter."""
         return asdict(self)
 
     @property
     def files(self) -> list[str]:
-        """What a letter attaches."""
+        """The attachments of the letter."""
         return [*self.files_modified, *self.files_created]
 
 
 def handoff_body(from_agent: str, to_agent: str, context: HandoffContext, additional_notes: str = "") -> str:
-    """The handoff for a model to read. What the design leaves to the context alone stands here, too."""
+    """Return the text of a handoff for a model. It also holds fields that the design has in the context only."""
     lines = [f"Work handoff from {from_agent} to {to_agent}."]
     lines += _line("Work Completed", context.work_completed)
     lines += _line("Current State", context.current_state)
@@ -196,13 +202,10 @@ def _list(title: str, items: list[str]) -> list[str]:
     return ["", f"**{title}:**", *(f"- {item}" for item in items)] if items else []
 
 
-# A letter of the room as a Message of the design, and the design's times and names as ours.
-#
-# A letter with several recipients is one letter here and several there. Its id is then followed by `@` and the
-# mailbox, so that every id names one letter in one mailbox. The design's own programs never make such a letter.
+# Letters of a room as Messages
 
-HUMAN = "human"  # what the room calls the person whom the design calls `user`
-USER = "user"
+HUMAN = "human"  # the person's mailbox in the room
+USER = "user"  # its name in the design
 _TYPES = {each.value: each for each in MessageType} | {"task": MessageType.REQUEST}
 _STATUSES = {
     State.CLAIMED: MessageStatus.PROCESSING,
@@ -212,7 +215,7 @@ _STATUSES = {
 
 
 def message_of(found: Found) -> Message:
-    """The letter as its mailbox sees it."""
+    """Return the letter as its mailbox may see it."""
     mailbox, delivery = found.delivery.mailbox, found.delivery
     letter = found.message.seen_by(mailbox)
     return Message(
@@ -239,7 +242,7 @@ def message_of(found: Found) -> Message:
 
 
 def type_of(letter: Letter) -> MessageType:
-    """A kind that the design has no word for is news to it."""
+    """Return the type of a letter. A kind that the design does not have is a notification."""
     return _TYPES.get(letter.kind, MessageType.NOTIFICATION)
 
 
@@ -252,12 +255,12 @@ def status_of(delivery: Delivery) -> MessageStatus:
 
 
 def is_unread(delivery: Delivery) -> bool:
-    """Never looked at, or back in the inbox because whoever worked on it failed or vanished."""
+    """Return whether a letter was never read, or is back in the inbox because its worker failed or died."""
     return delivery.is_unread or delivery.is_back
 
 
 def handle_of(letter: Letter, mailbox: str) -> str:
-    """What names this letter in this mailbox."""
+    """Return the id of a letter in one mailbox."""
     alone = len(letter.recipients) == 1 and not is_broadcast(letter.recipients[0].address)
     return letter.id if alone else f"{letter.id}@{mailbox}"
 
@@ -271,16 +274,16 @@ def their_name(name: str) -> str:
 
 
 def local(time: datetime) -> datetime:
-    """As in the design: local, without a zone."""
+    """Return a time as the design has it: local, without a zone."""
     return time.astimezone().replace(tzinfo=None)
 
 
 def aware(time: datetime | None) -> datetime | None:
-    """A time of the design; one without a zone is local."""
+    """Return a time of the design in UTC; one without a zone is local."""
     return None if time is None else time.astimezone(UTC)
 
 
 def _payload(letter: Letter) -> dict[str, Any]:
-    """The first data part, if it is an object."""
+    """Return the first data part, if it is an object."""
     data = next((part["data"] for part in letter.parts if part.type == "data"), None)
     return data if isinstance(data, dict) else {}

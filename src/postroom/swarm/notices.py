@@ -1,6 +1,10 @@
-"""Notices about escalations, as the design sends them: to the coo, and from the coo to the human.
+"""Notices about escalations, and mail in prompts.
 
-They are letters and nothing more. A question that climbs by itself when nobody answers is `mailbox.escalate`.
+The design sends a notice to the coo, and from the coo to the human. A notice is only a letter; for a question
+that goes up the ladder by itself when nobody answers, use `mailbox.escalate`.
+
+In prompts the headings are the design's. Text of other agents is inside a fence that it cannot break, and never
+in a system prompt.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import os
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ..core.presentation import LONGEST_HEADING, fence, harmless, one_line
+from ..core.presentation import LONGEST_HEADING, defuse, fence, one_line
 from ..errors import Invalid
 from ..model.names import check_agent
 from .manager import get_mailbox_manager
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 COO = "coo"
 HUMAN = "user"
-# The words of escalations for how urgent something is.
+# The priorities of escalations.
 URGENCY = {
     "low": MessagePriority.LOW,
     "medium": MessagePriority.NORMAL,
@@ -45,7 +49,7 @@ def notify_coo(
     *,
     manager: MailboxManager | None = None,
 ) -> Message:
-    """Tell the coo of an escalation. Priority and reason may be words, numbers or enums."""
+    """Notify the coo of an escalation. Priority and reason may be words, numbers or enums."""
     return _notify(
         manager, from_agent, COO, f"Escalation: {title}", description, urgency(priority), escalation_id, reason
     )
@@ -54,26 +58,27 @@ def notify_coo(
 def notify_human(
     escalation_id: str, title: str, description: str, reason: Any, *, manager: MailboxManager | None = None
 ) -> Message:
-    """Tell the human of an escalation, in the name of the coo."""
+    """Notify the human of an escalation, in the name of the coo."""
     subject = f"CEO Escalation: {title}"
     return _notify(manager, COO, HUMAN, subject, description, MessagePriority.HIGH, escalation_id, reason)
 
 
 def notify_escalation(escalation: Any, *, manager: MailboxManager | None = None) -> Message | None:
-    """Tell the level that an escalation goes to, from its own fields: id, title, description, reason, priority,
-    created_by, to_level. None for a level that gets no mail.
+    """Notify the level to which an escalation goes. Return None for a level that gets no mail.
+
+    The escalation has the fields id, title, description, reason, priority, created_by and to_level.
     """
     level = str(_word(escalation.to_level)).lower()
-    value = (escalation.id, escalation.title, escalation.description, escalation.reason)
+    fields = (escalation.id, escalation.title, escalation.description, escalation.reason)
     if level == COO:
-        return notify_coo(escalation.created_by, *value, escalation.priority, manager=manager)
+        return notify_coo(escalation.created_by, *fields, escalation.priority, manager=manager)
     if level in {"ceo", "human", HUMAN}:
-        return notify_human(*value, manager=manager)
+        return notify_human(*fields, manager=manager)
     return None
 
 
 def urgency(priority: Any) -> MessagePriority:
-    """An escalation's priority as a letter's: one of our own, a word, or a number from 1 to 4."""
+    """Return the priority of a letter for that of an escalation: an enum, a word, or a number from 1 to 4."""
     word = _word(priority)
     if isinstance(word, int) and not isinstance(word, bool) and 1 <= word <= len(MessagePriority):
         return MessagePriority(word)
@@ -108,13 +113,9 @@ def _word(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-# Mail in prompts: what waits, put before a prompt; and a paragraph that tells an agent of its mailbox.
-#
-# The headings are the design's. What others wrote stands inside a fence that it cannot break, and never in a
-# system
-# prompt.
+# Mail in prompts
 
-MOST = 5  # letters before a prompt
+MOST = 5  # letters in a prompt
 LONGEST = 500  # characters of each
 
 _PARAGRAPH = """\
@@ -152,23 +153,23 @@ manager.reply(message.id, "{name}", "Done, all tests pass.")
 
 ### Message Types
 
-- `REQUEST`: somebody is to do something
+- `REQUEST`: asks for work
 - `RESPONSE`: an answer
 - `NOTIFICATION`: needs no answer
-- `HANDOFF`: work changes hands, with its context
+- `HANDOFF`: passes work on, with its context
 - `ESCALATION`: a question to the level above
 """
 
 
 def with_pending_mail(prompt: str, agent_name: str, *, manager: MailboxManager | None = None) -> str:
-    """The prompt, after the agent's unread mail of high priority and above, if there is any. Marks nothing."""
+    """Return the prompt, preceded by the agent's unread mail of high priority and above. This marks nothing."""
     found = manager or get_mailbox_manager()
     pending = found.check_mailbox(agent_name, unread_only=True, min_priority=MessagePriority.HIGH)
     return f"{format_mailbox_context(pending)}\n\n---\n\n{prompt}" if pending else prompt
 
 
 def format_mailbox_context(messages: Sequence[Message]) -> str:
-    """The first five of these letters for a prompt, 500 characters of each, every body inside a fence."""
+    """Return the first five of these letters for a prompt, 500 characters of each, every body inside a fence."""
     nonce = os.urandom(8).hex()
     head = ["## Pending Messages in Your Mailbox", "", f"{len(messages)} high-priority letter(s) wait for you."]
     entries = [_entry(message, nonce) for message in messages[:MOST]]
@@ -177,12 +178,12 @@ def format_mailbox_context(messages: Sequence[Message]) -> str:
 
 
 def mailbox_system_prompt(agent_name: str, *, module: str = "shared.agent_mailbox") -> str:
-    """A paragraph for an agent's system prompt: how to look, answer and write. Holds no mail."""
+    """Return a paragraph for a system prompt that explains how to read, answer and write. It holds no mail."""
     return _PARAGRAPH.format(name=check_agent(agent_name, "agent_name"), module=module)
 
 
 def _entry(message: Message, nonce: str) -> str:
     subject = one_line(message.subject)[:LONGEST_HEADING] or "(no subject)"
     sender, id = one_line(message.from_agent), one_line(message.id)
-    facts = harmless(f"From: {sender} | Priority: {message.priority.name} | Id: {id}")
+    facts = defuse(f"From: {sender} | Priority: {message.priority.name} | Id: {id}")
     return "\n".join([f"### {subject}", facts, fence(message.body, nonce, LONGEST)])

@@ -22,7 +22,7 @@ from tests import daemons
 PATIENCE = daemons.PATIENCE
 
 Says = Callable[[Inbound], str | None]
-ROWS = {row.name: row for row in toolbox.ROWS}
+TOOLS = {row.name: row for row in toolbox.TOOLS}
 
 
 class Log:
@@ -45,7 +45,7 @@ class ScriptedAgent:
         self.says = says
         self.log = Log()
         self.seen: list[Inbound] = []
-        self.says_what_is_over = True
+        self.reports_turn_ends = True
         self.reception = Reception(post, self, self.log, media)
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -65,9 +65,9 @@ class ScriptedAgent:
     async def answer(self, inbound: Inbound, word: str, media: tuple[str, ...] = ()) -> None:
         letter = inbound.metadata[OWN_CHANNEL]["id"]
         if inbound.channel == OWN_CHANNEL:
-            await self.reception.say(letter, word, media)
+            await self.reception.answer_turn(letter, word, media)
         else:
-            await self.reception.over(letter)
+            await self.reception.end_turn(letter)
 
     def caller(self, inbound: Inbound | None = None) -> Caller:
         """The conversation of a person, or that of a turn."""
@@ -129,10 +129,10 @@ def content_and_mode(path: str) -> tuple[str, int]:
 
 
 async def use(at: ScriptedAgent, tool: str, inbound: Inbound | None = None, **arguments: object) -> str:
-    return await toolbox.call(ROWS[tool], at.post, at.caller(inbound), arguments)
+    return await toolbox.call(TOOLS[tool], at.post, at.caller(inbound), arguments)
 
 
 async def use_in_terminal(at: ScriptedAgent, tool: str, **arguments: object) -> str:
     """As `nanobot agent -m` does."""
     caller = Caller(channel="cli", chat="direct", session="cli:direct", is_reached=False)
-    return await toolbox.call(ROWS[tool], at.post, caller, arguments)
+    return await toolbox.call(TOOLS[tool], at.post, caller, arguments)

@@ -75,7 +75,7 @@ def tells(at: ScriptedAgent) -> list[str]:
     async def tell(caller: Caller, text: str) -> None:
         results.append(f"{caller.place} {text}")
 
-    at.post.tell_person = tell
+    at.post.notify_person = tell
     return results
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.errors import Invalid
 from postroom.nanobot.channel.config import default_config, parse
-from postroom.nanobot.channel.toolbox import ROWS
+from postroom.nanobot.channel.toolbox import TOOLS
 from tests.daemons import PATIENCE
 
 PAGE = Path(__file__).parents[3] / "docs" / "nanobot-channel.md"
@@ -85,7 +85,7 @@ def test_keys_that_nanobot_reads_itself_are_let_through() -> None:
         ({"maxConcurrentTasks": -1}, "channels.mailbox.maxConcurrentTasks"),
         ({"pollInterval": 0}, "channels.mailbox.pollInterval"),
         ({"pollInterval": 1e-9}, "channels.mailbox.pollInterval"),
-        ({"agentId": "Postmaster"}, "channels.mailbox.agentId: 'postmaster' is the house's own name"),
+        ({"agentId": "Postmaster"}, "channels.mailbox.agentId: 'postmaster' is reserved for the room itself"),
         ({"mailboxesRoot": "~nobodyhere/x"}, "channels.mailbox.mailboxesRoot: .*a home that is not there"),
         ({"mailboxesRoot": "/tmp/a?b"}, "channels.mailbox.mailboxesRoot: .*without \\?"),
         ({"mailboxesRoot": __file__}, "channels.mailbox.mailboxesRoot: .*is not a folder"),
@@ -152,4 +152,4 @@ def test_the_page_names_every_key_and_every_tool_with_its_default() -> None:
     for key, default in default_config().items():
         shown = default if isinstance(default, str) and default else json.dumps(default)
         assert f"| `{key}` | `{shown}` |" in page
-    assert all(f"`{row.name}`" in page for row in ROWS)
+    assert all(f"`{row.name}`" in page for row in TOOLS)

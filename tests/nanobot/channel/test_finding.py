@@ -192,8 +192,8 @@ def test_how_many_gateways_are_up_and_that_the_last_one_left(tmp_path: Path) -> 
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", home="here"), scripted_agent(tmp_path, "coder", home="there"):
-            assert gateways.of_gateway(message, file).what.startswith("2 gateways of coder are up: idle, ")
-        assert gateways.of_gateway(message, file).what.startswith("no gateway of coder is up: it said goodbye ")
+            assert gateways.check_gateway(message, file).what.startswith("2 gateways of coder are up: idle, ")
+        assert gateways.check_gateway(message, file).what.startswith("no gateway of coder is up: it said goodbye ")
 
     run(scene)
 
@@ -202,14 +202,14 @@ def test_another_program_under_the_same_name_is_told(tmp_path: Path) -> None:
     message = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
     with postroom.open(message.store) as room:
         room.mailbox("coder").register(program="claude")
-    found = gateways.of_gateway(message, tmp_path / "config.json")
+    found = gateways.check_gateway(message, tmp_path / "config.json")
     assert Level.WARNING is found.level and "another program, claude, is up under the name coder" in found.what
 
 
 def test_a_folder_of_others_that_was_never_opened_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mailboxes").mkdir()
     message = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
-    assert "was ever started here" in gateways.of_gateway(message, tmp_path / "config.json").what
+    assert "was ever started here" in gateways.check_gateway(message, tmp_path / "config.json").what
     assert [] == list((tmp_path / "mailboxes").iterdir())
 
 

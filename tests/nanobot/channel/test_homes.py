@@ -86,8 +86,8 @@ def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None
                 [inbound] = await until(lambda: first.seen)
                 assert "the result" in inbound.content and "person:sofa" == inbound.session
                 await first.answer(inbound, "told")
-            await second.reception._lodging.look_again()
-            assert not second.reception._lodging.left
+            await second.reception._gateways.look_again()
+            assert not second.reception._gateways.left
 
     run(scene)
 
@@ -116,7 +116,7 @@ def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
             task = await coder_of(second).task(letter)
             await task.accept()
             await task.complete("the result")
-            await until(lambda: second.reception._lodging.left)
+            await until(lambda: second.reception._gateways.left)
             monkeypatch.setattr(gateways, "AWAITED", timedelta(0))
             if reached:
                 [inbound] = await until(lambda: second.seen)
@@ -124,7 +124,7 @@ def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
             else:
                 await asyncio.sleep(0.5)
                 assert [] == second.seen
-                [waiting] = second.reception._lodging.left
+                [waiting] = second.reception._gateways.left
                 assert State.UNREAD is state_of(second, waiting)
 
     run(scene)
@@ -223,14 +223,14 @@ def test_a_letter_that_two_gateways_left_to_each_other_is_taken(
             behind = await anna.send("coder", "two", in_reply_to=first.id)
             turn = await until(lambda: has.post.turns.get(behind.id))
             for at, home in ((has, other.post.home), (other, has.post.home)):
-                at.reception._lodging._left[behind.id] = replace(turn.intent, home=home)
+                at.reception._gateways._left[behind.id] = replace(turn.intent, home=home)
             await asyncio.sleep(0.5)  # until both have begun to claim anew
             has.post.turns.end(turn)
             await turn.work.release()
             await asyncio.sleep(0.5)
             assert State.UNREAD is state_of(has, behind.id)
             for at in both:
-                await at.reception._lodging.look_again()
+                await at.reception._gateways.look_again()
             await until(lambda: has.post.turns.get(behind.id))
 
     run(scene)

@@ -46,11 +46,11 @@ def test_a_result_counts_as_told_by_the_clock_only_where_nanobot_says_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bool
 ) -> None:
     """The person's session may be at something else for long, and break before the result is told."""
-    monkeypatch.setattr(reception, "LONGEST_TELLING", 0.1)
+    monkeypatch.setattr(reception, "LONGEST_REPORT", 0.1)
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: "done"), scripted_agent(tmp_path, "boss") as boss:
-            boss.says_what_is_over = says
+            boss.reports_turn_ends = says
             await use(boss, "mail_task", to="coder", text="work")
             [seen] = await until(lambda: boss.seen)
             letter = seen.metadata["mailbox"]["id"]

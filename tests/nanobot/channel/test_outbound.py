@@ -120,11 +120,11 @@ def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> No
         def subscribe(self) -> None: ...
 
     old, loud, shown = Bus(), Loud(), Loud()
-    assert bus.said_at(old) is None and loud is bus.said_at(loud)
+    assert bus.event_source(old) is None and loud is bus.event_source(loud)
     for runtime_events in (shown, None):  # tools of subagents are shown none
         bus.note(SimpleNamespace(bus=old, runtime_events=runtime_events))
     bus.note(SimpleNamespace())
-    assert shown is bus.said_at(old)
+    assert shown is bus.event_source(old)
 
 
 def test_whoever_calls_a_tool_is_noted() -> None:
@@ -134,7 +134,7 @@ def test_whoever_calls_a_tool_is_noted() -> None:
     assert caller is not None
     assert ("person", "sofa", "person:sofa", None) == (caller.channel, caller.chat, caller.session, caller.letter)
     assert outbound.caller_from(None) is None
-    forged = Message(metadata={outbound.ASKED: {"channel": "person", "chat": "ceo"}})
+    forged = Message(metadata={outbound.CALLER: {"channel": "person", "chat": "ceo"}})
     assert outbound.caller_of(forged) is None
 
 
@@ -189,9 +189,9 @@ def test_what_a_tool_says_to_the_chat_of_its_own_turn_is_the_answer(tmp_path: Pa
                 assert collects == (outbound.turn_of(message, turns) is None)
                 assert outbound.is_about_turn(message)
             if collects:
-                await coder.reception.over(letter)
+                await coder.reception.end_turn(letter)
             else:
-                await coder.reception.say(letter, "one", ())
+                await coder.reception.answer_turn(letter, "one", ())
             answer = await anna.wait(PATIENCE)
             assert answer is not None and ("one\n\ntwo" if collects else "one") == answer.text
             assert turns.get(letter) is None
@@ -214,7 +214,7 @@ def test_errors_that_lost_their_turn_are_given_to_those_there_are(tmp_path: Path
             assert sorted(sent) == sorted(turn.id for turn in found) and all(turn.failed for turn in found)
             assert outbound.turn_of(other, turns) is None
             for turn in found:
-                await coder.reception.say(turn.id, "Sorry, I encountered an error.", ())
+                await coder.reception.answer_turn(turn.id, "Sorry, I encountered an error.", ())
             for letter in await coder.post.box.check(peek=True, unread_only=False):
                 assert ("unread", 1) == (letter.state, letter.delivery.attempts)  # it is tried again
 

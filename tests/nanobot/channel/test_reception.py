@@ -238,7 +238,7 @@ def test_a_turn_that_was_stopped_gives_its_letter_back(tmp_path: Path) -> None:
         async with scripted_agent(tmp_path, "coder") as coder:
             sent = await coder.post.room.mailbox("anna").send("coder", "hello")
             await until(lambda: coder.seen)
-            await coder.reception.broken_off(sent.id)
+            await coder.reception.stop_turn(sent.id)
             delivery = received(coder.post.core, "coder", sent.id).delivery
             assert (State.UNREAD, "the turn was stopped") == (delivery.state, delivery.reason)
             assert 0 == len(coder.post.turns)

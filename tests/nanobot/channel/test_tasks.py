@@ -230,7 +230,11 @@ def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypat
                 [turn] = boss.post.turns.all()
                 letter, turn.failed = turn.id, True
                 await boss.answer(boss.seen[-1], "no model today")
-                assert [] == boss.post.turns.told_in("person:sofa") == boss.post.turns.told_at("person", "sofa")
+                assert (
+                    []
+                    == boss.post.turns.reporting_in("person:sofa")
+                    == boss.post.turns.reporting_to("person", "sofa")
+                )
             await until(partial(seen_more_than, boss, often))
             assert "done" in boss.seen[-1].content and boss.seen[0].session == boss.seen[-1].session
             await boss.answer(boss.seen[-1], "told")
@@ -244,13 +248,13 @@ def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypat
 def test_what_cannot_be_told_for_days_is_left_to_mail_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "MOST", 0)
+    monkeypatch.setattr(reception, "MOST_REPORTS", 0)
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: "done"), scripted_agent(tmp_path, "boss") as boss:
             await use(boss, "mail_task", to="coder", text="work")
             [seen] = await until(lambda: boss.seen)
-            await boss.reception.broken_off(letter := seen.metadata["mailbox"]["id"])
+            await boss.reception.stop_turn(letter := seen.metadata["mailbox"]["id"])
             assert State.DONE is received(boss.post.core, "boss", letter).delivery.state
             assert 0 == len(boss.post.turns) and "mail_tasks shows it" in boss.log.lines[-1]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.nanobot.channel.gateways import is_reached
-from postroom.nanobot.channel.toolbox import ROWS
+from postroom.nanobot.channel.toolbox import TOOLS
 
 from .agents import ScriptedAgent, run, scripted_agent, until, use, use_in_terminal
 
@@ -102,7 +102,7 @@ def test_a_wrong_argument_is_named_with_the_right_ones(tmp_path: Path) -> None:
             ) == message
             message = await use(boss, "mail_reply", id="x")
             assert "Error: text: is missing (mail_reply takes id, text)" == message
-            for row in ROWS:
+            for row in TOOLS:
                 assert "has no such parameter" in await use(boss, row.name, nonsense=1)
 
     run(scene)
@@ -191,6 +191,6 @@ def test_a_task_is_to_be_done_and_changes_no_rules(tmp_path: Path) -> None:
 
 def test_the_page_lists_every_tool_with_its_arguments() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for row in ROWS:
+    for row in TOOLS:
         line = next(line for line in page.splitlines() if line.startswith(f"| `{row.name}` |"))
         assert all(f"`{name}`" in line for name in row.parameters["properties"])

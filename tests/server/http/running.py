@@ -24,8 +24,8 @@ from postroom.map.server import MapServer
 from postroom.room import Room
 from postroom.server.broker import Broker
 from postroom.server.executor import Executor
-from postroom.server.http_app import Mounted
-from postroom.server.http_server import HttpServer, Place
+from postroom.server.http_app import MountedApp
+from postroom.server.http_server import HttpAddress, HttpServer
 from tests import daemons
 from tests.cli.shell import SOURCE
 from tests.coverage import uncounted
@@ -175,7 +175,7 @@ def until_end(stream: socket.socket) -> bytes:
 @asynccontextmanager
 async def open_house(
     folder: Path,
-    mcp: Mounted | None = None,
+    mcp: MountedApp | None = None,
     *,
     with_map: bool = False,
     settings: Mapping[str, Any] | None = None,
@@ -186,7 +186,9 @@ async def open_house(
         executor = Executor(room)
         broker = Broker(executor)
         reception = MapServer(executor, broker) if with_map else None
-        server = HttpServer(executor, broker, Place(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception)
+        server = HttpServer(
+            executor, broker, HttpAddress(**{"host": "127.0.0.1", "port": 0, **place}), mcp, reception
+        )
         await server.start()
         try:
             yield server, room, executor, broker

@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import postroom
 from tests.server.http.running import PATIENCE, Client, Daemon, memory_of, send_many, until_end
-from tests.server.http.test_gate import UPGRADE
+from tests.server.http.test_auth import UPGRADE
 
 Agent = Callable[..., Client]
 

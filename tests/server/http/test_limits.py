@@ -69,7 +69,7 @@ def test_a_head_that_trickles_is_ended_in_time(
         return time.monotonic() - began
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _hub):
+        async with open_house(tmp_path) as (server, _room, _desk, _broker):
             assert await aside(trickle, Client(port_of(server))) < 3
 
     asyncio.run(scenario())
@@ -85,14 +85,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch
             return status(stream)
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, room, _desk, _hub):
+        async with open_house(tmp_path) as (server, room, _desk, _broker):
             assert 408 == await aside(half, Client(port_of(server), make_token(room, "ann")))
 
     asyncio.run(scenario())
 
 
 def test_when_the_house_is_full_that_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(uvicorn_protocol, "MAX_CONNECTIONS", 5)
 
     def crowd(port: int) -> None:
         client = Client(port)
@@ -106,7 +106,7 @@ def test_when_the_house_is_full_that_is_told_at_once(tmp_path: Path, monkeypatch
             assert 200 == status(again)
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _hub):
+        async with open_house(tmp_path) as (server, _room, _desk, _broker):
             await aside(crowd, port_of(server))
 
     asyncio.run(scenario())
@@ -136,7 +136,7 @@ def test_junk_instead_of_http_harms_nobody(tmp_path: Path) -> None:
         client.close()
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _hub):
+        async with open_house(tmp_path) as (server, _room, _desk, _broker):
             await aside(junk, port_of(server))
 
     asyncio.run(scenario())

@@ -60,7 +60,7 @@ def test_outside_needs_tls_and_then_a_token(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
     code, result = Daemon(tmp_path, "--http", "0.0.0.0:0", *tls).ended()
-    assert code != 0 and "nobody has a token" in result and "token create" in result
+    assert code != 0 and "no token exists" in result and "token create" in result
 
 
 def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_without_the_extra_the_socket_is_served_alone(tmp_path: Path, is_request
 
 @pytest.mark.parametrize("name", ["http://x/", "", "a b", "x:", "x:0", "x:65536", ":80", "ü"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(postroom.Invalid, match="no name of a machine"):
+    with pytest.raises(postroom.Invalid, match="is not a host name"):
         options(str(tmp_path / "room.db"), {}, names=[name])
 
 
@@ -155,10 +155,10 @@ def test_an_address_in_version_six(tmp_path: Path) -> None:
 
 
 def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
-    executor = Desk(tmp_path, durable=False)
+    shell = Desk(tmp_path, durable=False)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    running = executor.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
+    running = shell.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
     try:
         assert running.stdout is not None
         text = ""
@@ -167,13 +167,13 @@ def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
             assert line, text
         send, check, token, curl, received = text.partition("type:\n")[2].partition("\n\n")[0].splitlines()
         assert all(f"--room {tmp_path}/other.db" in line for line in (send, check, token, received))
-        executor.home = elsewhere  # another terminal is in another folder
-        assert executor.type(send).code == 0
-        assert "Hello" in executor.type(check).out
-        made = executor.type(token).out.split()[0]
+        shell.home = elsewhere  # another terminal is in another folder
+        assert shell.type(send).code == 0
+        assert "Hello" in shell.type(check).out
+        made = shell.type(token).out.split()[0]
         if shutil.which("curl"):
-            assert '"result"' in executor.type(curl.replace("THE-TOKEN", made)).out
-            assert "Hello by HTTP" in executor.type(received).out
+            assert '"result"' in shell.type(curl.replace("THE-TOKEN", made)).out
+            assert "Hello by HTTP" in shell.type(received).out
         config = json.loads(text.partition("of its own:\n")[2].splitlines()[0])
         assert Path(config["mcpServers"]["postroom"]["command"]).is_absolute()
     finally:
@@ -190,8 +190,8 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def banner(executor: Desk, *words: str, **variables: str) -> str:
-    running = executor.start("serve", *words, **variables)
+def banner(shell: Desk, *words: str, **variables: str) -> str:
+    running = shell.start("serve", *words, **variables)
     try:
         assert running.stdout is not None
         text = ""
@@ -206,9 +206,9 @@ def banner(executor: Desk, *words: str, **variables: str) -> str:
 
 def test_who_listens_everywhere_is_called_by_a_name(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
-    executor = Desk(tmp_path, durable=False)
-    assert executor.run("token", "create", "--agent", "carl").code == 0
-    message = banner(executor, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
+    shell = Desk(tmp_path, durable=False)
+    assert shell.run("token", "create", "--agent", "carl").code == 0
+    message = banner(shell, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
     assert "curl https://THIS-HOST:" in message and "curl https://0.0.0.0" not in message
 
 
@@ -217,19 +217,19 @@ def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     without += "gone = ('mcp_types', 'uvicorn')\n"
     without += "u.find_spec = lambda name, package=None: None if name in gone else find(name, package)\n"
     (tmp_path / "sitecustomize.py").write_text(without, encoding="utf-8")
-    executor = Desk(tmp_path, durable=False)
-    path = f"{tmp_path}:{executor.environment['PYTHONPATH']}"
-    message = banner(executor, PYTHONPATH=path)
+    shell = Desk(tmp_path, durable=False)
+    path = f"{tmp_path}:{shell.environment['PYTHONPATH']}"
+    message = banner(shell, PYTHONPATH=path)
     assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in message
     assert 'pip install "postroom[mcp]"' in message and "mcpServers" not in message
-    assert "HTTP" not in banner(executor, "--http", "off", PYTHONPATH=path)
+    assert "HTTP" not in banner(shell, "--http", "off", PYTHONPATH=path)
 
 
 def test_the_users_own_room_needs_no_name_and_a_program_off_the_path_its_whole(tmp_path: Path) -> None:
-    executor = Desk(tmp_path, durable=False)
-    del executor.environment["POSTROOM_STORE"]
+    shell = Desk(tmp_path, durable=False)
+    del shell.environment["POSTROOM_STORE"]
     typed = (
-        banner(executor, "--http", "off", "--socket", str(tmp_path / "s"), PATH="/nowhere")
+        banner(shell, "--http", "off", "--socket", str(tmp_path / "s"), PATH="/nowhere")
         .partition("type:\n")[2]
         .partition("\n\n")[0]
     )

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from postroom.server import http_app
-from postroom.server.sse import event_of, wishes
-from postroom.server.websocket import MOST, Outbox
+from postroom.server.sse import sse_event, subscribe_params
+from postroom.server.websocket import MAX_WAITING_BYTES, Outbox
 from tests.server.http.running import (
     PATIENCE,
     Client,
@@ -69,19 +69,19 @@ def test_a_cursor_from_another_life_is_told_to_start_over(agent: Agent, how: str
 
 
 def test_the_header_beats_the_address() -> None:
-    request = wishes(b"since=a&eventTypes=x,y&scopes=s&conversation_id=c", [(b"last-event-id", b"b")])
+    request = subscribe_params(b"since=a&eventTypes=x,y&scopes=s&conversation_id=c", [(b"last-event-id", b"b")])
     assert {"event_types": ["x", "y"], "scopes": ["s"], "mail": {"conversation_id": "c"}} == request["filter"]
     assert "b" == request["since"]
 
 
 def test_an_empty_header_says_nothing() -> None:
-    assert "a" == wishes(b"since=a", [(b"last-event-id", b"")])["since"]
-    assert wishes(b"", [(b"last-event-id", b" ")])["since"] is None
+    assert "a" == subscribe_params(b"since=a", [(b"last-event-id", b"")])["since"]
+    assert subscribe_params(b"", [(b"last-event-id", b" ")])["since"] is None
 
 
 def test_an_event_stays_within_its_lines() -> None:
     event = {"type": "x\ndata: forged\r\n\r\n", "data": {"text": "one\ntwo"}}
-    result = event_of({"params": {"cursor": "c:0:1", "event": event}})
+    result = sse_event({"params": {"cursor": "c:0:1", "event": event}})
     assert b'event: x data: forged\ndata: {"text":"one\\ntwo"}\nid: c:0:1\n\n' == result
 
 
@@ -129,7 +129,7 @@ def test_an_outbox_takes_no_more_than_it_can_hold() -> None:
         taken = 0
         while outbox.offer(piece):
             taken += 1
-        assert MOST // 1000 <= taken <= MOST // 1000 + 1
+        assert MAX_WAITING_BYTES // 1000 <= taken <= MAX_WAITING_BYTES // 1000 + 1
         assert outbox.has_refused
         assert taken == len(await outbox.take())
         assert outbox.offer(piece)
@@ -137,7 +137,7 @@ def test_an_outbox_takes_no_more_than_it_can_hold() -> None:
         assert not outbox.offer(piece)
         assert [piece] == await outbox.take()
         assert [] == await outbox.take()
-        outbox.emptied()
+        outbox.written()
 
     asyncio.run(scenario())
 

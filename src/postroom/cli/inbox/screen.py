@@ -1,4 +1,8 @@
-"""From the bytes of a keyboard to keys. Bytes come in pieces: half a letter, or half a key, waits for the rest."""
+"""The terminal side of the inbox: from the bytes of a keyboard to keys, and from the state to lines on a screen.
+
+Bytes come in pieces: half a character, or half an escape sequence, waits for the rest. Text that others wrote
+passes through `one_line` and `body_lines`: it can neither leave its line nor look like the program's own words.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,12 @@ if TYPE_CHECKING:
 
     from ..escalation import Entry
     from ..output import Screen
-    from .state import Desk, Writing
+    from .state import InboxState, Writing
 
 
-_PASTE, _PASTED = "\033[200~", "\033[201~"  # around what a terminal pastes
+# -- keys
+
+_PASTE, _PASTED = "\033[200~", "\033[201~"  # around text that is pasted
 _SEQUENCE = re.compile(r"\033(?:\[[0-9;<=>?]*[ -/]*[@-~]|O[ -~])")
 _HALF = re.compile(r"\033(?:\[[0-9;<=>?]*[ -/]*|O)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -42,7 +48,7 @@ class Key(NamedTuple):
 
 
 class Keyboard:
-    """Feed it bytes; it gives the keys that are whole."""
+    """A decoder from bytes to keys."""
 
     def __init__(self) -> None:
         self._letters = codecs.getincrementaldecoder("utf-8")("replace")
@@ -51,24 +57,24 @@ class Keyboard:
 
     @property
     def waits(self) -> bool:
-        """Is there half a key? If nothing follows soon, it was Esc: `flush`."""
+        """Whether half a key is left. If nothing follows soon, it was Esc: call `flush`."""
         return bool(self._left) and self._pasted is None
 
-    def feed(self, args: bytes) -> list[Key]:
-        """The keys that are whole with these bytes."""
-        self._left += self._letters.decode(args)
+    def feed(self, received: bytes) -> list[Key]:
+        """Return the keys that are complete with these bytes."""
+        self._left += self._letters.decode(received)
         keys: list[Key] = []
         while self._left and (key := self._next()) is not None:
             keys += key
         return keys
 
     def flush(self) -> list[Key]:
-        """Nothing more came: Esc is the key itself."""
+        """Return what is left as keys: nothing more came, so Esc is the key itself."""
         left, self._left = self._left, ""
         return [Key("esc"), *(Key(letter, letter) for letter in left[1:])]
 
     def _next(self) -> list[Key] | None:
-        """The keys at the beginning of what is left; None while only half of one is there."""
+        """Return the keys at the beginning of what is left; None while only half of one is there."""
         if self._pasted is not None:
             return self._paste()
         if self._left[0] != "\033":
@@ -95,24 +101,22 @@ class Keyboard:
         return [Key("paste", _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))]
 
     def _take(self, length: int) -> Key:
-        args, self._left = self._left[:length], self._left[length:]
-        name = _NAMED.get(args, "")
+        taken, self._left = self._left[:length], self._left[length:]
+        name = _NAMED.get(taken, "")
         if name == "enter" and self._left[:1].isprintable() and self._left:
-            return Key("newline", "\n")  # nobody types that fast: it was pasted by a terminal that does not say so
+            return Key("newline", "\n")  # too fast to be typed: pasted at a terminal without bracketed paste
         if name:
             return Key(name)
-        return Key(args, args) if length == 1 and args.isprintable() else Key("unknown")
+        return Key(taken, taken) if length == 1 and taken.isprintable() else Key("unknown")
 
 
-# The desk as lines on a screen, never more or longer than fit. Pure.
-#
-# What others wrote comes through `escape`: it can neither leave its line nor look like the words of the house.
+# -- the state as lines on a screen, never more or longer than fit
 
-LOW = 12  # lines; below this there is room for the list alone
+LOW = 12  # lines; a lower screen shows the list alone
 _COLOURS = {"escalation": "yellow", "question": "yellow", "task": "cyan", "news": "dim"}
 _TITLES = ("SINCE", "WHAT", "FROM", "ABOUT")
 _LEAST_NAME = 10  # columns
-_LONGEST = 500  # characters of what stands on one line
+_LONGEST = 500  # characters of a text on one line
 _MOVES = (
     ("↑ ↓ j k", "the one above, the one below"),
     ("Space g G", "a page on; to the beginning, to the end"),
@@ -130,81 +134,84 @@ _WRITING = (
 _AT_THE_LINE = "Enter sends  Esc goes back and keeps it  Ctrl-E editor"
 
 
-def frame(desk: Desk, screen: Screen, letter: Sequence[str], size: terminal_size) -> Frame:
-    """The picture. `letter`: what is read, in lines of this width."""
-    foot, cursor = _foot(desk, screen, size)
+def frame(state: InboxState, screen: Screen, letter: Sequence[str], size: terminal_size) -> Frame:
+    """Return the whole screen. `letter` is the opened letter, in lines of this width."""
+    foot, cursor = _foot(state, screen, size)
     room = max(size.lines - len(foot) - 1, 0)
-    if desk.shows_keys:
+    if state.shows_keys:
         body = _keys(screen, size.columns)
-    elif desk.opened is not None:
-        body = [_shown(screen, line) for line in letter[desk.scroll : desk.scroll + room]]
+    elif state.opened is not None:
+        body = [_shown(screen, line) for line in letter[state.scroll : state.scroll + room]]
     else:
-        body = _list(desk, screen, room, size)
-    title = painted(screen, cut(_title(desk, screen, len(letter), room), size.columns), "bold")
+        body = _list(state, screen, room, size)
+    title = painted(screen, cut(_title(state, screen, len(letter), room), size.columns), "bold")
     above = [title, *body[:room], *[""] * (room - len(body))]
-    left_out = max(len(above) + len(foot) - size.lines, 0)  # of a terminal of hardly any lines
+    left_out = max(len(above) + len(foot) - size.lines, 0)  # on a terminal of hardly any lines
     lines = [*above, *foot][left_out:]
     return Frame(lines, None if cursor is None else (max(len(above) + cursor[0] - left_out, 0), cursor[1]))
 
 
-def extent(desk: Desk, letter: Sequence[str], size: terminal_size) -> Extent:
-    """How much of what keys move through fits."""
-    around = 1 + len(_foot_lines(desk, size)) + (0 if desk.opened is not None else 1)
+def extent(state: InboxState, letter: Sequence[str], size: terminal_size) -> Extent:
+    """Return how many rows fit of the list or letter through which keys move."""
+    around = 1 + len(_foot_lines(state, size)) + (0 if state.opened is not None else 1)
     return Extent(max(size.lines - around, 1), len(letter))
 
 
 # -- the parts of it
 
 
-def _title(desk: Desk, screen: Screen, lines: int, room: int) -> str:
-    """Who, how much waits, and since when; of a letter that is read, which it is and how much of it is seen."""
-    count = len(desk.entries)
+def _title(state: InboxState, screen: Screen, lines: int, room: int) -> str:
+    """Return the title: the mailbox, and how much waits since when, or which lines of a letter are shown."""
+    count = len(state.entries)
     if not count:
-        return f"{desk.me}: nothing waits"
-    if desk.opened is not None and desk.current is not None:
-        seen = f"; lines {desk.scroll + 1} to {min(desk.scroll + room, lines)} of {lines}" if lines > room else ""
-        return f"{desk.me}: {desk.place + 1} of {count}{seen}"
-    oldest = ago(min(entry["since"] for entry in desk.entries), screen.now)
-    more = " or more" if count >= MOST else ""  # of more letters, none but the first are looked at
+        return f"{state.me}: nothing waits"
+    if state.opened is not None and state.current is not None:
+        seen = (
+            f"; lines {state.scroll + 1} to {min(state.scroll + room, lines)} of {lines}" if lines > room else ""
+        )
+        return f"{state.me}: {state.place + 1} of {count}{seen}"
+    oldest = ago(min(entry["since"] for entry in state.entries), screen.now)
+    more = " or more" if count >= MOST else ""  # no more than MOST letters are read
     waits = "1 waits; it came" if count == 1 else f"{count}{more} wait; the oldest came"
-    return f"{desk.me}: {waits} {oldest}"
+    return f"{state.me}: {waits} {oldest}"
 
 
-def _list(desk: Desk, screen: Screen, room: int, size: terminal_size) -> list[str]:
-    """What waits, and how the chosen one begins."""
-    if not desk.entries:
-        return ["", *wrapped(f"Agents write to {desk.me}. What comes appears here by itself.", size.columns)]
-    below = _beginning(desk, screen, size) if size.lines >= LOW else []
+def _list(state: InboxState, screen: Screen, room: int, size: terminal_size) -> list[str]:
+    """Return the list of entries, and the beginning of the chosen one."""
+    if not state.entries:
+        return ["", *wrapped(f"Agents write to {state.me}. What comes appears here by itself.", size.columns)]
+    below = _beginning(state, screen, size) if size.lines >= LOW else []
     rows = max(room - len(below) - 1, 1)
-    top = min(max(desk.place - rows // 2, 0), max(len(desk.entries) - rows, 0))
-    shown = desk.entries[top : top + rows]
+    top = min(max(state.place - rows // 2, 0), max(len(state.entries) - rows, 0))
+    shown = state.entries[top : top + rows]
     screen.width = size.columns - 2
     heading, *lines = table(
-        screen, _TITLES, [_row(desk, screen, entry) for entry in shown], _COLOURS, drop=("SINCE", "WHAT", "FROM")
+        screen, _TITLES, [_row(state, screen, entry) for entry in shown], _COLOURS, drop=("SINCE", "WHAT", "FROM")
     ).splitlines()
-    marked = [f"{_mark(desk, entry)} {line}" for entry, line in zip(shown, lines, strict=True)]
+    marked = [f"{_mark(state, entry)} {line}" for entry, line in zip(shown, lines, strict=True)]
     return [f"  {heading}", *marked, *[""] * (rows - len(marked)), *below]
 
 
-def _row(desk: Desk, screen: Screen, entry: Entry) -> tuple[str, ...]:
-    """A long name leaves room for what it is about."""
-    draft = ["draft"] if any(letter == entry["letter"] for letter, _ in desk.drafts) else []
+def _row(state: InboxState, screen: Screen, entry: Entry) -> tuple[str, ...]:
+    """Return the row of an entry. A long name is cut, to leave room for the subject."""
+    draft = ["draft"] if any(letter == entry["letter"] for letter, _ in state.drafts) else []
     marks = "".join(f"[{word}] " for word in (*draft, *presses(entry, screen.now)))
-    args = marks + (about(entry) or entry["text"][:_LONGEST])
+    subject = marks + (about(entry) or entry["text"][:_LONGEST])
     sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))
-    return ago(entry["since"], screen.now), entry["what"], sender, args
+    return ago(entry["since"], screen.now), entry["what"], sender, subject
 
 
-def _mark(desk: Desk, entry: Entry) -> str:
-    return ">" if entry["letter"] == desk.chosen else "*" if entry["read"] is False else " "
+def _mark(state: InboxState, entry: Entry) -> str:
+    return ">" if entry["letter"] == state.chosen else "*" if entry["read"] is False else " "
 
 
-def _beginning(desk: Desk, screen: Screen, size: terminal_size) -> list[str]:
-    """The first words of the chosen one, behind their bar. A word from the house takes the place of the last line:
-    so the list stays where it is.
+def _beginning(state: InboxState, screen: Screen, size: terminal_size) -> list[str]:
+    """Return the first words of the chosen entry, behind their bar.
+
+    A notice takes the place of the last line, so that the list does not move.
     """
-    text = "" if desk.current is None else desk.current["text"][:_LONGEST]
-    most = 1 if size.lines < 2 * LOW else 2 if desk.notice else 3
+    text = "" if state.current is None else state.current["text"][:_LONGEST]
+    most = 1 if size.lines < 2 * LOW else 2 if state.notice else 3
     pieces = begun(body_lines(text), size.columns, most)
     return [_rule(screen, size.columns), *pieces, *[""] * (most - len(pieces))]
 
@@ -214,65 +221,65 @@ def _rule(screen: Screen, columns: int) -> str:
 
 
 def _shown(screen: Screen, line: str) -> str:
-    """A line of a letter; what the house says of it is dim."""
+    """Return a line of a letter; its head is dim, its text is not."""
     return line if line.startswith(BAR) else painted(screen, line, "dim")
 
 
 def _keys(screen: Screen, columns: int) -> list[str]:
-    """Every key, each once."""
-    results: list[str] = []
+    """Return the page of all keys."""
+    lines: list[str] = []
     for heading, rows in (("WHAT TO DO", tuple(KEYS.items())), ("AROUND", _MOVES), ("WHILE YOU WRITE", _WRITING)):
-        results.append(painted(screen, heading, "bold"))
-        results += [cut(f"  {keys.ljust(13)}  {about}", columns) for keys, about in rows]
-    return results
+        lines.append(painted(screen, heading, "bold"))
+        lines += [cut(f"  {keys.ljust(13)}  {about}", columns) for keys, about in rows]
+    return lines
 
 
-# -- the foot: a word from the house, and either what can be done or what is written
+# -- the foot: a notice, and either the keys or the text that is being written
 
 
-def _foot(desk: Desk, screen: Screen, size: terminal_size) -> tuple[list[str], tuple[int, int] | None]:
-    lines = _foot_lines(desk, size)
-    if desk.writing is None:
+def _foot(state: InboxState, screen: Screen, size: terminal_size) -> tuple[list[str], tuple[int, int] | None]:
+    lines = _foot_lines(state, size)
+    if state.writing is None:
         *notice, keys = lines
         return [*(painted(screen, line, "yellow") for line in notice), painted(screen, keys, "dim")], None
-    text, cursor = _text(desk.writing, size)
+    text, cursor = _text(state.writing, size)
     *notice, request = lines[: -len(text) - 1]
     head = [*(painted(screen, line, "yellow") for line in notice), painted(screen, request, "bold")]
     return [*head, *text, painted(screen, lines[-1], "dim")], (len(head) + cursor[0], cursor[1])
 
 
-def _foot_lines(desk: Desk, size: terminal_size) -> list[str]:
-    """Without colours."""
-    notice = wrapped(one_line(desk.notice), size.columns)[: max(size.lines // 4, 1)] if desk.notice else []
-    if desk.writing is None:
-        return [*notice, cut(_hints(desk), size.columns)]
-    request, text = cut(_asked(desk, desk.writing), size.columns), _text(desk.writing, size)[0]
+def _foot_lines(state: InboxState, size: terminal_size) -> list[str]:
+    """Return the lines of the foot, without colours."""
+    notice = wrapped(one_line(state.notice), size.columns)[: max(size.lines // 4, 1)] if state.notice else []
+    if state.writing is None:
+        return [*notice, cut(_hints(state), size.columns)]
+    request, text = cut(_question(state, state.writing), size.columns), _text(state.writing, size)[0]
     return [*notice, request, *text, cut(_AT_THE_LINE, size.columns)]
 
 
-def _hints(desk: Desk) -> str:
-    """What can be done now."""
-    if desk.shows_keys:
+def _hints(state: InboxState) -> str:
+    """Return the keys that can be pressed now."""
+    if state.shows_keys:
         return "any key goes back"
-    entry = desk.current
+    entry = state.current
     verbs = [f"{verb.key} {verb.name}" for verb in offered(entry)] if entry is not None else []
-    if desk.opened is not None:
+    if state.opened is not None:
         back = [GONE] if entry is None else []
         return "  ".join([*back, *verbs, "q back", "? keys"])
     return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), "? keys", "q leave"])
 
 
-def _asked(desk: Desk, writing: Writing) -> str:
-    """For what words are wanted, and from whom the question was."""
+def _question(state: InboxState, writing: Writing) -> str:
+    """Return what the text is for, and whose question it answers."""
     entry = writing.entry
-    waits = any(one["letter"] == entry["letter"] for one in desk.entries)
+    waits = any(one["letter"] == entry["letter"] for one in state.entries)
     subject = f" ({one_line(about(entry))})" if about(entry) else ""
     what = f"{writing.verb.name.capitalize()}: {entry['what']} from {entry['from']}{subject}. {writing.verb.asks}"
     return what if waits else f"{GONE} {what}"
 
 
 def _text(writing: Writing, size: terminal_size) -> tuple[list[str], tuple[int, int]]:
-    """What is written, in as many lines as there is room for, and the place in it."""
+    """Return the text that is being written, in as many lines as fit, and the place of the cursor."""
     columns, most = size.columns - 2, max(size.lines // 3, 1)
     before = broken(_plain(writing.line.text[: writing.line.at]), columns)
     if width(before[-1]) >= columns:
@@ -287,5 +294,5 @@ def _text(writing: Writing, size: terminal_size) -> tuple[list[str], tuple[int, 
 
 
 def _plain(text: str) -> str:
-    """On one line, each letter in its place."""
+    """Return a text on one line, with a mark for each line end."""
     return one_line(text.replace("\n", "⏎"))

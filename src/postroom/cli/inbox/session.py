@@ -1,6 +1,8 @@
-"""What was written and not sent, in files: it is there again after a crash, a closed window or a kill.
+"""The terminal inbox at work: the loop that joins screen, keyboard and mailbox.
 
-One folder for each mailbox of each room, below the user's state; one file for each letter that is answered.
+Texts that are not sent yet are kept in files, so that they survive a crash, a closed window or a kill: one folder
+for each mailbox of each room, below the user's state folder; one file for each letter and verb. Each effect is one
+commit of a verb that other commands have, too. An idle inbox sleeps, and writes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ..screen import LiveScreen
 from ..views import thread
 from . import state
 from .screen import Keyboard, extent, frame
-from .state import GONE, Desk, Do, Edit, Leave, Open
+from .state import GONE, Do, Edit, InboxState, Leave, Open
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from .state import Draft
 
 
+# -- drafts
+
 ENDING = ".md"
 
 
@@ -54,30 +58,29 @@ class Drafts:
     """The drafts of one mailbox."""
 
     def __init__(self, room: str, mailbox: str) -> None:
-        """`room`: where it lies."""
         whose = f"{Path(room).resolve()} {mailbox}".encode("utf-8", "surrogateescape")
         name = blake2b(whose, digest_size=8).hexdigest()
         self.folder = Path(drafts_folder()) / name
-        self._kept: dict[Draft, str] = {}  # as the files have it
+        self._kept: dict[Draft, str] = {}  # the content of the files
 
     def load(self) -> dict[Draft, str]:
-        """All that is there."""
+        """Return all drafts."""
         self._kept = {}
         for file in sorted(self.folder.glob(f"*{ENDING}")) if self.folder.is_dir() else ():
             letter, _, verb = file.name.removesuffix(ENDING).rpartition(" ")
             draft = letter, verb.replace("_", " ")
-            with suppress(OSError):  # one that cannot be read must not keep anybody from their mail
+            with suppress(OSError):  # an unreadable file must not keep the inbox from opening
                 self._kept[draft] = self.read(draft)
         self._kept = {draft: text for draft, text in self._kept.items() if text.strip()}
         return dict(self._kept)
 
     def read(self, draft: Draft) -> str:
-        """What its file says; one line end at the very end belongs to an editor. Bytes that are no text stay."""
+        """Return the text of a draft, without the last line end, which an editor adds. Other bytes are kept."""
         with self.place(draft).open(encoding="utf-8", errors="surrogateescape") as file:
             return file.read().removesuffix("\n")
 
     def keep(self, drafts: Mapping[Draft, str]) -> None:
-        """Let the files say this."""
+        """Write changed drafts, and remove the files of others."""
         for draft in self._kept.keys() - drafts.keys():
             self.place(draft).unlink(missing_ok=True)
         for draft, text in drafts.items():
@@ -86,12 +89,12 @@ class Drafts:
         self._kept = dict(drafts)
 
     def place(self, draft: Draft) -> Path:
-        """Where a draft is. Ids of letters are safe as names of files."""
+        """Return the file of a draft. Ids of letters are safe as names of files."""
         letter, verb = draft
         return self.folder / f"{letter} {verb.replace(' ', '_')}{ENDING}"
 
     def write(self, draft: Draft, text: str) -> Path:
-        """All of it, or what was there before; for its owner alone."""
+        """Write a draft atomically, for its owner alone."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = self.place(draft)
         fresh = place.with_suffix(".new")
@@ -102,16 +105,16 @@ class Drafts:
         return fresh.replace(place)
 
 
-# One thing that waits, whole: its letter, and what was said before it in the same thread.
+# -- one entry whole: its letter, and the earlier letters of its thread
 
-MOST_BEFORE = 20  # letters
-MOST_LETTERS = 200_000  # of the alphabet, of one thing that is shown
+MOST_BEFORE = 20  # earlier letters
+MOST_CHARACTERS = 200_000  # of one entry that is shown
 MOST_FACT = 3  # lines; a letter may have ten thousand recipients
 FURTHER_IN = "    "
 
 
 def read(box: Mailbox, entry: Entry) -> tuple[Message, list[Message]]:
-    """Its letter, and those before it in its thread, the newest first. Stamps nothing: it is not shown yet."""
+    """Return the letter of an entry, and the earlier ones of its thread, newest first; mark nothing as read."""
     letters = box.thread(entry["thread"])
     earlier = list(takewhile(lambda message: message.id != entry["letter"], letters))
     if len(earlier) == len(letters):
@@ -120,18 +123,18 @@ def read(box: Mailbox, entry: Entry) -> tuple[Message, list[Message]]:
 
 
 def lines_of(screen: Screen, letter: Message, earlier: Sequence[Message]) -> list[str]:
-    """As lines of the screen's width."""
+    """Return letters as lines of the screen's width."""
     text = thread(screen, {"letters": [_plain(letter)]})
     if earlier:
         text += "\n".join(["", "Before it:", "", thread(screen, {"letters": list(map(_plain, earlier))})])
-    shown, left = text[:MOST_LETTERS].split("\n"), len(text) - MOST_LETTERS
+    shown, left = text[:MOST_CHARACTERS].split("\n"), len(text) - MOST_CHARACTERS
     if left > 0:
         shown += ["", f"… {left} characters more; postroom read {letter.id} shows them all"]
     return [piece for line in shown for piece in _folded(line, screen.width)]
 
 
 def _plain(letter: Message) -> dict[str, Any]:
-    """As a person reads it: of what an escalation encloses for programs, the reason."""
+    """Return a letter as a person reads it: of the data that an escalation encloses, only the reason."""
     return plain_message(replace(letter, parts=tuple(map(_in_words, letter.parts))))
 
 
@@ -143,8 +146,9 @@ def _in_words(part: Part) -> Part:
 
 
 def _folded(line: str, columns: int) -> list[str]:
-    """To this width. Behind a bar, the bar goes on. What the house says of a letter is kept short, and goes on
-    further in: a long subject could else begin a line as the house does.
+    """Fold a line to this width. A line of the body keeps its bar.
+
+    A line of the head is kept short and continues indented: a long subject could else forge a line of the head.
     """
     if line.startswith(BAR):
         return barred(line, columns)
@@ -154,26 +158,26 @@ def _folded(line: str, columns: int) -> list[str]:
     return [first, *(f"{FURTHER_IN}{piece}" for piece in more)][:MOST_FACT]
 
 
-# A wish, done at the mailbox. Each is one commit of a verb that the other commands have, too.
+# -- effects at the mailbox
 
 if TYPE_CHECKING:
-    Deed = Callable[[Mailbox, Entry, str, dict[str, Any]], object]
+    Action = Callable[[Mailbox, Entry, str, dict[str, Any]], object]
 
 
-def do(box: Mailbox, wish: Do) -> str:
-    """Do it, and say what was done; or a refusal, and nothing was."""
-    _check_waiting(box, wish.entry)
-    deed, result = _DEEDS[wish.verb.name]
+def do(box: Mailbox, effect: Do) -> str:
+    """Carry out a verb and return what was done; raise where nothing was done."""
+    _check_waiting(box, effect.entry)
+    action, result = _ACTIONS[effect.verb.name]
     try:
-        deed(box, wish.entry, wish.words, {"key": wish.retry} if wish.retry else {})
-    except IllegalMove:  # somebody was quicker, between the look and this
-        _check_waiting(box, wish.entry)
+        action(box, effect.entry, effect.words, {"key": effect.retry} if effect.retry else {})
+    except IllegalMove:  # another process was quicker
+        _check_waiting(box, effect.entry)
         raise
-    return result.format(wish.entry["from"])
+    return result.format(effect.entry["from"])
 
 
 def _check_waiting(box: Mailbox, entry: Entry) -> None:
-    """Whoever was quicker, here or elsewhere, decided it: a second answer would only confuse."""
+    """Refuse a verb on an entry that no longer waits as it did: a second answer would only confuse."""
     now = {one["letter"]: one for one in waiting_for(box, opened=True)}.get(entry["letter"])
     if now is None:
         raise Conflict(f"{GONE} Nothing was done.")
@@ -182,20 +186,20 @@ def _check_waiting(box: Mailbox, entry: Entry) -> None:
 
 
 def _answer(box: Mailbox, entry: Entry, words: str, fields: dict[str, Any]) -> None:
-    """Done with the letter, and answered, by whoever is first: once it is seen open, the commit sees to that."""
+    """Settle and answer a letter. It is checked after it was read, so that the commit refuses a second answer."""
     letter = box.read(entry["letter"])
     _check_waiting(box, entry)
     letter.ack_and_reply(words, **fields)
 
 
-def _say(word: str) -> Deed:
-    """An answer that begins with this word."""
+def _answer_with(word: str) -> Action:
+    """Return an action that answers with this word before the text."""
     return lambda box, entry, words, fields: _answer(box, entry, f"{word}: {words}" if words else word, fields)
 
 
-_DEEDS: dict[str, tuple[Deed, str]] = {
-    state.APPROVE.name: (_say("approved"), "Approved; {} is told."),
-    state.DECLINE.name: (_say("declined"), "Declined; {} is told."),
+_ACTIONS: dict[str, tuple[Action, str]] = {
+    state.APPROVE.name: (_answer_with("approved"), "Approved; {} is told."),
+    state.DECLINE.name: (_answer_with("declined"), "Declined; {} is told."),
     state.REPLY.name: (_answer, "Answered {}."),
     state.ANSWER.name: (
         lambda box, entry, words, fields: box.task(entry["id"]).answer(words, **fields),
@@ -225,44 +229,41 @@ _DEEDS: dict[str, tuple[Deed, str]] = {
 }
 
 
-# A person sits at the inbox: the loop that joins screen, ear, keyboard and mailbox.
-#
-# It sleeps until a key is pressed, a bell rings, or time itself brings something. An idle inbox writes nothing.
+# -- the loop
 
 PERSON = "person"  # the program on a person's card
-HOST, WHERE = "inbox", "terminal"  # what is kept of a letter that was shown
-MOST_TASKS = 1000  # a person takes on what they like
-LOOK = 5.0  # seconds between two looks, at most: what others did to our mail rings no bell
-PACE = 0.25  # seconds between two looks, at least, however often it rings
-REST = 4  # times as long as a look took; then keys are heard at once, however much waits
-DEAF = 0.1  # seconds between two questions to an ear that cannot be slept on
-HALF = 0.05  # seconds for the second half of a key
+HOST, WHERE = "inbox", "terminal"  # recorded with a letter that was shown
+MOST_TASKS = 1000  # on the card: a person has no limit
+LOOK = 5.0  # seconds between two looks, at most: changes by others to this mailbox notify nobody
+PACE = 0.25  # seconds between two looks, at least, however many notifications come
+REST = 4  # the pause is this many times as long as a look took, so that keys are handled at once
+POLL = 0.1  # seconds between two looks at a watch that has no descriptor
+HALF = 0.05  # seconds to wait for the second half of a key
 
 
 class KeyScreen(LiveScreen):
-    """Lines that are too long end at the margin, whatever a terminal thinks of their width; what is pasted is said
-    to be.
-    """
+    """A screen without line wrapping, and with bracketed paste: pasted text is marked as such."""
 
     enter = LiveScreen.enter + "\033[?7l\033[?2004h"
     leave = "\033[?2004l\033[?7h" + LiveScreen.leave
 
 
-def sit(context: Context) -> Iterator[Answer]:
-    """Until the person leaves. Nothing is left to say then."""
+def run_terminal(context: Context) -> Iterator[Answer]:
+    """Run the terminal inbox until the person leaves; print nothing afterwards."""
     context.check_named_room()
-    context.looks = False  # who waits for mail needs a room where it can come
+    context.looks = False  # mail can arrive only in a room that exists
     box = context.mailbox
     introduce(box)
     core = box.room._core
-    with closing(core.store.watch([box.name])) as ear, KeyScreen() as screen:
-        Sitting(context, box, screen, ear).run()
+    with closing(core.store.watch([box.name])) as watch, KeyScreen() as screen:
+        InboxSession(context, box, screen, watch).run()
     yield from ()
 
 
 def introduce(box: Mailbox) -> None:
-    """The person's card, when there is none yet: then they are listed, and known. They come and go, and never
-    expire; whoever acts for an agent leaves its card alone.
+    """Register the person where they have no card yet, dormant, so that they never expire.
+
+    The card of an agent is left alone.
     """
     if box.name != meant(HUMAN, box.room.settings.human):
         return
@@ -273,131 +274,133 @@ def introduce(box: Mailbox) -> None:
         box.leave(dormant=True)
 
 
-class Sitting:
-    """One person at one mailbox."""
+class InboxSession:
+    """One person at one mailbox, until they leave."""
 
-    def __init__(self, context: Context, box: Mailbox, screen: LiveScreen, ear: Watch) -> None:
-        self._context, self._box, self._screen, self._ear = context, box, screen, ear
+    def __init__(self, context: Context, box: Mailbox, screen: LiveScreen, watch: Watch) -> None:
+        self._context, self._box, self._screen, self._watch = context, box, screen, watch
         self._keyboard = Keyboard()
         self._drafts = Drafts(place_of(context.settings.store) or "", box.name)
         self._texts: Texts = {}
         self._looked = self._look_at = 0.0
         self._pace = PACE
         self._letter: tuple[Message, Sequence[Message]] | None = None
-        self._page: tuple[int, list[str]] = (0, [])  # the letter, folded to so many columns
-        self._desk = Desk(me=box.name, drafts=self._drafts.load())
+        self._page: tuple[int, list[str]] = (0, [])  # the opened letter, folded to so many columns
+        self._state = InboxState(me=box.name, drafts=self._drafts.load())
 
     def run(self) -> None:
         while True:
             if time.monotonic() >= self._look_at:
                 self._look()
             self._screen.draw(self._picture)
-            received = self._screen.listen(self._pause(), self._ear.fileno())
+            received = self._screen.listen(self._pause(), self._watch.fileno())
             if received.gone:
                 return
-            if self._ear.rung():
+            if self._watch.notified():
                 self._look_at = min(self._look_at, self._looked + self._pace)
             keys = self._keyboard.feed(received.keys) if received.keys else []
-            if not received.keys and not received.rung and self._keyboard.waits:
+            if not received.keys and not received.notified and self._keyboard.waits:
                 keys = self._keyboard.flush()
             if not all(self._press(key) for key in keys):
                 return
 
     def _pause(self) -> float:
         left = max(self._look_at - time.monotonic(), 0.001)
-        left = min(left, DEAF) if self._ear.fileno() < 0 else left
+        left = min(left, POLL) if self._watch.fileno() < 0 else left
         return min(left, HALF) if self._keyboard.waits else left
 
     def _look(self) -> None:
-        """What waits now."""
+        """Read what waits now."""
         core = self._box.room._core
         began = time.monotonic()
         try:
             found = waiting_for(self._box, opened=True, texts=self._texts)
             pause = min(inbox.seconds_to_sleep(core, [self._box.name]), LOOK)
         except PostroomError as failed:
-            self._desk, pause = replace(self._desk, notice=_words(failed)), LOOK
+            self._state, pause = replace(self._state, notice=_words(failed)), LOOK
         else:
-            self._desk = state.arrived(self._desk, questions_first(found))
+            self._state = state.arrived(self._state, questions_first(found))
         self._looked = time.monotonic()
         self._pace = max(PACE, REST * (self._looked - began))
         self._look_at = self._looked + max(pause, self._pace)
 
     def _press(self, key: Key) -> bool:
-        """False when the person leaves."""
+        """Handle a key; return False where the person leaves."""
         size = self._screen.size()
-        self._desk, wish = state.pressed(self._desk, key, extent(self._desk, self._lines(size), size))
+        self._state, effect = state.pressed(self._state, key, extent(self._state, self._lines(size), size))
         self._keep()
-        match wish:
+        match effect:
             case Open():
-                self._open(wish)
+                self._open(effect)
             case Edit():
-                self._edit(wish)
+                self._edit(effect)
             case Do():
-                self._do(wish)
-        return not isinstance(wish, Leave)
+                self._do(effect)
+        return not isinstance(effect, Leave)
 
     def _keep(self) -> None:
-        """What is written is in its file before anything else happens."""
+        """Write drafts to their files, before anything else happens."""
         try:
-            self._drafts.keep(self._desk.drafts)
+            self._drafts.keep(self._state.drafts)
         except OSError as broken:
-            self._desk = replace(self._desk, notice=f"what you write cannot be kept in a file: {broken.strerror}")
+            self._state = replace(
+                self._state, notice=f"what you write cannot be kept in a file: {broken.strerror}"
+            )
 
-    # -- what is wished for
+    # -- effects
 
-    def _open(self, wish: Open) -> None:
-        """Show it; then it was shown."""
+    def _open(self, effect: Open) -> None:
+        """Show a letter, and record that it was shown."""
         try:
-            self._letter = read(self._box, wish.entry)
+            self._letter = read(self._box, effect.entry)
             self._page = (0, [])
             self._screen.draw(self._picture)
-            self._box.mark_shown(wish.entry["letter"], HOST, WHERE)
+            self._box.mark_shown(effect.entry["letter"], HOST, WHERE)
         except PostroomError as failed:
-            self._desk = replace(state.refused(self._desk, _words(failed)), opened=None)
+            self._state = replace(state.refused(self._state, _words(failed)), opened=None)
         self._look()
 
-    def _edit(self, wish: Edit) -> None:
-        """In the person's own editor, which has the terminal meanwhile. It is not sent yet: they see it first."""
-        draft = wish.writing.draft
+    def _edit(self, effect: Edit) -> None:
+        """Edit a text in the person's editor, which has the terminal meanwhile. It is not sent yet."""
+        draft = effect.writing.draft
         if not editor():
-            self._desk = state.refused(self._desk, "there is no editor: set VISUAL or EDITOR")
+            self._state = state.refused(self._state, "there is no editor: set VISUAL or EDITOR")
             return
         try:
-            place = self._drafts.write(draft, wish.writing.line.text)
+            place = self._drafts.write(draft, effect.writing.line.text)
             try:
                 with self._screen.lent():
                     run_editor(place)
-            finally:  # however it ended, what it wrote is there
-                self._desk = state.written(self._desk, self._drafts.read(draft))
+            finally:  # however the editor ended, its file is there
+                self._state = state.written(self._state, self._drafts.read(draft))
         except (PostroomError, OSError) as failed:
-            self._desk = state.refused(self._desk, _words(failed))
+            self._state = state.refused(self._state, _words(failed))
         else:
-            self._desk = replace(self._desk, notice="Enter sends it, Esc keeps it.")
+            self._state = replace(self._state, notice="Enter sends it, Esc keeps it.")
         self._keep()
 
-    def _do(self, wish: Do) -> None:
-        self._desk = replace(self._desk, notice="…")
+    def _do(self, effect: Do) -> None:
+        self._state = replace(self._state, notice="…")
         self._screen.draw(self._picture)
         try:
-            result = do(self._box, wish)
+            result = do(self._box, effect)
         except PostroomError as refused:
-            self._desk = state.refused(self._desk, _words(refused), refused.key or "")
+            self._state = state.refused(self._state, _words(refused), refused.key or "")
         else:
-            self._desk = state.done(self._desk, wish, result)
+            self._state = state.done(self._state, effect, result)
             self._keep()
         self._look()
 
-    # -- what is shown
+    # -- the screen
 
     def _picture(self, size: os.terminal_size) -> Frame:
         screen = self._context.screen
         screen.now = SystemClock().now().wall
-        return frame(self._desk, screen, self._lines(size), size)
+        return frame(self._state, screen, self._lines(size), size)
 
     def _lines(self, size: os.terminal_size) -> list[str]:
-        """The letter that is read, folded anew when the terminal changes its width."""
-        if self._desk.opened is None or self._letter is None:
+        """Return the opened letter, folded again when the terminal changes its width."""
+        if self._state.opened is None or self._letter is None:
             return []
         if self._page[0] != size.columns:
             plain = Screen(json=False, tables=True, colour=False, width=size.columns, now=SystemClock().now().wall)
@@ -406,7 +409,7 @@ class Sitting:
 
 
 def _words(failed: PostroomError | OSError) -> str:
-    """Why not, in one line."""
+    """Return why something failed, in one line."""
     if isinstance(failed, OSError):
         return failed.strerror or str(failed)
     where = f"{failed.field}: " if failed.field else ""

@@ -1,4 +1,9 @@
-"""A text that is being written: letters come in, and go, at one place. Pure."""
+"""The state of the terminal inbox: what waits, what is chosen, what is being written.
+
+`pressed` takes a state and a key and returns the next state, and the effect that the key asks for. All of it is
+pure. The chosen entry is known by its letter, not by its place, so that new mail does not move the choice. A text
+belongs to the entry that it answers, and stays a draft until it is sent.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,11 @@ if TYPE_CHECKING:
     from .screen import Key
 
 
+# -- the line that is being edited
+
+
 class Line(Struct, frozen=True):
-    """A text, and the place in it."""
+    """A text, and the place of the cursor in it."""
 
     text: str = ""
     at: int = 0
@@ -30,7 +38,7 @@ def line_of(text: str) -> Line:
 
 
 def typed(line: Line, key: Key) -> Line:
-    """The line after this key."""
+    """Return the line after a key."""
     before, after = line.text[: line.at], line.text[line.at :]
     if key.text:
         return Line(before + key.text + after, line.at + len(key.text))
@@ -49,7 +57,7 @@ def typed(line: Line, key: Key) -> Line:
 
 
 def _back(before: str) -> int:
-    """Where the last letter begins, with all that is put onto it."""
+    """Return where the last character begins, with its combining marks."""
     place = max(len(before) - 1, 0)
     while place > 0 and before[place] != "\n" and width(before[place]) == 0:
         place -= 1
@@ -57,29 +65,29 @@ def _back(before: str) -> int:
 
 
 def _word(before: str) -> int:
-    """Where the last word begins."""
+    """Return where the last word begins."""
     words = before.rstrip()
     return len(words) - len(words.split()[-1]) if words else 0
 
 
 def _on(after: str) -> int:
-    """Where the first letter ends, with all that is put onto it."""
+    """Return where the first character ends, with its combining marks."""
     place = min(1, len(after))
     while place < len(after) and after[place] != "\n" and width(after[place]) == 0:
         place += 1
     return place
 
 
-# What can be done with each thing that waits, and by which key: one table, for keys, hints and help.
+# -- what can be done with each entry, and by which key: one table for keys, hints and help
 
 
 class Verb(Struct, frozen=True):
-    """One thing to do."""
+    """One action on an entry, and its key."""
 
     key: str
-    name: str  # of the deed, too
-    asks: str = ""  # for words, in a line below; empty: it takes none
-    optional: bool = False  # may the words be left out?
+    name: str
+    asks: str = ""  # the question for words; empty where the verb takes none
+    optional: bool = False  # whether the words may be left out
 
 
 APPROVE = Verb("a", "approve", "Words, if you like:", True)
@@ -93,7 +101,7 @@ FAIL = Verb("d", "give up", "Why?")
 WRITE = Verb("r", "write", "Your letter:")
 DONE = Verb("x", "done")
 
-# What each key is for, whatever it is pressed at.
+# What each key is for.
 KEYS = {
     "a": "approve what is asked; accept a task",
     "d": "decline it, reject a task, give one up; you say why",
@@ -103,7 +111,7 @@ KEYS = {
     "e": "answer in $VISUAL or $EDITOR; of a task you took on: its result",
 }
 
-# What waits, and, of a task, where it stands.
+# Kind of an entry (of a task, with its state) -> its verbs.
 OFFERED: dict[str, tuple[Verb, ...]] = {
     "escalation": (APPROVE, DECLINE, REPLY),
     "question": (ANSWER,),
@@ -116,73 +124,70 @@ OFFERED: dict[str, tuple[Verb, ...]] = {
 
 
 def offered(entry: Entry) -> tuple[Verb, ...]:
-    """What can be done with this."""
+    """Return the verbs for an entry."""
     what = entry["what"]
     return OFFERED.get(f"task {entry['state']}" if what == "task" else what, ())
 
 
 def in_own_words(entry: Entry) -> Verb | None:
-    """What is written at length, if anything: that for which the editor is opened at once."""
+    """Return the verb for which `e` opens the editor, if there is one."""
     by_key = {verb.key: verb for verb in offered(entry)}
     return by_key.get("c") or by_key.get("r")
 
 
-# Where the person is: what waits, what is chosen, what is being written. Keys go in, wishes come out. Pure.
-#
-# What is chosen is known by its letter, not by its place: mail that comes meanwhile moves nobody's hand. What is
-# written belongs to what it answers, and stays until it was sent.
+# -- the state
 
-Draft = tuple[str, str]  # the letter that is answered, and the verb
+Draft = tuple[str, str]  # the id of the letter that is answered, and the name of the verb
 GONE = "It no longer waits for you."
 
 
 class Writing(Struct, frozen=True):
-    """Words for a deed."""
+    """A text that is being written for a verb."""
 
     entry: dict[str, Any]
     verb: Verb
     line: Line = Line()
-    retry: str = ""  # a key, when the same words failed for a time: nothing is sent twice
+    retry: str = ""  # the key of a letter that failed temporarily: nothing is sent twice
 
     @property
     def draft(self) -> Draft:
         return self.entry["letter"], self.verb.name
 
 
-class Desk(Struct, frozen=True, kw_only=True):
-    """All that is known of one sitting at the inbox."""
+class InboxState(Struct, frozen=True, kw_only=True):
+    """Everything that the terminal inbox knows."""
 
     me: str
     entries: tuple[dict[str, Any], ...] = ()
-    chosen: str = ""  # by its letter
-    opened: dict[str, Any] | None = None  # what is read, if anything
-    scroll: int = 0  # lines of it that are above the screen
+    chosen: str = ""  # the id of its letter
+    opened: dict[str, Any] | None = None  # the entry that is read
+    scroll: int = 0  # lines of its letter above the screen
     writing: Writing | None = None
-    drafts: Mapping[Draft, str] = {}  # what was written and not sent
-    sure_of: str = ""  # the letter for which x was pressed once, and asked again
+    drafts: Mapping[Draft, str] = {}  # texts that are not sent yet
+    sure_of: str = ""  # the letter for which x was pressed once, and a second x confirms
     shows_keys: bool = False
-    notice: str = ""  # a word from the house
+    notice: str = ""  # a message of the program
 
     @property
     def current(self) -> Entry | None:
-        """What keys are about: what is read, else what is chosen; None when it does not wait any more."""
+        """The entry that is read, else the chosen one; None where it no longer waits."""
         letter = self.chosen if self.opened is None else self.opened["letter"]
         return next((entry for entry in self.entries if entry["letter"] == letter), None)
 
     @property
     def place(self) -> int:
-        """Where the chosen one stands."""
+        """The place of the chosen entry."""
         return next((place for place, one in enumerate(self.entries) if one["letter"] == self.chosen), 0)
 
 
 class Open(Struct, frozen=True):
-    """Show this whole."""
+    """Show an entry whole."""
 
     entry: dict[str, Any]
 
 
 class Do(Struct, frozen=True):
-    """Do this with that."""
+    """Carry out a verb on an entry."""
 
     entry: dict[str, Any]
     verb: Verb
@@ -191,174 +196,175 @@ class Do(Struct, frozen=True):
 
 
 class Edit(Struct, frozen=True):
-    """Go on writing this in the editor."""
+    """Open the editor on a text."""
 
     writing: Writing
 
 
 class Leave(Struct, frozen=True):
-    """Enough for now."""
+    """Leave the inbox."""
 
 
-Wish: TypeAlias = Open | Do | Edit | Leave  # what the person wants to happen outside of the desk
+Effect: TypeAlias = Open | Do | Edit | Leave  # what a key asks to be done outside of the state
 
 
 class Extent(NamedTuple):
-    """How much fits: rows of the list or of a letter; and how many lines the letter has."""
+    """How many rows of a list or letter fit, and how many lines the letter has."""
 
     rows: int
     lines: int = 0
 
 
-def arrived(desk: Desk, entries: Sequence[Entry]) -> Desk:
-    """What waits now. What is chosen stays so; if it is gone, its neighbour is."""
+def arrived(state: InboxState, entries: Sequence[Entry]) -> InboxState:
+    """Return the state with the entries that wait now. The choice stays; a vanished one moves to its neighbour."""
     found = tuple(entries)
-    if not any(entry["letter"] == desk.chosen for entry in found):
-        near = found[min(desk.place, len(found) - 1)]["letter"] if found else ""
-        desk = replace(desk, chosen=near, sure_of="")
-    return replace(desk, entries=found, writing=_about_now(desk.writing, found))
+    if not any(entry["letter"] == state.chosen for entry in found):
+        near = found[min(state.place, len(found) - 1)]["letter"] if found else ""
+        state = replace(state, chosen=near, sure_of="")
+    return replace(state, entries=found, writing=_about_now(state.writing, found))
 
 
 def _about_now(writing: Writing | None, found: Sequence[Entry]) -> Writing | None:
-    """What is written, about its entry as it stands now, where it waits and can still be done."""
+    """Return a text with its entry as it stands now, where the verb still applies."""
     if writing is None:
         return None
     now = next((one for one in found if one["letter"] == writing.entry["letter"]), writing.entry)
     return replace(writing, entry=now) if writing.verb in offered(now) else writing
 
 
-def pressed(desk: Desk, key: Key, extent: Extent) -> tuple[Desk, Wish | None]:
-    """The desk after a key, and what is wished for."""
-    desk = replace(desk, notice="")
-    if desk.writing is not None:
-        return _write(desk, desk.writing, key)
-    if desk.shows_keys:
-        return replace(desk, shows_keys=False), None
+def pressed(state: InboxState, key: Key, extent: Extent) -> tuple[InboxState, Effect | None]:
+    """Return the state after a key, and the effect that it asks for."""
+    state = replace(state, notice="")
+    if state.writing is not None:
+        return _write(state, state.writing, key)
+    if state.shows_keys:
+        return replace(state, shows_keys=False), None
     if key.name == "?":
-        return replace(desk, shows_keys=True), None
-    if desk.current is not None and (wanted := _wanted(desk, desk.current, key)) is not None:
+        return replace(state, shows_keys=True), None
+    if state.current is not None and (wanted := _wanted(state, state.current, key)) is not None:
         return wanted
-    desk = replace(desk, sure_of="")
-    return _read(desk, key, extent) if desk.opened is not None else _choose(desk, key, extent)
+    state = replace(state, sure_of="")
+    return _read(state, key, extent) if state.opened is not None else _choose(state, key, extent)
 
 
-def refused(desk: Desk, why: str, retry: str = "") -> Desk:
-    """It was not done. What was written is still there."""
-    writing = None if desk.writing is None else replace(desk.writing, retry=retry)
-    return replace(desk, notice=why, writing=writing)
+def refused(state: InboxState, why: str, retry: str = "") -> InboxState:
+    """Return the state after a refused effect. The text is still there."""
+    writing = None if state.writing is None else replace(state.writing, retry=retry)
+    return replace(state, notice=why, writing=writing)
 
 
-def done(desk: Desk, deed: Do, message: str) -> Desk:
-    """It was done: what was written for it is sent, and one is back at the list. Of a letter that one is done with
-    without an answer, all drafts go.
+def done(state: InboxState, action: Do, message: str) -> InboxState:
+    """Return the state after a verb was carried out: back at the list, without its draft.
+
+    Where a letter is done without an answer, all its drafts go.
     """
     gone = [
         (letter, verb)
-        for letter, verb in desk.drafts
-        if letter == deed.entry["letter"] and (verb == deed.verb.name or deed.verb is DONE)
+        for letter, verb in state.drafts
+        if letter == action.entry["letter"] and (verb == action.verb.name or action.verb is DONE)
     ]
-    drafts = {draft: text for draft, text in desk.drafts.items() if draft not in gone}
-    return replace(desk, writing=None, opened=None, scroll=0, sure_of="", drafts=drafts, notice=message)
+    drafts = {draft: text for draft, text in state.drafts.items() if draft not in gone}
+    return replace(state, writing=None, opened=None, scroll=0, sure_of="", drafts=drafts, notice=message)
 
 
-def begin(desk: Desk, entry: Entry, verb: Verb) -> Writing:
-    """Words for this; or those that were written before."""
-    return Writing(entry, verb, line_of(desk.drafts.get((entry["letter"], verb.name), "")))
+def begin(state: InboxState, entry: Entry, verb: Verb) -> Writing:
+    """Begin a text for a verb, or go on with its draft."""
+    return Writing(entry, verb, line_of(state.drafts.get((entry["letter"], verb.name), "")))
 
 
-def written(desk: Desk, text: str) -> Desk:
-    """What is being written says this now."""
-    if desk.writing is None:
-        return desk
-    return _keep(desk, replace(desk.writing, line=line_of(text), retry=""))
+def written(state: InboxState, text: str) -> InboxState:
+    """Replace the text that is being written."""
+    if state.writing is None:
+        return state
+    return _keep(state, replace(state.writing, line=line_of(text), retry=""))
 
 
-def _wanted(desk: Desk, entry: Entry, key: Key) -> tuple[Desk, Wish | None] | None:
-    """What a key that means a deed brings about; None for another key."""
+def _wanted(state: InboxState, entry: Entry, key: Key) -> tuple[InboxState, Effect | None] | None:
+    """Return the next state and effect where a key means a verb; None for another key."""
     if key.name == "e":
         verb = in_own_words(entry)
         if verb is None:
             return None
-        writing = begin(desk, entry, verb)
-        return replace(desk, writing=writing, sure_of=""), Edit(writing)
+        writing = begin(state, entry, verb)
+        return replace(state, writing=writing, sure_of=""), Edit(writing)
     verb = next((verb for verb in offered(entry) if verb.key == key.name), None)
     if verb is None:
         return None
     if verb.asks:
-        return replace(desk, writing=begin(desk, entry, verb), sure_of=""), None
-    if verb is DONE and desk.sure_of != entry["letter"] and (doubt := _doubt(desk, entry)):
+        return replace(state, writing=begin(state, entry, verb), sure_of=""), None
+    if verb is DONE and state.sure_of != entry["letter"] and (doubt := _doubt(state, entry)):
         again = f"{doubt} {verb.key} again: done with it."
-        return replace(desk, sure_of=entry["letter"], notice=again), None
-    return desk, Do(entry, verb)
+        return replace(state, sure_of=entry["letter"], notice=again), None
+    return state, Do(entry, verb)
 
 
-def _doubt(desk: Desk, entry: Entry) -> str:
-    """Why one may not mean to be done with it; empty when nothing is lost by that."""
-    if any(letter == entry["letter"] for letter, _ in desk.drafts):
+def _doubt(state: InboxState, entry: Entry) -> str:
+    """Return why `x` asks for confirmation; empty where nothing would be lost."""
+    if any(letter == entry["letter"] for letter, _ in state.drafts):
         return "Your answer to it was not sent."
-    return "" if entry["read"] or desk.opened is not None else "You have not opened it."
+    return "" if entry["read"] or state.opened is not None else "You have not opened it."
 
 
-def _write(desk: Desk, writing: Writing, key: Key) -> tuple[Desk, Wish | None]:
+def _write(state: InboxState, writing: Writing, key: Key) -> tuple[InboxState, Effect | None]:
     entry, verb, text = writing.entry, writing.verb, writing.line.text
     match key.name:
         case "esc":
-            return replace(desk, writing=None, notice=_kept(desk, entry) if text else ""), None
+            return replace(state, writing=None, notice=_kept(state, entry) if text else ""), None
         case "enter" if not text.strip() and not verb.optional:
-            return replace(desk, notice="It needs words. Esc goes back."), None
+            return replace(state, notice="It needs words. Esc goes back."), None
         case "enter":
-            return desk, Do(entry, verb, text.strip(), writing.retry)
+            return state, Do(entry, verb, text.strip(), writing.retry)
         case "ctrl-e":
-            return desk, Edit(writing)
+            return state, Edit(writing)
     line = typed(writing.line, key)
     same = line.text == text
-    return _keep(desk, replace(writing, line=line, retry=writing.retry if same else "")), None
+    return _keep(state, replace(writing, line=line, retry=writing.retry if same else "")), None
 
 
-def _kept(desk: Desk, entry: Entry) -> str:
-    waits = any(one["letter"] == entry["letter"] for one in desk.entries)
+def _kept(state: InboxState, entry: Entry) -> str:
+    waits = any(one["letter"] == entry["letter"] for one in state.entries)
     return "Kept: the same key shows it again." if waits else f"{GONE} What you wrote stays among your drafts."
 
 
-def _keep(desk: Desk, writing: Writing) -> Desk:
-    """What is written is a draft at once."""
-    drafts = {**desk.drafts, writing.draft: writing.line.text}
+def _keep(state: InboxState, writing: Writing) -> InboxState:
+    """Record the text that is being written as a draft."""
+    drafts = {**state.drafts, writing.draft: writing.line.text}
     if not writing.line.text:
         del drafts[writing.draft]
-    return replace(desk, writing=writing, drafts=drafts)
+    return replace(state, writing=writing, drafts=drafts)
 
 
-def _choose(desk: Desk, key: Key, extent: Extent) -> tuple[Desk, Wish | None]:
-    """Keys at the list."""
-    to = _moved(key, desk.place, extent.rows, len(desk.entries) - 1)
-    if to is not None and desk.entries:
-        return replace(desk, chosen=desk.entries[to]["letter"]), None
-    if key.name in {"enter", "newline", "right", "o"} and desk.current is not None:
-        return _open(desk, desk.current)
-    return desk, Leave() if key.name == "q" else None
+def _choose(state: InboxState, key: Key, extent: Extent) -> tuple[InboxState, Effect | None]:
+    """Handle a key at the list."""
+    to = _moved(key, state.place, extent.rows, len(state.entries) - 1)
+    if to is not None and state.entries:
+        return replace(state, chosen=state.entries[to]["letter"]), None
+    if key.name in {"enter", "newline", "right", "o"} and state.current is not None:
+        return _open(state, state.current)
+    return state, Leave() if key.name == "q" else None
 
 
-def _read(desk: Desk, key: Key, extent: Extent) -> tuple[Desk, Wish | None]:
-    """Keys at a letter."""
+def _read(state: InboxState, key: Key, extent: Extent) -> tuple[InboxState, Effect | None]:
+    """Handle a key at an opened letter."""
     end = max(extent.lines - extent.rows, 0)
-    to = _moved(key, desk.scroll, extent.rows, end)
+    to = _moved(key, state.scroll, extent.rows, end)
     if to is not None:
-        return replace(desk, scroll=to), None
-    if key.name in {"n", "p"} and desk.entries:
-        gone_from = desk.current is None  # then its neighbour is chosen already
+        return replace(state, scroll=to), None
+    if key.name in {"n", "p"} and state.entries:
+        gone_from = state.current is None  # then the neighbour is chosen already
         step = (1 if key.name == "n" else -1) * (not gone_from)
-        return _open(desk, desk.entries[min(max(desk.place + step, 0), len(desk.entries) - 1)])
+        return _open(state, state.entries[min(max(state.place + step, 0), len(state.entries) - 1)])
     if key.name in {"q", "esc", "left"}:
-        return replace(desk, opened=None, scroll=0), None
-    return desk, None
+        return replace(state, opened=None, scroll=0), None
+    return state, None
 
 
-def _open(desk: Desk, entry: Entry) -> tuple[Desk, Wish | None]:
-    return replace(desk, opened=entry, chosen=entry["letter"], scroll=0, sure_of=""), Open(entry)
+def _open(state: InboxState, entry: Entry) -> tuple[InboxState, Effect | None]:
+    return replace(state, opened=entry, chosen=entry["letter"], scroll=0, sure_of=""), Open(entry)
 
 
 def _moved(key: Key, at: int, page: int, last: int) -> int | None:
-    """Where a key leads from here; None for one that moves nothing."""
+    """Return the place to which a key moves; None where it moves nothing."""
     to = {
         "up": at - 1, "k": at - 1, "down": at + 1, "j": at + 1, "pgup": at - page, "pgdn": at + page,
         " ": at + page, "home": 0, "g": 0, "end": last, "G": last,

@@ -1,4 +1,7 @@
-"""Which commands there are, and in which group's file each row stands. Rows are loaded when they are asked for."""
+"""The command table: all commands by group, and the module that holds the rows and functions of each.
+
+Only the rows of the called command are loaded.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ if TYPE_CHECKING:
     from .shape import Command, Option
 
 
-# title of a group -> (its file, its commands in the order they are shown). A file of rows has a twin of the same
-# name beside this folder, with one function per command.
+# Title of a group -> (module, its commands in the order in which they are shown). `table.MODULE` holds the rows,
+# `cli.MODULE` the functions.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Sending": ("send", ("send", "reply", "forward", "broadcast", "handoff")),
     "Reading": ("read", ("check", "read", "wait", "counts", "digest", "sent")),
@@ -68,18 +71,18 @@ FILE_OF = {name: file for file, names in GROUPS.values() for name in names} | HI
 
 
 def row(name: str) -> Command:
-    """The row of one command."""
+    """Return the row of a command."""
     rows: dict[str, Command] = _load(FILE_OF[name]).COMMANDS
     return rows[name]
 
 
 def below(name: str) -> list[str]:
-    """The second words of the commands that begin with this one."""
+    """Return the second words of the commands that begin with this word."""
     return [full.removeprefix(f"{name} ") for full in FILE_OF if full.startswith(f"{name} ")]
 
 
 def everywhere() -> tuple[Option, ...]:
-    """The options that every command takes."""
+    """Return the options that every command takes."""
     options: tuple[Option, ...] = _load("shape").EVERYWHERE
     return options
 

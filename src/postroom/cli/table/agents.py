@@ -1,4 +1,4 @@
-"""The rows of the commands about who is there. Their functions stand in the file of the same name above."""
+"""Rows of the command table for agents and their cards; the functions are in `postroom.cli.agents`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AGENT_JSON = (("agent", "card, presence and tasks, as in agents"),)
 COMMANDS = {
     "agents": Command(
         "agents",
-        "who is there, what they can do, how they are",
+        "list agents, their capabilities and their status",
         Option("--scope", help="only this scope", metavar="NAME", complete="scopes"),
         Option("--capability", help="only those who can do this", metavar="LABEL"),
         Option("--gone", help="those that are gone, too", kind="flag"),
@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "register": Command(
         "register",
-        "say who you are",
+        "register yourself, or replace your card",
         Option("--name", help="a name for people", metavar="TEXT"),
         Option("--description", help="what you are for", metavar="TEXT"),
         Option("--capability", help="what you can do", many=True, metavar="LABEL"),
@@ -48,19 +48,20 @@ COMMANDS = {
                complete="agents"),
         Option("--max-tasks", help="how many tasks at once; 3 by default", kind="count", metavar="N"),
         Option("--metadata", help="an object of your own", kind="json"),
-        about="Writes your card anew: what you do not say again is dropped, and that is told.",
+        about="Replaces your whole card: fields that you leave out are dropped, and a note lists them.",
         examples=(("postroom register --as coder --scope sorting --capability python", "join a team"),),
         json=(*AGENT_JSON, ("dropped", "what your card said before and says no more; empty in most cases")),
         exits=((69, "another live agent holds this name"),),
     ),
     "heartbeat": Command(
         "heartbeat",
-        "a sign of life",
+        "report that you are alive",
         Option("--task", help="what you work on, for people: any text", many=True, metavar="TEXT"),
         Option("--no-tasks", help="you work on nothing", kind="flag"),
         Option("--poll-interval", help="how often you look, such as 5s", kind="seconds", metavar="SPAN"),
         Option("--active", help="you did something just now", kind="flag"),
-        about="An agent without one counts as offline after a minute. What is not said stays as it was.",
+        about="An agent without a heartbeat counts as offline after a minute. Fields that you leave out stay as they"
+        " were.",
         examples=(("postroom heartbeat --as coder --task 'sort the rows' --active", "busy"),),
         json=AGENT_JSON,
         exits=((67, "you have not registered"),),
@@ -68,7 +69,7 @@ COMMANDS = {
     ),
     "leave": Command(
         "leave",
-        "say goodbye; mail that comes meanwhile waits",
+        "leave the room; mail for you waits",
         Option("--dormant", help="sleep: you do not expire, and your next heartbeat wakes you", kind="flag"),
         examples=(("postroom leave --as coder", "until later"),),
         json=AGENT_JSON,

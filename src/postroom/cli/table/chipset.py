@@ -1,4 +1,4 @@
-"""The rows of the commands for the chipset's state folder. Their functions stand in the file of the same name above."""
+"""Rows of the command table for a chipset's state folder; the functions are in `postroom.cli.chipset`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTE = "bead, session_outgoing, summary, remaining, branch, last_commit, filena
 _DAMAGED = ("damaged", "files that cannot be read, and why")
 _NO_FOLDER = (66, "there is no state folder")
 _REFUSED = (77, "no legal move from here, or not yours to make; the error names what is on the hook")
-_MAYOR = " Where nothing says who you are, it is said as mayor."
+_MAYOR = " Without --as and POSTROOM_AGENT you act as mayor."
 
 COMMANDS = {
     "chipset check": Command(
@@ -78,9 +78,9 @@ COMMANDS = {
     ),
     "chipset touch": Command(
         "chipset touch",
-        "show that you still work on what is on your hook",
+        "report that you still work on the item on your hook",
         STATE,
-        about="Say it now and then while you work: the witness nudges an agent that shows no activity.",
+        about="Run it now and then while you work: the witness nudges an agent that shows no activity.",
         examples=(("postroom chipset touch --as polecat-beta", "still here"),),
         json=HOOK_JSON,
         exits=(_NO_FOLDER, _REFUSED),
@@ -92,7 +92,7 @@ COMMANDS = {
         TEXT,
         Option("--to", help="who gets the report; mayor by default", metavar="NAME", complete="agents"),
         STATE,
-        about="Said again after a crash, it completes what was left undone, and the report comes once.",
+        about="Run again after a crash, it completes what was left undone, and the report is sent once.",
         examples=(("postroom chipset report --as polecat-beta --body 'On branch auth.'", "done"),),
         json=HOOK_JSON,
         exits=(_NO_FOLDER, _REFUSED),
@@ -157,7 +157,7 @@ COMMANDS = {
     ),
     "chipset handle": Command(
         "chipset handle",
-        "say that you acted on the nudge in your slot, without an answer",
+        "mark the nudge in your slot as handled, without an answer",
         STATE,
         examples=(("postroom chipset handle --as polecat-beta", "understood"),),
         json=(("nudge", f"what was handled: {_NUDGE}; null when there was nothing"),),
@@ -190,7 +190,7 @@ COMMANDS = {
     ),
     "witness": Command(
         "witness",
-        "watch the hooks of a chipset: nudge who stalls, and tell the mayor of who does not answer",
+        "watch the hooks of a chipset: nudge stalled agents, and report silent ones to the mayor",
         STATE,
         Option("--mayor", help="who is told of a silent agent; mayor by default", metavar="NAME", complete="agents"),
         Option("--human", help="who is told when an item was started too often; human by default", metavar="NAME",

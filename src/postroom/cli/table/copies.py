@@ -1,4 +1,4 @@
-"""The rows of the commands that copy a whole room. Their functions stand in the file of the same name above."""
+"""Rows of the command table for copies of a whole room; the functions are in `postroom.cli.copies`."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ COMMANDS = {
         "import",
         "fill an empty room from an export",
         Option("FILE", help="where from; - is standard input", required=True, complete="files"),
-        about="What does not begin as an export makes no room. If it is cut off, or a line is refused, what came before stays:"
-        " the same import again, of the whole or mended file, goes on where it stopped.",
+        about="A file that does not begin as an export makes no room. If the import is interrupted, or a line is"
+        " refused, the lines before it stay: run the same import again, with the whole or corrected file, and it"
+        " goes on where it stopped.",
         examples=(("postroom import --room other.db room.jsonl", "into a new room"),),
         json=(("letters", "how many"), ("records", "how many"), ("names", "how many")),
         exits=(
@@ -71,8 +72,8 @@ COMMANDS = {
         "copy the room, while others use it",
         Option("FILE", help="where to", required=True, complete="files"),
         _FORCE,
-        about="The copy is the room of one moment, whole, in one file. Nobody has to wait for it. It gets its name when"
-        " it is on the disk, so there is never half of it.",
+        about="The copy is the whole room at one moment, in one file. Other processes need not wait for it. The file"
+        " gets its name when it is on the disk, so there is never a partial backup.",
         examples=(("postroom backup monday.db", "now"), ("postroom backup monday.db --force", "again")),
         json=(
             ("path", "where it is"),
@@ -86,11 +87,11 @@ COMMANDS = {
     ),
     "restore": Command(
         "restore",
-        "make a room what a backup holds",
+        "restore a room from a backup",
         Option("FILE", help="the backup", required=True, complete="files"),
         Option("--force", help="replace a room that holds mail; it is kept beside the new one", kind="flag"),
-        about="The backup is checked first. Nobody may have the room open meanwhile: if anybody has, the error names the"
-        " process, and nothing happens. Which room, --room says, as always.",
+        about="The backup is checked first. Nobody may have the room open meanwhile: if anybody has, the error names"
+        " the process, and nothing happens. --room says which room.",
         examples=(("postroom restore monday.db --room other.db", "into a new room"),),
         json=(
             ("path", "the room's file"),

@@ -1,4 +1,4 @@
-"""The row of the command for nanobot. Its function stands in the file of the same name above."""
+"""Rows of the command table for nanobot and agent-swarm; the functions are in `postroom.cli.edges`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .shape import Command, Option
 COMMANDS = {
     "nanobot doctor": Command(
         "nanobot doctor",
-        "does nanobot find the channel mailbox, and why not",
+        "check whether nanobot finds the channel mailbox, and why not",
         Option("--config", help="nanobot's config; ~/.nanobot/config.json by default", complete="files"),
         Option("--repair", help="put the channel where nanobot looks for it", kind="flag"),
         about="Looks at which nanobot is installed beside this Postroom, whether the channel and its tools are there,"
@@ -29,7 +29,7 @@ COMMANDS = {
 }
 
 
-# The row of the command for agent-swarm. Its function stands in the file of the same name above.
+# -- agent-swarm
 
 SWARM_COMMANDS = {
     "swarm install": Command(

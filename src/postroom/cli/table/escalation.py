@@ -1,6 +1,4 @@
-"""The rows of the commands about questions that wait for somebody. Their functions stand in the file of the same name
-above.
-"""
+"""Rows of the command table for escalations and what waits for somebody; the functions are in `postroom.cli.escalation`."""
 
 from __future__ import annotations
 
@@ -23,18 +21,19 @@ WAITING = (
 COMMANDS = {
     "escalate": Command(
         "escalate",
-        "ask the one who stands above you",
+        "ask the next agent or person above you on the ladder",
         Option("--reason", help="an open word, such as blocked, approval or security; it may set the priority",
                metavar="WORD", required=True),
         *BODY,
         Option("--ladder", help="who is asked, the lowest first; the setting ladder by default", many=True,
                metavar="NAME", complete="agents"),
         *(option for option in FIELDS if option.name not in {"kind", "task"}),
-        about="Goes to the rung above you on the ladder. Of the ladder in the settings, names that never wrote,"
-        " registered, read or claimed mail here are passed over, but for the last one; whom --ladder names is asked in any case. It is told who is"
-        " next, and when. The answer, a plain reply, comes back into the same thread"
-        " and to everyone it passed. A question that nobody answers climbs in time, by janitor. The text comes from --body, else"
-        " from standard input when that is not a terminal, else from $VISUAL or $EDITOR.",
+        about="The question goes to the next name above you on the ladder. Names on the ladder of the settings that"
+        " never wrote, registered, read or claimed mail here are skipped, except for the last; names from"
+        " --ladder are never skipped. The answer shows who is asked next, and when. A plain reply answers the"
+        " question: it goes into the same thread, to you and to everyone who was asked. The janitor passes an"
+        " unanswered question on in time. The text comes from --body, else from standard input when that is not"
+        " a terminal, else from $VISUAL or $EDITOR.",
         examples=(
             ('postroom escalate --as coder --reason blocked -s "No access" --body "I cannot read the data."', "ask above"),
             ("postroom escalate --as coder --reason approval --ladder planner --ladder human --body 'Ship it?'",
@@ -58,7 +57,7 @@ COMMANDS = {
         "resolve",
         "close an escalation without an answer",
         Option("ID", help="the escalation's id: ESC-…", required=True, complete="escalations"),
-        about="By its asker, or by one it was put to. It climbs no further.",
+        about="For the agent who asked, or one who was asked. The question is passed on no further.",
         examples=(('postroom resolve "$ESCALATION" --as coder', "it solved itself"),),
         json=(("escalation", "as in escalations"),),
         exits=((67, "no such open escalation of yours"),),
@@ -66,25 +65,27 @@ COMMANDS = {
     ),
     "waiting": Command(
         "waiting",
-        "what waits for you, the oldest first, and what to type",
+        "list what waits for you, the oldest first, with the command to type",
         LIMIT,
-        about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were given,"
-        " and unread mail, each once. Stamps nothing. Without --as and POSTROOM_AGENT you are human, who is also called"
-        " user and ceo (the setting human gives another name). Shows 20 unless --limit says otherwise.",
+        about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were"
+        " given, and unread mail, each once. Marks nothing as read. Without --as and POSTROOM_AGENT you are"
+        " human, who is also called user and ceo (the setting human gives another name). Shows 20 unless --limit"
+        " says otherwise.",
         examples=(("postroom waiting", "for the human"), ("postroom waiting --as planner --json", "for another, as JSON")),
         json=WAITING,
         looks=True,
     ),
     "inbox": Command(
         "inbox",
-        "what waits for you, live: read, answer, approve and decline by keys",
+        "show what waits for you, live: read, answer, approve and decline by keys",
         LIMIT,
         about="For people, at a terminal: escalations and questions first, then tasks, letters and news, the oldest of"
-        " each first, also letters that you read and are not done with. New mail appears by itself. Enter opens one, r"
-        " answers it, a and d approve and decline, c completes a task, x is done with a letter, e writes in $VISUAL or"
-        " $EDITOR, ? shows all keys, q leaves. What is refused, or left with Esc, is kept and shown again. Whom you act"
-        " for: --as, else POSTROOM_AGENT, else the human (the setting human), who is registered at the first visit."
-        " Elsewhere than at a terminal, with --json or TERM=dumb it is a list, as of waiting, and stamps nothing.",
+        " each first, including letters that you have read but not settled. New mail appears by itself. Enter"
+        " opens one, r answers it, a and d approve and decline, c completes a task, x is done with a letter, e"
+        " writes in $VISUAL or $EDITOR, ? shows all keys, q leaves. A text that is refused, or left with Esc, is"
+        " kept and shown again. You act as --as, else POSTROOM_AGENT, else the human (the setting human), who is"
+        " registered at the first visit. Without a terminal, with --json or with TERM=dumb it prints a list like"
+        " waiting, and marks nothing as read.",
         examples=(("postroom inbox", "for the human"), ("postroom inbox --json", "the list, for a program")),
         json=WAITING,
         looks=True,

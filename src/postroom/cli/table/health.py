@@ -1,4 +1,4 @@
-"""The rows of the commands that ask how a room is. Their functions stand in the file of the same name above."""
+"""Rows of the command table for the health of a room; the functions are in `postroom.cli.health`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _WHOLE = Option("--everyone", "--all", help="the whole room's, whoever you are",
 COMMANDS = {
     "doctor": Command(
         "doctor",
-        "check a room's health, and mend what is safe to mend",
-        Option("--repair", help="mend what is safe to mend", kind="flag"),
+        "check a room's health, and repair what is safe to repair",
+        Option("--repair", help="repair what is safe to repair", kind="flag"),
         Option("--full", help="look at every index too; takes longer", kind="flag"),
         about="Looks at the room's files, their place and their disk, at every letter, at leases, clock and backlog,"
         " writes and reads a record of its own, and says which durability is in force and what that means. Works on a"
@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "stats": Command(
         "stats",
-        "the room in numbers, or your own mailbox",
+        "show the numbers of the room, or of your own mailbox",
         _WHOLE,
         about="With --as or POSTROOM_AGENT, your own mailbox; without, or with --all, the room.",
         examples=(("postroom stats", "the room"), ("postroom stats --as researcher", "one mailbox")),
@@ -80,12 +80,12 @@ COMMANDS = {
     ),
     "trace": Command(
         "trace",
-        "the life of one letter: where it is, what happened, what came of it",
+        "show the life of one letter: where it is, and what happened to it",
         Option("ID", help="the letter's id, or how it begins", required=True, complete="letters"),
         _WHOLE,
         about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
-        " Without, or with --all, everything. Where somebody was told of it, also when: stored, rung (a hint), shown,"
-        " acknowledged, done.",
+        " Without, or with --all, everything. Alerts are listed too, with their times: stored, rung (a hint),"
+        " shown, acknowledged, done.",
         examples=(("postroom trace m-2", "all of it"), ("postroom trace m-2 --as coder", "as its sender sees it")),
         json=(
             ("letter", "the letter; see [letters](#letters)"),

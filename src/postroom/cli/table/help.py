@@ -1,4 +1,4 @@
-"""The rows of the commands about the program itself. Their functions stand in the file of the same name above."""
+"""Rows of the command table for the program itself; the functions are in `postroom.cli.help`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "version": Command(
         "version",
-        "which version this is",
+        "print the version",
         examples=(("postroom version", "print it"),),
         json=(("version", "of Postroom"), ("python", "its version"), ("sqlite", "its version")),
     ),

@@ -1,4 +1,4 @@
-"""The rows of the hooks. Their functions stand in the file of the same name above."""
+"""Rows of the command table for the hooks of agent hosts; the functions are in `postroom.cli.hooks`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# The rows of the hooks of agent hosts. Their function stands in the file of the same name above.
+# -- agent hosts
 
 _HOST_ABOUT = (
     "The host says on standard input which event it is, and gets its answer on standard output, in its own JSON; nothing, when"

@@ -1,4 +1,4 @@
-"""The rows of the commands that put Postroom into agent hosts. Their functions stand in the file of the same name above."""
+"""Rows of the command table for installing in agent hosts; the functions are in `postroom.cli.install`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from .shape import Command, Option
 
 _AGENT = Option(
     "--agent",
-    help="who its sessions are, all of them; else each is called after its project's folder",
+    help="the agent name of all its sessions; by default each is named after its project's folder",
     metavar="NAME",
     complete="agents",
 )
-_PROJECT = Option("--project", help="for the working folder alone, not for all you do", kind="flag")
+_PROJECT = Option("--project", help="for the working folder only, not for all projects", kind="flag")
 _RULES = Option("--rules", help="add the rules text without asking: how to use mail, in a few lines", kind="flag")
 _NO_RULES = Option("--no-rules", help="add no rules text, and do not ask", kind="flag")
 _DRY = Option("--dry-run", help="print what would change, and change nothing", kind="flag")
 _YES = Option("--yes", help="do not ask; without a terminal it is needed", kind="flag")
 _CHECK = Option(
-    "--check", help="only say what is in place, and whether what the hooks start is still there", kind="flag"
+    "--check",
+    help="only check what is in place, and whether the program that the hooks start still exists",
+    kind="flag",
 )
 
 _ABOUT = (
@@ -99,7 +101,7 @@ def _uninstall(host: str) -> Command:
 COMMANDS = {row.name: row for host in _TITLE for row in (_install(host), _uninstall(host))}
 
 
-# The rows of the commands that install. Their functions stand in the file of the same name above.
+# -- the shim for agent-inbox
 
 _FOLDER = Option("--folder", help="where; ~/.local/bin by default", metavar="DIR", complete="files")
 _SHIM_DRY = Option("--dry-run", help="say what would be done, and do nothing", kind="flag")

@@ -1,10 +1,10 @@
-"""The rows of the commands about other systems. Their functions stand in the file of the same name above."""
+"""Rows of the command table for other systems and mounted folders; the functions are in `postroom.cli.peers`."""
 
 from __future__ import annotations
 
 from .shape import Command, Option
 
-SYSTEM = Option("SYSTEM", help="what the other system is called", required=True, complete="peers")
+SYSTEM = Option("SYSTEM", help="the name of the other system", required=True, complete="peers")
 PEER = (
     "system, url (empty: it calls us), auth, pin, certificate, alert (the fingerprint of another certificate that it came with,"
     " refused), trusted, exposure, tags, scopes, relays_for, relays_to, is_mount, place, of_file, former_until, shows_token (have we"
@@ -14,9 +14,9 @@ PEER = (
 COMMANDS = {
     "peers add": Command(
         "peers add",
-        "trust another system, or change what it may",
+        "add another system as a peer, or change what it may do",
         SYSTEM,
-        Option("--url", help="where we call it, such as wss://mail.example.com:4650/map; without, it calls us", metavar="URL"),
+        Option("--url", help="where we call it, such as wss://mail.example.com:4650/map; without this, it calls us", metavar="URL"),
         Option("--auth", help="how each proves itself: a token (bearer, the default, or api-key), its certificate (mtls), or not at"
                " all (none), which is for a peer on this machine that cannot", kind="word",
                choices=("bearer", "api-key", "mtls", "none")),
@@ -30,10 +30,11 @@ COMMANDS = {
                " not named does not pass", kind="rule", many=True, metavar="OURS=THEIRS"),
         Option("--relays-for", help="a further system that it speaks for and leads to", many=True, metavar="SYSTEM"),
         Option("--relays-to", help="may it reach further systems through us? no by default", kind="word", choices=("yes", "no")),
-        about="Nobody is a peer until it is added, on both sides. One of the two calls the other: where it calls us, a token is"
-        " made and shown once, of which only a hash is kept; give it to the other side, which says --url and --token-file."
-        " A token is never an argument. Into a file or a pipe the token goes alone. Again changes what is said and leaves the"
-        " rest; a list replaces the one before, an empty one ('') ends it. A daemon heeds it at once.",
+        about="Two systems are peers once each has added the other. One of them calls the other. Where it calls us, a"
+        " token is made and shown once, and only its hash is kept; give it to the other side, which uses --url"
+        " and --token-file. A token is never an argument, and into a file or a pipe it is printed alone. Adding"
+        " a peer again changes the options that are set and leaves the rest; a list replaces the former one, and"
+        " an empty one ('') removes it. A running daemon applies the change at once.",
         examples=(
             ("postroom peers add berlin", "it calls us; shows the token that it needs"),
             ("postroom peers add rome --url wss://mail.example.com:4650 --token-file rome.token", "we call it, with what it gave us"),
@@ -45,7 +46,7 @@ COMMANDS = {
     ),
     "peers list": Command(
         "peers list",
-        "all other systems that are known here, without their secrets",
+        "list all other systems that are known here, without their secrets",
         examples=(("postroom peers list", "who they are"),),
         json=(("system", "what we are called"), ("peers", f"each with {PEER}; and link: state (connected, authenticating or"
               " disconnected), problem, sent, taken; null where nobody serves the room; and waiting: letters that it is to take"),
@@ -54,7 +55,7 @@ COMMANDS = {
     ),
     "peers show": Command(
         "peers show",
-        "what is known of another system, and what it may",
+        "show another system, and what it may do",
         SYSTEM,
         examples=(("postroom peers show paris", "one of them"),),
         json=(("peer", "as in peers list"),),
@@ -63,10 +64,10 @@ COMMANDS = {
     ),
     "peers ping": Command(
         "peers ping",
-        "is another system there? How long a question takes, or what is wrong and what to do",
-        Option("SYSTEM", help="what the other system is called; without, all of them are asked", complete="peers"),
-        about="The daemon asks, over the link that letters go by. One that it calls and is not connected with is called at once."
-        " Of a mounted folder: is it there?",
+        "check whether another system answers, how fast, and what to do if it does not",
+        Option("SYSTEM", help="the name of the other system; by default all of them", complete="peers"),
+        about="The daemon asks over the link that letters use. A peer that it calls and that is not connected is"
+        " called at once. For a mounted folder, it checks that the folder is there.",
         examples=(
             ("postroom peers ping paris", "needs postroom serve"),
             ("postroom peers ping", "all of them, one after the other"),
@@ -86,7 +87,7 @@ COMMANDS = {
                complete="files"),
         Option("--rotate", help="make a new token for it to show here; the old one is good until the new one was shown for the first"
                " time, or for a day", kind="flag"),
-        Option("--withdraw", help="trust it no more, and keep what is known of it", kind="flag"),
+        Option("--withdraw", help="withdraw the trust, and keep what is known of it", kind="flag"),
         about="Where we call it by wss://, its certificate is looked at, shown and pinned: compare the fingerprint with what its"
         " operator says (openssl x509 -noout -fingerprint -sha256 -in cert.pem). From then on no other certificate is"
         " taken there, whoever vouches for it; one that changed is refused, stands as an alert in peers list and in the log, and is"
@@ -102,10 +103,10 @@ COMMANDS = {
     ),
     "peers remove": Command(
         "peers remove",
-        "forget another system: nothing goes there or is taken from there",
+        "remove another system: no mail goes there or comes from there",
         SYSTEM,
-        about="Its token is worth nothing at once. Mail that waits for it goes out if it is added again in time; else it is dead"
-        " after outbox_max_age, with a bounce.",
+        about="Its token is invalid at once. Mail that waits for it is sent if the system is added again in time;"
+        " otherwise it is dead after outbox_max_age, with a bounce.",
         examples=(("postroom peers remove paris", "gone"),),
         json=(("removed", "what it was called"), ("waiting", "how many letters wait for each system that nobody leads to any more")),
         exits=((67, "there is no such peer"),),
@@ -114,7 +115,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# The rows of the commands that mount mail folders. Their functions stand in the file of the same name above.
+# -- mounts
 
 MOUNT_COMMANDS = {
     "mount": Command(
@@ -135,10 +136,11 @@ MOUNT_COMMANDS = {
     ),
     "unmount": Command(
         "unmount",
-        "a mounted mail folder is no system any more",
+        "unmount a mail folder: it is no system any more",
         Option("NAME", help="what it was mounted as", required=True, complete="peers"),
-        about="The folder stays as it is, with its mail; who is not ours any more is taken from its registry. Mail that waits for it"
-        " goes out if it is mounted again in time; else it is dead after outbox_max_age, with a bounce.",
+        about="The folder stays as it is, with its mail; our agents are removed from its registry. Mail that waits for"
+        " it is sent if the folder is mounted again in time; otherwise it is dead after outbox_max_age, with a"
+        " bounce.",
         examples=(("postroom unmount chips", "gone"),),
         json=(("removed", "what it was called"), ("told", "whether the folder was there to be told")),
         exits=((67, "nothing is mounted under this name"),),

@@ -1,10 +1,10 @@
-"""The rows of the commands that look at mail. Their functions stand in the file of the same name above."""
+"""Rows of the command table for reading mail; the functions are in `postroom.cli.read`."""
 
 from __future__ import annotations
 
 from .shape import FILTERS, ID, LIMIT, NOTHING, SINCE, Command, Option
 
-PEEK = Option("--peek", help="stamp nothing as read", kind="flag")
+PEEK = Option("--peek", help="mark nothing as read", kind="flag")
 
 COMMANDS = {
     "check": Command(
@@ -15,9 +15,10 @@ COMMANDS = {
         LIMIT,
         *FILTERS,
         SINCE,
-        about="Unread first, by priority, then age; 20 letters unless --limit says otherwise. What is shown is stamped"
-        " as read, and stays in the inbox until it is acknowledged. An empty inbox is no error. On a terminal the"
-        " answer is a table; else each letter stands whole, its content inside a fence that it cannot break.",
+        about="Unread first, by priority, then age; 20 letters unless --limit says otherwise. Letters that are shown"
+        " are marked as read, and stay in the inbox until they are acknowledged. An empty inbox is no error. On"
+        " a terminal the answer is a table; otherwise each letter is printed whole, its content inside a fence"
+        " that it cannot break.",
         examples=(
             ("postroom check --as coder", "what is new"),
             ("postroom check --as coder --all --min-priority high", "urgent and high, read or not"),
@@ -32,9 +33,9 @@ COMMANDS = {
         ID,
         Option("--markdown", help="for a prompt, its content inside a fence, also on a terminal", kind="flag"),
         Option("--save", help="put the files it encloses into this folder", metavar="DIR", complete="files"),
-        about="Stamps it as read. --save makes the folder if need be. A file gets the last piece of the name that its"
-        " sender gave it, without what is hidden or misleads; nothing is written outside the folder, and nothing that"
-        " is there is overwritten: a second report.txt becomes report-2.txt.",
+        about="Marks it as read. --save makes the folder if need be. A file gets the last part of the name that its"
+        " sender gave it, without hidden or misleading characters. Nothing is written outside the folder, and no"
+        " file is overwritten: a second report.txt becomes report-2.txt.",
         examples=(
             ("postroom read m-1 --as researcher", "one letter"),
             ("postroom read m-1 --as researcher --save files", "and the files in it"),
@@ -50,14 +51,14 @@ COMMANDS = {
         "wait for the next letter",
         Option("-t", "--timeout", help="how long, such as 30s or 5m; 30 seconds by default", kind="seconds", metavar="SPAN"),
         Option("--at-mailbox", help="wait at this mailbox too", many=True, metavar="NAME", complete="agents"),
-        Option("--cursor", help="the next letter that came after this cursor (an earlier wait or changes gave it), read or not", metavar="CURSOR"),
-        Option("--follow", help="go on for ever, one letter after the other, or until none came for the timeout",
+        Option("--cursor", help="the next letter after this cursor, which an earlier wait or changes printed, read or not", metavar="CURSOR"),
+        Option("--follow", help="print one letter after the other, until none comes for the timeout; for ever without one",
                kind="flag"),
         PEEK,
         *FILTERS,
-        about="Wakes within milliseconds. It stamps the letter as read and does not take it: for work that must not be"
-        " lost, use claim. --follow begins after --cursor, else with what is unread now; with --json it prints one"
-        " document per line, each with the cursor after it.",
+        about="Wakes within milliseconds. It marks the letter as read and does not claim it: for work that must not be"
+        " lost, use claim. --follow begins after --cursor, or else with the unread mail; with --json it prints"
+        " one document per line, each with the cursor after it.",
         examples=(
             ("postroom wait --as researcher --timeout 30s", "the next letter"),
             ("postroom wait --as coder --thread m-2 --timeout 1s", "the answer to one letter"),
@@ -78,17 +79,17 @@ COMMANDS = {
         Option("--budget", help="at most so many characters; 4000 by default", kind="count", metavar="N"),
         Option("--most", help="at most so many letters; 5 by default", kind="count", metavar="N"),
         Option("--longest", help="characters of each letter; 500 by default", kind="count", metavar="N"),
-        about="What peers wrote stands inside a fence that they cannot close. Stamps nothing.",
+        about="What others wrote stands inside a fence that they cannot close. Marks nothing as read.",
         examples=(("postroom digest --as coder --budget 2000", "for a prompt"),),
         json=(("mailbox", "whose inbox"), ("text", "the digest")),
         looks=True,
     ),
     "sent": Command(
         "sent",
-        "list what you sent, the newest first",
+        "list the letters you sent, the newest first",
         LIMIT,
-        about="20 letters unless --limit says otherwise. trace tells what became of one; search from:NAME with words finds"
-        " older ones.",
+        about="20 letters unless --limit says otherwise. trace shows what became of one; search from:NAME with words"
+        " finds older ones.",
         examples=(("postroom sent --as coder", "the last twenty"), ("postroom sent --as coder -n 1 --json", "the last one")),
         json=(("mailbox", "whose"), ("letters", "a list of [letters](#letters), without delivery")),
         looks=True,
@@ -96,7 +97,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# The row of the command that finds letters. Its function stands in the file of the same name above.
+# -- search
 
 SEARCH_COMMANDS = {
     "search": Command(
@@ -106,13 +107,13 @@ SEARCH_COMMANDS = {
         LIMIT,
         Option("--ranked", help="the best first, among the newest; else the newest first", kind="flag"),
         Option("--everyone", help="the whole room's letters, not only what you sent or received", kind="flag"),
-        about='A query is made of words, "phrases", beginnings such as sort*, from:NAME, to:NAME, tag:LABEL, kind:WORD,'
-        " thread:ID, before:WHEN and after:WHEN (a day, a time, or an age such as 7d); a - before one of them means"
-        " without. Any other word before a colon, as in subject:x, is a word like the rest. Case and accents do not count."
-        " Your shell takes quotes away, so put a query with a phrase or a - into single quotes, and -- before one that"
-        " begins with -. Shows 20 letters unless --limit says otherwise, and sees everything that was sent before"
-        " it. On a terminal the answer is a table with the words marked; else each letter stands whole, its content"
-        " inside a fence that it cannot break.",
+        about='A query is made of words, "phrases", beginnings such as sort*, from:NAME, to:NAME, tag:LABEL,'
+        " kind:WORD, thread:ID, before:WHEN and after:WHEN (a day, a time, or an age such as 7d); a - before one"
+        " of them means without. Any other word before a colon, as in subject:x, is a word like the rest. Case"
+        " and accents do not count. Your shell takes quotes away, so put a query with a phrase or a - into"
+        " single quotes, and -- before one that begins with -. Shows 20 letters unless --limit says otherwise,"
+        " and sees everything that was sent before it. On a terminal the answer is a table with the words"
+        " marked; otherwise each letter is printed whole, its content inside a fence that it cannot break.",
         examples=(
             ("postroom search stable --as coder", "letters with a word"),
             ("postroom search '\"which sort\" from:coder -draft' --as researcher", "a phrase, by somebody, without a word"),
@@ -125,8 +126,7 @@ SEARCH_COMMANDS = {
 }  # fmt: skip
 
 
-# The rows of the commands about threads and conversations. Their functions stand in the file of the same name
-# above.
+# -- threads and conversations
 
 EVERYONE = Option("--everyone", help="the whole room's, not only what you sent or received", kind="flag")
 SCOPE = Option("--scope", help="only this scope", metavar="NAME", complete="scopes")

@@ -1,4 +1,4 @@
-"""The rows of the commands that look after a room. Their functions stand in the file of the same name above."""
+"""Rows of the command table for looking after a room; the functions are in `postroom.cli.room`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMANDS = {
     ),
     "room": Command(
         "room",
-        "which room this is, and what is in it",
+        "show which room is in use, and what is in it",
         Option("--settings", help="every setting in force, too", kind="flag"),
         examples=(("postroom room", "where am I"),),
         json=(
@@ -39,9 +39,10 @@ COMMANDS = {
     ),
     "changes": Command(
         "changes",
-        "what happened after a cursor",
+        "list what happened after a cursor",
         Option(
-            "CURSOR", help="an earlier changes, wait or room gave it; without it, only the cursor of now is shown"
+            "CURSOR",
+            help="a cursor that changes, wait or room printed; without one, only the present cursor is shown",
         ),
         Option("-n", "--limit", help="at most so many; 1000 by default", kind="count", metavar="N"),
         examples=(("postroom changes", "a cursor to begin with"),),
@@ -57,8 +58,8 @@ COMMANDS = {
     ),
     "janitor": Command(
         "janitor",
-        "one round of care: leases, expiry, archive, retention",
-        about="Call it now and then, from cron or a timer. Safe at any time, from any number of processes.",
+        "run maintenance once: leases, expiry, archive, retention",
+        about="Run it regularly, from cron or a timer. It is safe at any time, from any number of processes.",
         examples=(("postroom janitor", "one round"),),
         json=(
             (

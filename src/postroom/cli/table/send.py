@@ -1,4 +1,4 @@
-"""The rows of the commands that send letters. Their functions stand in the file of the same name above."""
+"""Rows of the command table for sending letters; the functions are in `postroom.cli.send`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ COMMANDS = {
     "send": Command(
         "send",
         "send a letter to one agent or many",
-        Option("TO", help="an agent's name; NAME@SYSTEM or JSON with agent, system, scope; broadcast:SCOPE; or any:CAPABILITY, the least busy who can", kind="address", many=True,
+        Option("TO", help="an agent's name; NAME@SYSTEM, or JSON with agent, system, scope; broadcast:SCOPE; or any:CAPABILITY,"
+        " the least busy agent with that capability", kind="address", many=True,
                complete="agents"),
         *BODY,
         *FIELDS,
@@ -111,7 +112,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# The rows of the commands for special occasions. Their functions stand in the file of the same name above.
+# -- unsend, block, rename
 
 BLOCKED_JSON = (("blocked", "all names whose mail is refused now"),)
 
@@ -120,9 +121,9 @@ ERRAND_COMMANDS = {
         "unsend",
         "take back letters that you sent",
         Option("ID", help="the letter's id, or how it begins", many=True, required=True, complete="sent"),
-        about="Each from all its recipients or none, while nobody has claimed or settled it. Who had not looked at it never"
-        " sees it. Several letters are taken back one after the other, and the first that cannot be stops it; to take one"
-        " back twice is the same as once.",
+        about="A letter is taken back from all its recipients or none, as long as nobody has claimed or settled it. A"
+        " recipient who had not read it never sees it. Several letters are taken back one after the other, until"
+        " the first that cannot be. Taking one back twice is no error.",
         examples=(("postroom unsend m-2 --as coder", "a slip of the pen"),),
         json=(("letters", "a list of [letters](#letters), without delivery, to be mended and sent anew"),),
         exits=((67, "you sent no such letter"), (77, "too late; the error says who has it")),
@@ -130,7 +131,7 @@ ERRAND_COMMANDS = {
     ),
     "block": Command(
         "block",
-        "refuse mail from somebody; without a name, who is refused",
+        "refuse mail from an agent; without a name, list who is refused",
         Option("NAME", help="whose mail; it may be nobody yet", complete="agents"),
         about="Its sends to you fail with exit 77. You need not be registered.",
         examples=(("postroom block spammer --as coder", "no more of it"), ("postroom block --as coder", "who is refused")),
@@ -138,7 +139,7 @@ ERRAND_COMMANDS = {
     ),
     "unblock": Command(
         "unblock",
-        "take mail from somebody again",
+        "accept mail from an agent again",
         Option("NAME", help="whose mail", required=True, complete="agents"),
         examples=(("postroom unblock spammer --as coder", "all is forgiven"),),
         json=BLOCKED_JSON,
@@ -149,8 +150,8 @@ ERRAND_COMMANDS = {
         "give an agent another name",
         Option("OLD", help="the name it has", required=True, complete="agents"),
         Option("NEW", help="the name it gets", required=True),
-        about="All that is its own follows: mail, card, tasks. Mail to the old name still arrives. For whoever looks after"
-        " the room; needs no --as.",
+        about="Its mail, card and tasks follow. Mail to the old name still arrives. For the operator of the room;"
+        " needs no --as.",
         examples=(("postroom rename tester quality", "a better one"),),
         json=(("old", "the name it had"), ("new", "the name it has")),
         exits=((67, "nobody is called so"), (69, "the new name is taken")),
@@ -159,7 +160,7 @@ ERRAND_COMMANDS = {
 }  # fmt: skip
 
 
-# The rows of the commands about templates. Their functions stand in the file of the same name above.
+# -- templates
 
 NAME = Option("NAME", help="the template's name", required=True, complete="templates")
 TEMPLATE = "name, subject, body, kind, priority, tags, and places, the names of what is to be filled in"

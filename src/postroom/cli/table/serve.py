@@ -1,4 +1,4 @@
-"""The rows of the commands of the service. Their functions stand in the file of the same name above."""
+"""Rows of the command table for the server, its tokens, and MCP; the functions are in `postroom.cli.serve`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ COMMANDS = {
         Option("--map-server", help="link the room to a MAP server", metavar="URL"),
         Option("--map-scope", help="the scope in which our agents are there", metavar="NAME"),
         Option("--map-name", help="the name of the link's own agent there; the room's by default", metavar="NAME"),
-        Option("--map-expose", help="who of ours is shown there: all (the default), none, or names with commas", metavar="NAMES"),
+        Option("--map-expose", help="which of our agents are shown there: all (the default), none, or names with commas", metavar="NAMES"),
         Option("--peers", help="a file with the other systems that are peers of this room, or off; by default peers.toml beside the config"
                " file, for your own room alone", metavar="FILE", complete="files"),
-        Option("--log-level", help="from which on; info by default", kind="word",
+        Option("--log-level", help="the lowest level that is logged; info by default", kind="word",
                choices=("debug", "info", "warning", "error")),
-        about="Serves until it is stopped by Ctrl-C, SIGTERM or SIGHUP, and keeps house meanwhile. One daemon per room"
-        " and socket; a second one is refused and told of the first. The socket is for you alone. HTTP and WebSocket need"
-        " a token (postroom token create), on this machine too. The log goes to stderr.\n\n"
-        "INBOX_SOCKET_PATH, INBOX_HTTP_PORT, INBOX_SQLITE_PATH and INBOX_DIR are honoured; POSTROOM_SOCKET,"
-        " POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options beat them. INBOX_MAP_ENABLED, INBOX_MAP_SERVER,"
-        " INBOX_MAP_SCOPE and INBOX_MAP_SYSTEM_ID likewise; POSTROOM_MAP_TOKEN is shown to the server (POSTROOM_MAP_METHOD:"
-        " bearer or api-key).",
+        about="Serves until it is stopped by Ctrl-C, SIGTERM or SIGHUP, and runs the maintenance of the room"
+        " meanwhile. There is one daemon per room and socket; a second one is refused with a hint at the first."
+        " The socket is for you alone. HTTP and WebSocket need a token (postroom token create), on this machine"
+        " too. The log goes to stderr.\n\nINBOX_SOCKET_PATH, INBOX_HTTP_PORT, INBOX_SQLITE_PATH and INBOX_DIR are"
+        " honoured; POSTROOM_SOCKET, POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options take"
+        " precedence. INBOX_MAP_ENABLED, INBOX_MAP_SERVER, INBOX_MAP_SCOPE and INBOX_MAP_SYSTEM_ID likewise;"
+        " POSTROOM_MAP_TOKEN is shown to the server (POSTROOM_MAP_METHOD: bearer or api-key).",
         examples=(
             ("postroom serve", "the room of this project, or your own"),
             ("postroom serve --socket ~/.claude/agent-inbox/inbox.sock --http off", "in the place of agent-inbox"),
@@ -54,13 +54,13 @@ COMMANDS = {
     "token create": Command(
         "token create",
         "make a token; it is shown once",
-        Option("--agent", help="who speaks with it; without, it is an operator's", metavar="NAME", complete="agents"),
+        Option("--agent", help="the agent that uses it; without this, it is an operator's token", metavar="NAME", complete="agents"),
         Option("--scope", help="what it is good for: read, send, work, manage; all by default. operator, which is everything, is for a"
                " token without --agent", many=True, metavar="WORD"),
         Option("--note", help="for whom, for people", metavar="TEXT"),
-        about="Only a hash of it is kept. From now on this agent is sealed: nobody speaks for it over the socket without"
-        " a token, and whoever shows none there speaks for one agent and looks after nothing;"
-        " the library and these commands, which open the room itself, are not affected.",
+        about="Only a hash of it is kept. From now on the agent is sealed: over the socket, nobody acts for it without"
+        " a token, and callers without a token act as the one agent they name and cannot manage the room. The"
+        " library and these commands, which open the room itself, are not affected.",
         examples=(
             ("postroom token create --agent coder", "for everything that is coder's"),
             ("postroom token create --scope operator", "for everything"),
@@ -69,17 +69,16 @@ COMMANDS = {
     ),
     "token list": Command(
         "token list",
-        "all tokens, without their secrets",
+        "list all tokens, without their secrets",
         examples=(("postroom token list", "who may call"),),
         json=(("tokens", ABOUT),),
         looks=True,
     ),
     "token revoke": Command(
         "token revoke",
-        "make a token worth nothing, at once",
+        "revoke a token at once",
         Option("ID", help="as token list shows it", required=True),
-        about="Its agent stays sealed: nobody speaks for it over the socket without another token, until token unseal"
-        " says so.",
+        about="Its agent stays sealed: over the socket, nobody acts for it without another token, until token unseal.",
         examples=(('postroom token revoke "$TOKEN_ID"', "it leaked"),),
         json=(("about", ABOUT),),
         exits=((67, "there is no such token"),),
@@ -87,9 +86,9 @@ COMMANDS = {
     ),
     "token unseal": Command(
         "token unseal",
-        "let callers of the socket speak for an agent without a token again",
-        Option("--agent", help="who was given a token once", required=True, metavar="NAME", complete="agents"),
-        about="Its tokens go on working; token revoke ends them. Again is no error.",
+        "let callers of the socket act for an agent without a token again",
+        Option("--agent", help="the agent that was given a token", required=True, metavar="NAME", complete="agents"),
+        about="Its tokens stay valid; token revoke ends them. Unsealing twice is no error.",
         examples=(("postroom token unseal --agent coder", "it needs no token any more"),),
         json=(("agent", "who it is"), ("sealed", "the agents that still are")),
         looks=True,
@@ -97,7 +96,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# The row of the command that hosts start for an agent. Its function stands in the file of the same name above.
+# -- the MCP server
 
 MCP_COMMANDS = {
     "mcp": Command(
@@ -108,10 +107,12 @@ MCP_COMMANDS = {
         Option("--scope", help="the team of letters and agents that say nothing of one; else POSTROOM_SCOPE, else INBOX_SCOPE",
                metavar="NAME", complete="scopes"),
         Option("--config", help="start nothing; print what a host's configuration needs to start it", kind="flag"),
-        about="Hosts such as Claude Code, Codex and Gemini CLI start it and talk to it; [the page about it](mcp.md) has the"
-        " lines for each. It opens the room itself, or asks a daemon, and ends when the host hangs up. Needs the extra: pip install"
-        ' "postroom[mcp]".\n\nWhoever is named by --as, POSTROOM_AGENT or INBOX_AGENT_ID, else the agent of the session whose host started it, is meant where a tool is not told who'
-        " is calling. A daemon that knows callers by their tokens wants POSTROOM_AUTH_TOKEN. Nothing but JSON-RPC goes to standard output.",
+        about="Hosts such as Claude Code, Codex and Gemini CLI start it and talk to it; [the page about it](mcp.md)"
+        " has the lines for each. It opens the room itself, or asks a daemon, and ends when the host hangs up."
+        ' Needs the extra: pip install "postroom[mcp]".\n\nA tool that is not told who is calling acts as the'
+        " agent of --as, POSTROOM_AGENT or INBOX_AGENT_ID, else as the agent of the session whose host started"
+        " the server. A daemon that requires tokens needs POSTROOM_AUTH_TOKEN. Nothing but JSON-RPC goes to"
+        " standard output.",
         examples=(("postroom mcp --as coder --config", "what to put into a host's configuration"),),
         json=(
             ("name", "under which hosts list it"),

@@ -1,4 +1,4 @@
-"""What a row of the command table is made of. Plain classes: a dataclass would cost more than a whole command."""
+"""The parts of a row of the command table. They are plain classes, as dataclasses are slow to import."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 class Option:
     """An option (`--subject`) or a place (`ID`).
 
-    kind is what its text means: text, flag, count, seconds, when (later), past (a time gone by), json, address (a
-    word, or an object in JSON), word (one of `choices`), setting (NAME=VALUE), pair (likewise, of any name), rule (a
-    pair, or nothing). complete is what shells offer: agents, letters, scopes, peers, webhooks, dead, sent, tasks,
-    templates, escalations, files, commands.
+    `kind` is the type of its value: text, flag, count, seconds, when (a later time), past (an earlier time), json,
+    address (a word, or a JSON object), word (one of `choices`), setting (NAME=VALUE of a setting), pair (any
+    NAME=VALUE), rule (a pair, or an empty text). `complete` is what shells offer: agents, letters, scopes, peers,
+    webhooks, dead, sent, tasks, templates, escalations, files, commands.
     """
 
     __slots__ = ("choices", "complete", "default", "help", "kind", "many", "metavar", "name", "names", "required")
@@ -33,7 +33,7 @@ class Option:
     ) -> None:
         self.names = names
         long = next((name for name in names if name.startswith("--")), names[0])
-        self.name = long.lstrip("-").replace("-", "_").lower()  # under which its value is found
+        self.name = long.lstrip("-").replace("-", "_").lower()  # the name of its value in a call
         self.help = help
         self.kind = kind
         self.metavar = metavar or (names[0] if self.is_place else "|".join(choices) or self._usual_metavar())
@@ -52,7 +52,7 @@ class Option:
 
 
 class Command:
-    """One command: what it is called, what it takes, what it says of itself."""
+    """One command: its name, its options and its help."""
 
     __slots__ = ("about", "examples", "exits", "function", "json", "looks", "name", "options", "summary")
 
@@ -74,23 +74,23 @@ class Command:
         self.about = about
         self.examples = examples  # (command line, what it does); every one of them is run by a test
         self.json = json  # (field, what it holds), besides schema and command
-        self.exits = exits  # codes that mean something special here
-        self.looks = looks  # only looks, or needs what is there already: it makes no room
+        self.exits = exits  # exit codes with a special meaning
+        self.looks = looks  # only reads, or needs what exists already: it makes no room
         self.function = function or name.strip("_").replace(" ", "_")
 
 
 EVERYWHERE = (
     Option(
         "--as",
-        help="who you are; else POSTROOM_AGENT, else the agent of the session in which it is typed",
+        help="your agent name; by default POSTROOM_AGENT, or the agent of the host session that runs the command",
         metavar="NAME",
         complete="agents",
     ),
     Option(
         "--room",
         "--store",
-        help="which room: a path with a / or that ends in .db, or an address; else POSTROOM_STORE, else the .postroom of the"
-        " project around you, else your own",
+        help="which room: a path with a / or that ends in .db, or an address; by default POSTROOM_STORE, else"
+        " .postroom in the working folder or above it, else your own room",
         metavar="ADDRESS",
         complete="files",
     ),
@@ -102,7 +102,9 @@ EVERYWHERE = (
         many=True,
     ),
     Option(
-        "--json", help="answer with JSON: one document, or one per line where answers keep coming", kind="flag"
+        "--json",
+        help="answer with JSON: one document, or one per line where a command answers repeatedly",
+        kind="flag",
     ),
     Option("--color", help="colours and tables", kind="word", choices=("auto", "always", "never"), default="auto"),
     Option("-h", "--help", help="this text", kind="flag"),
@@ -127,44 +129,44 @@ FIELDS = (
     Option(
         "-p",
         "--priority",
-        help="how urgent; else normal, or as in the template, or the letter it answers or passes on",
+        help="how urgent; by default that of the template or of the letter that is answered or forwarded, else normal",
         kind="word",
         choices=("low", "normal", "high", "urgent"),
     ),
     Option(
         "-k",
         "--kind",
-        help="an open word, such as request. By default message; in a broadcast notification, in a handoff handoff, and as"
-        " it was in a letter that is passed on",
+        help="any word, such as request. Default: message; for a broadcast notification, for a handoff handoff; a"
+        " forwarded letter keeps its kind",
         metavar="WORD",
     ),
     Option("--at", help="deliver later: a span such as 10m, or a time", kind="when", metavar="WHEN"),
-    Option("--expires", help="not offered after this: a span such as 2h, or a time", kind="when", metavar="WHEN"),
+    Option("--expires", help="expires after this: a span such as 2h, or a time", kind="when", metavar="WHEN"),
     Option("--tag", help="a label", many=True, metavar="LABEL"),
     Option("--data", help="any JSON, as a part of its own", kind="json"),
     *PARTS,
-    Option("--attachment", help="the name of something that is elsewhere", many=True, metavar="NAME"),
+    Option("--attachment", help="the name of something that is stored elsewhere", many=True, metavar="NAME"),
     Option("--scope", help="a team", metavar="NAME", complete="scopes"),
     Option("--thread-tag", help="a label for a thread without a common root", metavar="LABEL"),
     Option("--conversation", help="the conversation it belongs to", metavar="ID"),
     Option(
         "--task",
-        help="a note about a task that it carries: id, state, deadline, reason. With --kind only: the commands"
-        " below tasks move a task",
+        help="a note about a task: id, state, deadline, reason. Only with --kind; to move a task, use the commands"
+        " under tasks",
         kind="json",
     ),
-    Option("--callback", help="an object that replies echo", kind="json"),
+    Option("--callback", help="an object that replies repeat", kind="json"),
     Option("--context", help="an object, such as a handoff's", kind="json"),
     Option("--metadata", help="an object of your own", kind="json"),
     Option("--extra", help="an object of unknown fields of a source format", kind="json"),
-    Option("--key", help="the same key again sends nothing twice", metavar="TEXT"),
-    Option("--letter-id", help="only for a letter that has one already", metavar="ID"),
+    Option("--key", help="a key that makes sending safe to repeat: the same key is sent once", metavar="TEXT"),
+    Option("--letter-id", help="the id of the letter, where it has one already", metavar="ID"),
 )
 RECEIPT_JSON = (
     ("id", "the letter's id"),
     ("thread", "the thread's root letter; its answers carry the same"),
     ("repeated", "true when this key had been sent before; then nothing was sent"),
-    ("unknown", "recipients nobody here has heard from: a new mailbox, or a typing error"),
+    ("unknown", "recipients that have never been seen here: a new mailbox, or a typing error"),
     ("routed", "who was chosen for any: addresses"),
     ("letter", "the letter as it was accepted; see [letters](#letters)"),
 )
@@ -183,6 +185,8 @@ SINCE = Option(
     "--since", help="written at or after this: a time, or a span back such as 2h", kind="past", metavar="WHEN"
 )
 TOKEN = Option(
-    "--token", help="what claim gave; else POSTROOM_TOKEN. Not needed for a letter nobody holds", metavar="TOKEN"
+    "--token",
+    help="the token that claim printed; by default POSTROOM_TOKEN. Not needed for a letter that nobody has claimed",
+    metavar="TOKEN",
 )
 NOTHING = (1, "nothing came")

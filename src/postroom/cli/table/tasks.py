@@ -1,4 +1,4 @@
-"""The rows of the commands about tasks. Their functions stand in the file of the same name above."""
+"""Rows of the command table for tasks; the functions are in `postroom.cli.tasks`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "tasks admit": Command(
         "tasks admit",
-        "let the rules decide: accepted, or rejected with the reason",
+        "accept or reject a task by rules",
         ID,
         Option("--judge", help="a program that decides, too; else your capabilities do", metavar="PROGRAM"),
         NO_ACK,
@@ -119,7 +119,7 @@ COMMANDS = {
     ),
     "tasks start": Command(
         "tasks start",
-        "say that you work on a task now",
+        "report that you work on a task now",
         ID,
         *SAID,
         TOKEN,
@@ -131,7 +131,7 @@ COMMANDS = {
     ),
     "tasks ask": Command(
         "tasks ask",
-        "ask the giver for what is missing",
+        "ask the giver of a task a question",
         ID,
         *SAID,
         TOKEN,
@@ -154,7 +154,7 @@ COMMANDS = {
     ),
     "tasks complete": Command(
         "tasks complete",
-        "the task is done; the result is the text",
+        "complete a task; the text is its result",
         ID,
         *SAID,
         TOKEN,
@@ -166,7 +166,7 @@ COMMANDS = {
     ),
     "tasks fail": Command(
         "tasks fail",
-        "the task cannot be done",
+        "report that a task cannot be done",
         ID,
         REASON,
         *WHY,

@@ -1,4 +1,4 @@
-"""The rows of the commands for systemd. Their functions stand in the file of the same name above."""
+"""Rows of the command table for the systemd unit; the functions are in `postroom.cli.unit`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMANDS = {
         "take the unit away again",
         DRY,
         about="Only one that Postroom wrote. The room and its mail stay. Stop it first, by systemctl --user disable --now"
-        " postroom.core: while systemd says that it is active or enabled this is refused, for without the file systemd cannot"
+        " postroom.service: while systemd says that it is active or enabled this is refused, for without the file systemd cannot"
         " disable it.",
         examples=(("postroom service uninstall", "after it was stopped"),),
         json=(PATH, ("outcome", "removed, missing, or there with --dry-run"), NEXT),
@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     "service status": Command(
         "service status",
-        "is there a unit, and what does systemd say of it?",
+        "show whether there is a unit, and its state in systemd",
         examples=(("postroom service status", "ours? enabled? active?"),),
         json=(
             PATH,

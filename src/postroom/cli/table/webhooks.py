@@ -1,4 +1,4 @@
-"""The rows of the commands about webhooks. Their functions stand in the file of the same name above."""
+"""Rows of the command table for webhooks; the functions are in `postroom.cli.webhooks`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ COMMANDS = {
     ),
     "webhook list": Command(
         "webhook list",
-        "all webhooks, without their secrets",
+        "list all webhooks, without their secrets",
         examples=(("postroom webhook list", "who is called for whom"),),
         json=(("webhooks", f"each with {WEBHOOK}"),),
         looks=True,
     ),
     "webhook test": Command(
         "webhook test",
-        "call a webhook now, with nothing to tell; says what came of it",
+        "call a webhook now, without mail, and show the outcome",
         ID,
         about="This program calls, without a daemon, and counts as no ring. One that was switched off, because it answered 410, is on"
         " again when this gets through.",
@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "webhook remove": Command(
         "webhook remove",
-        "call an address no more",
+        "remove a webhook",
         ID,
         about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
         examples=(('postroom webhook remove "$WEBHOOK_ID"', "gone"),),

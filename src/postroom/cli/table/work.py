@@ -1,4 +1,4 @@
-"""The rows of the commands that work on mail under a lease. Their functions stand in the file of the same name above."""
+"""Rows of the command table for work under a lease, and dead letters; the functions are in `postroom.cli.work`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ COMMANDS = {
         Option("--holder", help="a name for the history", metavar="TEXT"),
         *FILTERS,
         SINCE,
-        about="Nobody else gets it while the lease lasts. The answer shows a token: the proof of holding it, which ack,"
-        " fail, release and renew ask for, in this process or another. A letter that is not settled in time goes back.",
+        about="No other process gets it while the lease lasts. The answer shows a token, the proof of the claim: ack,"
+        " fail, release and renew need it, in this process or another. A letter that is not settled in time"
+        " returns to the inbox.",
         examples=(
             ("postroom claim --as researcher --lease 5m", "one letter"),
             ("postroom claim --as coder --count 10 --kind request --json", "up to ten, for a program"),
@@ -37,7 +38,7 @@ COMMANDS = {
     ),
     "ack": Command(
         "ack",
-        "done: the letter leaves the inbox for good",
+        "settle a letter: it is done and leaves the inbox",
         IDS,
         TOKEN,
         Option("--reply", help="answer it in the same commit; - reads the text from standard input", metavar="TEXT"),
@@ -45,8 +46,8 @@ COMMANDS = {
         Option("--drafts", help="send these letters in the same commit: a file of JSON lines", metavar="PATH",
                complete="files"),
         Option("--keep", help="do not archive it at once", kind="flag"),
-        about="Twice is the same as once. A letter nobody holds needs no token. With --reply or --drafts it must be one"
-        " letter that was claimed; then the ack and the letters are one commit.",
+        about="Acknowledging twice is no error. A letter that nobody has claimed needs no token. --reply and --drafts"
+        " need one claimed letter; the ack and the new letters are then one commit.",
         examples=(
             ("postroom ack m-1 --as researcher", "a letter that was read"),
             ('postroom ack m-5 --as researcher --token "$TOKEN" --reply "Merge sort."', "one that was claimed, with an answer"),
@@ -57,7 +58,7 @@ COMMANDS = {
     ),
     "fail": Command(
         "fail",
-        "this try failed: back for a later one",
+        "report a failed try: the letter is offered again later",
         IDS,
         TOKEN,
         Option("--reason", help="why", metavar="TEXT", required=True),
@@ -92,7 +93,7 @@ COMMANDS = {
     ),
     "renew": Command(
         "renew",
-        "hold on for longer, counted from now",
+        "extend a lease, counted from now",
         IDS,
         TOKEN,
         LEASE,
@@ -105,18 +106,18 @@ COMMANDS = {
         "work",
         "run a program for each letter",
         Option("COMMAND", help="the program and its arguments, after --", many=True, required=True, complete="files"),
-        Option("--loop", help="go on with the next letter; else one", kind="flag"),
+        Option("--loop", help="go on with the next letter; by default it ends after one", kind="flag"),
         Option("-t", "--timeout", help="how long to wait for mail; for ever by default", kind="seconds", metavar="SPAN"),
         LEASE,
-        Option("--reply", help="what it prints, UTF-8 text, is the answer, sent in the commit of the ack", kind="flag"),
+        Option("--reply", help="reply with what the program prints (UTF-8 text), in the same commit as the ack", kind="flag"),
         *FILTERS,
         about="Claims a letter and starts the program, with the letter's text on standard input, the letter as JSON in"
-        " POSTROOM_LETTER, and POSTROOM_ID, POSTROOM_TOKEN, POSTROOM_AGENT, POSTROOM_STORE set, so that the program may"
-        " call postroom itself. When it ends with 0 the letter is done, with 75 it is given back for another try"
-        " without counting one, else this try failed. The lease is renewed while it runs. Ctrl-C gives the letter back."
-        " With --reply, a program that prints nothing leaves the letter done without an answer, and one that prints what is"
-        " not UTF-8 text failed. Without --reply its output is yours to see; with --json it goes to standard error, so that"
-        " standard output is JSON alone.",
+        " POSTROOM_LETTER, and POSTROOM_ID, POSTROOM_TOKEN, POSTROOM_AGENT, POSTROOM_STORE set, so that the"
+        " program may call postroom itself. Exit code 0 settles the letter, 75 gives it back without counting a"
+        " try, and any other fails this try. The lease is renewed while it runs. Ctrl-C gives the letter back."
+        " With --reply, a program that prints nothing settles the letter without an answer, and output that is"
+        " not UTF-8 fails the try. Without --reply its output is passed through; with --json it goes to standard"
+        " error, so that standard output is JSON alone.",
         examples=(
             ("postroom work --as researcher --timeout 1s --reply -- wc -w", "answer with the number of words"),
         ),
@@ -127,7 +128,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# The rows of the commands about dead letters. Their functions stand in the file of the same name above.
+# -- dead letters
 
 DEAD_IDS = Option("ID", help="the id of a dead letter", many=True, required=True, complete="dead")
 
@@ -154,7 +155,7 @@ DEAD_COMMANDS = {
         "dead revive",
         "bring dead letters back into the inbox",
         DEAD_IDS,
-        about="With all tries ahead of them; an expiry no longer counts. All or none.",
+        about="They get all their tries again, and no longer expire. All are revived or none.",
         examples=(("postroom dead revive m-6 --as tester", "another chance"),),
         json=(("letters", "for each id: id, state, attempts, reason and due_at"),),
         looks=True,
@@ -163,7 +164,7 @@ DEAD_COMMANDS = {
         "dead purge",
         "delete dead letters for good",
         DEAD_IDS,
-        about="One that still lives in another mailbox is kept.",
+        about="A letter that is still open in another mailbox is kept.",
         examples=(("postroom dead purge m-6 --as tester", "gone"),),
         json=(("purged", "how many went"),),
         looks=True,

@@ -1,7 +1,8 @@
-"""Files as they are found, and which of them are left alone: what belongs to others, what is no text, some links.
+"""The files of hosts: reading them, deciding which are left alone, and the receipts of what was installed.
 
-Many people keep such files elsewhere, with links to them: those are followed, and stay. A project was filled by
-somebody else and may hold a link to anywhere: there, none is followed that leads out of it.
+Files of other users, files that are no text and some links are left alone. Many people keep such files elsewhere
+and link to them: these links are followed and kept. The files of a project come from others and may link anywhere:
+there, no link that leads out of the project is followed.
 """
 
 from __future__ import annotations
@@ -147,11 +148,11 @@ def _text(path: str) -> str:
         raise refused(path, "is no UTF-8 text") from None
 
 
-# What was put where: kept from `install` to `uninstall`, so that files get back what they were, to the byte.
+# -- receipts
 #
-# A receipt holds places and lengths of what we put in, and nothing of what others wrote. It counts only for a
-# file
-# that is still as we left it. Where it is lost, what is ours is known by what it says.
+# A receipt is kept from `install` to `uninstall`, so that files are restored to the byte. It holds the places and
+# lengths of what we inserted, and nothing that others wrote. It counts only for a file that is unchanged since.
+# Without a receipt, our entries are recognised by their content.
 
 _WHAT = "What `postroom install` put into these files, for `postroom uninstall`."
 

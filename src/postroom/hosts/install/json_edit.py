@@ -1,6 +1,7 @@
-"""A JSON file as it is written: each value, and where it stands. Comments are taken where a host takes them.
+"""Edits of JSON files that keep everything else as it is written, comments included where the host allows them.
 
-Knows no host. The text is never written anew from its values: whoever changes a file puts in and cuts out.
+The text is parsed with the position of each value. It is never written anew from its values: an edit inserts or
+cuts. This module knows no host.
 """
 
 from __future__ import annotations
@@ -139,10 +140,9 @@ def _end_of(text: str, mark: str, at: int, size: int) -> int:
     return len(text) if found < 0 else found + size
 
 
-# Values put into a JSON file and taken out of it, while all the rest stays as it was written.
+# -- edits
 #
-# What is put in stands last in its object or list, indented as is usual in the file, with the file's ends of
-# lines.
+# An inserted value stands last in its object or list, with the indentation and line ends of the file.
 
 if TYPE_CHECKING:
     Where = tuple[str, ...]  # names only; the elements of a list all have the list's own

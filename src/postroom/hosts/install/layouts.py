@@ -28,7 +28,7 @@ NAME = "postroom"  # of the plugin, and of the MCP server
 SECONDS = 60  # for one call of a tool; waiting for mail ends before
 CODEX_MARK = "# Written by `postroom install codex`; `postroom uninstall codex` takes this table out."
 GEMINI_MARK = "Mail between agents. Written by `postroom install gemini`."
-# Codex hands on to a server only what is named.
+# Codex passes only these variables to an MCP server.
 _CODEX_HANDS_ON = (
     *("POSTROOM_AGENT", "POSTROOM_STORE", "POSTROOM_SOCKET", "POSTROOM_AUTH_TOKEN", "POSTROOM_SCOPE"),
     "POSTROOM_HUMAN",

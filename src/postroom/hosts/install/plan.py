@@ -1,4 +1,7 @@
-"""Which programs a host would start, read from its configuration; and whether an MCP server there is Postroom."""
+"""The plan of an installation: the changes to each file, computed, checked and shown as a diff before any write.
+
+It also reports the present state: which of our entries a host's files hold, and which programs it would start.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +73,7 @@ def is_our_server(value: Any) -> bool:
     return any(pair == (PROGRAM, "mcp") for pair in zip(names, words[1:], strict=False))
 
 
-# What is ours in one file: a whole file, a few values in JSON, a table in TOML, a block of text.
-#
-# All know the same: what takes ours out of a text, what puts it into one without, and whether it is there as
-# wanted.
+# -- our part of one file: a whole file, a few values in JSON, a table in TOML, or a block of text
 
 if TYPE_CHECKING:
     # What is wanted, where the rest of the file says this.
@@ -239,7 +239,7 @@ class TextBlock:
         yield from ()
 
 
-# What would be done to which file, before anything is done: looked at, checked, and shown as a diff.
+# -- the plan
 
 FILE_MODE = 0o600
 MANIFEST = ".claude-plugin/plugin.json"  # says whose a folder in a skills folder is
@@ -380,7 +380,7 @@ def _is_blank(text: str) -> bool:
     return text.strip().removeprefix("\ufeff") in {"", "{}"}
 
 
-# What is in place: how much of ours a host's files hold, and which programs it would start because of that.
+# -- the present state
 
 
 class Standing(NamedTuple):

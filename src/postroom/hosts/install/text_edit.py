@@ -1,4 +1,4 @@
-"""Edits of a text: what is cut out of it, what is put in, and how that is undone. Pure."""
+"""Edits of text and TOML files: inserting and cutting, and undoing that. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Edit(NamedTuple):
-    """From here to there, this stands instead."""
+    """A replacement of the text from `start` to `end`."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class Edit(NamedTuple):
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:
-    """All of them, each by its place in the text as it was. None reaches into another."""
+    """Apply edits, each at its position in the original text. They must not overlap."""
     pieces, at = [], 0
     for start, end, new in sorted(edits):
         pieces += [text[at:start], new]
@@ -45,9 +45,10 @@ def lines_of(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-# A block of ours in a text for models, between two comments that no model is shown as its task.
+# -- a block of ours in a text for models
 #
-# They name the host: two hosts may read one file, by a link, and each has a block of its own in it then.
+# It stands between two comments that name the host: two hosts may read one file by a link, each with its own
+# block.
 
 
 class Marks(NamedTuple):
@@ -112,11 +113,10 @@ def _known(lines: Sequence[str], places: range, known: set[str]) -> set[int]:
     return found
 
 
-# A table of ours in a TOML file: one comment above it says that it is.
+# -- a table of ours in a TOML file
 #
-# Hosts write into the same file, and put tables of theirs behind ours: so it has no mark at its end, and ends
-# where
-# the next table begins.
+# One comment above it marks it. Hosts write tables of their own behind ours, so it has no mark at its end: it ends
+# where the next table begins.
 
 
 def parse(text: str) -> dict[str, Any]:

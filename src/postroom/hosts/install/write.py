@@ -1,8 +1,8 @@
-"""A plan carried out: all of it, or nothing.
+"""Carrying out a plan, all or nothing.
 
-Everything is looked at once more, then laid ready beside each file and synced. Then the receipt, then one rename
-after the other. Who is killed in between leaves each file old or new, and the next call goes on from there; what
-fails is put back.
+Everything is checked once more, then written beside each file and synced. Then the receipt is written, then one
+rename follows the other. After a kill in between, each file is old or new, and the next call continues; after an
+error, the changes are undone.
 """
 
 from __future__ import annotations
@@ -176,11 +176,10 @@ def _alone(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-# The same hooks in other places, which a host would run as well: in projects, or put in by hand.
+# -- our hooks in other places: in projects, or installed by hand
 #
-# It only looks. What is found is told; it keeps nobody from anything, for a letter is shown once all the same.
-# But
-# each hook costs twice its time, and the two may disagree about who the agent is.
+# They are only reported. A letter is shown once all the same, but each hook costs twice its time, and the two may
+# use different agents.
 
 _BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, which has our hooks in a plugin
 

@@ -1,11 +1,13 @@
-"""Who is answered by itself, and how often. What ends a chat between two polite agents stands here, not in a
-prompt.
+"""Auto-reply rules: which letters get an automatic answer, and how many. They end a chat between two polite
+agents.
 
-An answer that we mail by ourselves says so, and such a letter is never answered by itself. A letter to many is
-not, nor is a notification. What a model writes in a turn that mail began goes to somebody else, as a relay with
-its hops counted, or is the answer. Nobody is written to, or listened to, more often than the pace allows: what is
-over it waits. And what an agent writes to one peer by itself, with no word of a person in between, is bounded in
-each conversation and over all of them (G11).
+- An automatic answer is marked as such. A marked letter, a letter to many and a notification get none.
+- In a turn that mail began, the model's text is the answer. What it sends to another agent is a relay with its
+hops
+  counted.
+- No peer is written to, or handled, more often than the rate limit allows; letters over the limit wait.
+- The mail of an agent to one peer without a person's word in between is limited, per conversation and over all
+  conversations (G11).
 """
 
 from __future__ import annotations
@@ -25,26 +27,26 @@ if TYPE_CHECKING:
 MARK = "auto_submitted"  # in a letter's metadata, as RFC 3834 has it in a header
 AUTOMATIC = {MARK: "auto-replied"}
 UNANSWERED = frozenset({TASK_UPDATE, "notification", "response", "completion_report", "merge_notification"})
-MOST_ROUNDS = 10  # results and new errands in one session, with no word of its person in between
-MOST_REFUSALS = 3  # told in one chat, with no word of its person in between
+MOST_ROUNDS = 10  # results and new mails in one session without a word of its person
+MOST_REFUSALS = 3  # refusals reported in one chat without a word of its person
 MINUTE, HOUR = 60.0, 3600.0  # seconds
-EVERYWHERE = ""  # in the place of one conversation: all of them
-MOST_PLACES = 10_000  # conversations that are counted at once
+EVERYWHERE = ""  # instead of one conversation: all of them
+MOST_PLACES = 10_000  # conversations counted at once
 
 
 def is_automatic(letter: Message) -> bool:
-    """Was this written by a house or a program by itself?"""
+    """Return whether the room or a program wrote this letter automatically."""
     return letter.is_automatic or letter.metadata.get(MARK, "no") != "no"
 
 
 def wants_answer(letter: Message, delivery: Delivery) -> bool:
-    """Is the model's last word mailed back to whoever sent this?"""
+    """Return whether the model's final answer is mailed to the sender of this letter."""
     to_many = any(is_broadcast(recipient.address) for recipient in letter.recipients)
     return not is_automatic(letter) and letter.kind not in UNANSWERED and delivery.kind == "to" and not to_many
 
 
 class Pace:
-    """At most `most` events of each peer within `window` seconds. `now` is a time of any monotonic clock."""
+    """A rate limit: at most `most` events per peer within `window` seconds. `now` is monotonic time."""
 
     def __init__(self, most: int, window: float = MINUTE) -> None:
         self.most = most
@@ -52,21 +54,21 @@ class Pace:
         self._seen: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def wait(self, peer: str, now: float) -> float:
-        """For how many seconds the next event of this peer has to wait."""
+        """Return for how many seconds the next event of this peer must wait."""
         seen = self._seen[fold(peer)]
         while seen and now - seen[0] >= self._window:
             seen.popleft()
         return 0.0 if len(seen) < self.most else self._window - (now - seen[0])
 
     def allows(self, peer: str, now: float) -> bool:
-        """Count one more event, if there is room for it."""
+        """Count one more event and return True, unless the limit is reached."""
         if self.wait(peer, now):
             return False
         self._seen[fold(peer)].append(now)
         return True
 
     def waiting(self, now: float) -> frozenset[str]:
-        """The folded names of the peers whose next event has to wait."""
+        """Return the folded names of the peers whose next event must wait."""
         found = frozenset(peer for peer in tuple(self._seen) if self.wait(peer, now))
         self._seen = defaultdict(deque, {peer: seen for peer, seen in self._seen.items() if seen})
         return found
@@ -76,17 +78,17 @@ class Pace:
 
 
 class Stop(NamedTuple):
-    """Why a mail may not be written now."""
+    """The reason why a mail may not be sent now, and whether it is the first one to be reported."""
 
     why: str
     is_first: bool
 
 
 class Automatic:
-    """What one agent does for its peers by itself, counted until a person writes (G11).
+    """Counts of the automatic mail of one agent, reset when a person writes (G11).
 
-    Mails are counted for each peer in one conversation, and over all conversations within an hour. `replies` are
-    turns begun by a peer that replies to our mails: a program that answers every automatic answer is slowed down.
+    Mails are counted per peer and conversation, and per peer over all conversations within an hour. `replies`
+    limits the turns begun by replies to our mails: it slows down a program that answers every automatic answer.
     """
 
     def __init__(self, per_conversation: int, per_hour: int) -> None:
@@ -94,11 +96,11 @@ class Automatic:
         self._most = per_conversation
         self._mails = Pace(per_hour, HOUR)
         self._counts: Counter[tuple[str, str]] = Counter()  # by conversation and peer
-        self._stopped: set[tuple[str, str]] = set()  # likewise: stops that were reported
+        self._stopped: set[tuple[str, str]] = set()  # conversations and peers whose stop was reported
 
     def stop(self, place: str, peer: str, rounds: int, now: float) -> Stop | None:
-        """Count one more mail, or say why it may not be written. `rounds` is the depth of the chain of results
-        that led to it, which is remembered with each letter and so outlives a restart.
+        """Count one more mail, or return why it may not be sent. `rounds` is the length of the chain of results
+        that led to it; it is stored with each letter and so survives a restart.
         """
         key = place, fold(peer)
         if max(rounds, self._counts[key]) >= self._most:
@@ -113,13 +115,13 @@ class Automatic:
         return None
 
     def is_first(self, peer: str, place: str = EVERYWHERE) -> bool:
-        """Is this the first stop there since a person wrote? Only the first is reported."""
+        """Return whether this is the first stop there since a person wrote. Only the first is reported."""
         before = len(self._stopped)
         self._stopped.add((place, fold(peer)))
         return len(self._stopped) > before
 
     def person_wrote(self, place: str = EVERYWHERE) -> None:
-        """Start over: in the conversation in which a person wrote, or, after a letter to the agent, everywhere."""
+        """Reset the counts: of the conversation in which a person wrote, or all after a person's letter."""
         self._mails.clear()
         self.replies.clear()
         over = {EVERYWHERE, place}

@@ -1,4 +1,4 @@
-"""nanobot as the reception knows it: what is put on its bus, and what it is asked."""
+"""The seam between `Reception` and nanobot: the messages put on nanobot's bus, and the source of its events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
-    """What is put on nanobot's bus."""
+    """A message for nanobot's bus."""
 
     channel: str
     sender: str
@@ -32,8 +32,8 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
 
 class Bus(Protocol):
     @property
-    def says_what_is_over(self) -> bool:
-        """Does this nanobot say when a turn is over, also one that only tells a person something?"""
+    def reports_turn_ends(self) -> bool:
+        """Whether this nanobot announces the end of every turn, also of one that only reports to a person."""
 
     async def hand_over(self, inbound: Inbound) -> None: ...
     async def reaches(self, channel: str) -> bool: ...
@@ -45,30 +45,31 @@ class Log(Protocol):
 
 
 def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
-    """The letter of a turn."""
-    message, errand = turn.work.message, turn.intent
+    """Return the message that hands the letter of a turn to nanobot."""
+    message, intent = turn.work.message, turn.intent
     nonce = os.urandom(8).hex()
-    if errand.what == "work":
-        answered = errand.answers is not None
-        content = channel_text.work(message, unpacked.text, nonce, answered=answered, task=errand.task)
+    if intent.action == "work":
+        answered = intent.answers is not None
+        content = channel_text.work(message, unpacked.text, nonce, answered=answered, task=intent.task)
     else:
-        content = channel_text.result(message, unpacked.text, nonce, task=errand.task)
+        content = channel_text.result(message, unpacked.text, nonce, task=intent.task)
     ours = {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread}
-    where = errand.origin if errand.what == "tell" else None
+    origin = intent.origin if intent.action == "report" else None
     return Inbound(
-        channel="system" if where else OWN_CHANNEL,
-        sender=f"{OWN_CHANNEL}:{message.sender}" if where else message.sender,
-        chat=f"{where.channel}:{where.chat}" if where else turn.peer,
-        session=errand.session,
+        channel="system" if origin else OWN_CHANNEL,
+        sender=f"{OWN_CHANNEL}:{message.sender}" if origin else message.sender,
+        chat=f"{origin.channel}:{origin.chat}" if origin else turn.peer,
+        session=intent.session,
         content=content,
         media=unpacked.media,
-        metadata={OWN_CHANNEL: ours, **_designed(message)},
+        metadata={OWN_CHANNEL: ours, **_letter_fields(message)},
     )
 
 
-def _designed(message: Message) -> dict[str, Any]:
-    """The letter's fields under the keys of the design. Values are those of the checked letter: nothing that a
-    peer wrote becomes a key here, for nanobot obeys some keys.
+def _letter_fields(message: Message) -> dict[str, Any]:
+    """Return the fields of a letter under the documented keys `mailbox_…`.
+
+    Nothing that a peer wrote becomes a key here: nanobot acts on some metadata keys.
     """
     return {
         "mailbox_type": message.kind,
@@ -83,7 +84,7 @@ def _designed(message: Message) -> dict[str, Any]:
 
 
 def stop(turn: Turn) -> Inbound:
-    """A command of nanobot, in the session of a turn."""
+    """Return nanobot's command `/stop` for the session of a turn."""
     return Inbound(
         channel=OWN_CHANNEL,
         sender=turn.peer,
@@ -94,20 +95,21 @@ def stop(turn: Turn) -> Inbound:
     )
 
 
-# Where a nanobot says that a turn is over. It differs with its versions.
+# -- nanobot's events
 #
-# From 0.3.5 on the bus for messages does. Before, another does, which is shown to tools alone when they are made.
+# From 0.3.5 on, the message bus announces the end of turns. Before, another object does, which nanobot passes only
+# to tools when it creates them.
 
-_SHOWN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by the bus for messages
+_EVENT_SOURCES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # message bus → source of events
 
 
 def note(context: Any) -> None:
-    """What a tool is shown when it is made."""
-    bus, said_at = getattr(context, "bus", None), getattr(context, "runtime_events", None)
-    if bus is not None and said_at is not None:
-        _SHOWN[bus] = said_at
+    """Remember the source of events in the context with which nanobot creates a tool."""
+    bus, source = getattr(context, "bus", None), getattr(context, "runtime_events", None)
+    if bus is not None and source is not None:
+        _EVENT_SOURCES[bus] = source
 
 
-def said_at(bus: Any) -> Any | None:
-    """Has `subscribe`. None: this nanobot does not say when a turn is over."""
-    return bus if hasattr(bus, "subscribe") else _SHOWN.get(bus)
+def event_source(bus: Any) -> Any | None:
+    """Return the object with `subscribe`, or None if this nanobot does not announce the end of turns."""
+    return bus if hasattr(bus, "subscribe") else _EVENT_SOURCES.get(bus)

@@ -1,6 +1,7 @@
-"""`MailboxChannel`: the reception as a channel of nanobot's gateway. Thin: it translates, and decides nothing.
+"""`MailboxChannel`: mail as a channel of nanobot's gateway. It translates between nanobot and `Reception`.
 
-Works with nanobot 0.2.2 to 0.3.5. All say when a turn is over; of old ones, the last word says whether it failed.
+It works with nanobot 0.2.2 to 0.3.5. All versions announce the end of a turn. Before 0.3.5 only the final message
+of a turn shows whether it failed.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 
-STOP_PATIENCE = 10.0  # seconds
-BEFORE_TOLD = 1.0  # seconds after a word in which nanobot would queue again what the turn did not take up
-BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that goes down stops its channels next
+STOP_PATIENCE = 10.0  # seconds to wait for running operations when the channel stops
+REQUEUE_WINDOW = 1.0  # seconds after an answer in which nanobot may queue again what its turn did not take up
+BEFORE_GIVING_UP = 2.0  # seconds after a turn was stopped: a gateway that shuts down stops its channels next
 
 
 class MailboxConfig(Base):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
-    """The section of the design, for programs that make it in Python. The channel itself reads `config.Config`."""
+    """The settings of the channel, for programs that create it in Python. The channel reads `config.Config`."""
 
     enabled: bool = False
     agent_id: str = ""
     description: str = ""
     capabilities: list[str] = []  # noqa: RUF012 - pydantic copies it
-    allow_from: list[str] = ["*"]  # noqa: RUF012 - likewise
+    allow_from: list[str] = ["*"]  # noqa: RUF012 - pydantic copies it
     max_concurrent_tasks: int = 3
     poll_interval: float = 5.0
     mailboxes_root: str = "~/.nanobot/mailboxes"
 
 
 class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
-    """Mail between agents."""
+    """The channel `mailbox`: mail between agents."""
 
     name = OWN_CHANNEL
     display_name = "Mailbox"
@@ -71,12 +72,12 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._refused: Counter[tuple[str, str]] = Counter()  # by channel and chat
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: list[Any] = []
-        self._says_how = False  # does nanobot say how a turn ended?
-        self._log = self.logger  # loguru's: its texts have places in braces
+        self._reports_outcome = False  # does nanobot announce whether a turn failed?
+        self._log = self.logger  # loguru's: its placeholders are braces
         self._under_way: set[asyncio.Task[None]] = set()
         self._giving_up: set[asyncio.Task[None]] = set()
         self._publish_outbound = bus.publish_outbound
-        bus.publish_outbound = self._note_outbound  # the only place where the asking session is known
+        bus.publish_outbound = self._note_outbound  # the only place where the calling session is known
         self._publish_inbound = bus.publish_inbound
         bus.publish_inbound = self._note_inbound
 
@@ -94,19 +95,19 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         return str(error) if isinstance(error, PostroomError) else None
 
     def is_allowed(self, sender_id: str) -> bool:
-        """The post room asks its own guards."""
+        """Allow any sender: the room itself checks `allow_from`."""
         return bool(sender_id)
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Stays until it is stopped."""
+        """Run until the channel is stopped."""
         self._task = asyncio.current_task()
         written = await asyncio.to_thread(load_config)
         self._workspace = written.workspace_path
         home = await asyncio.to_thread(gateways.home_at, get_data_dir())
         self.post = await shared(self.settings, str(self._workspace), home)
-        self.post.tell_person = self._tell_person
+        self.post.notify_person = self._notify_person
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()
         self._running = True
@@ -136,11 +137,11 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
     # -- to the model
 
     @property
-    def says_what_is_over(self) -> bool:
+    def reports_turn_ends(self) -> bool:
         return bool(self._unsubscribe)
 
     async def reaches(self, channel: str) -> bool:
-        """Asked anew each time: channels are turned on and off while the gateway runs."""
+        """Read the config at each call: channels are enabled and disabled while the gateway runs."""
         written = await asyncio.to_thread(load_config)
         return is_reached(channel, dict(written.channels))
 
@@ -160,7 +161,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
     # -- from the model
 
     async def send(self, msg: OutboundMessage) -> None:
-        """The last word of a turn, or mail by the stock `message` tool or by local code."""
+        """Take the final answer of a turn, or a mail of nanobot's `message` tool or of local code."""
         if self.post is None or self.reception is None:
             raise ConnectionError("the mailbox is not open yet")
         if outbound.is_progress(msg):
@@ -170,65 +171,67 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             turn.failed = (
                 turn.failed or await self._has_failed(turn, msg) or await self._lacks_result(self.post, turn, msg)
             )
-            await self.reception.say(turn.id, msg.content, tuple(msg.media))
+            await self.reception.answer_turn(turn.id, msg.content, tuple(msg.media))
         elif not outbound.is_about_turn(msg):
             await self._mail(self.post, msg)
 
     async def send_message(self, to_id: str, msg: dict[str, Any]) -> None:
-        """Mail a message of the design to another agent. A loop, or a `ttl` that is spent, is refused."""
+        """Send a message in the format of `MailboxManager.send`. A loop or a spent `ttl` is refused."""
         if self.post is None:
             raise ConnectionError("the mailbox is not open yet")
-        await self.post.send_designed(to_id, msg)
+        await self.post.send_manager_message(to_id, msg)
 
     async def _has_failed(self, turn: Turn, msg: OutboundMessage | None) -> bool:
-        """As far as a nanobot that does not say so lets us know: by what it has just kept in the session."""
-        if self._says_how:
+        """Return whether a turn failed. Versions before 0.3.5 show it only in what they store in the session."""
+        if self._reports_outcome:
             return False
         kept = await asyncio.to_thread(self._kept_in, turn.intent.session)
         return outbound.is_failure(msg, outbound.last_answer(kept))
 
     async def _lacks_result(self, post: Post, turn: Turn, msg: OutboundMessage) -> bool:
-        """Has a task come to its end without a word of the model? Not if others go on with it."""
+        """Return whether a task ended without an answer of the model and no other agent works on a part of it."""
         if turn.task is None or turn.parts or not outbound.is_no_answer(msg):
             return False
-        return not await post.room.run(intent.is_waiting, post.core, post.name, turn.task.id, turn.id)
+        return not await post.room.run(intent.has_open_requests, post.core, post.name, turn.task.id, turn.id)
 
     def _kept_in(self, session: str) -> list[Any]:
         from nanobot.session.manager import SessionManager  # noqa: PLC0415 - not needed from 0.3.5 on
 
         try:
             held = SessionManager(self._workspace).read_session_file(session)
-        except OSError:  # nothing can be kept there: then nothing was
+        except OSError:  # no session can be stored there, so none was
             held = None
         return list(held["messages"]) if held else []
 
     async def _mail(self, post: Post, msg: OutboundMessage) -> None:
-        """Send new mail, or tell the conversation why not. What is raised is tried again by nanobot for some
-        seconds. That is too short for a pace: TooFast is raised only where no conversation can be told of it.
+        """Send new mail, or report in the conversation why it was refused.
+
+        nanobot repeats a send that raises for some seconds. That is too short for a rate limit, so TooFast is
+        raised only if there is no conversation in which it can be reported.
         """
         caller = outbound.caller_of(msg)
         try:
             await post.send(outbound.outgoing(msg, post, self._warn), caller)
         except PostroomError as refused:
             if isinstance(refused, TooFast):
-                del msg.metadata[outbound.SENT_AS]  # the next try is counted like the first
+                del msg.metadata[outbound.SENT_AS]  # so that the next attempt is counted like the first
             if isinstance(refused, Busy) and (caller is None or not isinstance(refused, TooFast)):
                 raise
             if isinstance(refused, UnknownAgent):
-                refused.hint = WHOM  # a model registers nobody
+                refused.hint = WHOM  # the usual hint speaks of registering agents, which a model cannot
             self._log.warning("mailbox: the mail to {} is not sent: {}", msg.chat_id, refused)
             if caller is not None and caller.channel != OWN_CHANNEL:
-                await self._tell_not_sent(msg, caller, refused)
+                await self._report_refusal(msg, caller, refused)
 
     def _warn(self, text: str) -> None:
         self._log.warning("mailbox: {}", text)
 
-    async def _tell_person(self, caller: Caller, text: str) -> None:
-        """Into the person's chat, without a turn of the model."""
+    async def _notify_person(self, caller: Caller, text: str) -> None:
+        """Write into the person's chat without a turn of the model."""
         await self._publish_outbound(OutboundMessage(channel=caller.channel, chat_id=caller.chat, content=text))
 
-    async def _tell_not_sent(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
-        """A model that tries again whenever it is told is not told for ever."""
+    async def _report_refusal(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
+        """Report a refused mail to its conversation, at most MOST_REFUSALS times: a model may retry each time."""
         self._refused[caller.channel, caller.chat] += 1
         if self._refused[caller.channel, caller.chat] > MOST_REFUSALS:
             return
@@ -243,13 +246,13 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         )
 
     async def _note_outbound(self, msg: OutboundMessage) -> None:
-        """Every message that leaves the model passes here, while it is still known who speaks."""
+        """Note which conversation a message comes from; every message of the model passes here."""
         context = current_request_context()
         turns = None if self.post is None else self.post.turns
         if msg.channel == OWN_CHANNEL:
-            outbound.note(msg, context, turns, collects=self.says_what_is_over)
+            outbound.note(msg, context, turns, collects=self.reports_turn_ends)
         elif turns is not None and context is None and outbound.is_last_word(msg):
-            for turn in turns.told_at(*outbound.place_of(msg)):
+            for turn in turns.reporting_to(*outbound.place_of(msg)):
                 turn.last_message = msg
         await self._publish_outbound(msg)
 
@@ -257,7 +260,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         turn = self._turn_of(msg.metadata)
         if turn is not None:
             turn.queued_at = time.monotonic()
-        elif msg.channel not in {"system", OWN_CHANNEL}:  # a person speaks
+        elif msg.channel not in {"system", OWN_CHANNEL}:  # a person wrote it
             self._refused.pop((msg.channel, msg.chat_id), None)
             if self.post is not None:
                 self.post.person_wrote(f"{msg.channel}:{msg.chat_id}")
@@ -265,34 +268,34 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             self.post.unattended.add(msg.chat_id)
         await self._publish_inbound(msg)
 
-    async def _told(self, turn: Turn, at: float) -> None:
-        """A person was told something: what waited for it there was part of that, unless it is queued again."""
-        received = turn.last_message
-        await asyncio.sleep(BEFORE_TOLD)
+    async def _finish_report(self, turn: Turn, at: float) -> None:
+        """End a turn whose report was part of another answer to the person, unless nanobot queues it again."""
+        message = turn.last_message
+        await asyncio.sleep(REQUEUE_WINDOW)
         if turn.queued_at <= at:
-            await self._over(turn, received)
+            await self._end_turn(turn, message)
 
-    async def _over(self, turn: Turn, received: OutboundMessage | None) -> None:
-        turn.failed = turn.failed or await self._has_failed(turn, received)
+    async def _end_turn(self, turn: Turn, message: OutboundMessage | None) -> None:
+        turn.failed = turn.failed or await self._has_failed(turn, message)
         if self.reception is not None:
-            await self.reception.over(turn.id)
+            await self.reception.end_turn(turn.id)
 
-    # -- what nanobot says of turns
+    # -- nanobot's events about turns
 
     def _subscribe(self) -> None:
-        said_at = channel_bus.said_at(self.bus)
-        if said_at is None:
+        source = channel_bus.event_source(self.bus)
+        if source is None:
             return
-        from nanobot.bus.runtime_events import TurnCompleted, TurnRunStatusChanged  # noqa: PLC0415 - only where it speaks
+        from nanobot.bus.runtime_events import TurnCompleted, TurnRunStatusChanged  # noqa: PLC0415 - not in 0.2.2
 
-        self._says_how = "outcome" in TurnCompleted.__dataclass_fields__  # from 0.3.5 on
+        self._reports_outcome = "outcome" in TurnCompleted.__dataclass_fields__  # from 0.3.5 on
         self._unsubscribe = [
-            said_at.subscribe(self._on_completed, TurnCompleted),
-            said_at.subscribe(self._on_status, TurnRunStatusChanged),
+            source.subscribe(self._on_completed, TurnCompleted),
+            source.subscribe(self._on_status, TurnRunStatusChanged),
         ]
 
     def _on_completed(self, event: Any) -> None:
-        """Comes when the last word is queued and before it is sent, so that `send` knows how the turn ended."""
+        """Note the outcome of a turn: this event comes before `send` gets the final answer."""
         reception = self.reception
         if reception is None:
             return
@@ -301,31 +304,32 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             turn.is_over = True
             self._note_outcome(turn, event)
             if not turn.is_answering:
-                _soon(self._over(turn, turn.last_message), self._under_way)
-        for waiting in reception.post.turns.told_in(event.context.session_key):
-            if waiting is not turn:  # it may have been part of this one
+                _start_task(self._end_turn(turn, turn.last_message), self._under_way)
+        for waiting in reception.post.turns.reporting_in(event.context.session_key):
+            if waiting is not turn:  # nanobot may have merged its report into this turn
                 self._note_outcome(waiting, event)
-                _soon(self._told(waiting, time.monotonic()), self._under_way)
+                _start_task(self._finish_report(waiting, time.monotonic()), self._under_way)
 
     def _note_outcome(self, turn: Turn, event: Any) -> None:
-        if self._says_how:
+        if self._reports_outcome:
             turn.failed = event.outcome == "failed"
 
     def _on_status(self, event: Any) -> None:
         turn = self._turn_of(event.context.metadata)
         if turn is not None and event.status == "idle" and not turn.is_over:
-            _soon(self._give_up(turn.id), self._giving_up)
+            _start_task(self._give_up(turn.id), self._giving_up)
 
     async def _give_up(self, letter: str) -> None:
         await asyncio.sleep(BEFORE_GIVING_UP)
         if self.reception is not None:
-            await self.reception.broken_off(letter)
+            await self.reception.stop_turn(letter)
 
     def _turn_of(self, metadata: Any) -> Turn | None:
         return None if self.post is None else self.post.turns.get(outbound.letter_in(metadata))
 
 
-def _soon(doing: Any, tasks: set[asyncio.Task[None]]) -> None:
-    task = asyncio.create_task(doing)
+def _start_task(operation: Any, tasks: set[asyncio.Task[None]]) -> None:
+    """Run a coroutine as a task, referenced until it is done."""
+    task = asyncio.create_task(operation)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

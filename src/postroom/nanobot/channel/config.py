@@ -117,7 +117,7 @@ def _check_not_taken(text: str, name: str) -> None:
     """An agent under such a name would answer the mail of somebody else."""
     field, hint = f"{SECTION}.agentId", "choose another name"
     if fold(name) == POSTMASTER:
-        raise Invalid(f"{POSTMASTER!r} is the house's own name", field=field, hint=hint)
+        raise Invalid(f"{POSTMASTER!r} is reserved for the room itself", field=field, hint=hint)
     if fold(name) in ONE_MAILBOX.values():
         raise Invalid(f"{text!r} is a name of the human, whose mail no agent answers", field=field, hint=hint)
 

@@ -186,7 +186,7 @@ def _of_config(path: Path) -> list[Finding]:
         return [warning("config", f"{channel_config.SECTION}.enabled is false in {path}", "set it to true")]
     of_room = _of_room(value)
     is_second = path != Path(DEFAULT_CONFIG).expanduser()
-    running = [gateways.of_gateway(value, path, is_second=is_second)] if of_room.level is Level.OK else []
+    running = [gateways.check_gateway(value, path, is_second=is_second)] if of_room.level is Level.OK else []
     return [of_room, *_strangers(value), *running, MODEL]
 
 

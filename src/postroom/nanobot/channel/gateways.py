@@ -1,7 +1,11 @@
-"""Which conversations a gateway can speak into: those at the channels that it runs.
+"""The gateways of an agent: which are running, which sessions they hold, and which conversations they reach.
 
-A terminal (`nanobot agent`) and a request to nanobot's own API are over when they got their answer. What comes
-later for them is told to nobody; it is kept, and `mail_tasks` shows it.
+A gateway reaches the conversations of the channels that it runs. A terminal (`nanobot agent`) and a request to
+nanobot's own API end with their answer. What comes later for them is kept, and `mail_tasks` shows it.
+
+Several gateways of one agent share its mail. A session lives in the data folder of one gateway, its home; a
+gateway that starts in the same folder continues its sessions. Each gateway writes a record that it is running. One
+that disappears is awaited for a while; then its letters go to any gateway that can report them.
 """
 
 from __future__ import annotations
@@ -52,12 +56,12 @@ if TYPE_CHECKING:
     from .post import Post
 
 
-NEVER = frozenset({"cli", "api", "system"})  # nanobot's names for what is no channel
-WITHOUT_SECTION = frozenset({OWN_CHANNEL, "websocket"})  # the browser's is on by default
+NEVER = frozenset({"cli", "api", "system"})  # nanobot's names for sources that are no channels
+WITHOUT_SECTION = frozenset({OWN_CHANNEL, "websocket"})  # the browser's channel is on by default
 
 
 def is_reached(channel: str, sections: Mapping[str, Any]) -> bool:
-    """Does a gateway with these sections under `channels` send to this channel?"""
+    """Return whether a gateway with these sections under `channels` sends to this channel."""
     name = channel.partition(".")[0]  # one of several bots is `telegram.second`
     if name in NEVER:
         return False
@@ -68,19 +72,18 @@ def is_reached(channel: str, sections: Mapping[str, Any]) -> bool:
     return enabled is not False
 
 
-# Whose claims may be taken over. A gateway signs its claims so that its successor knows them for dead.
+# -- claims of dead gateways
 #
-# A process is known by its number, by when it began, and by the namespace in which the number counts: numbers are
-# used again, and in a container the first process is always number 1. Of another namespace nothing is known;
-# there
-# the lease decides.
+# A gateway signs its claims with its process, so that its successor can tell that the process is dead. Process
+# numbers are reused, and in a container the first process is always number 1; so the signature also holds the
+# start time and the namespace. Of a process in another namespace nothing is known: its lease has to expire.
 
 _SIGNED = re.compile(r"gateway of \S+ \[(?P<place>[^ \]]*) (?P<began>[^ \]]*)\] \(process (?P<pid>\d+)\)")
-_NO_MORE = ("Z", "X")  # it has ended, and whoever started it has not asked how
+_ENDED = ("Z", "X")  # states of a process that has ended and whose parent has not waited for it
 
 
 def free_dead_claims(mailbox: Mailbox) -> int:
-    """Give back what is held by gateways of this agent that are certainly no more; how many letters it was."""
+    """Release the letters that dead gateways of this agent hold; return their number."""
     core = mailbox._core
     held = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     dead = [found for found in held if found.delivery.lease and is_dead(found.delivery.lease.holder)]
@@ -90,13 +93,13 @@ def free_dead_claims(mailbox: Mailbox) -> int:
 
 
 def signature(agent: str) -> str:
-    """How this process signs a claim."""
+    """Return the text by which this process signs its claims."""
     pid = os.getpid()
     return f"gateway of {agent} [{_place()} {_began(pid)}] (process {pid})"
 
 
 def is_dead(holder: str) -> bool:
-    """Is it certain that the gateway that signed this is no more?"""
+    """Return whether the gateway that signed this is certainly dead."""
     signed = _SIGNED.fullmatch(holder)
     if signed is None or signed["place"] != _place() or not signed["place"]:
         return False
@@ -105,7 +108,7 @@ def is_dead(holder: str) -> bool:
 
 @cache
 def _place() -> str:
-    """The namespace of our process numbers; empty where the system does not say."""
+    """Return the namespace of our process numbers; empty where the system does not tell it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
         return f"{Path('/proc/self/ns/pid').stat().st_ino}@{boot}"
@@ -114,26 +117,28 @@ def _place() -> str:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's own count; `gone` if there is none, or none but its name on a list."""
+    """Return the start time of a process in clock ticks since boot; `gone` if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "gone"
     state, *more = stat.rpartition(")")[2].split()
-    return "gone" if state in _NO_MORE else more[18]
+    return "gone" if state in _ENDED else more[18]
 
 
-# Is a gateway of an agent up? What its card and the signs of its gateways say, looked at from outside.
+# -- the check of `postroom doctor`: is a gateway of this agent running?
 
 CHECK = "gateway"
-PROGRAM = "nanobot"  # as gateways say on their card
-FIRST_PORT = 18790  # of a gateway, where nothing else is said
+PROGRAM = "nanobot"  # the program on the card of an agent with a gateway
+FIRST_PORT = 18790  # nanobot's default port of a gateway
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 
 
-def of_gateway(value: Config, config: Path, *, is_second: bool = False) -> Finding:
-    """Nothing is made by looking: where no room is yet, no gateway ever was. A second gateway of this machine has
-    another config and needs another port.
+def check_gateway(value: Config, config: Path, *, is_second: bool = False) -> Finding:
+    """Report whether a gateway of this agent is running.
+
+    The check creates nothing: where there is no room yet, no gateway was ever started. A second gateway on this
+    machine has its own config and needs its own port.
     """
     start = f"nanobot gateway -c {shlex.quote(str(config))}"
     start += f" -p {_free_port()}" if is_second else ""
@@ -150,16 +155,16 @@ def of_gateway(value: Config, config: Path, *, is_second: bool = False) -> Findi
 
 
 def _free_port() -> int:
-    """The first port after that of the first gateway on which nobody listens."""
+    """Return the first port above FIRST_PORT on which nothing listens."""
     for port in range(FIRST_PORT + 1, FIRST_PORT + 100):
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
                 return port
     return FIRST_PORT + 1
 
 
 def _was_opened(address: str) -> bool:
-    """Was this a room before? Of a folder, only what we keep beside the mail tells."""
+    """Return whether a room was opened here. A mail folder has our own folder in it since then."""
     folder = folder_of(address)
     return is_there(address) is True and (folder is None or (Path(folder) / OWN_FOLDER).is_dir())
 
@@ -170,7 +175,7 @@ def _not_started(name: str, start: str) -> Finding:
 
 def _of_agent(opened: room.Room, name: str, start: str) -> Finding:
     agent = opened.agent(name)
-    there = gateways_there(opened._core, agent.card.id)
+    there = count_gateways(opened._core, agent.card.id)
     seen = _last_sign(opened, agent)
     if there:
         up = f"a gateway of {name} is up" if there == 1 else f"{there} gateways of {name} are up"
@@ -187,8 +192,8 @@ def _last_sign(opened: room.Room, agent: Agent) -> str:
     if at is None:
         return "no sign of life yet"
     seconds = max(0, int((opened._core.now().wall - at).total_seconds()))
-    value = "it said goodbye" if agent.presence.left else "last sign of life"
-    return f"{value} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
+    event = "it said goodbye" if agent.presence.left else "last sign of life"
+    return f"{event} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
 
 
 def _ago(seconds: int) -> str:
@@ -198,27 +203,22 @@ def _ago(seconds: int) -> str:
     return f"{seconds} s"
 
 
-# Several gateways of one agent share its mail; a session lives at one of them, and what was asked there goes
-# there.
-#
-# A home is the data folder of a gateway: whoever starts there again has the same sessions. Each gateway signs in
-# a
-# record that it is there. One that is gone is awaited for a while; then its letters are for whoever can tell.
+# -- records of running gateways
 
 log = logging.getLogger("postroom")
 
-ALIVE = timedelta(seconds=60)  # after its last sign a gateway still counts as there
-AWAITED = timedelta(minutes=10)  # after its last sign it is expected back
+ALIVE = timedelta(seconds=60)  # a gateway counts as running for so long after its last record
+AWAITED = timedelta(minutes=10)  # it is expected back for so long after its last record
 KEPT = timedelta(days=30)
 FILE = "mailbox.id"
 LONGEST = 100  # characters of an id
 
 
 class Gateway(msgspec.Struct, frozen=True, kw_only=True):
-    """The last sign of a gateway."""
+    """The record by which a gateway shows that it is running. Its fields are stored: their names stay."""
 
     home: str
-    signed: str  # as it signs its claims
+    signed: str  # the signature on its claims
     at: Annotated[datetime, Meta(tz=True)]
     left: bool = False
 
@@ -227,18 +227,18 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def home_at(folder: Path) -> str:
-    """What the gateways of this folder are known by: an id that is kept there, and moves with it."""
+    """Return the id of the gateways of this data folder. It is stored in the folder and moves with it."""
     file = folder / FILE
     try:
         if not file.exists():
             _write_once(file, uuid.uuid4().hex)
         return file.read_text(encoding="utf-8").strip()[:LONGEST] or str(folder)[-LONGEST:]
-    except (OSError, ValueError):  # it cannot be kept; then the place has to do
+    except (OSError, ValueError):  # the id cannot be stored: use the path
         return str(folder)[-LONGEST:]
 
 
 def _write_once(file: Path, text: str) -> None:
-    """Whole, and by the first of several who try."""
+    """Write a file at once; of several writers the first wins."""
     aside = file.with_name(f"{file.name}.{uuid.uuid4().hex}")
     aside.write_text(f"{text}\n", encoding="utf-8")
     with suppress(FileExistsError):
@@ -247,7 +247,7 @@ def _write_once(file: Path, text: str) -> None:
 
 
 def sign(core: Core, agent: str, home: str, signed: str, *, left: bool = False) -> None:
-    """This gateway is there, or leaves."""
+    """Record that this gateway is running, or that it leaves."""
     now = core.now().wall
     key = _key(agent, home, signed)
     sign = Gateway(home=home, signed=signed, at=now, left=left)
@@ -259,7 +259,7 @@ def sign(core: Core, agent: str, home: str, signed: str, *, left: bool = False) 
 
 
 def forget_old(core: Core, agent: str) -> None:
-    """Strike those of whom nothing was heard for long."""
+    """Delete the records of gateways that have not been running for KEPT."""
     before = core.now().wall - KEPT
 
     def plan() -> Sequence[Write]:
@@ -273,26 +273,26 @@ def forget_old(core: Core, agent: str) -> None:
     core.store.commit(plan)
 
 
-def gateways_there(core: Core, agent: str) -> int:
-    """How many of this agent are there."""
+def count_gateways(core: Core, agent: str) -> int:
+    """Return the number of running gateways of this agent."""
     now = core.now().wall
     return sum(gateway.is_there(now) for gateway in _gateways(core, agent).values())
 
 
 def is_alone(core: Core, agent: str, home: str, signed: str) -> bool:
-    """Is no other gateway of this agent there?"""
+    """Return whether no other gateway of this agent is running."""
     now, own = core.now().wall, _key(agent, home, signed)
     return not any(gateway.is_there(now) for key, gateway in _gateways(core, agent).items() if key != own)
 
 
-def is_gateway_there(core: Core, agent: str, home: str) -> bool:
-    """Is a gateway there that has the sessions of this home?"""
+def has_gateway(core: Core, agent: str, home: str) -> bool:
+    """Return whether a gateway with the sessions of this home is running."""
     now = core.now().wall
     return any(sign.is_there(now) for sign in _signs_of(core, agent, home))
 
 
 def is_awaited(core: Core, agent: str, home: str) -> bool:
-    """Is one there, or will one be soon?"""
+    """Return whether a gateway of this home is running, or was until recently and is expected back."""
     now = core.now().wall
     return any(sign.is_there(now) or now - sign.at < AWAITED for sign in _signs_of(core, agent, home))
 
@@ -302,20 +302,22 @@ def _signs_of(core: Core, agent: str, home: str) -> list[Gateway]:
 
 
 def home_of(core: Core, agent: str, signed: str) -> str:
-    """Where a gateway lives that signed a claim; empty if that is not known."""
+    """Return the home of the gateway that signed a claim; empty if it is unknown."""
     return next((one.home for one in _gateways(core, agent).values() if one.signed == signed), "")
 
 
-def _gateways(core: Core, agent: str, tell: Callable[[str], None] | None = None) -> dict[str, Gateway]:
-    """The signs that can be read. Another program, or a later version of this one, may have put others there."""
+def _gateways(core: Core, agent: str, warn: Callable[[str], None] | None = None) -> dict[str, Gateway]:
+    """Return the readable records by key. Another program, or a later version, may have written others."""
     found: dict[str, Gateway] = {}
     for record in core.store.records(GATEWAY):
         if record.key.startswith(f"{agent} "):
             try:
                 found[record.key] = convert(record.value, Gateway)
             except msgspec.ValidationError as wrong:
-                if tell is not None:
-                    tell(f"mailbox: the sign of a gateway, {record.key!r}, cannot be read and is ignored: {wrong}")
+                if warn is not None:
+                    warn(
+                        f"mailbox: the record of a gateway, {record.key!r}, cannot be read and is ignored: {wrong}"
+                    )
     return found
 
 
@@ -323,9 +325,9 @@ def _key(agent: str, home: str, signed: str) -> str:
     return f"{agent} {hashlib.sha256(f'{home} {signed}'.encode()).hexdigest()[:32]}"
 
 
-# One gateway among those of its agent: it signs that it is there, and leaves to the others what is theirs.
+# -- one gateway among several
 
-BETWEEN_SIGNS = 20.0  # seconds
+BETWEEN_SIGNS = 20.0  # seconds between two records that this gateway is running
 
 
 class Reach(Protocol):
@@ -333,18 +335,18 @@ class Reach(Protocol):
 
 
 class Gateways:
-    """Where this gateway lives, and the letters that it has seen to be for another."""
+    """This gateway among those of its agent: its record, and the letters that it leaves to the others."""
 
     def __init__(self, post: Post, reach: Reach, signed: str) -> None:
         self._post = post
         self._reach = reach
         self._signed = signed
-        self._signed_at = 0.0  # seconds of a steady clock
+        self._signed_at = 0.0  # by the monotonic clock
         self._left: dict[str, Intent] = {}
 
     @property
     def left(self) -> frozenset[str]:
-        """The letters that are not to be claimed here."""
+        """The letters that this gateway does not claim."""
         return frozenset(self._left)
 
     async def arrive(self) -> None:
@@ -356,7 +358,7 @@ class Gateways:
             await self._sign()
 
     async def depart(self) -> bool:
-        """Says whether nobody else is there."""
+        """Record that this gateway leaves; return whether no other one is running."""
         await self._sign(left=True)
         return await self._post.room.run(is_alone, self._post.core, self._post.name, self._post.home, self._signed)
 
@@ -365,36 +367,36 @@ class Gateways:
         post = self._post
         await post.room.run(sign, post.core, post.name, post.home, self._signed, left=left)
 
-    async def is_left(self, work: AsyncWork, errand: Intent) -> bool:
-        """Is it for another gateway? Then it is put back, and not taken again."""
-        if not await self._is_elsewhere(work.id, errand):
+    async def leave_if_elsewhere(self, work: AsyncWork, intent: Intent) -> bool:
+        """Release a letter that is for another gateway, and claim it no more; return whether it is one."""
+        if not await self._is_elsewhere(work.id, intent):
             return False
-        self._left[work.id] = errand
+        self._left[work.id] = intent
         await work.release()
         return True
 
     async def look_again(self) -> None:
-        """What the others took is forgotten; what they will not take is for us."""
+        """Forget the letters that other gateways took, and allow again those that they will not take."""
         if not self._left:
             return
         query = Query(mailbox=self._post.name, states=(State.UNREAD,), message_ids=tuple(self._left))
         waiting = {found.message.id for found in await self._post.room.run(self._post.core.store.find, query)}
-        for letter, errand in list(self._left.items()):
-            is_new = _is_new(letter, errand)  # who had its thread may be another by now: it is sorted again
-            if letter not in waiting or is_new or not await self._is_elsewhere(letter, errand):
+        for letter, intent in list(self._left.items()):
+            is_new = _is_new(letter, intent)  # its thread may have another gateway by now: it is classified again
+            if letter not in waiting or is_new or not await self._is_elsewhere(letter, intent):
                 del self._left[letter]
 
-    async def _is_elsewhere(self, letter: str, errand: Intent) -> bool:
-        post, where = self._post, errand.origin
-        if errand.home in {"", post.home} or (where is not None and where.channel in NEVER):
+    async def _is_elsewhere(self, letter: str, intent: Intent) -> bool:
+        post, origin = self._post, intent.origin
+        if intent.home in {"", post.home} or (origin is not None and origin.channel in NEVER):
             return False
-        if _is_new(letter, errand):  # it can be done without what was before
-            return await post.room.run(is_gateway_there, post.core, post.name, errand.home)
-        if await post.room.run(is_awaited, post.core, post.name, errand.home):
+        if _is_new(letter, intent):  # it can be done without the history of the session
+            return await post.room.run(has_gateway, post.core, post.name, intent.home)
+        if await post.room.run(is_awaited, post.core, post.name, intent.home):
             return True
-        return errand.what == "tell" and where is not None and not await self._reach.reaches(where.channel)
+        return intent.action == "report" and origin is not None and not await self._reach.reaches(origin.channel)
 
 
-def _is_new(letter: str, errand: Intent) -> bool:
-    """Is it no answer to anything that this agent has begun?"""
-    return errand.what == "work" and errand.answers in {None, letter}
+def _is_new(letter: str, intent: Intent) -> bool:
+    """Return whether it answers nothing that this agent has begun."""
+    return intent.action == "work" and intent.answers in {None, letter}

@@ -1,6 +1,11 @@
-"""What a letter that came is: work for the model, an answer for somebody who asked, or nothing to do.
+"""Intents: what a gateway does with a letter that arrived, and the session in which its answer was requested.
 
-Looks only. Whose answer it is, our own record says; what the letter claims about sessions is not looked at.
+`classify` decides whether a letter is work for the model, an answer for a conversation, or nothing to do. It
+changes nothing.
+
+An `Origin` is the session from which a letter of ours was sent. It is stored on our side until the answer comes:
+with the task, or, for other letters, in a record of the same kind. Nothing of it stands in a letter, and nothing
+that a letter says about sessions is read, so a peer cannot name a session of ours.
 """
 
 from __future__ import annotations
@@ -43,67 +48,67 @@ if TYPE_CHECKING:
 
 
 LONGEST_SESSION = 100  # characters
-MARK = 20  # characters of them, which no other session has
+MARK = 20  # characters of a hash that make a session key unique
 NO_TASK = 'it says that it is a task, and there is none in it: `task` needs an `id` and the `state` "pending"'
-TOLD = frozenset(
+REPORTED = frozenset(
     {TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED, TaskState.INPUT_REQUIRED}
 )
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done with a letter.
+    """The action to take for a letter, with what the action needs.
 
-    work    the model works on it, in the session of its thread
-    go_on   the model goes on with something in a session of mail: an answer came for it
-    tell    the model tells whoever asked
-    stop    its task was taken back
-    refuse  its sender is not allowed, or it is not what it says: `reason`
-    done    nothing
+    work      the model works on it, in the session of its thread
+    continue  an answer came: the model continues in a session of mail
+    report    an answer came: the model reports it in the conversation that asked for it
+    stop      its task was cancelled
+    refuse    its sender is not allowed, or it is not what it claims to be: see `reason`
+    done      nothing
     """
 
-    what: Literal["work", "go_on", "tell", "stop", "refuse", "done"]
+    action: Literal["work", "continue", "report", "stop", "refuse", "done"]
     session: str = ""
-    origin: Origin | None = None  # for `tell` and `go_on`
+    origin: Origin | None = None  # for `report` and `continue`
     task: Standing | None = None
-    answers: str | None = None  # the letter of a peer that the model's last word answers
+    answers: str | None = None  # the letter of a peer that the model's final answer answers
     wants_answer: bool = False
     rounds: int = 0
     reason: str = ""
-    home: str = ""  # of the gateway that has the session; empty: whoever takes it
-    follows: bool = False  # work that replies to a letter of ours
+    home: str = ""  # of the gateway that holds the session; empty: any gateway
+    follows: bool = False  # it is work that replies to a letter of ours
 
 
-DONE = Intent(what="done")
+DONE = Intent(action="done")
 
 
-def sort(mailbox: Mailbox, work: Work, config: Config) -> Intent:
-    """Decide about one letter."""
+def classify(mailbox: Mailbox, work: Work, config: Config) -> Intent:
+    """Return what to do with one letter."""
     letter = work.message
     if letter.kind in {TASK_UPDATE, OVERDUE} and (about := _task_about(mailbox, work)) is not None:
         return _of_task(mailbox, letter, about)
-    where = _asked_for(mailbox, letter)
-    if where is not None:
-        return _back_to(where, None)
+    origin = _origin_of_answer(mailbox, letter)
+    if origin is not None:
+        return _back_to(origin, None)
     session = _session_with(mailbox, letter.sender, letter.thread)
     opened = task_of(mailbox._core, mailbox.name, letter.id) if letter.kind == TASK else None
     home = _home_of_thread(mailbox, work)
-    if opened is not None:  # whether it is allowed is part of its admission
-        return Intent(what="work", session=session, task=opened, answers=letter.id, home=home)
+    if opened is not None:  # its admission checks whether the sender is allowed
+        return Intent(action="work", session=session, task=opened, answers=letter.id, home=home)
     if not _is_allowed(mailbox, letter, config):
-        return Intent(what="refuse", reason="unauthorized")
+        return Intent(action="refuse", reason="unauthorized")
     if _lacks_its_task(letter, work.delivery):
-        return Intent(what="refuse", reason=NO_TASK)
+        return Intent(action="refuse", reason=NO_TASK)
     wants = auto_reply.wants_answer(letter, work.delivery)
     answers = letter.id if wants else None
     follows = _is_answer_to_us(mailbox, letter)
-    return Intent(what="work", session=session, wants_answer=wants, answers=answers, home=home, follows=follows)
+    return Intent(action="work", session=session, wants_answer=wants, answers=answers, home=home, follows=follows)
 
 
 def session_of(peer: str, thread: str) -> str:
-    """One session for each thread with a peer: what one peer says is not in the history of another.
+    """Return the session key of a thread with a peer: no peer's words enter the history of another.
 
-    nanobot makes a file name of it, which is no longer than 255 bytes, however it is written there. Some versions
-    write ":" as "_", which names and ids may hold: the mark keeps those apart that would be written alike.
+    nanobot makes a file name of the key, at most 255 bytes in any of its encodings. Some versions replace ":" by
+    "_", which names and ids may contain: the hash separates keys that would become equal.
     """
     session = f"{OWN_CHANNEL}:{peer}:{thread}"
     mark = hashlib.sha256(session.encode()).hexdigest()[:MARK]
@@ -111,9 +116,9 @@ def session_of(peer: str, thread: str) -> str:
 
 
 def _session_with(mailbox: Mailbox, peer: str, thread: str) -> str:
-    """The session of a thread with a peer, known by what the peer was called when it first wrote there."""
+    """Return the session of a thread with a peer, by the name under which the peer first wrote there."""
     core = mailbox._core
-    names = core_names.names_of(core, core_names.resident(core, peer))
+    names = core_names.names_of(core, core_names.current_name(core, peer))
     if len(names) == 1:
         return session_of(peer, thread)
     letters = (found.message for found in core.store.letters(LetterQuery(thread=thread, party=mailbox.name)))
@@ -121,7 +126,7 @@ def _session_with(mailbox: Mailbox, peer: str, thread: str) -> str:
 
 
 def _lacks_its_task(letter: Message, delivery: Delivery) -> bool:
-    """Does a letter to us alone call itself a task and open none? Whoever sent it waits for a result."""
+    """Return whether a letter to us alone claims to be a task and opens none: its sender waits for a result."""
     to_us = delivery.kind == "to" and not any(is_broadcast(one.address) for one in letter.recipients)
     return to_us and letter.kind == TASK and (letter.task is None or letter.task.state != TaskState.PENDING)
 
@@ -136,35 +141,36 @@ def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
 def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
     if task.giver != mailbox.name:
         return _of_task_received(mailbox, letter, task)
-    if letter.kind == TASK_UPDATE and (task.last != letter.id or task.state not in TOLD):
-        return DONE  # on the way, or overtaken by a later word
+    if letter.kind == TASK_UPDATE and (task.last != letter.id or task.state not in REPORTED):
+        return DONE  # an intermediate state, or superseded by a later letter
     if letter.kind == OVERDUE and task.is_final:
         return DONE
-    where = recall(mailbox._core, mailbox.name, task.letter)
-    if where is None:  # given by another program of ours
-        return Intent(what="work", session=_session_with(mailbox, letter.sender, letter.thread))
-    return _back_to(where, task)
+    origin = recall(mailbox._core, mailbox.name, task.letter)
+    if origin is None:  # another program of this agent gave the task
+        return Intent(action="work", session=_session_with(mailbox, letter.sender, letter.thread))
+    return _back_to(origin, task)
 
 
 def _of_task_received(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
     if task.state is TaskState.CANCELED:
-        return Intent(what="stop", task=task, home=_home_of_work(mailbox, task))
+        return Intent(action="stop", task=task, home=_home_of_work(mailbox, task))
     if task.is_final or task.last != letter.id:
         return DONE
-    session = _session_with(mailbox, task.giver, task.thread)  # the answer to what we asked
+    session = _session_with(mailbox, task.giver, task.thread)  # the letter answers our question
     home = _home_of_work(mailbox, task)
-    return Intent(what="work", session=session, task=task, answers=task.letter, home=home)
+    return Intent(action="work", session=session, task=task, answers=task.letter, home=home)
 
 
 def _home_of_work(mailbox: Mailbox, task: Standing) -> str:
-    """Of the gateway that worked on a task: it has its text, and the turn if there is one."""
+    """Return the home of the gateway that worked on a task: it holds the session and any running turn."""
     lease = inbox.received(mailbox._core, mailbox.name, task.letter).delivery.lease
     return "" if lease is None else gateways.home_of(mailbox._core, mailbox.name, lease.holder)
 
 
 def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
-    """Of the gateway that had what its sender wrote before in this thread: it remembers. Later letters do not
-    count, or two gateways that have one each would leave both to each other.
+    """Return the home of the gateway that took the sender's earlier letters of this thread.
+
+    Later letters do not count: two gateways that hold one each would leave both to each other.
     """
     letter = work.message
     if letter.thread == letter.id:
@@ -182,22 +188,24 @@ def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
     return gateways.home_of(mailbox._core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
 
 
-def _asked_for(mailbox: Mailbox, letter: Message) -> Origin | None:
-    """Where we asked for what this letter answers, if it comes from whom we wrote to, or from the house. Each is
-    let in once; of a task that is over, its own updates have told.
+def _origin_of_answer(mailbox: Mailbox, letter: Message) -> Origin | None:
+    """Return the session that sent the letter which this one answers, or None.
+
+    Only a recipient of our letter or the postmaster may answer, each once. The end of a task is reported by its
+    own updates, so other answers to a finished task do not count.
     """
     core, name = mailbox._core, mailbox.name
-    where = recall(core, name, letter.in_reply_to)
-    if where is None or letter.in_reply_to is None or is_used_up(core, where, letter):
+    origin = recall(core, name, letter.in_reply_to)
+    if origin is None or letter.in_reply_to is None or was_answered_before(core, origin, letter):
         return None
     task = task_of(core, name, letter.in_reply_to)
     if task is not None and task.is_final:
         return None
-    return where if _is_answer_to_us(mailbox, letter) else None
+    return origin if _is_answer_to_us(mailbox, letter) else None
 
 
 def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
-    """Does it answer a letter that we sent to its sender, whatever that one was called then?"""
+    """Return whether it answers a letter of ours to its sender, under any name the sender had then."""
     core, name = mailbox._core, mailbox.name
     if letter.in_reply_to is None:
         return False
@@ -209,30 +217,32 @@ def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
         return False
     if letter.sender == POSTMASTER:
         return True
-    sender = core_names.resident(core, letter.sender)
-    asked_for = addressing.routed_to(core, ours).recipients
-    return any(same_name(sender, core_names.resident(core, one.address)) for one in asked_for)
+    sender = core_names.current_name(core, letter.sender)
+    recipients = addressing.routed_to(core, ours).recipients
+    return any(same_name(sender, core_names.current_name(core, one.address)) for one in recipients)
 
 
-def _back_to(where: Origin, task: Standing | None) -> Intent:
-    """Into the session that asked. One of mail goes on with the letter it worked on."""
-    if where.channel != OWN_CHANNEL:
-        rounds = where.rounds + 1
-        return Intent(what="tell", session=where.session, origin=where, task=task, rounds=rounds, home=where.home)
+def _back_to(origin: Origin, task: Standing | None) -> Intent:
+    """Return an intent for the session that asked. A session of mail continues with the letter it worked on."""
+    if origin.channel != OWN_CHANNEL:
+        rounds = origin.rounds + 1
+        return Intent(
+            action="report", session=origin.session, origin=origin, task=task, rounds=rounds, home=origin.home
+        )
     return Intent(
-        what="go_on",
-        session=where.session,
-        origin=where,
+        action="continue",
+        session=origin.session,
+        origin=origin,
         task=task,
-        answers=where.letter,
-        wants_answer=where.letter is not None,
-        rounds=where.rounds + 1,
-        home=where.home,
+        answers=origin.letter,
+        wants_answer=origin.letter is not None,
+        rounds=origin.rounds + 1,
+        home=origin.home,
     )
 
 
 def _is_allowed(mailbox: Mailbox, letter: Message, config: Config) -> bool:
-    """Postroom's own senders were asked at the door; a stranger puts its file past it."""
+    """Check `allow_from` again: a foreign program may have written its file past the check of `send`."""
     if letter.sender == POSTMASTER or _is_answer_to_us(mailbox, letter):
         return True
     try:
@@ -242,27 +252,24 @@ def _is_allowed(mailbox: Mailbox, letter: Message, config: Config) -> bool:
     return True
 
 
-# The session in which we were asked for something, remembered on our side until the answer comes.
-#
-# Nothing of it stands in a letter, and nothing that a letter says of sessions is looked at: a peer cannot name a
-# session of ours. For a task it is kept with the task; for other letters in a record of the same kind.
+# -- origins
 
 OPEN = (State.UNREAD, State.CLAIMED)
 KEPT = timedelta(days=30)  # how long an answer to a letter that opens no task may take
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where we were asked."""
+    """The session from which a letter was sent. Its fields are stored: their names stay."""
 
     channel: str
     chat: str
-    session: str  # nanobot's key of it
-    rounds: int = 0  # how many results it got in a row since its person last spoke
+    session: str  # nanobot's session key
+    rounds: int = 0  # results in a row since the person last wrote
     letter: str | None = None  # the letter that was worked on there, if it is a session of mail
-    home: str = ""  # of the gateway that has the session
+    home: str = ""  # of the gateway that holds the session
     at: datetime | None = None
-    answers: dict[str, str] = {}  # who has answered, and by which letter: each is let in once
-    questions: tuple[str, ...] = ()  # letters that asked about the task, since we last answered
+    answers: dict[str, str] = {}  # folded sender → the letter by which it answered; each answers once
+    questions: tuple[str, ...] = ()  # letters with questions about the task since our last answer
 
     def to_record(self) -> dict[str, Any]:
         plain: dict[str, Any] = to_plain(self)
@@ -270,20 +277,20 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def remember(core: Core, agent: str, letter: str, origin: Origin) -> None:
-    """Before the letter is sent: its answer may come at once."""
+    """Store the origin of a letter, before the letter is sent: its answer may come at once."""
     now = core.now().wall
     value = replace(origin, at=now).to_record()
     core.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=value))])
 
 
 def recall(core: Core, agent: str, letter: str | None) -> Origin | None:
-    """Where we were asked for what this letter of ours says."""
+    """Return the origin of a letter of ours, or None."""
     held = None if letter is None else find_record(core, SESSION, session_key(agent, letter))
     return None if held is None else read(held.value)
 
 
 def read(value: Any) -> Origin | None:
-    """A record of a session, if it is one of ours: other programs may keep theirs in the same way."""
+    """Return a stored origin, or None: other programs store their own sessions in the same kind of record."""
     try:
         return convert(value, Origin)
     except msgspec.ValidationError:
@@ -291,69 +298,73 @@ def read(value: Any) -> Origin | None:
 
 
 def set_rounds(core: Core, agent: str, letter: str, rounds: int) -> None:
-    """So many rounds went on where we asked, when we answered a question about it."""
-    _change(core, agent, letter, lambda where: replace(where, rounds=rounds, questions=()))
+    """Record the number of rounds in the session of a task, and that its open questions are answered."""
+    _change(core, agent, letter, lambda origin: replace(origin, rounds=rounds, questions=()))
 
 
-def is_let_in(core: Core, agent: str, letter: str, question: str) -> bool:
-    """May this question about a task of ours come into the session in which we were asked? So many may without an
-    answer, and each again, if we die before it is told.
+def admit_question(core: Core, agent: str, letter: str, question: str) -> bool:
+    """Return whether this question about a task of ours may enter the session that gave the task.
+
+    At most MOST_ROUNDS questions may, until one is answered. A question that was admitted stays so: after a crash
+    it is reported again.
     """
 
-    def add(where: Origin) -> Origin:
-        return replace(where, questions=(*dict.fromkeys((*where.questions, question)),)[:MOST_ROUNDS])
+    def add(origin: Origin) -> Origin:
+        return replace(origin, questions=(*dict.fromkeys((*origin.questions, question)),)[:MOST_ROUNDS])
 
-    where = _change(core, agent, letter, add)
-    return where is not None and question in where.questions
+    origin = _change(core, agent, letter, add)
+    return origin is not None and question in origin.questions
 
 
-def use_up(core: Core, agent: str, answer: Message) -> None:
-    """From now on no other letter of its sender comes into the session in which we asked. This one may come again,
-    if we die before it is told.
+def mark_answered(core: Core, agent: str, answer: Message) -> None:
+    """Record that a sender has answered: its other letters no longer enter the session that asked.
+
+    The same letter may come again, if the gateway dies before it is reported.
     """
     if answer.in_reply_to is not None:
         used = {fold(answer.sender): answer.id}
-        _change(core, agent, answer.in_reply_to, lambda where: replace(where, answers=used | where.answers))
+        _change(core, agent, answer.in_reply_to, lambda origin: replace(origin, answers=used | origin.answers))
 
 
 def _change(core: Core, agent: str, letter: str, change: Callable[[Origin], Origin]) -> Origin | None:
-    """What is remembered then; None if nothing was."""
+    """Change a stored origin in one commit. Return the new value, or None if nothing is stored."""
     changed: Origin | None = None
 
     def plan() -> Sequence[Write]:
         nonlocal changed
         held = find_record(core, SESSION, session_key(agent, letter))
-        where = None if held is None else read(held.value)
-        if held is None or where is None:
+        origin = None if held is None else read(held.value)
+        if held is None or origin is None:
             return ()
-        changed = change(where)
-        return [put_record(SESSION, held.key, changed.to_record(), held)] if changed != where else ()
+        changed = change(origin)
+        return [put_record(SESSION, held.key, changed.to_record(), held)] if changed != origin else ()
 
     core.store.commit(plan)
     return changed
 
 
-def is_used_up(core: Core, where: Origin, answer: Message) -> bool:
-    """Did another letter of its sender come first, whatever that one was called then?"""
-    names = core_names.names_of(core, core_names.resident(core, answer.sender))
-    used = {where.answers[fold(name)] for name in names if fold(name) in where.answers}
+def was_answered_before(core: Core, origin: Origin, answer: Message) -> bool:
+    """Return whether another letter of this sender, under any of its names, answered first."""
+    names = core_names.names_of(core, core_names.current_name(core, answer.sender))
+    used = {origin.answers[fold(name)] for name in names if fold(name) in origin.answers}
     return bool(used) and answer.id not in used
 
 
-def is_waiting(core: Core, agent: str, letter: str, but: str) -> bool:
-    """Is something open that was given to others while this letter was worked on? What they answered counts until
-    it is dealt with; `but` is an answer that just was.
+def has_open_requests(core: Core, agent: str, letter: str, but: str) -> bool:
+    """Return whether tasks given to others while working on this letter are still open.
+
+    An answer to such a task counts as open until it is settled; `but` is an answer that is being settled now.
     """
-    value = (task for task in tasks_of(core, agent) if task.giver == agent and not task.is_final)
+    given_tasks = (task for task in tasks_of(core, agent) if task.giver == agent and not task.is_final)
     updates = core.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
-    asked_by: list[str | None] = [task.letter for task in value]
-    asked_by += [found.message.in_reply_to for found in updates if found.message.id != but]
-    found = (recall(core, agent, one) for one in asked_by)
-    return any(where is not None and where.letter == letter for where in found)
+    requests: list[str | None] = [task.letter for task in given_tasks]
+    requests += [found.message.in_reply_to for found in updates if found.message.id != but]
+    found = (recall(core, agent, one) for one in requests)
+    return any(origin is not None and origin.letter == letter for origin in found)
 
 
 def forget_old(core: Core, agent: str) -> int:
-    """Strike what was kept for letters that nobody answered in all this time; says how many."""
+    """Delete the origins of letters that got no answer in time; return their number."""
     before = core.now().wall - KEPT
     gone = 0
 
@@ -368,7 +379,7 @@ def forget_old(core: Core, agent: str) -> int:
 
 
 def _is_old(core: Core, agent: str, record: Record, before: datetime) -> bool:
-    """Those of tasks go with their tasks."""
+    """Return whether an origin may be deleted. Origins of tasks are deleted with their tasks."""
     own, _, letter = record.key.partition(" ")
     origin = read(record.value)
     return (

@@ -1,7 +1,6 @@
-"""What leaves the model for our channel: which of it is the last word of a turn, which is new mail, which is
-neither.
+"""Outbound messages of nanobot: which is the final answer of a turn, which is new mail, and which is neither.
 
-Reads nanobot's messages by their fields alone, so that it is the same with all its versions.
+The module reads nanobot's messages by their fields alone, so it works with all versions.
 """
 
 from __future__ import annotations
@@ -23,18 +22,20 @@ if TYPE_CHECKING:
     from .turns import Turn, Turns
 
 
-ASKED = "mailbox_asked"  # put into a message by us: who speaks
-SENT_AS = "mailbox_id"  # likewise: the id of the letter it becomes, so that a second try sends nothing twice
-COLLECTED = "mailbox_collected"  # likewise: it is kept for the end of its turn
-TYPE = "mailbox_type"  # put there by local code
+# Keys in the metadata of a message. The channel itself sets:
+CALLER = "mailbox_asked"  # the conversation that sends it
+SENT_AS = "mailbox_id"  # the id of the letter it becomes, so that a retry sends nothing twice
+COLLECTED = "mailbox_collected"  # it is kept for the end of its turn
+# Local code sets:
+TYPE = "mailbox_type"
 TASK = "mailbox_task"
 TTL = "mailbox_ttl"
 CALLBACK = "mailbox_callback"
 _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
 _ERROR = "Sorry, I encountered an error"
-_ERRORS = (_ERROR, "Error calling ", "Error: ")  # what old versions say when a turn failed; new ones have an event
-_IN_ITS_PLACE = "[Assistant reply unavailable due to model error.]"  # what they keep of it in the session
-_NO_ANSWER = re.compile(  # all versions say it in these words, when the model said nothing, or only called tools
+_ERRORS = (_ERROR, "Error calling ", "Error: ")  # old versions send these if a turn failed; new ones have an event
+_STORED_ERROR = "[Assistant reply unavailable due to model error.]"  # old versions store this in the session then
+_NO_ANSWER = re.compile(  # all versions send one of these if the model gave no text, or only called tools
     r"I completed the tool steps but couldn't produce a final answer\. Please try again or narrow the task\."
     r"|I reached the maximum number of tool call iterations \(\d+\) without completing the task\."
     r" You can try breaking the task into smaller steps\."
@@ -48,11 +49,11 @@ class Message(Protocol):
     chat_id: str
     content: str
     media: list[str]
-    metadata: Any  # an object, by nanobot's own word; every message passes here, so nothing is taken for granted
+    metadata: Any  # nanobot declares a dict; any plugin's message passes here, so each use checks it
 
 
 class Context(Protocol):
-    """nanobot's word for the turn in which a tool is called."""
+    """nanobot's request context: the turn in which a tool is called."""
 
     channel: str
     chat_id: str
@@ -61,14 +62,14 @@ class Context(Protocol):
 
 
 def is_progress(message: Message) -> bool:
-    """A hint for people who watch; never mailed."""
+    """Return whether a message only shows progress to people who watch; it is never mailed."""
     event = getattr(message, "event", None)
     marked = any((message.metadata or {}).get(mark) for mark in _PROGRESS)
     return event is not None or marked or not ((message.content or "").strip() or message.media)
 
 
 def is_last_word(message: Message) -> bool:
-    """Does it end a turn at a person's channel? What was streamed there ends with an event of its own."""
+    """Return whether a message ends a turn in a person's channel. A streamed answer ends with its own event."""
     event = getattr(message, "event", None)
     if event is not None:
         return type(event).__name__ == "StreamedResponseEvent"
@@ -76,14 +77,14 @@ def is_last_word(message: Message) -> bool:
 
 
 def letter_in(metadata: Any) -> str | None:
-    """The letter that began a turn, as we noted it."""
+    """Return the id of the letter that began a turn, from the metadata that the channel set."""
     ours = metadata.get(OWN_CHANNEL) if isinstance(metadata, dict) else None
     letter = ours.get("id") if isinstance(ours, dict) else None
     return letter if isinstance(letter, str) else None
 
 
 def caller_from(context: Context | None) -> Caller | None:
-    """The conversation in which a tool is called."""
+    """Return the conversation in which a tool is called."""
     if context is None or not context.channel:
         return None
     session = context.session_key or f"{context.channel}:{context.chat_id}"
@@ -93,19 +94,20 @@ def caller_from(context: Context | None) -> Caller | None:
 
 
 def note(message: Message, context: Context | None, turns: Turns | None, *, collects: bool) -> None:
-    """Before it is queued: whoever speaks by a tool is noted, and a last word is awaited.
+    """Mark a message before it is queued: the calling conversation of a tool, and a turn whose answer comes.
 
-    What a tool says to the chat of its own turn is part of the answer. With `collects` it is kept until the turn
-    is over; where it is not known when that is, nothing may be sent after it, so there it is the last word.
+    A tool's message to the chat of its own turn is part of the answer. With `collects` it is kept until the turn
+    is over. Where the end of a turn is not announced, nothing may be sent later, so the message is the final
+    answer.
     """
     if is_progress(message):
         return
     if context is not None:
-        message.metadata = {**(message.metadata or {}), ASKED: caller_from(context)}
+        message.metadata = {**(message.metadata or {}), CALLER: caller_from(context)}
     if turns is None:
         return
     if context is None and letter_in(message.metadata) is None and message.content.startswith(_ERROR):
-        _give_back_its_turn(message, turns)
+        _assign_error(message, turns)
     turn = turn_of(message, turns)
     if turn is None:
         return
@@ -117,14 +119,14 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
 
 
 def turn_of(message: Message, turns: Turns) -> Turn | None:
-    """The turn whose last word this is. By a tool it is one if it goes to the chat of its own turn."""
+    """Return the turn whose final answer this is. A tool's message counts if it goes to the chat of its turn."""
     letter = letter_in(message.metadata)
     return None if letter is None or message.metadata.get(COLLECTED) else turns.get(letter)
 
 
-def _give_back_its_turn(message: Message, turns: Turns) -> None:
-    """0.2.2 says that it is sorry without saying to whom. One such word comes of each turn that broke: it counts
-    for the one of that peer that runs longest.
+def _assign_error(message: Message, turns: Turns) -> None:
+    """Assign an error message to a turn. nanobot 0.2.2 sends one per failed turn without naming the turn: it
+    counts for the turn of that peer that runs longest.
     """
     turn = turns.first_of(message.chat_id)
     if turn is not None:
@@ -133,8 +135,8 @@ def _give_back_its_turn(message: Message, turns: Turns) -> None:
 
 
 def place_of(message: Message) -> tuple[str, str]:
-    """The channel and the chat that it is for. Old versions say to nobody that a turn broke in which something was
-    to be told: to the channel by which it was handed over.
+    """Return the channel and the chat that a message is for. If a turn with a report fails, old versions address
+    the error to `system`, the channel by which the turn was handed over, with the real place in `chat_id`.
     """
     if message.channel != "system":
         return message.channel, message.chat_id
@@ -143,41 +145,41 @@ def place_of(message: Message) -> tuple[str, str]:
 
 
 def is_failure(message: Message | None, kept: str | None) -> bool:
-    """Does a nanobot that does not say how a turn ended say by its last word that it failed? It is said in the
-    place of an answer, but not kept as one: `kept` is the last answer in the session.
+    """Return whether a final message of an old nanobot means that the turn failed. Such an error is sent instead
+    of an answer, but not stored as one: `kept` is the last answer in the session.
     """
     if message is None:
-        return kept == _IN_ITS_PLACE
-    if caller_of(message) is not None:  # a tool says it, while the turn goes on
+        return kept == _STORED_ERROR
+    if caller_of(message) is not None:  # a tool sent it; the turn goes on
         return False
-    return kept == _IN_ITS_PLACE or (message.content.startswith(_ERRORS) and kept != message.content)
+    return kept == _STORED_ERROR or (message.content.startswith(_ERRORS) and kept != message.content)
 
 
 def is_no_answer(message: Message) -> bool:
-    """Is it nanobot's own word that the model gave no answer?"""
+    """Return whether it is nanobot's own notice that the model gave no answer."""
     return caller_of(message) is None and _NO_ANSWER.fullmatch(message.content.strip()) is not None
 
 
 def last_answer(messages: list[Any]) -> str | None:
-    """The last thing the model said in a session, as nanobot keeps it."""
-    value = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
-    content = value[-1].get("content") if value else None
+    """Return the last answer of the model in a session, as nanobot stores it."""
+    answers = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
+    content = answers[-1].get("content") if answers else None
     return content if isinstance(content, str) else None
 
 
 def is_about_turn(message: Message) -> bool:
-    """Does it belong to a turn that is settled already? Then it is not mailed again."""
+    """Return whether it belongs to a turn, though a settled one; then it is not mailed again."""
     return letter_in(message.metadata) is not None
 
 
 def caller_of(message: Message) -> Caller | None:
-    caller = (message.metadata or {}).get(ASKED)
+    caller = (message.metadata or {}).get(CALLER)
     return caller if isinstance(caller, Caller) else None
 
 
 def outgoing(message: Message, post: Post, warn: Callable[[str], None]) -> Outgoing:
-    """New mail. Local code may say that it is a task, its id and when it is due, a lower ttl, and where its answer
-    is told. What cannot be done is refused or warned of.
+    """Return the new mail in a message. Local code may make it a task with an id and a deadline, lower its ttl,
+    and name the conversation for its answer. Settings that cannot be applied are refused or warned of.
     """
     kind = message.metadata.get(TYPE) or "message"
     if kind not in {"message", "task"}:
@@ -212,7 +214,7 @@ def _ttl(value: Any) -> int | None:
 
 
 def _callback(value: Any) -> Caller | None:
-    """Where local code wants an answer told. It is kept on our side, and stands in no mail."""
+    """Return the conversation for the answer. It is stored on our side and stands in no mail."""
     if value is None:
         return None
     fields = value if isinstance(value, dict) else {}
@@ -232,7 +234,7 @@ def _task_id(task: Any, warn: Callable[[str], None]) -> str | None:
 
 
 def _deadline(task: Any) -> datetime | float | None:
-    """When a task of local code is due: a time in ISO form, or seconds from now."""
+    """Return when a task of local code is due: a time in ISO form, or seconds from now."""
     due = task.get("deadline") if isinstance(task, dict) else None
     if not isinstance(due, str):
         return due

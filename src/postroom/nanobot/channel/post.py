@@ -1,7 +1,11 @@
-"""What is in a letter besides text: data becomes text, files become media in a folder of ours.
+"""One agent's mail as nanobot uses it: letters unpacked for a model, and the mail that a model sends.
 
-A file's bytes come in the letter. Where a stranger sent only a path, it is shown as text: no path is ever followed
-here. Whatever cannot be taken is said in the text; it never stops the letter.
+`unpack` turns the parts of a letter into text and media files. The bytes of a file come inside the letter; a path
+that a foreign program sent without bytes is only shown, never opened. A part that cannot be used is described in
+the text and never stops the letter.
+
+`Post` is the room and the mailbox of one agent. The channel and the tools of one process share it (`shared`). All
+file work runs in the threads of the room.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from ...model.message import file, reference, same_name
 from ...model.names import check_agent, check_party
 from ...model.task import TaskState, answer
 from ...policy.admission import REQUIRED
-from ..manager import post_message as post_of
+from ..manager import post_message
 from . import auto_reply, intent
 from . import text as channel_text
 from .config import OWN_CHANNEL
@@ -49,9 +53,9 @@ if TYPE_CHECKING:
     from .turns import Turn
 
 
-MOST_FILES = 20  # of one letter
-MOST_BYTES = 20 * 1024 * 1024  # of them all
-MARK = 20  # characters that no other letter's folder has
+MOST_FILES = 20  # per letter
+MOST_BYTES = 20 * 1024 * 1024  # of all files of a letter
+MARK = 20  # characters of a hash that make the folder of a letter unique
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -63,7 +67,7 @@ class Unpacked(msgspec.Struct, frozen=True):
 
 
 def unpack(letter: Message, folder: Path) -> Unpacked:
-    """The content as text, and its files below `folder`."""
+    """Return the content as text, and write its files below `folder`."""
     pieces: list[str] = []
     media: list[str] = []
     room = MOST_BYTES
@@ -82,7 +86,7 @@ def unpack(letter: Message, folder: Path) -> Unpacked:
 
 
 def _text(part: Part) -> str:
-    """What a stranger left out does not stop the letter: such a part is shown as it is."""
+    """Return a part as text. A part that lacks its usual fields is shown as JSON."""
     if part.type == "text" and part.get("text") is not None:
         return str(part["text"])
     if part.type == "reference" and part.get("uri") is not None:
@@ -94,7 +98,7 @@ def _text(part: Part) -> str:
 
 
 class _File(msgspec.Struct, frozen=True):
-    """What is said of a file, where it lies now, and what it takes there."""
+    """A file of a letter: the text that describes it, its path if it was written, and its size."""
 
     text: str
     path: str | None = None
@@ -129,17 +133,17 @@ def _bytes(enclosed: Any, room: int) -> bytes:
 
 
 def _folder_of(letter: str) -> str:
-    """Of this letter alone: the mark keeps those apart that would be written alike."""
+    """Return the folder name of a letter. The hash separates ids that `_safe` would make equal."""
     return f"{_safe(letter)}-{hashlib.sha256(letter.encode()).hexdigest()[:MARK]}"
 
 
 def _safe(name: str) -> str:
-    """A name that is no path and hides nothing."""
+    """Return a file name without separators, special characters or a leading dot."""
     return _UNSAFE.sub("_", name).lstrip(".")[-100:] or "file"
 
 
 def body(text: str, media: Sequence[str]) -> list[str | Part]:
-    """What a model sends: its text, its files (enclosed when the letter is sent), its links."""
+    """Return the parts of a letter: the text, the files (read when the letter is sent) and the links."""
     parts: list[str | Part] = [text] if text.strip() else []
     for path in media:
         is_link = path.startswith(("http://", "https://"))
@@ -147,9 +151,7 @@ def body(text: str, media: Sequence[str]) -> list[str | Part]:
     return parts
 
 
-# One agent's post: its room, its mailbox, and what its model sends from a conversation.
-#
-# The channel and the tools of one process share it. All file work runs in the room's threads.
+# -- sending
 
 log = logging.getLogger("postroom")
 
@@ -164,16 +166,16 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     chat: str
     session: str
     letter: str | None = None  # the letter that began the turn
-    is_reached: bool = True  # can a gateway speak there later?
+    is_reached: bool = True  # can a gateway send messages there later?
 
     @property
     def place(self) -> str:
-        """The conversation in which automatic mails are counted: a person's chat, or a thread of mail."""
+        """The key under which automatic mails are counted: a person's chat, or a thread of mail."""
         return self.session if self.channel == OWN_CHANNEL else f"{self.channel}:{self.chat}"
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be sent."""
+    """A mail or a task to be sent."""
 
     to: str
     text: str
@@ -182,27 +184,27 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     is_task: bool = False
     deadline: Any = None
     needs: tuple[str, ...] = ()  # capabilities without which a task is rejected
-    id: str | None = None  # chosen before, so that a second try sends nothing twice
+    id: str | None = None  # chosen before the first attempt, so that a retry sends nothing twice
     is_retry: bool = False
-    is_automatic: bool = False  # nobody in a conversation wrote it: it is not answered by itself
-    task_id: str | None = None  # chosen by local code
-    ttl: int | None = None  # likewise: fewer hops than usual
-    callback: Caller | None = None  # likewise: where its answer is told, in the place of the caller
+    is_automatic: bool = False  # written outside any conversation: it gets no automatic answer
+    task_id: str | None = None  # set by local code
+    ttl: int | None = None  # set by local code: fewer hops than usual
+    callback: Caller | None = None  # set by local code: where its answer is reported, instead of to the caller
 
 
 class Post:
-    """The post of one agent."""
+    """The room and the mailbox of one agent, with the limits on what its model may send."""
 
     def __init__(self, config: Config, opened: postroom_room.Room, home: str) -> None:
         self.config = config
-        self.home = home  # what this gateway is known by among those of the same agent
+        self.home = home  # identifies this gateway among those of the same agent
         self.name = check_agent(config.agent_id, "agentId")
         self.room = AsyncRoom(opened)
         self.box = self.room.mailbox(self.name)
         self.turns = Turns()
         self.automatic = auto_reply.Automatic(config.automatic_mails, config.automatic_per_hour)
-        self.unattended: set[str] = set()  # conversations in which something else than a person or mail speaks
-        self.tell_person: Callable[[Caller, str], Awaitable[None]] | None = None  # set by a channel that runs
+        self.unattended: set[str] = set()  # conversations with input from neither a person nor mail
+        self.notify_person: Callable[[Caller, str], Awaitable[None]] | None = None  # set by a channel that runs
         self._pace = auto_reply.Pace(config.mails_per_minute)
 
     @property
@@ -224,7 +226,7 @@ class Post:
         return self.core.new_id(self.name)
 
     async def send(self, outgoing: Outgoing, caller: Caller | None) -> Receipt:
-        """Mail, or a task, from a conversation. Its answer comes back there."""
+        """Send a mail or a task from a conversation. Its answer comes back to that conversation."""
         to = check_party(outgoing.to, "to")
         turn = self.turn_of(caller)
         if same_name(to, self.name):
@@ -233,63 +235,63 @@ class Post:
             _check_turn(to, turn)
         if not outgoing.is_retry:
             await self._check_limits(to, caller)
-        where = self._where(outgoing.callback or caller, turn)
-        return await self.room.run(self._send, outgoing, to, where, _passed_on(caller, turn))
+        origin = self._origin(outgoing.callback or caller, turn)
+        return await self.room.run(self._send, outgoing, to, origin, _forwarded_letter(caller, turn))
 
-    def _send(self, outgoing: Outgoing, to: str, where: Origin | None, via: str | None) -> Receipt:
+    def _send(self, outgoing: Outgoing, to: str, origin: Origin | None, via: str | None) -> Receipt:
         id = outgoing.id or self.new_id()
         fields: dict[str, Any] = {"id": id}
         if outgoing.subject:
             fields["subject"] = outgoing.subject
-        if via is not None:  # passed on: one hop less, and never back
+        if via is not None:  # forwarded: one hop less, and never back to its sender
             fields["in_reply_to"] = via
         fields["metadata"] = _metadata(outgoing)
         content = body(outgoing.text, outgoing.media)
         mailbox = self.mailbox if outgoing.ttl is None else self._mailbox_with(hops=outgoing.ttl)
         if outgoing.is_task:
-            value = None if where is None else where.to_record()
+            value = None if origin is None else origin.to_record()
             if outgoing.task_id is not None:
-                fields["key"] = outgoing.task_id  # which names the task
+                fields["key"] = outgoing.task_id  # the key becomes the id of the task
             return mailbox.give_task(to, content, deadline=outgoing.deadline, session=value, **fields)
-        if where is not None:
-            intent.remember(self.core, self.name, id, where)
+        if origin is not None:
+            intent.remember(self.core, self.name, id, origin)
         return mailbox.send(to, content, **fields)
 
-    async def send_designed(self, to: str, message: dict[str, Any]) -> None:
-        """A message of the design, as `MailboxManager.send` takes it, by local code."""
+    async def send_manager_message(self, to: str, message: dict[str, Any]) -> None:
+        """Send a message in the format of `MailboxManager.send`, for local code."""
         if same_name(check_party(to, "to"), self.name):
             raise NotAllowed("that is you", field="to")
         if message.get("ttl") == 0:
             raise HopsSpent("the message was relayed as often as it may be", field="ttl")
         self.check_pace(to)
-        await self.room.run(self._send_designed, to, message)
+        await self.room.run(self._send_manager_message, to, message)
 
-    def _send_designed(self, to: str, message: dict[str, Any]) -> None:
-        post = post_of(self.core, self.name, to, message)
+    def _send_manager_message(self, to: str, message: dict[str, Any]) -> None:
+        post = post_message(self.core, self.name, to, message)
         messages.commit_posts(self.core, [post], [post], answer)
 
     def _mailbox_with(self, **limits: Any) -> Mailbox:
-        """The mailbox under other limits than the room's."""
+        """Return this mailbox with limits that differ from those of the room."""
         changed = copy(self.mailbox)
         changed._core = replace(self.core, limits=replace(self.core.limits, **limits))
         return changed
 
     async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:
-        """An answer from a conversation; what comes of it comes back there."""
+        """Reply to a letter from a conversation. Further answers come back to that conversation."""
         turn = self.turn_of(caller)
         if turn is not None:
             _check_turn(to, turn)
         await self._check_limits(to, caller)
-        return await self.room.run(self._reply, letter, text, self._where(caller, turn))
+        return await self.room.run(self._reply, letter, text, self._origin(caller, turn))
 
-    def _reply(self, letter: str, text: str, where: Origin | None) -> Receipt:
+    def _reply(self, letter: str, text: str, origin: Origin | None) -> Receipt:
         id = self.new_id()
-        if where is not None:
-            intent.remember(self.core, self.name, id, where)
+        if origin is not None:
+            intent.remember(self.core, self.name, id, origin)
         return self.mailbox.reply(letter, text, id=id)
 
     async def answer(self, task: AsyncTask, text: str, caller: Caller | None) -> None:
-        """The answer to a question about a task that we gave: a round, like any errand."""
+        """Answer a question about a task that we gave. It counts as a round, like any mail."""
         turn = self.turn_of(caller)
         await self._check_limits(task.receiver, caller)
         rounds = 0 if turn is None else turn.intent.rounds
@@ -297,11 +299,11 @@ class Post:
         await task.answer(text)
 
     async def ask(self, task: AsyncTask, question: str) -> None:
-        """A question to whoever gave us a task. Here no person speaks: the rounds are counted by the task."""
-        asked_before = sum(_is_question(letter, task) for letter in await task.letters())
-        if asked_before >= auto_reply.MOST_ROUNDS:
+        """Ask the giver of a task a question. No person takes part, so the rounds are counted per task."""
+        questions = sum(_is_question(letter, task) for letter in await task.letters())
+        if questions >= auto_reply.MOST_ROUNDS:
             raise NotAllowed(
-                f"{task.giver} was asked {asked_before} times about this task",
+                f"{task.giver} was asked {questions} times about this task",
                 hint="do it with what you know, or call mail_decline",
             )
         self.check_pace(task.giver)
@@ -309,7 +311,7 @@ class Post:
             await task.start()
         await task.ask(question)
 
-    def _where(self, caller: Caller | None, turn: Turn | None) -> Origin | None:
+    def _origin(self, caller: Caller | None, turn: Turn | None) -> Origin | None:
         if caller is None or not caller.channel:
             return None
         rounds = 0 if turn is None else turn.intent.rounds
@@ -324,14 +326,14 @@ class Post:
         )
 
     async def _check_limits(self, to: str, caller: Caller | None) -> None:
-        """Refuse a mail that is one too many: within a minute, or of those that no person asked for (G11)."""
+        """Refuse a mail over the rate limit, or over the limit of mails without a person's word (G11)."""
         if caller is not None and (caller.letter is not None or caller.place in self.unattended):
             turn = self.turn_of(caller)
             rounds = 0 if turn is None else turn.intent.rounds
             stop = self.automatic.stop(caller.place, to, rounds, time.monotonic())
             if stop is not None:
                 if stop.is_first:
-                    await self.tell_of_stop(to, stop.why, caller)
+                    await self.notify_stop(to, stop.why, caller)
                 raise NotAllowed(
                     stop.why, field="to", hint="ask the person first: it goes on when a person writes"
                 )
@@ -347,13 +349,16 @@ class Post:
         self.unattended.discard(place)
         self.automatic.person_wrote(place)
 
-    async def tell_of_stop(self, peer: str, why: str, caller: Caller | None = None) -> None:
-        """Tell the peer and the person: in the person's chat, or, where mail began all this, by a letter."""
+    async def notify_stop(self, peer: str, why: str, caller: Caller | None = None) -> None:
+        """Notify the peer and the person that automatic mail stopped.
+
+        The person is notified in their chat, or by a letter if mail began the conversation.
+        """
         notified = [peer]
         if caller is None or caller.channel == OWN_CHANNEL:
             notified.append(self.core.limits.human)
-        elif self.tell_person is not None:
-            await self.tell_person(caller, channel_text.stopped(self.name, peer, why))
+        elif self.notify_person is not None:
+            await self.notify_person(caller, channel_text.stopped(self.name, peer, why))
         for name in notified:
             await self.room.run(self._notify, name, channel_text.stopped(self.name, peer, why))
 
@@ -366,8 +371,8 @@ class Post:
                 subject="Automatic mail stopped",
                 metadata=dict(auto_reply.AUTOMATIC),
             )
-        except PostroomError as refused:  # the stop itself is what matters
-            log.warning("mailbox: %s cannot be told of the stop: %s", to, refused)
+        except PostroomError as refused:  # the stop holds even if its notification cannot be sent
+            log.warning("mailbox: %s cannot be notified of the stop: %s", to, refused)
 
 
 def _metadata(outgoing: Outgoing) -> dict[str, Any]:
@@ -375,8 +380,8 @@ def _metadata(outgoing: Outgoing) -> dict[str, Any]:
     return fields | ({REQUIRED: list(outgoing.needs)} if outgoing.needs else {})
 
 
-def _passed_on(caller: Caller | None, turn: Turn | None) -> str | None:
-    """The letter that is passed on by what is sent in a session of mail, also when its turn is settled already."""
+def _forwarded_letter(caller: Caller | None, turn: Turn | None) -> str | None:
+    """Return the letter that mail sent from a session of mail forwards, even if its turn is settled already."""
     if turn is None:
         return caller.letter if caller is not None and caller.channel == OWN_CHANNEL else None
     return (turn.intent.answers or turn.id) if turn.is_of_mail else None
@@ -384,8 +389,8 @@ def _passed_on(caller: Caller | None, turn: Turn | None) -> str | None:
 
 def _check_turn(to: str, turn: Turn) -> None:
     if turn.is_of_mail and same_name(to, turn.peer):
-        says = "your last words in this turn are mailed to it" if turn.intent.answers else "it expects no answer"
-        raise LoopDetected(f"this turn was begun by a mail of {turn.peer}: {says}", field="to")
+        why = "your last words in this turn are mailed to it" if turn.intent.answers else "it expects no answer"
+        raise LoopDetected(f"this turn was begun by a mail of {turn.peer}: {why}", field="to")
 
 
 def _is_question(letter: Message, task: AsyncTask) -> bool:
@@ -395,7 +400,7 @@ def _is_question(letter: Message, task: AsyncTask) -> bool:
 
 
 async def shared(config: Config, file_root: str, home: str) -> Post:
-    """The post of this agent in this process; opened when it is first asked for."""
+    """Return the post of this agent in this process, opened at the first call."""
     key = (config.address, config.agent_id, home)
     async with _opening:
         if key not in _shared:
@@ -405,5 +410,5 @@ async def shared(config: Config, file_root: str, home: str) -> Post:
 
 
 def _open(config: Config, file_root: str) -> postroom_room.Room:
-    """A recipient nobody has heard of is refused: a model's typing error would be a black hole."""
+    """Open the room so that unknown recipients are refused: mail to a model's misspelt name would be lost."""
     return postroom_room.open(config.address, file_root=file_root, unknown="refuse")

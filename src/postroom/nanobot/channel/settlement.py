@@ -1,6 +1,6 @@
-"""How a turn is settled: its letter is done, and the model's last word goes where it belongs, in one commit.
+"""Settlement of a turn: its letter is acknowledged and the model's final answer is sent, in one commit.
 
-An answer has a key made of its letter's id. However often a turn is tried, it is mailed once.
+The key of an answer is made of the id of its letter. However often a turn is repeated, its answer is sent once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 2000
 LONGEST_ANSWER = 500_000  # bytes of text as JSON; a letter holds a MiB by default, its files too
-MOST_UNANSWERED = 1000  # looked at in one go
+MOST_UNANSWERED = 1000  # tasks checked at once
 ANSWERED_WITHIN = timedelta(days=1)
 LEAST_TO_ANSWER = timedelta(minutes=2)  # a question that leaves less is not asked
 LONGEST_ID = 180  # characters, within a key of 200
@@ -39,7 +39,7 @@ NO_WORDS = "(no words)"
 
 
 async def open_task(post: Post, letter: str | None) -> AsyncTask | None:
-    """The task that a letter opened here, if it is one and goes on."""
+    """Return the task that a letter opened for this agent, or None if there is none or it is final."""
     if letter is None:
         return None
     try:
@@ -49,21 +49,21 @@ async def open_task(post: Post, letter: str | None) -> AsyncTask | None:
     return None if task.is_final or task.receiver != post.name else task
 
 
-async def say_working(turn: Turn) -> None:
-    """Tell whoever gave the task, if it stands as accepted."""
+async def report_working(turn: Turn) -> None:
+    """Move the task of a turn from accepted to working, which its giver sees."""
     if turn.task is None or turn.task.state is not TaskState.ACCEPTED:
         return
-    async with turn.moving:
+    async with turn.task_lock:
         if await turn.task.refresh() is TaskState.ACCEPTED:
             await turn.task.start()
 
 
 async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
-    """The turn is over, with these last words."""
-    if turn.intent.what == "tell" or turn.is_answered or turn.intent.answers is None:
+    """Settle the letter of a turn that ended with this answer."""
+    if turn.intent.action == "report" or turn.is_answered or turn.intent.answers is None:
         await turn.work.ack()
     elif turn.task is not None:
-        async with turn.moving:
+        async with turn.task_lock:
             await _settle_task(post, turn, turn.task, mailable(text), media)
     elif turn.failed:
         await turn.work.fail(_reason(text))
@@ -72,9 +72,9 @@ async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> N
 
 
 async def give_up(turn: Turn, why: str) -> None:
-    """Nothing can be mailed as its answer: a task fails with the reason, any other letter is dead with it."""
-    if turn.task is not None and not turn.task.is_final and turn.intent.what != "tell":
-        async with turn.moving:
+    """Settle a turn without an answer: a task fails with the reason, any other letter becomes a dead letter."""
+    if turn.task is not None and not turn.task.is_final and turn.intent.action != "report":
+        async with turn.task_lock:
             await turn.task.refresh()
             if not turn.task.is_final:
                 await turn.task.fail(_reason(why), key=_key("given-up", turn.id))
@@ -84,20 +84,20 @@ async def give_up(turn: Turn, why: str) -> None:
 
 
 async def unanswered(post: Post) -> list[AsyncTask]:
-    """Tasks of ours whose giver was asked something and has said nothing in time."""
+    """Return the received tasks whose giver was asked a question and has not answered in time."""
     now = post.core.now().wall
-    request = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
-    return [task for task in request if answer_due(task.standing) <= now]
+    waiting = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
+    return [task for task in waiting if answer_due(task.standing) <= now]
 
 
 def answer_due(task: Standing) -> datetime:
-    """When a question about a task has to be answered: within a day, and by the task's deadline."""
+    """Return when a question about a task must be answered: within a day, and by the deadline of the task."""
     latest = task.moved_at + ANSWERED_WITHIN
     return latest if task.deadline is None else min(task.deadline, latest)
 
 
 def check_time_to_answer(task: Standing, now: datetime) -> None:
-    """Refuse a question that nobody could answer in time: the task would fail for it at once."""
+    """Refuse a question that leaves too little time for an answer: the task would fail at once."""
     if task.deadline is not None and task.deadline - now < LEAST_TO_ANSWER:
         due = "was" if task.deadline <= now else "is"
         raise DeadlinePassed(
@@ -108,7 +108,7 @@ def check_time_to_answer(task: Standing, now: datetime) -> None:
 
 
 async def fail_unanswered(task: AsyncTask) -> None:
-    """It would count as work in hand for ever, and keep others out."""
+    """Fail a task whose question was not answered; otherwise it would count as work in hand for ever."""
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
     box = task._task._mailbox
@@ -116,21 +116,21 @@ async def fail_unanswered(task: AsyncTask) -> None:
 
 
 def mailable(text: str) -> str:
-    """What a letter can hold of it: without what no store can keep, and cut where it is too long; it says so."""
+    """Return the text as a letter can hold it: without characters that no store keeps, cut to size."""
     sound = text.replace("\0", "").encode("utf-8", "replace").decode()
-    value = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
+    notes = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
     most = LONGEST_ANSWER
     while len(encode(sound[:most])) > LONGEST_ANSWER:  # as JSON, a character may be six bytes
         most = most * 2 // 3
     if most < len(sound):
-        value += f"\n\n(Cut: only the first {most} of {len(sound)} characters could be mailed.)"
-    return sound[:most] + value
+        notes += f"\n\n(Cut: only the first {most} of {len(sound)} characters could be mailed.)"
+    return sound[:most] + notes
 
 
 async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
     try:
         await post.room.run(_ack_and_reply, post.mailbox, turn, _body(text, media))
-    except IdTaken:  # an earlier try was answered in other words
+    except IdTaken:  # an earlier attempt sent an answer in other words
         await turn.work.ack()
     except (Invalid, NotAllowed) as wrong:
         if not media:
@@ -148,14 +148,14 @@ def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
 
 
 async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
-    """The last word is the result, unless the task was passed on, or waits for an answer."""
+    """Complete the task with the answer, unless parts of it are open at others or it waits for its giver."""
     state = await task.refresh()
     if task.is_final or state is TaskState.INPUT_REQUIRED:
         await _ack_if_held(turn)
         return
     if turn.failed:
         await task.fail(_reason(text), key=key_of(turn))
-    elif await post.room.run(intent.is_waiting, post.core, post.name, task.id, turn.id):
+    elif await post.room.run(intent.has_open_requests, post.core, post.name, task.id, turn.id):
         if state is TaskState.ACCEPTED:
             await task.start(_body(text, ()), key=_key("started", task.id))
     else:
@@ -168,7 +168,7 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
 async def _complete(turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
     try:
         await task.complete(_body(text, media), key=key_of(turn), metadata=dict(AUTOMATIC))
-    except IllegalMove:  # it was taken back, or finished by an earlier try
+    except IllegalMove:  # it was cancelled, or completed by an earlier attempt
         await task.refresh()
     except (Invalid, NotAllowed) as wrong:
         if not media:
@@ -187,7 +187,7 @@ def key_of(turn: Turn) -> str:
 
 
 def _key(of: str, letter: str) -> str:
-    """A letter's id may be as long as a key."""
+    """Return an idempotency key for a letter; a long id is hashed, as an id may be as long as a key."""
     short = letter if len(letter) <= LONGEST_ID else hashlib.sha256(letter.encode()).hexdigest()
     return f"{of}-{short}"
 

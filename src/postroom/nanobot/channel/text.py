@@ -1,7 +1,7 @@
-"""A letter as the model sees it: who writes, what becomes of the model's answer, then the peer's words in a fence.
+"""Text that a model or a person reads: a letter with its sender, the use of an answer, and its fenced content.
 
-The first line is ours, so that no letter can begin with a command of nanobot. Peers' words are labelled as data;
-those of a task as work to do, which changes no rules.
+The first line is always ours, so no letter can begin with a command of nanobot. Content from peers is labelled as
+data; the content of a task as work to do, which changes no rules.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 LONGEST = 100_000  # characters of one letter's content
 LONGEST_NAME = 200
-IN_WORDS = {  # what a task is; a state that is a word itself is not here
+IN_WORDS = {  # task states whose name does not read well in a sentence
     TaskState.WORKING: "being worked on",
     TaskState.INPUT_REQUIRED: "waiting for an answer",
 }
-WHY_IN_WORDS = {  # the reasons of our own rules; any other is in words already
+WHY_IN_WORDS = {  # the reason codes of our own rules; any other reason is a sentence already
     "quota": "{} has as many tasks in hand as it takes on",
     "deadline": "its deadline was over before {} could begin",
     "unauthorized": "{} takes no mail from you",
@@ -39,7 +39,7 @@ WORK = (
 
 
 def work(letter: Message, content: str, nonce: str, *, answered: bool, task: Standing | None) -> str:
-    """A letter to work on."""
+    """Return the text of a letter to work on."""
     what = "Task" if task is not None else "Mail"
     notice = NOTICE if task is None else WORK
     how = _how_to_answer(letter, task, answered=answered)
@@ -47,18 +47,18 @@ def work(letter: Message, content: str, nonce: str, *, answered: bool, task: Sta
 
 
 def result(letter: Message, content: str, nonce: str, *, task: Standing | None) -> str:
-    """What came of something that was asked for in this session."""
-    head = _head_of_house(letter) if letter.sender == POSTMASTER else _head("Answer", letter)
+    """Return the text of an answer to something that this session sent."""
+    head = _head_of_notice(letter) if letter.sender == POSTMASTER else _head("Answer", letter)
     return "\n".join([head, *_about(letter, task), _fenced(letter, content, nonce, task)])
 
 
 def not_sent(to: str, why: str) -> str:
-    """A mail of the stock `message` tool that could not be sent; the tool itself cannot say so."""
+    """Return the notice that a mail of nanobot's `message` tool was refused; the tool itself reports success."""
     return one_line(f"[Mailbox] Your mail to {to[:LONGEST_NAME]} was not sent: {why}")
 
 
 def stopped(agent: str, peer: str, why: str) -> str:
-    """What a peer and the person read when an agent may write no more mails by itself."""
+    """Return the notice to a peer and a person that an agent stopped its automatic mail."""
     return (
         f"[Mailbox] {agent} and {peer} went on by themselves for too long: {why}. {agent} goes on with {peer} when"
         f" a person writes to {agent}."
@@ -69,8 +69,8 @@ def _head(what: str, letter: Message) -> str:
     return f"[{what} from agent {letter.sender}, id {letter.id}, sent {minute(letter.created_at)}]"
 
 
-def _head_of_house(letter: Message) -> str:
-    """It is no agent that speaks here."""
+def _head_of_notice(letter: Message) -> str:
+    """Return the first line of a letter from the postmaster, which is no agent."""
     what = "Overdue: notice" if letter.kind == OVERDUE else "Notice"
     return f"[{what} of the post room, id {letter.id}, sent {minute(letter.created_at)}]"
 
@@ -112,9 +112,9 @@ def _how_it_stands(letter: Message, task: Standing) -> str:
         return f"The {which} is overdue: it was due at {due} and is still {in_words(task.state)}."
     if task.state is TaskState.INPUT_REQUIRED:
         return f"{task.receiver} asks back: the question below is about the {which}."
-    value = "has failed" if task.state is TaskState.FAILED else f"is {in_words(task.state)}"
+    status = "has failed" if task.state is TaskState.FAILED else f"is {in_words(task.state)}"
     why = WHY_IN_WORDS.get(task.reason or "", "").format(task.receiver)
-    return f"The {which} {value}{': ' if why else ''}{why}."
+    return f"The {which} {status}{': ' if why else ''}{why}."
 
 
 def in_words(state: TaskState) -> str:
@@ -124,8 +124,8 @@ def in_words(state: TaskState) -> str:
 def _fenced(
     letter: Message, content: str, nonce: str, task: Standing | None = None, *, notice: str = NOTICE
 ) -> str:
-    """All that the peer chose, its subject and its reasons too."""
-    value = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
+    """Return everything that the peer wrote, subject and reason included, in a fence."""
+    pieces = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
     if task is not None and task.reason and task.reason not in content:
-        value.append(f"Reason: {one_line(task.reason)}")
-    return fence("\n\n".join([*value, content]), nonce, LONGEST, notice=notice)
+        pieces.append(f"Reason: {one_line(task.reason)}")
+    return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice)

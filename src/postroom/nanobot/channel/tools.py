@@ -34,7 +34,7 @@ def _config() -> tuple[channel_config.Config, str, dict[str, Any]]:
 class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
     """One row as a tool."""
 
-    row: toolbox.Row
+    spec: toolbox.ToolSpec
     _plugin_discoverable = False
 
     @classmethod
@@ -52,36 +52,36 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
 
     @property
     def name(self) -> str:
-        return self.row.name
+        return self.spec.name
 
     @property
     def description(self) -> str:
-        return self.row.description
+        return self.spec.description
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return deepcopy(self.row.parameters)
+        return deepcopy(self.spec.parameters)
 
     @property
     def read_only(self) -> bool:
-        return self.row.read_only
+        return self.spec.read_only
 
     async def execute(self, **arguments: Any) -> str:
         try:
             config, workspace, sections = await asyncio.to_thread(_config)
             home = await asyncio.to_thread(gateways.home_at, get_data_dir())
             post = await shared(config, workspace, home)
-        except PostroomError as broken:
-            return f"Error: {broken}"
+        except PostroomError as error:
+            return f"Error: {error}"
         caller = outbound.caller_from(current_request_context())
         if caller is not None:
             caller = replace(caller, is_reached=is_reached(caller.channel, sections))
-        return await toolbox.call(self.row, post, caller, arguments)
+        return await toolbox.call(self.spec, post, caller, arguments)
 
 
-def _tool(row: toolbox.Row) -> type[MailTool]:
-    name = "".join(word.capitalize() for word in row.name.split("_"))
-    return type(name, (MailTool,), {"row": row, "_plugin_discoverable": True, "__doc__": row.description})
+def _tool(spec: toolbox.ToolSpec) -> type[MailTool]:
+    name = "".join(word.capitalize() for word in spec.name.split("_"))
+    return type(name, (MailTool,), {"row": spec, "_plugin_discoverable": True, "__doc__": spec.description})
 
 
-MailSend, MailTask, MailReply, MailAgents, MailTasks, MailCancel, MailDecline, MailAsk = map(_tool, toolbox.ROWS)
+MailSend, MailTask, MailReply, MailAgents, MailTasks, MailCancel, MailDecline, MailAsk = map(_tool, toolbox.TOOLS)

@@ -1,7 +1,7 @@
-"""Turns of the model that mail began: which there are, which wait for their session, and what has come of each.
+"""Turns: the letters that the model works on, those that wait for their session, and the state of each.
 
-One session has one turn at a time. nanobot would push a second letter into the running turn and give one answer
-for both; so the second waits here, under its lease.
+A session has one turn at a time. nanobot would add a second letter to the running turn and give one answer to
+both; so the second letter waits here, under its lease.
 """
 
 from __future__ import annotations
@@ -21,47 +21,50 @@ if TYPE_CHECKING:
 
 @dataclass
 class Turn:
-    """A letter in the hands of the model."""
+    """A letter that the model works on, or that waits for its session."""
 
     work: AsyncWork
     intent: Intent
-    task: AsyncTask | None = None  # the task that its last word finishes
-    moving: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who looks at the task and then moves it
-    began: float | None = None  # seconds of a steady clock; None until it is handed over
-    queued_at: float = 0.0  # likewise; nanobot queues once more what a running turn did not take up
-    is_answered: bool = False  # by a tool; then the last word is not mailed
-    is_answering: bool = False  # its last word is on its way to us
-    is_waiting: bool = False  # not handed over: its session is busy, or it is put off
-    put_off_until: float | None = None  # seconds of a steady clock
-    is_over: bool = False  # as nanobot says
-    failed: bool = False  # likewise
-    last_message: Message | None = None  # the last thing said where it is told
-    parts: list[tuple[str, tuple[str, ...]]] = field(
-        default_factory=list
-    )  # by tools, as part of the answer: text, files
+    task: AsyncTask | None = None  # the task that its final answer completes
+    task_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the task is read and then moved
+    began: float | None = None  # monotonic time; None until it is handed over
+    queued_at: float = 0.0  # monotonic time; nanobot queues again what a running turn did not take up
+    is_answered: bool = False  # by a tool; then the final answer is not mailed
+    is_answering: bool = False  # its final answer is on the way to the reception
+    is_waiting: bool = False  # not handed over: its session is busy, or it is postponed
+    postponed_until: float | None = None  # monotonic time
+    is_over: bool = False  # as nanobot announced
+    failed: bool = False  # as nanobot announced, or as its final message shows
+    last_message: Message | None = None  # the last message in the chat where it is reported
+    # (text, files) that tools sent to the chat of the turn, as parts of the answer
+    parts: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
     @property
     def id(self) -> str:
         return self.work.id
 
     def age(self, now: float) -> float:
-        """For how many seconds the model has had it."""
+        """Return for how many seconds the model has had it."""
         return 0.0 if self.is_waiting or self.began is None else now - self.began
 
     @property
     def peer(self) -> str:
-        """Who is answered in this turn."""
-        return self.intent.origin.chat if self.intent.what == "go_on" and self.intent.origin else self.work.sender
+        """The agent that is answered in this turn."""
+        return (
+            self.intent.origin.chat
+            if self.intent.action == "continue" and self.intent.origin
+            else self.work.sender
+        )
 
     @property
     def is_of_mail(self) -> bool:
-        """Does it run in a session of mail, not in that of a person?"""
-        return self.intent.what != "tell"
+        """Whether it runs in a session of mail, not in one of a person."""
+        return self.intent.action != "report"
 
     @property
-    def is_telling(self) -> bool:
-        """Is a person being told of it?"""
-        return self.intent.what == "tell" and not self.is_waiting
+    def is_reporting(self) -> bool:
+        """Whether the model is reporting it to a person now."""
+        return self.intent.action == "report" and not self.is_waiting
 
 
 class Turns:
@@ -77,11 +80,11 @@ class Turns:
 
     @property
     def running(self) -> int:
-        """How many do not wait."""
+        """The number of turns that do not wait."""
         return sum(not turn.is_waiting for turn in self._by_letter.values())
 
     def peers_with(self, most: int) -> frozenset[str]:
-        """Who sent so many of these letters, or more; folded."""
+        """Return the folded names of the senders of `most` or more of these letters."""
         counted = Counter(fold(turn.work.sender) for turn in self._by_letter.values())
         return frozenset(peer for peer, count in counted.items() if count >= most)
 
@@ -92,7 +95,7 @@ class Turns:
         return None if letter is None else self._by_letter.get(letter)
 
     def begin(self, turn: Turn) -> bool:
-        """Take a letter in hand. May it be handed over now?"""
+        """Add a turn; return whether it may be handed over now."""
         self._by_letter[turn.id] = turn
         session = turn.intent.session
         if not turn.is_of_mail:
@@ -105,7 +108,7 @@ class Turns:
         return True
 
     def end(self, turn: Turn) -> Turn | None:
-        """Let go of it. Gives the next one for its session."""
+        """Remove a turn; return the next one of its session, which may be handed over now."""
         if self._by_letter.get(turn.id) is turn:
             del self._by_letter[turn.id]
         session = turn.intent.session
@@ -123,24 +126,24 @@ class Turns:
         self._running[session] = after
         return after
 
-    def told_at(self, channel: str, chat: str) -> list[Turn]:
-        """What a person at this chat is about to be told."""
+    def reporting_to(self, channel: str, chat: str) -> list[Turn]:
+        """Return the turns that are being reported to this chat."""
         return [
             turn
             for turn in self._by_letter.values()
-            if turn.is_telling
+            if turn.is_reporting
             and turn.intent.origin is not None
             and (turn.intent.origin.channel, turn.intent.origin.chat) == (channel, chat)
         ]
 
-    def told_in(self, session: str) -> list[Turn]:
-        """What is about to be told in this session."""
-        return [turn for turn in self._by_letter.values() if turn.is_telling and turn.intent.session == session]
+    def reporting_in(self, session: str) -> list[Turn]:
+        """Return the turns that are being reported in this session."""
+        return [turn for turn in self._by_letter.values() if turn.is_reporting and turn.intent.session == session]
 
     def of_task(self, letter: str) -> Turn | None:
-        """The turn that works on the task that this letter opened."""
+        """Return the turn that works on the task that this letter opened."""
         return next((turn for turn in self._by_letter.values() if turn.task and turn.task.id == letter), None)
 
     def first_of(self, peer: str) -> Turn | None:
-        """The turn for a peer that has run longest and has not said its last word."""
+        """Return the turn of a peer that runs longest and has no final answer yet."""
         return next((turn for turn in self._running.values() if turn.peer == peer and not turn.is_answering), None)

@@ -1,6 +1,6 @@
-"""One thread's way into a room of files: the index, as of any room, and beside it journal, ledger and paperwork.
+"""One thread's connection to a room of files: the index, with journal, ledger and registry beside it.
 
-The first in after a boot, or after somebody died in the middle, brings index and files together again.
+The first connection after a boot or a crash recovers: it brings index and files together again (`recovery`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from ...constants import INDEX_APPLICATION
 from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.names import check_party, fold
 from ...model.record import Record
@@ -21,10 +22,10 @@ from . import recovery, registry
 from .durable import keep_spare_file
 from .journal import Journal
 from .ledger import NAMES, TABLES, Ledger
-from .registry import NAMES as ROLL_NAMES
-from .registry import TABLES as ROLL
+from .registry import NAMES as REGISTRY_TABLE_NAMES
+from .registry import TABLES as REGISTRY_TABLES
 from .transaction import FileTransaction
-from .tree import APPLICATION, OWN_FOLDER
+from .tree import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ...model.delivery import Delivery
     from ...model.message import Message
     from ..protocol import Put
-    from .folders import Places
+    from .folders import MailFolders
     from .watch import DirWatcher
 
 
@@ -48,58 +49,58 @@ _RECORD = "SELECT revision FROM records WHERE kind = ? AND key = ?"
 
 
 class FileConnection(Connection):
-    """`beside` is what `committing` calls for the files."""
+    """A connection to the index; each of its commits calls the `FileTransaction` in `beside`."""
 
-    application = APPLICATION
-    more_tables = TABLES + ROLL
-    names_of_tables = NAMES + ROLL_NAMES
+    application = INDEX_APPLICATION
+    more_tables = TABLES + REGISTRY_TABLES
+    names_of_tables = NAMES + REGISTRY_TABLE_NAMES
     shape = SHAPE
     is_derived = True
 
     def __init__(
-        self, path: str, *, boot: str, busy_timeout: float, places: Places, eyes: DirWatcher, durable: bool
+        self, path: str, *, boot: str, busy_timeout: float, tree: MailFolders, watcher: DirWatcher, durable: bool
     ) -> None:
-        self.places = places
-        self.eyes = eyes
+        self.tree = tree
+        self.watcher = watcher
         self.boot = boot
-        own = f"{places.root}/{OWN_FOLDER}"
+        own = f"{tree.root}/{OWN_FOLDER}"
         self.journal = Journal(own)
         self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
         keep_spare_file(f"{own}/spare")
-        self.beside = FileTransaction(self, durable=durable)
+        self.on_commit = FileTransaction(self, durable=durable)
 
     def _enter(self, boot: str) -> None:
-        """Under the lock, when it is opened. What was not synced may be missing here after a boot."""
+        """Open the tables under the lock, and recover after a boot or crash, which may have cost unsynced data."""
         self._check_lock()
-        self.ledger = Ledger(self.database, self.places.layout)
-        name = self.places.layout.registry
+        self.ledger = Ledger(self.database, self.tree.layout)
+        name = self.tree.layout.registry
         self.registry = registry.Registry(self, name, durable=self._durable) if name else None
         is_first = self.database.execute("SELECT boot FROM room").get != boot
         if is_first:
-            self.lock.warn()  # until it is done, whoever comes next has to do it
+            self.lock.mark_sync_failed()  # until recovery is done: after a crash the next process has to repeat it
         super()._enter(boot)
-        # The warning in the lock file is not synced: a disk that was away without a boot may have forgotten it and
-        # a part of the index too, while the journal, which is synced, has it all (G2).
-        if is_first or self.lock.warned or not self.journal.is_settled(self.ledger.lines()):
+        # The warning in the lock file is not synced: a disk that was away without a boot may have lost it and a
+        # part of the index too. The journal is synced and has all of it (G2).
+        if is_first or self.lock.sync_failed or not self.journal.is_settled(self.ledger.last_line()):
             recovery.recover(self)
-            self.lock.clear_warning()
-            self.lock.warned = False
+            self.lock.clear_sync_failed()
+            self.lock.sync_failed = False
 
-    def mend(self) -> None:
-        if self.lock.warned:
+    def recover(self) -> None:
+        if self.lock.sync_failed:
             self._check_same()
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")
             recovery.recover(self)
-        super().mend()
+        super().recover()
 
     def _check_same(self) -> None:
         super()._check_same()
         self._check_lock()
 
     def _check_lock(self) -> None:
-        """Our folder may be deleted at any time, also by halves: nobody writes beside those with another lock."""
+        """Raise if the lock file was replaced: `.postroom` may be deleted at any time, also in part."""
         if not self.lock.is_in_place():
             raise StoreFailing("the lock of the index was replaced or deleted", hint=REPLACED)
 
@@ -108,11 +109,11 @@ class FileConnection(Connection):
         return self._inode
 
     def identity(self) -> tuple[int, ...]:
-        """Other numbers where any file of the index is another: also one without its log is an older one."""
+        """Return the inodes of the index files. An index without its log counts as another, older one."""
         return tuple(_inode_at(f"{self._path}{end}") for end in ("", "-wal", ".lock"))
 
     def is_current(self) -> bool:
-        """Is this the index that stands there now?"""
+        """Return whether the opened index is still the one on disk."""
         try:
             return os.stat(self._path).st_ino == self._inode and self.lock.is_in_place()
         except OSError:
@@ -122,21 +123,22 @@ class FileConnection(Connection):
         super().close()
         self.journal.close()
 
-    # -- what paperwork asks
+    # -- queries
 
     def mailbox(self, name: str) -> tuple[int, str]:
-        """Its number, and what it is called now."""
+        """Return the number and the present name of a mailbox."""
         found: tuple[int, str] | None = self.database.execute(_MAILBOX, (fold(name),)).get
         if found is None:
             raise UnknownMessage
         return found
 
-    def whose(self, folder: str) -> str:
-        """The mailbox that a folder is, or would be, the folder of; Invalid if it can be nobody's."""
+    def owner_of(self, folder: str) -> str:
+        """Return the mailbox that a folder belongs to, or would belong to; raise Invalid if no mailbox can."""
         owner = self.ledger.owner(folder)
-        return owner[1] if owner else check_party(self.places.layout.mailbox(folder), "folder")
+        return owner[1] if owner else check_party(self.tree.layout.mailbox(folder), "folder")
 
     def deliveries(self, message: Message, number: int) -> Iterator[tuple[int, str, Delivery]]:
+        """Yield mailbox number, mailbox name and delivery for every recipient of a letter."""
         found: list[rows.Row] = self.database.execute(_DELIVERIES, (number,)).fetchall()
         for mailbox, *row in found:
             delivery = rows.delivery(message, tuple(row))
@@ -147,7 +149,7 @@ class FileConnection(Connection):
         return number
 
     def letter(self, number: int) -> tuple[Message, int]:
-        """And its place in time, in microseconds."""
+        """Return a letter and its position in time, in microseconds."""
         sql = """SELECT sum, body, min(created_at, coalesce(
             (SELECT min(place) FROM files f WHERE f.number = l.number), created_at
         )) FROM letters l WHERE number = ?"""
@@ -162,8 +164,10 @@ class FileConnection(Connection):
         return found[0] if found else None
 
     def records(self, kind: str, key: str | None = None) -> list[Record]:
-        """Two questions: one for both would look at all of a kind to find one (a beat among 1,000 agents took half
-        as long again as among 10).
+        """Return the records of a kind, or the one with this key.
+
+        There are two statements, because one for both would scan all of a kind to find one: a heartbeat among
+        1,000 agents took half as long again as among 10.
         """
         execute = self.database.execute
         found: list[rows.Row] = (
@@ -173,7 +177,7 @@ class FileConnection(Connection):
         return [Record(kind=kind, key=k, value=decode(value), revision=revision) for k, revision, value in found]
 
     def record_as_written(self, put: Put) -> Record:
-        """With the revision it has now."""
+        """Return the record with the revision that the index gave it."""
         revision = self.database.execute(_RECORD, (put.record.kind, put.record.key)).get
         return replace(put.record, revision=revision or 0)
 

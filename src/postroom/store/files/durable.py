@@ -1,8 +1,12 @@
-"""One file handle and one inode set aside: where there are no more of them, mail can still be done with.
+"""Durable file operations: files are written completely before they get their name, then renamed and synced.
 
-SQLite holds open what it needs; a letter in a file must be opened, and its folder to be synced. The spare handle
-is let go for that, and taken again when it is over. Whoever rewrites a letter needs a second file for a moment:
-the spare one is written and takes the letter's place, whose inode is free then.
+Nothing here knows what a file contains. The order keeps the promise (G1): content is synced before the name
+exists, and the caller syncs the folder before success is reported (many names in one folder need one sync).
+
+One file handle and one inode are kept in reserve, so that mail can still be acknowledged when the process has no
+handle or the disk no inode left. SQLite keeps its files open, but a letter file must be opened, and its folder too
+to be synced: the spare handle is closed for that. A rewrite needs a second file for a moment: the spare file is
+written and takes the place of the letter file, whose inode is then free.
 """
 
 from __future__ import annotations
@@ -26,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_NO_MORE = {errno.EMFILE, errno.ENFILE}
+_NO_HANDLES = {errno.EMFILE, errno.ENFILE}
 _SPARE = os.O_RDONLY | os.O_CLOEXEC
 _EMPTY = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Handle:
+class _SpareHandle:
     held = -1
 
     def hold(self) -> None:
@@ -45,23 +49,23 @@ class _Handle:
         return held >= 0
 
 
-_handle = _Handle()
+_handle = _SpareHandle()
 
 
 def open_file(path: str, flags: int, mode: int = 0o777) -> int:
-    """As `os.open`; with the spare handle, if there is no other. Close it before the next."""
+    """Open a file like `os.open`, in place of the spare handle if no other is left. Close it before the next."""
     if _handle.held < 0:
         _handle.hold()
     try:
         return os.open(path, flags, mode)
     except OSError as refused:
-        if refused.errno not in _NO_MORE or not _handle.let_go():
+        if refused.errno not in _NO_HANDLES or not _handle.let_go():
             raise
     return os.open(path, flags, mode)
 
 
 def sync_path(path: str) -> None:
-    """A file that nobody has open, or a folder, is on stable storage when this returns."""
+    """Bring a folder, or a file that is not open here, to stable storage."""
     descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -70,32 +74,28 @@ def sync_path(path: str) -> None:
 
 
 def keep_spare_file(path: str) -> None:
-    """Where there is no inode for it, there will be later."""
+    """Create the spare file, if there is an inode for it."""
     with suppress(OSError):
         os.close(open_file(path, _EMPTY, 0o600))
 
 
-# Files that survive: made whole under a name nobody has, moved, and made to last with their folder.
-#
-# Refuses to know what stands in them. The order is what keeps the promise: the content is synced before the name
-# exists, and the folder is synced before anybody is told (by whoever calls; many names in one folder need one
-# sync).
+# -- reading and writing
 
-TEMPORARY = ".tmp"  # so ends what is not finished; no design reads it
+TEMPORARY = ".tmp"  # the ending of unfinished files; no layout reads such names
 _UNFINISHED = re.compile(r"\.[0-9a-f]{18}\.tmp")
-_NAMES = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # how they are encoded
+_NAMES = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # how file names are encoded
 _AT_CWD = -100
 _NOREPLACE = 1
 _EXCHANGE = 2
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _AGAIN = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not make us wait
-_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # says nothing about the file
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
+_TRANSIENT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # these say nothing about the file
 _UNKNOWN_CALL = {errno.ENOSYS, errno.EINVAL}
 
 
 class Stamp(NamedTuple):
-    """By what a file is known to be the one that was seen."""
+    """The values of a file that change when its content does: inode, size and modification time."""
 
     inode: int
     size: int
@@ -107,7 +107,7 @@ class Stamp(NamedTuple):
 
     @property
     def time(self) -> datetime:
-        """When it was written; 1970 where that is no time."""
+        """Return when the file was written; 1970 if that is out of range."""
         try:
             return datetime.fromtimestamp(self.written // 1000 / 1_000_000, UTC)
         except (ValueError, OverflowError, OSError):
@@ -115,8 +115,8 @@ class Stamp(NamedTuple):
 
 
 def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
-    """A file that was not there; FileExistsError if it is. Sync the folder afterwards."""
-    temporary, stamp = write_aside(folder, content, durable=durable)
+    """Create a file; raise FileExistsError if it exists. The caller syncs the folder."""
+    temporary, stamp = write_temporary(folder, content, durable=durable)
     try:
         rename_new(temporary, f"{folder}/{name}")
     except BaseException:
@@ -126,8 +126,8 @@ def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp
 
 
 def replace(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
-    """The same name with other content, at once. Sync the folder afterwards."""
-    temporary, stamp = write_aside(folder, content, durable=durable)
+    """Replace the content of a file atomically. The caller syncs the folder."""
+    temporary, stamp = write_temporary(folder, content, durable=durable)
     try:
         os.rename(temporary, f"{folder}/{name}")
     except BaseException:
@@ -136,17 +136,18 @@ def replace(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
     return stamp
 
 
-def replace_by(spare: str, folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
-    """The same, without another file for the moment: the spare one takes its place."""
+def replace_using_spare(spare: str, folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
+    """Replace a file like `replace`, but with the spare file instead of a new one."""
     stamp = _write(spare, _AGAIN, content, durable=durable)
     os.rename(spare, f"{folder}/{name}")
     keep_spare_file(spare)
     return stamp
 
 
-def write_aside(folder: str, content: bytes, *, durable: bool, mode: int | None = None) -> tuple[str, Stamp]:
-    """A whole file under a name that nobody reads. Where it cannot be finished, nothing is left. It is for us
-    alone, unless a `mode` says who may read and write it.
+def write_temporary(folder: str, content: bytes, *, durable: bool, mode: int | None = None) -> tuple[str, Stamp]:
+    """Write a complete file under a temporary name; leave nothing behind on failure.
+
+    Only the owner may read and write it, unless `mode` says otherwise.
     """
     path = f"{folder}/.{os.urandom(9).hex()}{TEMPORARY}"
     try:
@@ -174,30 +175,30 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool, mode: int | 
         os.close(descriptor)
 
 
-def is_there(path: str) -> bool:
-    """As `os.path.lexists`, in half the time: nothing is told of the file, and nothing raised."""
+def exists(path: str) -> bool:
+    """Return whether a path exists, as `os.path.lexists` in half the time: no stat result, no exception."""
     return os.access(path, os.F_OK, follow_symlinks=False)
 
 
 def is_temporary(name: str) -> bool:
-    """Is this the name of something that we did not finish?"""
+    """Return whether this is the name of one of our unfinished files."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def rename_new(source: str, target: str) -> None:
-    """Another name, if nobody has it; FileExistsError if somebody does."""
+    """Rename a file; raise FileExistsError if the new name is taken."""
     if sys.platform == "linux":
         if _renameat2()(_AT_CWD, source.encode(*_NAMES), _AT_CWD, target.encode(*_NAMES), _NOREPLACE) == 0:
             return
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:
             raise OSError(failed, os.strerror(failed), source, None, target)
-    os.link(source, target, follow_symlinks=False)  # refuses a name that is taken, too
+    os.link(source, target, follow_symlinks=False)  # refuses a taken name as well
     os.unlink(source)
 
 
 def exchange(source: str, target: str) -> bool:
-    """Put a file in the place of another, which then has its name. False: there was none, and none is left."""
+    """Swap two files atomically; if there is no `target`, rename `source` to it and return False."""
     while True:
         try:
             if not os.path.lexists(target):
@@ -205,11 +206,11 @@ def exchange(source: str, target: str) -> bool:
                 return False
             _swap(source, target)
         except FileExistsError:
-            continue  # somebody made one meanwhile
+            continue  # another process created the target meanwhile
         except FileNotFoundError:
             if not os.path.lexists(source):
                 raise
-            continue  # somebody deleted it meanwhile
+            continue  # another process deleted the target meanwhile
         return True
 
 
@@ -220,15 +221,17 @@ def _swap(first: str, second: str) -> None:
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:
             raise OSError(failed, os.strerror(failed), first, None, second)
-    between = f"{first}.old"  # no such call here: for a moment there is no file
+    between = f"{first}.old"  # without that system call there is no file for a moment
     rename_new(second, between)
     rename_new(first, second)
     os.rename(between, first)
 
 
 def make_folder(folder: str) -> bool:
-    """For its owner alone, and so that it lasts; with the folder of the mailbox that it is in. Was it missing?
-    Where the folder of all mailboxes is gone, somebody took it away: mail in an empty one would be lost.
+    """Create a folder for its owner alone, with its parent, and sync it; return whether it was missing.
+
+    The folder above both is never created: if it is gone, someone took it away, and mail in an empty one in its
+    place would be lost.
     """
     parent = folder.rpartition("/")[0]
     try:
@@ -245,7 +248,7 @@ def make_folder(folder: str) -> bool:
 def _make_missing(folder: str, parent: str) -> bool:
     try:
         os.mkdir(folder, mode=0o700)
-    except FileExistsError:  # somebody else made it
+    except FileExistsError:  # another process created it
         check_folder(folder)
         return False
     sync_path(parent)
@@ -253,19 +256,20 @@ def _make_missing(folder: str, parent: str) -> bool:
 
 
 def check_folder(folder: str) -> None:
-    """A folder, and no link to one: mail must not be led elsewhere."""
+    """Raise unless this is a folder and not a link to one, which would lead mail elsewhere."""
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "is no folder of its own", folder)
 
 
 def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, Stamp]:
-    """A regular file with one name and of bearable size; Unreadable says what else it is. Nothing is followed. A
-    file that is `known`, and unchanged since, may have got a second name: backups by hard links make one.
+    """Read a regular file with one name and at most `largest` bytes; raise Unreadable otherwise.
+
+    Links are not followed. A file with the stamp `known` may have a second name: backups by hard links make one.
     """
     try:
         descriptor = open_file(path, _LOOK)
     except OSError as refused:
-        if refused.errno in _PASSING:
+        if refused.errno in _TRANSIENT:
             raise
         if refused.errno == errno.ELOOP:
             raise Unreadable("it is a link") from None
@@ -278,7 +282,7 @@ def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, St
             raise Unreadable("it is no regular file")
         if found.st_nlink > 1 and Stamp.of(found) != known:
             raise Unreadable("it has a second name (hard link)")
-        if not -(2**63) <= found.st_mtime_ns < 2**63:  # SQLite could not keep it
+        if not -(2**63) <= found.st_mtime_ns < 2**63:  # SQLite could not store it
             raise Unreadable("its modification time is out of range: touch it and put it back")
         if found.st_size > largest:
             raise Unreadable(f"it is {found.st_size} bytes, the limit is {largest}")

@@ -1,4 +1,4 @@
-"""The folders of a room that hold mail: whose they are, and where a new one may appear."""
+"""The mail folders of a room with its layout: whose they are, and where a new one may appear."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from .tree import Tree
+from .tree import FolderTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,23 +14,25 @@ if TYPE_CHECKING:
     from .layouts.base import Layout
 
 
-class Places(Tree):
+class MailFolders(FolderTree):
+    """The folder tree of a room, with its layout."""
+
     def __init__(self, root: str, layout: Layout) -> None:
         super().__init__(root, layout)
         self.layout = layout
-        self.complained: set[str] = set()  # of which folders somebody was told that they are nobody's
+        self.warned_paths: set[str] = set()  # folders and files that a warning was logged for
 
     def below_root(self, path: str) -> str:
-        """What lies below the home, as the owner of the root calls it."""
+        """Return a path relative to the root, from one relative to the home."""
         return f"{self.layout.home}/{path}".lstrip("/")
 
     def of(self, folder: str) -> tuple[str, str]:
-        """The mailbox's folder, and the place in it."""
+        """Split a mail folder into the mailbox folder and the place within it."""
         home, _, place = folder.partition("/")
         return home, place
 
     def all_folders(self) -> Iterator[str]:
-        """Every folder in which a mailbox or a folder of mail may appear, and those that hold letters."""
+        """Yield every folder in which a mailbox, a mail folder or a letter may appear."""
         yield ""
         for home in self.homes():
             yield home

@@ -1,9 +1,10 @@
-"""What must last and has no file of a design: records, and commits of more than one step.
+"""The journal `.postroom/journal`: records, which no layout has a file for, and commits of more than one step.
 
-A journal of lines, each with a checksum. A line is synced before anything of it happens; a commit of several steps
-is done again from its line if it was cut off, and marked done before anybody is told. Half a line at the end
-belongs to a commit that never was; a damaged one in the middle is reported, and those behind it count. From time
-to time the journal is written anew, with what still counts (`compacting`).
+Each line is JSON with a checksum. A line is synced before any of its steps is done. An interrupted commit is
+completed from its line, and a `done` line follows before success is reported. Half a line at the end belongs to a
+commit that never happened. A damaged line in the middle is reported, and the lines after it count. A long journal
+is compacted to what still counts; the index has all of that, and is synced first, so that no index is older than
+the first line.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
     from .connection import FileConnection
 
 
-COMPACT_AT = 4 * 1024 * 1024  # bytes; and twice what it held when it was last written anew
+COMPACT_AT = 4 * 1024 * 1024  # bytes; and at least twice its length after the last compaction
 _APPEND = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _log = logging.getLogger("postroom")
-DONE = {"done": True}  # all that was begun before is finished
+DONE = {"done": True}  # the steps of all lines before are completed
 
 
 class Journal:
-    """Called under the room's lock, by one thread."""
+    """The journal of one connection, used under the writer lock."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._path = f"{folder}/journal"
         self._descriptor = -1
         self._inode = -1
-        self._small = -1  # how long its first line is: all that counted when it was last written anew
-        self.is_torn = False  # does half a line stand at its end?
+        self._small = -1  # the length of the first line, which holds all of the last compaction
+        self.is_torn = False  # whether half a line may stand at its end
 
     def append(self, entry: dict[str, Any], *, durable: bool) -> int:
-        """One line more; on stable storage when this returns. How long it was before."""
+        """Append a line and sync it; return the length of the journal before."""
         line = _line(entry)
         descriptor = self._opened()
         size = os.lseek(descriptor, 0, os.SEEK_END)
@@ -63,21 +64,22 @@ class Journal:
         return size
 
     def cut(self, size: int) -> None:
-        """What was written behind this was never promised."""
+        """Cut the journal to this length: what follows was never confirmed."""
         self.is_torn = True
         os.ftruncate(self._opened(), size)
         self.is_torn = False
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """All lines that are whole."""
+        """Yield all lines that are not damaged."""
         for line in self._lines():
             entry = _entry(line)
             if entry is not None:
                 yield entry
 
     def is_settled(self, known: int) -> bool:
-        """Is every commit in it finished, and has an index that knows so many lines all that it says? Its last two
-        lines tell: a commit of several steps is followed by a line that says it is done.
+        """Return whether every commit is completed, and an index that contains `known` lines has all of them.
+
+        The last two lines tell: a commit of several steps is followed by a `done` line.
         """
         last = [_entry(line) for line in self._last_lines(2)]
         if not last:
@@ -102,7 +104,7 @@ class Journal:
         return [*lines[:-1][-count:], *end]
 
     def damaged(self) -> list[int]:
-        """The lines that cannot be read, counted from 1; but for the end, which may be half of one."""
+        """Return the numbers, from 1, of damaged lines, except for the last, which may be incomplete."""
         lines = self._lines()
         return [number for number, line in enumerate(lines[:-1], 1) if _entry(line) is None]
 
@@ -123,14 +125,14 @@ class Journal:
                 self._small = len(file.readline())
         return self._small
 
-    def write_anew(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Only this counts from now on."""
+    def replace_by(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Replace the journal by these entries."""
         content = b"".join(_line(entry) for entry in entries)
         files_durable.replace(self._folder, "journal", content, durable=True)
         sync_path(self._folder)
 
     def mend(self) -> None:
-        """Cut off what is no line at its end, so that the next one can be read. Report what is damaged before."""
+        """Cut off an incomplete last line, so that the next one can be read, and log damaged lines."""
         lines = self._lines()
         whole = sum(len(line) + 1 for line in lines)
         if lines and _entry(lines[-1]) is None:
@@ -139,11 +141,11 @@ class Journal:
         size = os.lseek(descriptor, 0, os.SEEK_END)
         if size > whole:
             self.cut(whole)
-        elif size < whole:  # all of the last line but its end
+        elif size < whole:  # only the line break is missing
             os.write(descriptor, b"\n")
         self.is_torn = False
         for number in self.damaged():
-            _log.warning("line %d of %s is damaged, and was passed over", number, self._path)
+            _log.warning("line %d of %s is damaged and was skipped", number, self._path)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -151,7 +153,7 @@ class Journal:
             self._descriptor = -1
 
     def _opened(self) -> int:
-        """The journal that stands there now: another process may have written it anew."""
+        """Return a descriptor of the present journal: another process may have compacted it."""
         try:
             inode = os.stat(self._path).st_ino
         except FileNotFoundError:
@@ -167,7 +169,7 @@ class Journal:
 
 
 def number_of(entry: dict[str, Any]) -> int:
-    """The number of a line, which the index counts; 0 if it has none."""
+    """Return the number of a line, which the index counts; 0 if it has none."""
     number = entry.get("n", 0)
     return number if isinstance(number, int) else 0
 
@@ -188,35 +190,34 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
-# A long journal is written anew: of all that happened, only what came of it.
-#
-# The index has that, and is synced first: so nobody ever finds one that is older than the journal's beginning.
+# -- compaction
 
 _ALIASES = "SELECT a.name, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox"
 _NAMES = "SELECT name, known FROM mailboxes ORDER BY id"
 _RECORDS = "SELECT kind, key, revision, value FROM records"
 
 
-def compact_if_long(here: FileConnection) -> None:
-    """Under the lock, between two commits. Where it cannot be done, the journal stays as it is."""
-    if here.journal.is_long():
+def compact_if_long(conn: FileConnection) -> None:
+    """Compact a long journal, under the lock between two commits; if that fails, it stays as it is."""
+    if conn.journal.is_long():
         with suppress(OSError, apsw.Error, StoreFailing):
-            compact(here)
+            compact(conn)
 
 
-def compact(here: FileConnection) -> None:
-    here.log.tend(here.lock)
-    here.log.sync(here.lock)
-    here.journal.write_anew([{"n": here.ledger.lines(), "writes": list(_all(here))}])
+def compact(conn: FileConnection) -> None:
+    """Replace the journal by one line with the present content of the index, which is synced first."""
+    conn.log.maintain(conn.lock)
+    conn.log.sync(conn.lock)
+    conn.journal.replace_by([{"n": conn.ledger.last_line(), "writes": list(_all(conn))}])
 
 
-def _all(here: FileConnection) -> Iterator[dict[str, Any]]:
-    """Old names first: where the index is made anew they find nobody in their way."""
-    for old, name in here.database.execute(_ALIASES).fetchall():
+def _all(conn: FileConnection) -> Iterator[dict[str, Any]]:
+    """Yield all writes that rebuild the index; old names first, so that no mailbox is in their way."""
+    for old, name in conn.database.execute(_ALIASES).fetchall():
         yield {"rename": [old, name]}
-    for name, known in here.database.execute(_NAMES).fetchall():
+    for name, known in conn.database.execute(_NAMES).fetchall():
         yield {"introduce": [name, bool(known)]}
-    records: list[Row] = here.database.execute(_RECORDS).fetchall()
+    records: list[Row] = conn.database.execute(_RECORDS).fetchall()
     for kind, key, revision, value in records:
         record = {"kind": kind, "key": key, "revision": revision, "value": msgspec.json.decode(value)}
         yield {"put": record}

@@ -1,6 +1,7 @@
-"""The index's own tables: which file holds which delivery, whose folder is whose, when each folder was last read.
+"""The tables that connect the index with the files: which file holds which delivery, and whose folder is whose.
 
-They stand in the same database as the letters, so that one transaction keeps all of it together.
+They also note when each folder was last read, and the last journal line that the index contains. They stand in the
+database of the index, so that one transaction keeps letters and files together.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ CREATE TABLE IF NOT EXISTS latest (
 INSERT OR IGNORE INTO latest VALUES (1, 0);"""
 NAMES = ("files", "homes", "folders", "latest")
 _LAST_PLACE = "coalesce((SELECT place FROM files ORDER BY number DESC LIMIT 1), 0)"
-_KEEP = f"INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, max(?, {_LAST_PLACE}))"
-_RELOCATE = """
+_ADD = f"INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, max(?, {_LAST_PLACE}))"
+_UPDATE = """
 UPDATE OR REPLACE files SET folder = ?3, name = ?4, inode = ?5, size = ?6, written = ?7
 WHERE number = ?1 AND mailbox = ?2"""
 _MOVE = "UPDATE OR REPLACE files SET folder = ?3 WHERE number = ?1 AND mailbox = ?2"
-_SEATS = f"""
+_DESTINATIONS = f"""
 SELECT d.mailbox, iif(lower(m.name) = m.folded, m.name, NULL), {_LAST_PLACE},
        (SELECT folder FROM homes h WHERE h.mailbox = d.mailbox LIMIT 1)
 FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"""
 _AT = "SELECT folder, name FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
-# From one to the next, however many letters lie in each.
+# Steps from one folder to the next, however many letters lie in each.
 _USED = """
 WITH RECURSIVE used (folder) AS (
     SELECT min(folder) FROM files
@@ -63,37 +64,37 @@ SELECT folder FROM used WHERE folder IS NOT NULL"""
 _IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
 
 
-class Seat(NamedTuple):
-    """A mailbox that a letter goes to."""
+class Destination(NamedTuple):
+    """A mailbox that a letter is delivered to."""
 
     mailbox: int
-    owner: str  # what it is called now
-    latest: int = 0  # the place in time of the last letter before
+    owner: str  # its present name
+    latest: int = 0  # the position in time of the last letter before
     home: str | None = None  # its folder, if it has one
 
 
-class Held(NamedTuple):
-    """Which delivery a file holds, as far as we know."""
+class IndexedFile(NamedTuple):
+    """A file as the index knows it, with the delivery it holds."""
 
     number: int
     mailbox: int
     stamp: Stamp
 
 
-class Seen(NamedTuple):
-    """A file that is new, or not as it was."""
+class ChangedFile(NamedTuple):
+    """A file that is new, or differs from what the index knows."""
 
     folder: str
     name: str
     stamp: Stamp
-    held: Held | None = None  # the delivery that it held before
+    held: IndexedFile | None = None  # what the index knows of it, if anything
 
 
 class Ledger:
-    """Inside a transaction, or to ask."""
+    """Access to these tables. Changes are made inside a transaction of the caller."""
 
     def __init__(self, database: apsw.Connection, layout: Layout) -> None:
-        self._execute = database.cursor().execute  # one for all: each answer is read before the next question
+        self._execute = database.cursor().execute  # one cursor: each result is read before the next call
         self._layout = layout
 
     def _ask(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -101,68 +102,68 @@ class Ledger:
 
     # -- files
 
-    def kept(self, number: int, mailbox: int) -> tuple[str, str] | None:
-        """Folder and name of the file of a delivery, as far as we know."""
-        kept: tuple[str, str] | None = self._execute(_AT, (number, mailbox)).get
-        return kept
+    def path_of(self, number: int, mailbox: int) -> tuple[str, str] | None:
+        """Return folder and name of the file of a delivery."""
+        path: tuple[str, str] | None = self._execute(_AT, (number, mailbox)).get
+        return path
 
-    def held(self, folder: str, name: str) -> Held | None:
+    def file_at(self, folder: str, name: str) -> IndexedFile | None:
         for number, mailbox, *stamp in self._ask(_BY_NAME, (folder, name)):
-            return Held(number, mailbox, Stamp(*stamp))
+            return IndexedFile(number, mailbox, Stamp(*stamp))
         return None
 
-    def held_in(self, folder: str) -> dict[str, Held]:
+    def files_in(self, folder: str) -> dict[str, IndexedFile]:
         found = self._ask(_IN, (folder,))
-        return {name: Held(number, mailbox, Stamp(*stamp)) for name, number, mailbox, *stamp in found}
+        return {name: IndexedFile(number, mailbox, Stamp(*stamp)) for name, number, mailbox, *stamp in found}
 
-    def keep(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp, place: int) -> None:
-        """The file of a letter that stands at this place in time."""
-        self._execute(_KEEP, (number, mailbox, folder, name, *stamp, place))
+    def add_file(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp, place: int) -> None:
+        """Note the file of a delivery; `place` is the letter's position in time."""
+        self._execute(_ADD, (number, mailbox, folder, name, *stamp, place))
 
-    def relocate(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
-        """A file that is known lies elsewhere, or is another."""
-        self._execute(_RELOCATE, (number, mailbox, folder, name, *stamp))
+    def update_file(self, number: int, mailbox: int, folder: str, name: str, stamp: Stamp) -> None:
+        """Note a new path and stamp for the file of a delivery."""
+        self._execute(_UPDATE, (number, mailbox, folder, name, *stamp))
 
-    def move(self, number: int, mailbox: int, folder: str) -> None:
-        """The same file lies elsewhere. Should it not be the same, its stamp tells."""
+    def move_file(self, number: int, mailbox: int, folder: str) -> None:
+        """Note a new folder for the file of a delivery. If it is another file there, its stamp differs."""
         self._execute(_MOVE, (number, mailbox, folder))
 
-    def drop(self, number: int, mailbox: int) -> None:
+    def drop_file(self, number: int, mailbox: int) -> None:
         self._execute("DELETE FROM files WHERE number = ? AND mailbox = ?", (number, mailbox))
 
-    def drop_all(self, number: int) -> None:
+    def drop_files_of(self, number: int) -> None:
         self._execute("DELETE FROM files WHERE number = ?", (number,))
 
-    def all_of(self, number: int) -> list[tuple[int, str, str]]:
-        """Mailbox, folder and name of every file of a letter."""
+    def files_of(self, number: int) -> list[tuple[int, str, str]]:
+        """Return mailbox, folder and name of every file of a letter."""
         found = self._ask("SELECT mailbox, folder, name FROM files WHERE number = ?", (number,))
         return [(mailbox, folder, name) for mailbox, folder, name in found]
 
-    def doubt(self, folder: str, names: set[str]) -> None:
-        """Look at these again, whatever their stamps say."""
+    def mark_changed(self, folder: str, names: set[str]) -> None:
+        """Make these files count as changed, whatever their stamps say."""
         for name in filter(is_text, names):
             self._execute("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
 
-    def seats(self, number: int) -> list[Seat]:
-        """Where a letter that was just accepted goes."""
-        seats = [Seat(*row) for row in self._ask(_SEATS, (number,))]
-        if not all(seat.owner for seat in seats):
+    def destinations(self, number: int) -> list[Destination]:
+        """Return where a letter that was just accepted is delivered."""
+        destinations = [Destination(*row) for row in self._ask(_DESTINATIONS, (number,))]
+        if not all(each.owner for each in destinations):
             raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
-        return seats
+        return destinations
 
     # -- folders
 
-    def home(self, mailbox: int, name: str) -> str:
-        """The folder of a mailbox; the first mailbox that maps to one has it."""
-        held = self._ask("SELECT folder FROM homes WHERE mailbox = ? LIMIT 1", (mailbox,))
-        if held:
-            return str(held[0][0])
+    def home_of(self, mailbox: int, name: str) -> str:
+        """Return the folder of a mailbox, and assign one if it has none."""
+        row = self._ask("SELECT folder FROM homes WHERE mailbox = ? LIMIT 1", (mailbox,))
+        if row:
+            return str(row[0][0])
         folder = self._layout.folder(name)
-        self.settle(folder, mailbox, name)
+        self.assign_home(folder, mailbox, name)
         return folder
 
-    def settle(self, folder: str, mailbox: int, name: str) -> None:
-        """This folder is this mailbox's from now on, unless it is another's."""
+    def assign_home(self, folder: str, mailbox: int, name: str) -> None:
+        """Assign a folder to a mailbox; raise NameTaken if it belongs to another one."""
         self._check_free(folder, mailbox, name)
         self._execute("INSERT OR IGNORE INTO homes VALUES (?, ?)", (folder, mailbox))
 
@@ -179,45 +180,45 @@ class Ledger:
                 )
 
     def owner(self, folder: str) -> tuple[int, str] | None:
-        """The mailbox whose folder this is, by number and name."""
+        """Return number and name of the mailbox that a folder belongs to."""
         sql = "SELECT m.id, m.name FROM homes h JOIN mailboxes m ON m.id = h.mailbox WHERE h.folder = ?"
         for number, name in self._ask(sql, (folder,)):
             return number, name
         return None
 
-    def resettle(self, former: str, folder: str, mailbox: int, name: str) -> None:
-        """A mailbox's folder gets another name, and all that lies in it with it."""
+    def rename_home(self, former: str, folder: str, mailbox: int, name: str) -> None:
+        """Rename the folder of a mailbox, with all files in it."""
         self._check_free(folder, mailbox, name)
         self._execute("UPDATE homes SET folder = ? WHERE folder = ?", (folder, former))
         moved = "UPDATE files SET folder = ?1 || substr(folder, ?3) WHERE folder = ?2 OR folder GLOB ?2 || '/*'"
         self._execute(moved, (folder, former, len(former) + 1))
 
-    def noted(self) -> dict[str, int]:
+    def folder_times(self) -> dict[str, int]:
         return dict(self._ask("SELECT folder, changed FROM folders"))
 
-    def note(self, folder: str, changed: int) -> None:
+    def set_folder_time(self, folder: str, changed: int) -> None:
         self._execute("INSERT OR REPLACE INTO folders VALUES (?, ?)", (folder, changed))
 
-    def forget_notes(self) -> None:
+    def clear_folder_times(self) -> None:
         self._execute("DELETE FROM folders")
 
-    def forget_note(self, folder: str) -> None:
-        """Should it come back, it may have the time that it had."""
+    def clear_folder_time(self, folder: str) -> None:
+        """Forget when a folder was last read: if it is deleted and comes back, its time may be the old one."""
         self._execute("DELETE FROM folders WHERE folder = ?", (folder,))
 
     def used_folders(self) -> list[str]:
-        """Where letters lie."""
+        """Return the folders that hold letters."""
         return [folder for (folder,) in self._ask(_USED)]
 
     # -- the journal
 
-    def lines(self) -> int:
-        """The last line of the journal that the index knows of."""
+    def last_line(self) -> int:
+        """Return the number of the last journal line that the index contains."""
         return int(self._ask("SELECT line FROM latest")[0][0])
 
     def next_line(self) -> int:
         self._execute("UPDATE latest SET line = line + 1")
-        return self.lines()
+        return self.last_line()
 
     def reach_line(self, line: int) -> None:
         self._execute("UPDATE latest SET line = max(line, ?)", (line,))

@@ -1,7 +1,10 @@
-"""A letter ⇄ a file, without loss, in any layout.
+"""Conversion between a letter and its file, without loss, in any layout.
 
-What the design can say stands in its own fields. The rest is found by reading back what was just written: whatever
-differs from the letter goes under our key. So the key is there only when it is needed, and holds only that.
+A layout writes what its format has fields for. The rest is found by reading the written fields back: whatever
+differs from the letter goes under one key of ours. So that key is there only when needed, and holds only the
+difference.
+
+`other_layout` recognises the layout of existing mail folders.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from ...model.message import Message
 from ...model.names import AT, POSTMASTER, check_id, check_party
 from ...model.values import read_json
 from ..sqlite.rows import micros
-from .folders import Places
+from .folders import MailFolders
 from .layouts.base import FileState, Where, layout_named
 from .layouts.paths import NAMES
 
@@ -28,45 +31,48 @@ if TYPE_CHECKING:
     from .layouts.base import Layout, Plain
 
 
-DEEPEST = 64 + 8  # of JSON in a file: a letter's, and what our key adds
-_FIELDS = frozenset(Message.__struct_fields__) - {"proven"}  # which anybody could write there
+LARGEST = 16 * 1024 * 1024  # bytes of a letter file
+DEEPEST = 64 + 8  # nesting of JSON in a file: a letter's, and what our key adds
+_FIELDS = frozenset(Message.__struct_fields__) - {"proven"}  # which any program could forge in a file
 _IDS = ("in_reply_to", "thread_id", "conversation_id")
 _LONGEST_ADDRESS = 400
-LATEST = micros(datetime(9000, 1, 1, tzinfo=UTC))  # microseconds: no letter stands later in time
+LATEST = micros(datetime(9000, 1, 1, tzinfo=UTC))  # microseconds: the last position in time
 _NO = object()  # equal to nothing
 
 
 class ParsedFile(NamedTuple):
-    """What a file holds."""
+    """The letter and the state that a file holds."""
 
     message: Message
-    mailbox: str  # whose it is
+    mailbox: str
     state: FileState
-    order: int  # microseconds: where it stands among the letters of the room
-    seats: tuple[int, ...]  # which of all recipients these are, where some are hidden from this mailbox
+    order: int  # microseconds: the position among the letters of the room
+    positions: tuple[int, ...]  # of its recipients among all, where some are hidden from this mailbox
     fields: Plain
 
 
-def file_of(layout: Layout, message: Message, mailbox: str, delivery: Delivery, *, name: str, order: int) -> bytes:
-    """The file of a letter as it is put into a mailbox."""
-    fields = _simply(layout, message, mailbox, name=name, order=order)
+def render_file(
+    layout: Layout, message: Message, mailbox: str, delivery: Delivery, *, name: str, order: int
+) -> bytes:
+    """Return the content of the file for a letter in a mailbox."""
+    fields = _simple_fields(layout, message, mailbox, name=name, order=order)
     is_simple = fields is not None
     if fields is None:
-        fields = _closely(layout, message, mailbox, name=name, order=order)
-    if not delivery.is_unread:  # else that is what they tell
-        layout.show(fields, delivery)
+        fields = _full_fields(layout, message, mailbox, name=name, order=order)
+    if not delivery.is_unread:  # new fields say unread
+        layout.write_state(fields, delivery)
     return layout.dump(fields, whole=is_simple)
 
 
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
-    """What the file of a letter says at one mailbox, before anything has happened to it."""
-    fields = _simply(layout, message, mailbox, name=name, order=order)
-    return _closely(layout, message, mailbox, name=name, order=order) if fields is None else fields
+    """Return the fields of the file for an unread letter in a mailbox."""
+    fields = _simple_fields(layout, message, mailbox, name=name, order=order)
+    return _full_fields(layout, message, mailbox, name=name, order=order) if fields is None else fields
 
 
-def _simply(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain | None:
-    """Where it is known what the design cannot say: most letters are so."""
-    own = layout.unsaid(message, mailbox, name) if order == micros(message.created_at) else None
+def _simple_fields(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain | None:
+    """Return the fields where the layout knows at once what goes under our key, as for most letters; else None."""
+    own = layout.simple_own(message, mailbox, name) if order == micros(message.created_at) else None
     if own is None:
         return None
     fields = layout.write(message, mailbox)
@@ -75,9 +81,9 @@ def _simply(layout: Layout, message: Message, mailbox: str, *, name: str, order:
     return fields
 
 
-def _closely(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
+def _full_fields(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     raw = encode(message.seen_by(mailbox))
-    seen, plain = decode_message(raw), _plain(raw)  # as it comes from a file: with lists, never tuples
+    seen, plain = decode_message(raw), _plain(raw)  # as from a file: lists instead of tuples
     fields = layout.write(seen, mailbox)
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
@@ -91,11 +97,12 @@ def _closely(layout: Layout, message: Message, mailbox: str, *, name: str, order
 
 
 def parse_file(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile:
-    """The letter in a file; Unreadable says what is wrong with it. Nothing but the file is looked at here, so
-    whatever goes wrong, the file is to blame.
+    """Return the letter in a file; raise Unreadable, which says what is wrong with it.
+
+    This is the outer boundary for foreign content: nothing but the file is read here, so any error is the file's.
     """
     try:
-        return _sheet(layout, raw, where, largest)
+        return _parse(layout, raw, where, largest)
     except MemoryError:
         raise
     except KeyError as missing:
@@ -106,32 +113,32 @@ def parse_file(layout: Layout, raw: bytes, where: Where, largest: int) -> Parsed
         raise Unreadable(f"it is no letter: {broken}") from None
 
 
-def _sheet(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile:
+def _parse(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile:
     fields = read_json(raw, "file", depth=DEEPEST, largest=largest)
     if not isinstance(fields, dict):
         raise Unreadable("it holds no object")
     own = layout.own(fields)
-    where = _spelt(layout, fields, where)
+    where = _with_spelling(layout, fields, where)
     plain = layout.read(fields, where)
-    if isinstance(own.get("extra"), dict):  # beside what strangers added
+    if isinstance(own.get("extra"), dict):  # in addition to fields of other programs
         own = own | {"extra": plain["extra"] | own["extra"]}
     message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
     if own:
         _check(message)
     if message.sender == POSTMASTER and not message.is_automatic:
-        raise Unreadable("only the house writes in the name of postmaster")
+        raise Unreadable("only Postroom writes in the name of postmaster")
     return ParsedFile(
         message=message,
         mailbox=where.mailbox,
-        state=told_at(layout, fields, where.place, where.mailbox),
+        state=state_at(layout, fields, where.place, where.mailbox),
         order=_order(own.get("order"), message),
         fields=fields,
-        seats=_seats(own.get("seats")),
+        positions=_positions(own.get("seats")),
     )
 
 
 def _order(value: Any, message: Message) -> int:
-    """Where a letter stands in time. All that come later stand behind it, so there must be room for them."""
+    """Return the position in time of a letter; raise if it leaves no room for later letters."""
     if isinstance(value, int) and 0 < value < LATEST:
         return value
     created = micros(message.created_at)
@@ -140,16 +147,16 @@ def _order(value: Any, message: Message) -> int:
     return created
 
 
-def told_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> FileState:
-    """The state that a file tells. In the folder of somebody at another system, new mail is on its way there."""
-    result = layout.state_in(fields, place)
-    if AT in mailbox and result.state in {State.UNREAD, State.CLAIMED}:
+def state_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> FileState:
+    """Return the state that a file says. New mail for an agent elsewhere is queued."""
+    found = layout.read_state(fields, place)
+    if AT in mailbox and found.state in {State.UNREAD, State.CLAIMED}:
         return FileState(State.QUEUED)
-    return result
+    return found
 
 
-def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
-    """A letter knows best how the name of its mailbox is spelt: a folder holds no slash, and not the longest."""
+def _with_spelling(layout: Layout, fields: Plain, where: Where) -> Where:
+    """Return `where` with the mailbox name as the letter spells it: a folder name has no slash and may be cut."""
     if fields.get(layout.addressee) == where.mailbox:
         return where
     try:
@@ -160,7 +167,7 @@ def _spelt(layout: Layout, fields: Plain, where: Where) -> Where:
 
 
 def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, name: str) -> Plain:
-    """The subject stands in the text, and our key says so: what else differs is seen with that known."""
+    """Return our key's content for a letter whose subject stands in the text, with what else differs."""
     layout.set_own(fields, {"subject": plain["subject"]})
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     return {"subject": plain["subject"]} | own
@@ -172,7 +179,7 @@ def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:
 
 
 def _difference(wanted: Plain, found: Plain) -> Plain:
-    """What must be said on top; None takes a field back to its default."""
+    """Return the values that must be added to `found` to get `wanted`; None resets a field to its default."""
     names = [*wanted, *(name for name in found if name not in wanted)]
     changed = {name: wanted.get(name) for name in names if wanted.get(name) != found.get(name)}
     if "extra" in changed:
@@ -189,16 +196,16 @@ def _plain(raw: bytes) -> Plain:
 
 
 def _message(plain: Plain) -> Message:
-    """What is as usual is left to the letter's defaults: only then is it left out again when it is encoded."""
-    result = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
+    """Return the message, with default values left out, so that they are left out again when it is encoded."""
+    values = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
     for name in _IDS:
-        if name in result and not _is_id(result[name]):
-            del result[name]
-    if "parts" in result:
-        result["parts"] = [{**part} for part in result["parts"]]  # parts are made of what is handed in
-    if "trace" in result:
-        result["trace"] = [agent for agent in result["trace"] if _is_agent(agent)]
-    message = convert(result, Message)
+        if name in values and not _is_id(values[name]):
+            del values[name]
+    if "parts" in values:
+        values["parts"] = [{**part} for part in values["parts"]]  # a part takes over the dict it is made from
+    if "trace" in values:
+        values["trace"] = [agent for agent in values["trace"] if _is_agent(agent)]
+    message = convert(values, Message)
     return message if message.task is None else with_defaults(message)
 
 
@@ -211,7 +218,7 @@ def _check(message: Message) -> None:
     deadline = None if message.task is None else message.task.deadline
     for time in (message.created_at, message.expires_at, deadline):
         if time is not None:
-            time.astimezone(UTC)  # OverflowError: with its zone it lies outside of the calendar
+            time.astimezone(UTC)  # OverflowError if it lies outside of the calendar
 
 
 def _is_id(value: Any) -> bool:
@@ -230,18 +237,20 @@ def _is_agent(value: Any) -> bool:
     return True
 
 
-def _seats(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(isinstance(seat, int) and seat >= 0 for seat in value):
+def _positions(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(isinstance(position, int) and position >= 0 for position in value):
         return ()
     return tuple(value)
 
 
-# Whose letters lie in a folder? Asked once, where nobody of us has been, before anything is written there.
+# -- recognising a layout
 
 
 def other_layout(root: str, wanted: str) -> str | None:
-    """The layout that all of a folder's letters are of, if that is not the wanted one. None also where there are
-    none at all, or where nobody may look.
+    """Return the layout of the letters in a folder if it is not the wanted one.
+
+    Called once for a folder that is no room yet, before anything is written there. Returns None also where there
+    are no letters, or where the folder cannot be read.
     """
     if _holds(root, layout_named(wanted)):
         return None
@@ -249,19 +258,19 @@ def other_layout(root: str, wanted: str) -> str | None:
 
 
 def _holds(root: str, layout: Layout) -> bool:
-    """Is there a letter that only this design names so, or its registry?"""
-    places = Places(os.path.realpath(root), layout)
+    """Return whether there is a file whose name only this layout uses, or its registry."""
+    tree = MailFolders(os.path.realpath(root), layout)
     try:
-        if layout.registry and os.path.lexists(f"{places.home}/{layout.registry}"):
+        if layout.registry and os.path.lexists(f"{tree.home}/{layout.registry}"):
             return True
-        return any(_holds_letter(places, folder) for folder in places.folders())
+        return any(_holds_letter(tree, folder) for folder in tree.folders())
     except OSError:
         return False
 
 
-def _holds_letter(places: Places, folder: str) -> bool:
+def _holds_letter(tree: MailFolders, folder: str) -> bool:
     try:
-        with os.scandir(places.path(folder)) as found:
-            return any(places.layout.is_unmistakable(entry.name) for entry in found)
+        with os.scandir(tree.path(folder)) as found:
+            return any(tree.layout.is_unmistakable(entry.name) for entry in found)
     except OSError:
         return False

@@ -1,7 +1,7 @@
-"""Files that are no letters, set aside in their mailbox where nobody stumbles over them, with a report.
+"""Quarantine for files that are no letters: moved to `.quarantine` in their mailbox, and listed in the index.
 
-A stranger that writes slowly is given its time. Letters never change: if the index knows the letter that should
-stand there, its file is written anew.
+A program that writes slowly is given WRITE_GRACE seconds. If the index knows the letter that should be in the
+file, the file is written again: letters never change.
 """
 
 from __future__ import annotations
@@ -18,91 +18,96 @@ if TYPE_CHECKING:
     from ...errors import PostroomError
     from ...model.query import Moment
     from .connection import FileConnection
-    from .ledger import Held, Seen
+    from .ledger import ChangedFile, IndexedFile
 
 
-SLOW_STRANGER = 10.0  # seconds: somebody may still be writing a file that was changed so lately
-ASIDE = ".quarantine"
+WRITE_GRACE = 10.0  # seconds after a change in which another program may still be writing a file
+QUARANTINE = ".quarantine"
 _LONGEST_NAME = 255 - 7  # bytes of a file's name, with a dot and six digits after it
-_FOR_GOOD = ("link", "UTF-8")  # what no writing will change
-# Files are counted for themselves, below the numbers of letters. With many of them nothing else is written, so
-# the next number of a letter stays what it was; it would be given to two.
+_FOR_GOOD = ("link", "UTF-8")  # reasons that further writing cannot remove
+# Files have negative numbers of their own. A number from the sequence of letters could be given to a letter too,
+# since a file set aside does not advance that sequence.
 _NOTE = """
 INSERT INTO quarantine SELECT coalesce(max(number), -0x4000000000000000) + 1, ?, ?
 FROM quarantine WHERE number < 0"""
 _log = logging.getLogger("postroom")
 
 
-def note_aside(here: FileConnection, shown: str, why: str) -> None:
-    """A file was set aside. `shown` is its path below the root."""
-    here.database.execute(_NOTE, (shown, why.encode()))
+def record_quarantined(conn: FileConnection, shown_path: str, why: str) -> None:
+    """Record in the index that a file was set aside; `shown_path` is its path below the root."""
+    conn.database.execute(_NOTE, (shown_path, why.encode()))
 
 
 def why_taken(taken: PostroomError, home: str) -> str:
-    """Why a letter cannot come in under the name of its mailbox or its sender, and how to mend that."""
+    """Return why the name of a letter's mailbox or sender is not possible, and how to mend that."""
     if taken.field != "to":
         return f"its sender: {taken.message} ({taken.hint})"
     return f"its folder {home!a}: {taken.message} ({taken.hint}: put the file into that folder)"
 
 
 class Quarantine:
-    """Inside one look at the folders."""
+    """The quarantine, during one reconciliation."""
 
-    def __init__(self, here: FileConnection, now: Moment) -> None:
-        self._here, self._now = here, now
+    def __init__(self, conn: FileConnection, now: Moment) -> None:
+        self._conn, self._now = conn, now
 
-    def put(self, seen: Seen, why: str) -> bool:
-        """False: not yet, it is to be looked at again."""
-        if self._may_be_unfinished(seen, why):
+    def put(self, file: ChangedFile, why: str) -> bool:
+        """Set a file aside; return False if it may still be written and is to be looked at again."""
+        if self._may_be_unfinished(file, why):
             return False
-        is_text = tree.is_text(seen.name)
-        home, _ = self._here.places.of(seen.folder)
-        stem = seen.name.encode()[:_LONGEST_NAME].decode(errors="ignore") if is_text else "-"
+        is_text = tree.is_text(file.name)
+        home, _ = self._conn.tree.of(file.folder)
+        stem = file.name.encode()[:_LONGEST_NAME].decode(errors="ignore") if is_text else "-"
         name = f"{stem}.{os.urandom(3).hex()}"
-        path = f"{self._here.places.path(seen.folder)}/{seen.name}"
-        shown = path if is_text else ascii(path)[1:-1]
-        held = self._here.ledger.held(seen.folder, seen.name) if is_text else None
+        path = f"{self._conn.tree.path(file.folder)}/{file.name}"
+        shown_path = path if is_text else ascii(path)[1:-1]
+        held = self._conn.ledger.file_at(file.folder, file.name) if is_text else None
         try:
-            self._move(seen, held, f"{self._here.places.path(home)}/{ASIDE}", name)
+            self._move(file, held, f"{self._conn.tree.path(home)}/{QUARANTINE}", name)
         except FileNotFoundError:
             return True
-        except OSError as refused:  # nobody else's mail waits for that; the doctor finds the file where it lies
-            if path not in self._here.places.complained:
-                self._here.places.complained.add(path)
-                _log.warning("%s is no letter (%s), and cannot be set aside: %s", shown, line_in(why), refused)
+        except OSError as refused:  # other mail must go on; the doctor finds the file where it is
+            if path not in self._conn.tree.warned_paths:
+                self._conn.tree.warned_paths.add(path)
+                _log.warning(
+                    "%s is no letter (%s), and cannot be set aside: %s", shown_path, line_in(why), refused
+                )
             return True
-        why = line_in(why)  # it may name what a stranger wrote
-        _log.warning("%s was set aside: %s", shown, why)
-        note_aside(self._here, self._here.places.below_root(f"{home}/{ASIDE}/{name}"), why)
+        why = line_in(why)  # it may quote what another program wrote
+        _log.warning("%s was set aside: %s", shown_path, why)
+        record_quarantined(self._conn, self._conn.tree.below_root(f"{home}/{QUARANTINE}/{name}"), why)
         return True
 
-    def _move(self, seen: Seen, held: Held | None, aside: str, name: str) -> None:
-        """Out of the way. A letter that the index knows has its file again in the same step."""
-        folder = self._here.places.path(seen.folder)
+    def _move(self, file: ChangedFile, held: IndexedFile | None, aside: str, name: str) -> None:
+        """Move a file into the folder `aside`; if the index has its letter, exchange it for a new file."""
+        folder = self._conn.tree.path(file.folder)
         durable.make_folder(aside)
-        content = None if held is None else self._accepted(seen, held)
+        content = None if held is None else self._accepted(file, held)
         if held is None or content is None:
-            durable.rename_new(f"{folder}/{seen.name}", f"{aside}/{name}")
+            durable.rename_new(f"{folder}/{file.name}", f"{aside}/{name}")
             return
-        temporary, stamp = durable.write_aside(folder, content, durable=True)
+        temporary, stamp = durable.write_temporary(folder, content, durable=True)
         try:
-            if durable.exchange(temporary, f"{folder}/{seen.name}"):
+            if durable.exchange(temporary, f"{folder}/{file.name}"):
                 durable.rename_new(temporary, f"{aside}/{name}")
         finally:
             durable.remove(temporary)
         sync_path(folder)
-        self._here.ledger.relocate(held.number, held.mailbox, seen.folder, seen.name, stamp)
+        self._conn.ledger.update_file(held.number, held.mailbox, file.folder, file.name, stamp)
 
-    def _may_be_unfinished(self, seen: Seen, why: str) -> bool:
-        """Also one that was begun after this look; but what is dated far ahead would stay for ever."""
-        age = abs(self._now.wall.timestamp() - seen.stamp.written / 1e9)
-        return age < SLOW_STRANGER and not any(word in why for word in _FOR_GOOD)
+    def _may_be_unfinished(self, file: ChangedFile, why: str) -> bool:
+        """Return whether another program may still be writing the file.
 
-    def _accepted(self, seen: Seen, held: Held) -> bytes | None:
-        """The file of a letter as the index has it; None if there is no such delivery any more."""
-        message, place = self._here.letter(held.number)
-        for mailbox, owner, delivery in self._here.deliveries(message, held.number):
+        Its time may be slightly later than this look; but a file dated far ahead must not stay for ever.
+        """
+        age = abs(self._now.wall.timestamp() - file.stamp.written / 1e9)
+        return age < WRITE_GRACE and not any(word in why for word in _FOR_GOOD)
+
+    def _accepted(self, file: ChangedFile, held: IndexedFile) -> bytes | None:
+        """Return the content of a file as the index has its letter; None if the delivery is gone."""
+        message, place = self._conn.letter(held.number)
+        for mailbox, owner, delivery in self._conn.deliveries(message, held.number):
             if mailbox == held.mailbox:
-                layout = self._here.places.layout
-                return letter_files.file_of(layout, message, owner, delivery, name=seen.name, order=place)
+                layout = self._conn.tree.layout
+                return letter_files.render_file(layout, message, owner, delivery, name=file.name, order=place)
         return None

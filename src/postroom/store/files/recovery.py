@@ -1,5 +1,6 @@
-"""After a boot, or after somebody died or a disk forgot in the middle: the journal is carried out, and all folders
-are looked at.
+"""Recovery after a boot or a crash: complete the journal, sync all folders, and reconcile them with the index.
+
+The index may be deleted at any time: recovery rebuilds it from the files and the journal.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from ...model.codec import convert
 from ...model.record import Record
 from ..protocol import Rename
 from ..sqlite.wal import REPLACED
-from ..sqlite.writes import Writing, rename
+from ..sqlite.writes import WriteTransaction, rename
 from . import durable, transaction
 from .durable import sync_path
-from .journal import number_of
+from .journal import DONE, number_of
 from .reconcile import reconcile
 from .tree import INDEX, OWN_FOLDER
 
@@ -32,27 +33,28 @@ if TYPE_CHECKING:
 _log = logging.getLogger("postroom")
 
 
-def recover(here: FileConnection) -> None:
-    """Under the lock. It may be cut off itself: then it is done again."""
-    here.journal.mend()
-    entries = list(here.journal.entries())
-    _finish(here, entries)
-    with here.database:
-        known = here.ledger.lines()
-        _remember(here, [entry for entry in entries if number_of(entry) > known])
-        here.ledger.forget_notes()
-        if here.registry is not None:
-            here.registry.forget()
-        folders = dict.fromkeys([*here.places.folders(), *here.ledger.used_folders()])
+def recover(conn: FileConnection) -> None:
+    """Recover under the writer lock. If it is interrupted itself, it is repeated from the start."""
+    conn.journal.mend()
+    entries = list(conn.journal.entries())
+    _finish(conn, entries)
+    with conn.database:
+        known = conn.ledger.last_line()
+        _remember(conn, [entry for entry in entries if number_of(entry) > known])
+        conn.ledger.clear_folder_times()
+        if conn.registry is not None:
+            conn.registry.forget()
+        folders = dict.fromkeys([*conn.tree.folders(), *conn.ledger.used_folders()])
         for folder in folders:
-            _tidy(here.places.path(folder))
-        _, later = reconcile(here, folders, after_crash=True)
-    here.eyes.put_back(later)
+            _tidy(conn.tree.path(folder))
+        _, later = reconcile(conn, folders, after_crash=True)
+    conn.watcher.put_back(later)
 
 
 def _tidy(path: str) -> None:
-    """Nobody else is at work: what is not finished never will be. And names whose sync failed, or was never tried
-    because their writer was killed, are made safe before anybody is told that they are there.
+    """Remove unfinished files, whose writers are dead, and sync the folder.
+
+    A name whose sync failed, or whose writer was killed before it, is made durable before any reader sees it (G1).
     """
     try:
         durable.check_folder(path)
@@ -66,68 +68,69 @@ def _tidy(path: str) -> None:
     sync_path(path)
 
 
-def _finish(here: FileConnection, entries: list[dict[str, Any]]) -> None:
-    """The steps of a commit that was begun and not done."""
+def _finish(conn: FileConnection, entries: list[dict[str, Any]]) -> None:
+    """Complete the steps of an interrupted commit."""
     begun: list[transaction.Step] = []
     for entry in entries:
-        begun = transaction.from_json(entry["steps"], here.places.home) if entry.get("steps") else []
+        begun = transaction.from_json(entry["steps"], conn.tree.home) if entry.get("steps") else []
         if "done" in entry:
             begun = []
     for step in begun:
         transaction.do_again(step)
-    for folder in dict.fromkeys(step.folders[0] for step in begun):  # new names first
+    # New names first, so that one copy of each letter always lasts.
+    for folder in dict.fromkeys(step.folders[0] for step in begun):
         _sync(folder)
     for folder in {folder for step in begun for folder in step.folders[1:]}:
         _sync(folder)
     if begun:
-        here.journal.append({"done": True}, durable=True)
+        conn.journal.append(DONE, durable=True)
 
 
 def _sync(folder: str) -> None:
-    """A stranger may have taken it away since, with what lay there."""
+    """Sync a folder, unless another program has removed it since."""
     with suppress(FileNotFoundError, NotADirectoryError):
         sync_path(folder)
 
 
-def _remember(here: FileConnection, entries: list[dict[str, Any]]) -> None:
-    """Records and names, where the index lost them."""
-    writing = Writing(here.database, here.names)
+def _remember(conn: FileConnection, entries: list[dict[str, Any]]) -> None:
+    """Apply journal entries that the index does not contain."""
+    writing = WriteTransaction(conn.database, conn.names)
     for entry in entries:
         for write in entry.get("writes", ()):
             try:
-                _write(here, writing, write)
-            except PostroomError as refused:  # of a journal with damaged lines; all else must be told
-                _log.warning("%s in the journal is passed over: %s", write, refused)
-        here.ledger.reach_line(number_of(entry))
-    here.names.committed.clear()
+                _write(conn, writing, write)
+            except PostroomError as refused:  # it may depend on a damaged line; the rest still counts
+                _log.warning("%s in the journal is skipped: %s", write, refused)
+        conn.ledger.reach_line(number_of(entry))
+    conn.names.committed.clear()
 
 
-def _write(here: FileConnection, writing: Writing, write: dict[str, Any]) -> None:
+def _write(conn: FileConnection, writing: WriteTransaction, write: dict[str, Any]) -> None:
     if "put" in write:
-        _put(here, convert(write["put"], Record))
+        _put(conn, convert(write["put"], Record))
     elif "rename" in write:
-        rename(here.database, Rename(*write["rename"]))
+        rename(conn.database, Rename(*write["rename"]))
     elif "introduce" in write:
         name, known = write["introduce"]
         writing.mailbox(name, "mailbox", known=known)
-    elif "forget" in write and (number := here.number_of(write["forget"])) is not None:
-        here.ledger.drop_all(number)
+    elif "forget" in write and (number := conn.number_of(write["forget"])) is not None:
+        conn.ledger.drop_files_of(number)
         writing.delete_letter(number)
 
 
-def _put(here: FileConnection, record: Record) -> None:
+def _put(conn: FileConnection, record: Record) -> None:
     if record.value is None:
-        here.database.execute("DELETE FROM records WHERE kind = ? AND key = ?", (record.kind, record.key))
+        conn.database.execute("DELETE FROM records WHERE kind = ? AND key = ?", (record.kind, record.key))
         return
     row = (record.kind, record.key, record.revision, msgspec.json.encode(record.value))
-    here.database.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", row)
+    conn.database.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", row)
 
 
-# The index can be thrown away at any time: it is made anew from the files and the journal.
+# -- deleting the index
 
 
-def can_help(broken: PostroomError) -> bool:
-    """Is it the index that is broken, and not the place, the disk or this program?"""
+def is_index_broken(broken: PostroomError) -> bool:
+    """Return whether the index itself is damaged, and not its folder, the disk or this version of Postroom."""
     cause = broken.__cause__
     is_short = getattr(cause, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ
     is_none = isinstance(cause, apsw.NotADBError)
@@ -135,13 +138,13 @@ def can_help(broken: PostroomError) -> bool:
 
 
 def was_deleted(failing: PostroomError) -> bool:
-    """Did somebody delete the index while it was opened, or a part of it, so that it looks like another's?"""
+    """Return whether the index, or one of its files, was deleted while it was opened."""
     is_gone = isinstance(failing.__cause__, (FileNotFoundError, apsw.CantOpenError))
     return is_gone or failing.hint == REPLACED or isinstance(failing, BadStore)
 
 
-def throw_away(root: str, inode: int | None = None) -> None:
-    """Unless somebody else was quicker, and another stands there already."""
+def delete_index(root: str, inode: int | None = None) -> None:
+    """Delete the index files, unless another process has already put a new index in their place."""
     with suppress(FileNotFoundError):
         if inode not in {None, os.stat(f"{root}/{OWN_FOLDER}/{INDEX}").st_ino}:
             return
@@ -151,7 +154,7 @@ def throw_away(root: str, inode: int | None = None) -> None:
 
 
 def sync_all(root: str) -> None:
-    """Everything on this disk that was written before."""
+    """Sync everything that was written to the disk of this folder."""
     descriptor = os.open(root, os.O_RDONLY | os.O_CLOEXEC)
     try:
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

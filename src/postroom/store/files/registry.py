@@ -1,11 +1,22 @@
-"""What stands in the registry's file, as far as we know: one row per agent, in the order in which they came.
+"""The registry file of the nanobot layout: one JSON file with an entry for every agent.
 
-Tables of the index, beside those of `ledger`. They can be lost: then the file and the cards tell.
+The cards in the room are the truth; the file is for programs that read and write it by themselves. `Registry` does
+both directions, under the writer lock:
+
+    publish_changes   after a commit that changed an agent, show it in the file before success is reported
+    import_changes    when the file is not as we left it, take in what other programs changed (`AgentImporter`)
+
+The file is replaced as a whole by an exchange, and the version that comes out is compared with the one that was
+read: a change by another program in between is imported, and no entry is lost. `RegistrySnapshot` is what the
+index knows of the file. It can be lost: the file and the cards hold everything.
+
+A plain heartbeat does not write the file; the first one after REFRESH seconds brings all entries up to date.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 import time
@@ -18,19 +29,22 @@ from msgspec.structs import replace
 
 from ...clock import SystemClock
 from ...errors import PostroomError, Unreadable
-from ...model.agent import Beat, Card, Status
-from ...model.codec import blake2b, convert
-from ...model.record import ACTIVE_TASKS, BEAT, CARD
+from ...model.agent import EVERYONE, NO_GUARD, Card, Heartbeat, Status, guard_from, guard_value
+from ...model.codec import blake2b, convert, to_plain
+from ...model.names import check_agent, fold
+from ...model.record import ACTIVE_TASKS, BEAT, CARD, GUARD, MEMBER, Record
 from ...model.values import read_json
 from ..protocol import Put
+from ..sqlite.writes import WriteTransaction
 from . import durable as files_durable
-from . import entries as files_entries
+from . import entries
 from .durable import Stamp
-from .quarantine import ASIDE, note_aside
-from .reconcile import Adopting
+from .layouts.base import time_or_none
+from .quarantine import QUARANTINE, record_quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from ...model.query import Moment
     from ..protocol import Write
@@ -54,8 +68,8 @@ CREATE TABLE IF NOT EXISTS registry (
     at REAL NOT NULL        -- the uptime when it was last published
 );"""
 NAMES = ("entries", "registry")
-UNKNOWN = Stamp(0, 0, 0)  # of a file that must be looked at, whatever it looks like
-_REMEMBERED = 16  # former versions of an entry by which a stale copy is known
+UNKNOWN = Stamp(0, 0, 0)  # of a file that must be read, whatever its stamp
+_REMEMBERED = 16  # former versions of an entry, by which a stale copy is recognised
 _KEEP = """
 INSERT INTO entries VALUES (?1, ?2, ?3, ?4, ?5)
 ON CONFLICT (agent) DO UPDATE SET entry = ?2, older = ?3, beat = ?4, until = ?5"""
@@ -67,15 +81,15 @@ SELECT e.agent FROM entries e JOIN records r ON r.kind = ? AND r.key = e.agent
 WHERE e.entry IS NOT NULL AND (r.revision <> e.beat OR e.until < ?)"""
 
 
-class Line(NamedTuple):
-    """One agent's."""
+class SnapshotEntry(NamedTuple):
+    """The entry of one agent, as last seen in the file."""
 
-    entry: Any = None  # None: it stands there no more, or never did
-    older: tuple[str, ...] = ()
+    entry: Any = None  # None: the file has no entry of this agent
+    older: tuple[str, ...] = ()  # digests of former versions
 
 
 class RegistrySnapshot:
-    """Inside a transaction, or to ask."""
+    """The content of the registry file as the index knows it: one row per agent, in the order they came."""
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
@@ -83,45 +97,45 @@ class RegistrySnapshot:
     def _ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._database.execute(sql, values).fetchall()
 
-    def line(self, agent: str) -> Line:
+    def get(self, agent: str) -> SnapshotEntry:
         sql = "SELECT entry, older FROM entries WHERE agent = ?"
         for entry, older in self._ask(sql, agent):
-            return Line(None if entry is None else json.loads(entry), tuple(older.split()))
-        return Line()
+            return SnapshotEntry(None if entry is None else json.loads(entry), tuple(older.split()))
+        return SnapshotEntry()
 
-    def keep(self, agent: str, entry: Any, older: Sequence[str]) -> None:
-        """It was found there."""
+    def record_found(self, agent: str, entry: Any, older: Sequence[str]) -> None:
+        """Record an entry as found in the file."""
         self._database.execute(_KEEP, (agent, _text(entry), " ".join(older), 0, None))
 
-    def change(self, agent: str, entry: Any, *, beat: int = 0, until: float | None = None) -> None:
-        """We write this instead: whoever puts back what stood there has an old copy."""
-        line = self.line(agent)
-        older = line.older if line.entry is None else (*line.older, sum_of(line.entry))[-_REMEMBERED:]
+    def record_change(self, agent: str, entry: Any, *, beat: int = 0, until: float | None = None) -> None:
+        """Record an entry that we write. If its former version reappears, another program had an old copy."""
+        former = self.get(agent)
+        older = former.older if former.entry is None else (*former.older, digest_of(former.entry))[-_REMEMBERED:]
         text = None if entry is None else _text(entry)
         self._database.execute(_KEEP, (agent, text, " ".join(older), beat, until))
 
-    def whole(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, Any]:
         sql = "SELECT agent, entry FROM entries WHERE entry IS NOT NULL"
         return {agent: json.loads(entry) for agent, entry in self._ask(sql)}
 
     def text(self) -> bytes:
-        """The file, as the design writes it. Put together from its lines: most of them did not change."""
+        """Return the content of the file, joined from the stored entries: most of them did not change."""
         text: str | None = self._database.execute(_TEXT).get
         return b"{}" if text is None else f"{{\n{text}\n}}".encode()
 
-    def everyone(self) -> list[str]:
-        """All agents with a card."""
+    def agents_with_cards(self) -> list[str]:
+        """Return all agents that have a card."""
         sql = "SELECT key FROM records WHERE kind = ? ORDER BY key"
         return [agent for (agent,) in self._ask(sql, CARD)]
 
     def outdated(self, uptime: float) -> list[str]:
-        """Agents that gave a sign of life since, or none for too long."""
+        """Return the agents with a newer heartbeat than their entry shows, or with none for too long."""
         return [agent for (agent,) in self._ask(_OUTDATED, BEAT, uptime)]
 
     # -- the file
 
     def stamp(self) -> Stamp | None:
-        """Of the file as one of us left it or last read it; None where there was none."""
+        """Return the stamp of the file as last written or read; None if there was no file."""
         for row in self._ask("SELECT inode, size, written FROM registry"):
             return Stamp(*row)
         return None
@@ -130,232 +144,227 @@ class RegistrySnapshot:
         at: float | None = self._database.execute("SELECT at FROM registry").get
         return at
 
-    def note(self, stamp: Stamp | None, uptime: float) -> None:
+    def set_stamp(self, stamp: Stamp | None, uptime: float) -> None:
         if stamp is None:
             self._database.execute("DELETE FROM registry")
         else:
             self._database.execute("INSERT OR REPLACE INTO registry VALUES (1, ?, ?, ?, ?)", (*stamp, uptime))
 
 
-def sum_of(entry: Any) -> str:
+def digest_of(entry: Any) -> str:
     return blake2b(json.dumps(entry, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _text(entry: Any) -> str:
-    """As it stands in the file, one step in; a line break inside a text is written otherwise."""
+    """Return an entry as it stands in the file, indented by one level."""
     return json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n  ")
 
 
-# The registry of the nanobot layout: one file that shows every agent, published from the cards in the room.
-#
-# The room is the truth; the file is for those who read and write it by themselves. It is exchanged whole, under
-# the
-# room's lock, and what comes out is looked at: whoever wrote meanwhile is heard, and nobody's entry is lost.
-#
-#     tell      after a commit that changed an agent: the file shows it before anybody is told
-#     take_in   when the file is not as we left it: what strangers changed enters the room (`adopting`)
-#
-# A plain sign of life does not write the file; the first one after REFRESH seconds brings all of them up to date.
+# -- the file
 
-REFRESH = 1.0  # seconds: the file's `last_heartbeat` lags behind no more than this while anybody beats
-SLOW_STRANGER = 1.0  # seconds: somebody may still be writing a file that was changed so lately
+REFRESH = 1.0  # seconds by which `last_heartbeat` in the file may lag behind while any agent sends heartbeats
+WRITE_GRACE = 1.0  # seconds after a change in which another program may still be writing the file
 LARGEST = 64 * 1024 * 1024  # bytes
 DEEPEST = 64 + 8
 _ABOUT_AGENTS = {CARD, BEAT, ACTIVE_TASKS}
+_log = logging.getLogger("postroom")
 
 
-class Found(NamedTuple):
-    """What stood in the file, after it was taken in."""
+class ImportedFile(NamedTuple):
+    """The content of the file after it was imported."""
 
     entries: dict[str, Any]
     stamp: Stamp | None
-    adopted: list[str]  # whose entries were new or changed
+    imported: list[str]  # agents whose entries were new or changed
 
 
 class Registry:
-    """Of one connection. All but `is_news` is called under the room's lock."""
+    """The registry file, for one connection. All but `has_changed` is called under the writer lock."""
 
-    def __init__(self, here: FileConnection, name: str, *, durable: bool) -> None:
-        self._here = here
-        self._roll = RegistrySnapshot(here.database)
+    def __init__(self, conn: FileConnection, name: str, *, durable: bool) -> None:
+        self._conn = conn
+        self._snapshot = RegistrySnapshot(conn.database)
         self._name = name
-        self._folder = here.places.home
+        self._folder = conn.tree.home
         self._path = f"{self._folder}/{name}"
         self._durable = durable
         self._seen: Stamp | None = None
         self._clock = SystemClock()
 
-    # -- what we say
+    # -- publishing
 
     def prepare(self, writes: Sequence[Write]) -> None:
-        """In the transaction: whoever has a card has the folders of a mailbox."""
+        """Make the mailbox folders of every agent that gets a card, inside the transaction."""
         for write in writes:
             if isinstance(write, Put) and write.record.kind == CARD and write.record.value is not None:
-                self._settle(write.record.key)
+                self._make_folders(write.record.key)
 
-    def _settle(self, agent: str) -> None:
-        """Not synced: if they are lost, the first letter makes them again."""
-        places = self._here.places
-        home = self._here.ledger.home(*self._here.mailbox(agent))
-        for folder in (home, *(f"{home}/{place}" for place in places.layout.places[:2])):
+    def _make_folders(self, agent: str) -> None:
+        """Make the folders of a mailbox, unsynced: if they are lost, the first letter makes them again."""
+        tree = self._conn.tree
+        home = self._conn.ledger.home_of(*self._conn.mailbox(agent))
+        for folder in (home, *(f"{home}/{place}" for place in tree.layout.places[:2])):
             with suppress(FileExistsError):
-                os.mkdir(places.path(folder), mode=0o700)
+                os.mkdir(tree.path(folder), mode=0o700)
 
-    def tell(self, writes: Sequence[Write]) -> None:
-        """After the commit: show it. It is true already, so a disk that refuses fails nobody."""
+    def publish_changes(self, writes: Sequence[Write]) -> None:
+        """Show committed changes in the file. The commit is done, so a failing disk is only logged."""
         puts = [write.record for write in writes if isinstance(write, Put) and write.record.kind in _ABOUT_AGENTS]
         if not puts:
             return
         left = {record.key for record in puts if record.kind == CARD and record.value is None}
         try:
-            self._tell({record.key for record in puts}, left)
+            self._publish_changes({record.key for record in puts}, left)
         except (OSError, apsw.Error) as failed:
-            _warn("%s could not be written: %s", self._path, failed)
+            _log.warning("%s could not be written: %s", self._path, failed)
             with suppress(apsw.Error):
                 self.forget()
 
-    def _tell(self, agents: set[str], left: set[str]) -> None:
+    def _publish_changes(self, agents: set[str], left: set[str]) -> None:
         moment = self._moment()
-        changed = {agent for agent in agents if agent in left or self._is_shown_otherwise(agent, moment)}
-        is_due, is_lost = self._is_due(moment), self._roll.stamp() == UNKNOWN
+        changed = {agent for agent in agents if agent in left or self._is_outdated(agent, moment)}
+        is_due, is_lost = self._is_due(moment), self._snapshot.stamp() == UNKNOWN
         if not changed and not is_due and not is_lost:
             return
-        with self._here.database:
+        with self._conn.database:
             known = self._stamp()
-            if known != self._roll.stamp():
-                known = self._read_in(self._path, changed).stamp
+            if known != self._snapshot.stamp():
+                known = self._import_file(self._path, changed).stamp
             for agent in left:
-                self._roll.change(agent, None)
+                self._snapshot.record_change(agent, None)
             if is_lost:
-                self._show(self._roll.everyone(), moment, only_if_needed=True)
-            self._show([*changed, *(self._roll.outdated(moment.steady) if is_due else ())], moment)
+                self._update_entries(self._snapshot.agents_with_cards(), moment, only_if_needed=True)
+            self._update_entries([*changed, *(self._snapshot.outdated(moment.steady) if is_due else ())], moment)
             self._publish(known, changed, moment)
 
     def _is_due(self, moment: Moment) -> bool:
-        at = self._roll.published_at()
+        at = self._snapshot.published_at()
         return at is not None and not 0 <= moment.steady - at < REFRESH
 
-    # -- what strangers say
+    # -- importing what other programs wrote
 
-    def is_news(self) -> bool:
-        """Is the file not as one of us left it? Asked often: it costs one look at the file's times."""
+    def has_changed(self) -> bool:
+        """Return whether another program changed the file. Called before every query: it costs one `lstat`."""
         stamp = self._stamp()
         if stamp == self._seen and stamp is not None:
             return False
-        if stamp != self._roll.stamp():
+        if stamp != self._snapshot.stamp():
             return True
         self._seen = stamp
         return False
 
-    def take_in(self) -> None:
+    def import_changes(self) -> None:
+        """Take in what other programs wrote, and publish the file again where it differs from the cards."""
         if self._is_half_written():
             return
         moment = self._moment()
-        with self._here.database:
-            is_lost = self._roll.stamp() == UNKNOWN  # then nobody knows what is shown of whom
-            found = self._read_in(self._path, set())
-            self._show(self._roll.everyone() if is_lost else found.adopted, moment, only_if_needed=True)
-            if found.entries == self._roll.whole():
-                self._roll.note(found.stamp, moment.steady)
+        with self._conn.database:
+            is_lost = self._snapshot.stamp() == UNKNOWN  # then any entry may be outdated
+            found = self._import_file(self._path, set())
+            self._update_entries(
+                self._snapshot.agents_with_cards() if is_lost else found.imported, moment, only_if_needed=True
+            )
+            if found.entries == self._snapshot.entries():
+                self._snapshot.set_stamp(found.stamp, moment.steady)
             else:
                 self._publish(found.stamp, set(), moment)
 
     def forget(self) -> None:
-        """Look at the file again, whatever it looks like."""
+        """Forget the stamp of the file, so that it is read again."""
         self._seen = None
-        self._roll.note(UNKNOWN, 0.0)
+        self._snapshot.set_stamp(UNKNOWN, 0.0)
 
-    def _read_in(self, path: str, skip: set[str]) -> Found:
-        """Take in what stands there, but for those of whom we know better by now."""
+    def _import_file(self, path: str, skip: set[str]) -> ImportedFile:
+        """Import the entries of a file, except those of the agents in `skip`, which we are about to change."""
         try:
             raw, stamp = files_durable.read(path, LARGEST)
             found = _parsed(raw, self._name)
         except FileNotFoundError:
-            return Found({}, None, [])
+            return ImportedFile({}, None, [])
         except PostroomError as wrong:
             self._set_aside(path, str(wrong))
-            return Found({}, None, [])
-        adopting, adopted = Adopting(self._here, self._moment(), stamp.time), []
+            return ImportedFile({}, None, [])
+        importer, imported = AgentImporter(self._conn, self._moment(), stamp.time), []
         for agent, entry in found.items():
-            line = self._roll.line(agent)
-            if entry == line.entry or agent in skip or sum_of(entry) in line.older:
-                continue  # nothing new, or a copy of what we have changed since
-            adopting.adopt(agent, entry, line.entry)
-            self._roll.keep(agent, entry, line.older)
-            adopted.append(agent)
-        adopting.finish(durable=self._durable)
-        return Found(found, stamp, adopted)
+            former = self._snapshot.get(agent)
+            if entry == former.entry or agent in skip or digest_of(entry) in former.older:
+                continue  # unchanged, or a stale copy of a version that we replaced
+            importer.import_entry(agent, entry, former.entry)
+            self._snapshot.record_found(agent, entry, former.older)
+            imported.append(agent)
+        importer.finish(durable=self._durable)
+        return ImportedFile(found, stamp, imported)
 
     def _is_half_written(self) -> bool:
-        """A stranger that does not write aside is given its time."""
+        """Return whether another program may still be writing the file in place."""
         try:
             _parsed(files_durable.read(self._path, LARGEST)[0], self._name)
         except FileNotFoundError:
             return False
         except PostroomError:
-            return 0 <= time.time_ns() - _written(self._path) < SLOW_STRANGER * 1e9
+            return 0 <= time.time_ns() - _written(self._path) < WRITE_GRACE * 1e9
         return False
 
     def _set_aside(self, path: str, why: str) -> None:
-        """Where nobody stumbles over it."""
-        aside, name = f"{self._folder}/{ASIDE}", f"{self._name}.{os.urandom(3).hex()}"
+        """Move a file that is no registry into the quarantine folder."""
+        aside, name = f"{self._folder}/{QUARANTINE}", f"{self._name}.{os.urandom(3).hex()}"
         files_durable.make_folder(aside)
         try:
             files_durable.rename_new(path, f"{aside}/{name}")
         except FileNotFoundError:
             return
-        _warn("%s was set aside as %s/%s: %s", self._path, ASIDE, name, why)
-        note_aside(self._here, f"{ASIDE}/{name}", why)
+        _log.warning("%s was set aside as %s/%s: %s", self._path, QUARANTINE, name, why)
+        record_quarantined(self._conn, f"{QUARANTINE}/{name}", why)
 
-    # -- what is shown of whom
+    # -- entries
 
-    def _is_shown_otherwise(self, agent: str, moment: Moment) -> bool:
-        """Is something else true of it than the file says, its last heartbeat aside?"""
-        shown, (wanted, *_) = self._roll.line(agent).entry, self._wanted(agent, moment)
-        if wanted is None:
+    def _is_outdated(self, agent: str, moment: Moment) -> bool:
+        """Return whether the file shows an agent wrongly, apart from its last heartbeat."""
+        shown, (current, *_) = self._snapshot.get(agent).entry, self._current_entry(agent, moment)
+        if current is None:
             return False
-        return not isinstance(shown, dict) or _lasting(wanted) != _lasting(files_entries.normal(agent, shown))
+        return not isinstance(shown, dict) or _lasting(current) != _lasting(entries.normal(agent, shown))
 
-    def _show(self, agents: Iterable[str], moment: Moment, *, only_if_needed: bool = False) -> None:
+    def _update_entries(self, agents: Iterable[str], moment: Moment, *, only_if_needed: bool = False) -> None:
         for agent in agents:
-            wanted, beat, until = self._wanted(agent, moment)
-            if wanted is not None and not (only_if_needed and not self._is_shown_otherwise(agent, moment)):
-                self._roll.change(agent, wanted, beat=beat, until=until)
+            current, beat, until = self._current_entry(agent, moment)
+            if current is not None and not (only_if_needed and not self._is_outdated(agent, moment)):
+                self._snapshot.record_change(agent, current, beat=beat, until=until)
 
-    def _wanted(self, agent: str, moment: Moment) -> tuple[Plain | None, int, float | None]:
-        """The entry that is true now, of which sign of life, and for how long if there comes none."""
-        card, beat, active = (self._here.record(kind, agent) for kind in (CARD, BEAT, ACTIVE_TASKS))
+    def _current_entry(self, agent: str, moment: Moment) -> tuple[Plain | None, int, float | None]:
+        """Return the right entry now, the revision of its heartbeat, and the uptime until which it holds."""
+        card, beat, active = (self._conn.record(kind, agent) for kind in (CARD, BEAT, ACTIVE_TASKS))
         if card is None:
             return None, 0, None
         try:
-            sign = None if beat is None else convert(beat.value, Beat)
+            heartbeat = None if beat is None else convert(beat.value, Heartbeat)
             tasks = () if active is None else tuple(active.value)
-            shown = files_entries.shown_entry(convert(card.value, Card), sign, tasks, moment)
-        except (ValidationError, TypeError):  # a store keeps any record; this is none that can be shown
+            entry = entries.current_entry(convert(card.value, Card), heartbeat, tasks, moment)
+        except (ValidationError, TypeError):  # a store keeps any record; this one is no valid card
             return None, 0, None
-        until = None if sign is None or shown["status"] == Status.OFFLINE else files_entries.silent_from(sign)
-        return shown, 0 if beat is None else beat.revision, until
+        until = None if heartbeat is None or entry["status"] == Status.OFFLINE else entries.silent_from(heartbeat)
+        return entry, 0 if beat is None else beat.revision, until
 
     # -- the file
 
     def _publish(self, known: Stamp | None, skip: set[str], moment: Moment) -> None:
-        """Exchange the file, until what comes out is what was taken in."""
+        """Replace the file; repeat if the version that comes out is not the one that was imported."""
         while True:
-            text, mode = self._roll.text(), self._mode()
-            aside, stamp = files_durable.write_aside(self._folder, text, durable=self._durable, mode=mode)
+            text, mode = self._snapshot.text(), self._mode()
+            temporary, stamp = files_durable.write_temporary(self._folder, text, durable=self._durable, mode=mode)
             try:
-                if not files_durable.exchange(aside, self._path) or Stamp.of(os.lstat(aside)) == known:
+                if not files_durable.exchange(temporary, self._path) or Stamp.of(os.lstat(temporary)) == known:
                     break
-                found = self._read_in(aside, skip)  # a stranger wrote it after we had looked
-                self._show(found.adopted, moment, only_if_needed=True)
+                found = self._import_file(temporary, skip)  # another program wrote it after we read it
+                self._update_entries(found.imported, moment, only_if_needed=True)
                 known = stamp
             finally:
-                files_durable.remove(aside)
-        self._roll.note(stamp, moment.steady)
+                files_durable.remove(temporary)
+        self._snapshot.set_stamp(stamp, moment.steady)
         self._seen = None
 
     def _mode(self) -> int | None:
-        """Who may read it stays as a stranger chose it; None: it is ours to choose, or for us alone anyway."""
+        """Return the mode that another program gave the file, to keep it; None for our default, owner only."""
         try:
             found = os.lstat(self._path)
         except FileNotFoundError:
@@ -371,7 +380,7 @@ class Registry:
             return None
 
     def _moment(self) -> Moment:
-        return replace(self._clock.now(), boot=self._here.boot)
+        return replace(self._clock.now(), boot=self._conn.boot)
 
 
 def _parsed(raw: bytes, name: str) -> dict[str, Any]:
@@ -392,7 +401,86 @@ def _written(path: str) -> int:
         return 0
 
 
-def _warn(text: str, *values: object) -> None:
-    import logging  # noqa: PLC0415 - heavy, and rare
+# -- importing entries of other programs
 
-    logging.getLogger("postroom").warning(text, *values)
+_TAKEN = """
+SELECT name FROM mailboxes WHERE folded = ?1 UNION ALL SELECT '' FROM aliases WHERE folded = ?1"""
+
+
+class AgentImporter:
+    """The import of registry entries into the room: as cards, guards, memberships and heartbeats.
+
+    Used inside a transaction of `Registry`. An entry under a name that no agent can have stays in the file as it
+    is.
+    """
+
+    def __init__(self, conn: FileConnection, moment: Moment, written: datetime) -> None:
+        self._conn = conn
+        self._writing = WriteTransaction(conn.database, conn.names)
+        self._moment = moment
+        self._written = written
+        self._lasting: list[Put] = []
+
+    def import_entry(self, agent: str, entry: Any, base: Any) -> None:
+        """Import one entry; `base` is the version of it that we knew."""
+        if not isinstance(entry, dict) or not self._is_usable_name(agent):
+            return
+        held, beat, active = (self._conn.record(kind, agent) for kind in (CARD, BEAT, ACTIVE_TASKS))
+        tasks = () if active is None else tuple(active.value)
+        heartbeat = None if beat is None else convert(beat.value, Heartbeat)
+        card = None if held is None else convert(held.value, Card)
+        before: Plain = base if isinstance(base, dict) else _before(card, entry)
+        current = {} if card is None else entries.current_entry(card, heartbeat, tasks, self._moment)
+        fields = entries.merged(current, before, entry)
+        self._put(
+            BEAT, agent, to_plain(entries.beat_in(entry, before, heartbeat, tasks, self._moment)), durable=False
+        )
+        found = entries.card_in(agent, fields, self._written)
+        if found != card:
+            self._write_card(found, card)
+
+    def finish(self, *, durable: bool) -> None:
+        """Journal the imported cards: they are kept like our own, whatever becomes of the file."""
+        self._writing.remember()
+        if self._lasting:
+            puts = [{"put": to_plain(self._conn.record_as_written(put))} for put in self._lasting]
+            line = {"n": self._conn.ledger.next_line(), "writes": puts, "steps": []}
+            self._conn.journal.append(line, durable=durable)
+
+    def _write_card(self, card: Card, former: Card | None) -> None:
+        self._put(CARD, card.id, to_plain(card))
+        held = self._conn.record(GUARD, card.id)
+        guard = NO_GUARD if held is None else guard_from(held.value)
+        allowed = (EVERYONE,) if EVERYONE in card.allow_from else card.allow_from
+        self._put(GUARD, card.id, guard_value(replace(guard, allow=allowed)))
+        left = set() if former is None else set(former.scopes) - set(card.scopes)
+        for scope in (*card.scopes, *left):
+            self._put(MEMBER + scope, card.id, None if scope in left else True)
+
+    def _put(self, kind: str, key: str, value: Any, *, durable: bool = True) -> None:
+        held = self._conn.record(kind, key)
+        if value == (None if held is None else held.value):
+            return
+        revision = 0 if held is None else held.revision
+        put = Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)
+        self._writing.apply([put])
+        if durable:
+            self._lasting.append(put)
+
+    def _is_usable_name(self, agent: str) -> bool:
+        """Return whether an agent can have this name: it is valid, and not taken in any spelling."""
+        try:
+            if check_agent(agent, "agent_id") != agent:
+                return False
+        except PostroomError:
+            return False
+        taken = [name for (name,) in self._conn.database.execute(_TAKEN, (fold(agent),)).fetchall()]
+        return all(name == agent for name in taken)
+
+
+def _before(card: Card | None, entry: Plain) -> Plain:
+    """Return the assumed former entry if none is known, such that the later registered of two cards counts."""
+    registered = time_or_none(entry.get("registered_at"))
+    if card is None or (registered is not None and registered > card.registered_at):
+        return {}
+    return {name: value for name, value in entry.items() if name not in entries.RUNTIME}

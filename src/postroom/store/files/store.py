@@ -1,4 +1,9 @@
-"""The files behind letters, for those who want them as they are: by delivery, and back by name."""
+"""The store protocol on folders of files: the files are the truth, and a SQLite index beside them answers queries.
+
+`FileStore` is a `SqliteStore` whose room is the index `.postroom/index.db`. Before each query it takes in what
+other programs did to the files. At each commit `FileTransaction` writes the files inside the transaction that
+changes the index. A damaged or deleted index is no loss: it is rebuilt from the files and the journal.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,8 @@ from ..sqlite.wal import REPLACED
 from . import durable as files_durable
 from . import examine, reconcile, recovery, watch
 from .connection import FileConnection
-from .folders import Places
-from .reconcile import LARGEST
+from .folders import MailFolders
+from .letter_files import LARGEST
 from .tree import INDEX, OWN_FOLDER
 from .watch import DirWatcher
 
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from ..sqlite.rows import Row
     from .layouts.base import Layout, Plain
     from .registry import Registry
-    from .watch import News
+    from .watch import FileChanges
 
 
 _FILES = """
@@ -47,49 +52,14 @@ ORDER BY j.key"""
 _ID = """
 SELECT l.id FROM files f JOIN letters l ON l.number = f.number
 WHERE f.mailbox = ? AND f.folder = ? AND f.name = ?"""
-
-
-def parsed_files(here: FileConnection, found: Sequence[Found]) -> Iterator[tuple[str, Plain]]:
-    """Name and content of each file, in this order. What a stranger took away or broke just now is left out."""
-    if not found:
-        return
-    mailbox, _ = here.mailbox(found[0].delivery.mailbox)
-    numbers = [one.delivery.number for one in found]
-    rows: list[tuple[Any, ...]] = here.database.execute(_FILES, (encode(numbers).decode(), mailbox)).fetchall()
-    for folder, name in rows:
-        try:
-            raw, _ = files_durable.read(f"{here.places.path(folder)}/{name}", LARGEST)
-            fields = json.loads(raw)
-        except (FileNotFoundError, Unreadable, ValueError, RecursionError):
-            continue
-        if isinstance(fields, dict):
-            yield name, fields
-
-
-def id_at(here: FileConnection, mailbox: str, place: str, name: str) -> str | None:
-    """The letter whose file lies there."""
-    try:
-        number, owner = here.mailbox(mailbox)
-    except UnknownMessage:
-        return None
-    folder = here.places.folder(here.ledger.home(number, owner), place)
-    id: str | None = here.database.execute(_ID, (number, folder, name)).get
-    return id
-
-
-# The store protocol on folders of files: the files are the truth, a SQLite index beside them answers.
-#
-# All questions are the index's. Before each, what strangers did to the files is taken in; at each commit, the
-# files
-# are written first and the index follows in the same step.
-
 T = TypeVar("T")
-_PASSING = (OSError, StoreFailing, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)
-_TRIES = 3  # to open an index that somebody deletes meanwhile
+# Errors while changes are taken in after which a reader may still use the index as it is.
+_TRANSIENT = (OSError, StoreFailing, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError)
+_TRIES = 3  # to open an index that another program deletes meanwhile
 
 
 class FileStore(SqliteStore):
-    """A room in a folder that others may use too."""
+    """A room in a folder that other programs may use at the same time."""
 
     vouches = False
 
@@ -103,23 +73,23 @@ class FileStore(SqliteStore):
         busy_timeout: float = 30.0,
         makes: bool = True,
     ) -> None:
-        """`makes`: also the folder itself, where it is not there."""
+        """Open the room in folder `root`; `makes` also creates that folder where it is missing."""
         self.root = os.path.realpath(root)
         self.layout = layout
         self._must_last = durable
         self._chance = Random()
         self._last_id = 0
-        self.made_anew = ""  # why the index was, if it was
-        self._index: tuple[int, ...] = ()  # which one it was when it was last opened
-        places = Places(self.root, layout)
+        self.made_anew = ""  # why the index was rebuilt, if it was
+        self._index: tuple[int, ...] = ()  # the identity of the index that was last opened
+        tree = MailFolders(self.root, layout)
         if makes:
             ground.make_folder(self.root)
         self._make_own_folder()
-        if places.home != self.root:  # before anybody listens there
-            self._make_within(places.home)
-        self._places = places
-        self.archives_by_sending = places.layout.archives_by_sending
-        self._eyes = DirWatcher(places, self._noted, self._used)
+        if tree.home != self.root:  # it must exist before it is watched
+            self._make_within(tree.home)
+        self._tree = tree
+        self.archives_by_sending = tree.layout.archives_by_sending
+        self._watcher = DirWatcher(tree, self._folder_times, self._used_folders)
         super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
 
     def fresh_id(self, sender: str) -> str:
@@ -131,156 +101,182 @@ class FileStore(SqliteStore):
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         if callable(writes):
-            self._freshen()  # what it looks at inside is the index alone
+            self._take_in_changes()  # a plan reads only the index
         try:
             return super().commit(writes)
-        except StoreFailing as failing:  # one that was replaced is noticed before anything is written
+        except StoreFailing as failing:  # a replaced index is noticed before anything is written
             if os.path.lexists(self.path) and failing.hint != REPLACED:
                 raise
         except Damaged as broken:
-            self._make_anew(broken)
-        return super().commit(writes)  # the index was deleted or damaged: it is made anew from the files
+            self._rebuild_index(broken)
+        return super().commit(writes)  # the index was deleted or damaged, and is now rebuilt from the files
 
     def sync(self) -> None:
         with translated(self.root):
             recovery.sync_all(self.root)
 
-    # -- asking
+    # -- reading
 
-    def _ask(self, sql: str, values: list[Any]) -> list[Row]:
-        self._freshen()
+    def _query(self, sql: str, values: list[Any]) -> list[Row]:
+        self._take_in_changes()
         try:
-            return super()._ask(sql, values)
+            return super()._query(sql, values)
         except Damaged as broken:
-            self._make_anew(broken)
-        return super()._ask(sql, values)
+            self._rebuild_index(broken)
+        return super()._query(sql, values)
 
-    def _sound(self, make: Callable[[Row], T], *questions: Statement) -> list[T]:
+    def _fetch(self, make: Callable[[Row], T], *questions: Statement) -> list[T]:
         try:
-            return super()._sound(make, *questions)
+            return super()._fetch(make, *questions)
         except Damaged as broken:
-            self._make_anew(broken)
-        return super()._sound(make, *questions)
+            self._rebuild_index(broken)
+        return super()._fetch(make, *questions)
 
-    def _set_aside(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - its file has it whole
+    def _quarantine(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - the file still has the letter
         raise self._damaged(damage)
 
     def quarantined(self) -> list[str]:
-        """Files that were set aside, by their paths below the root, as long as they lie there."""
+        """Return the paths below the root of files that were set aside and are still there."""
         return [path for path in super().quarantined() if os.path.lexists(f"{self.root}/{path}")]
 
-    def _make_anew(self, broken: Damaged) -> None:
-        """A damaged index is no loss: the files have it all."""
-        here = self._here()
-        if here.database.in_transaction:  # a plan is looking: its commit fails, and the next finds it mended
+    def _rebuild_index(self, broken: Damaged) -> None:
+        """Delete a damaged index; the next connection rebuilds it from the files."""
+        conn = self._connection()
+        if conn.database.in_transaction:  # inside a plan: this commit fails, and the next one rebuilds
             raise broken
-        self._drop(here)
-        self._throw_away(broken, here.inode)
+        self._drop(conn)
+        self._delete_index(broken, conn.inode)
 
-    def _throw_away(self, broken: PostroomError, inode: int | None = None) -> None:
+    def _delete_index(self, broken: PostroomError, inode: int | None = None) -> None:
         self.made_anew = str(broken)
-        recovery.throw_away(self.root, inode)
+        recovery.delete_index(self.root, inode)
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
-        self._freshen()
+        self._take_in_changes()
         index = examine.examine_index(
-            self._here(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
+            self._connection(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
         )
         yield from examine.examine(self, index, repair=repair, full=full)
         yield from examine.examine_surroundings(self, repair=repair, full=full)
 
-    def _freshen(self) -> None:
-        """Take in what strangers did."""
-        here = self._here()
-        if here.database.in_transaction:
+    def _take_in_changes(self) -> None:
+        """Bring the index up to date with what other programs did to the files."""
+        conn = self._connection()
+        if conn.database.in_transaction:
             return
-        if not here.is_current():  # the index was deleted: another is made from the files
-            self._drop(here)
-            here = self._here()
+        if not conn.is_current():  # the index was deleted: a new connection rebuilds it
+            self._drop(conn)
+            conn = self._connection()
         try:
-            self._look_around(here)
+            self._check_for_changes(conn)
         except (apsw.Error, OSError, UnicodeDecodeError) as error:
             broken = self._damaged(error) if isinstance(error, UnicodeDecodeError) else translate(error, self.path)
             if not isinstance(broken, Damaged):
                 raise broken from error
-            self._make_anew(broken)
+            self._rebuild_index(broken)
         except Damaged as broken:
-            self._make_anew(broken)
+            self._rebuild_index(broken)
 
-    def _look_around(self, here: FileConnection) -> None:
-        if here.registry is not None and here.registry.is_news():
-            self._hear(here, here.registry)
-        news = self._eyes.look()
-        if news and (unknown := reconcile.unknown(here, news)):
-            self._take_in(here, unknown)
+    def _check_for_changes(self, conn: FileConnection) -> None:
+        if conn.registry is not None and conn.registry.has_changed():
+            self._import_registry(conn, conn.registry)
+        changes = self._watcher.poll()
+        if changes and (unindexed := reconcile.unindexed(conn, changes)):
+            self._reconcile(conn, unindexed)
 
-    def _take_in(self, here: FileConnection, news: News) -> None:
+    def _reconcile(self, conn: FileConnection, changes: FileChanges) -> None:
         try:
-            with here.lock:
-                here.mend()
-                rung, later = reconcile.reconcile(here, news)
-                here.log.tend(here.lock)
-        except BaseException as failed:
-            self._eyes.put_back(news)
-            if isinstance(failed, _PASSING):  # what the index knows can be read all the same
-                return
+            with conn.lock:
+                conn.recover()
+                to_notify, retry = reconcile.reconcile(conn, changes)
+                conn.log.maintain(conn.lock)
+        except _TRANSIENT:  # the index can be read all the same
+            self._watcher.put_back(changes)
+            return
+        except BaseException:
+            self._watcher.put_back(changes)
             raise
-        if later:
-            self._eyes.put_back(later)
-        bells = self._grasp(rung)
-        self._bells.ring(bells)
-        self._bells.let_go(bells)
+        if retry:
+            self._watcher.put_back(retry)
+        signals = self._open_signals(to_notify)
+        self._notifier.notify(signals)
+        self._notifier.close_signals(signals)
 
-    def _hear(self, here: FileConnection, registry: Registry) -> None:
-        """Of agents that strangers wrote down."""
-        with translated(self.path), here.lock:
-            here.mend()
-            if registry.is_news():
-                registry.take_in()
-                here.log.tend(here.lock)
+    def _import_registry(self, conn: FileConnection, registry: Registry) -> None:
+        """Take in agents that other programs wrote into the registry file."""
+        with translated(self.path), conn.lock:
+            conn.recover()
+            if registry.has_changed():
+                registry.import_changes()
+                conn.log.maintain(conn.lock)
 
-    def _noted(self) -> dict[str, int]:
-        return self._here().ledger.noted()
+    def _folder_times(self) -> dict[str, int]:
+        return self._connection().ledger.folder_times()
 
-    def _used(self) -> list[str]:
-        return self._here().ledger.used_folders()
+    def _used_folders(self) -> list[str]:
+        return self._connection().ledger.used_folders()
 
-    # -- the files themselves
+    # -- the files of letters
 
-    def sheets(self, found: Sequence[Found]) -> list[tuple[str, Plain]]:
-        """Names and contents of the files of these letters, all of one mailbox; what is gone is left out."""
-        return list(parsed_files(self._here(), found))
+    def file_contents(self, found: Sequence[Found]) -> list[tuple[str, Plain]]:
+        """Return name and content of the files of these letters, all of one mailbox, in this order.
+
+        Files that another program has just deleted or damaged are left out.
+        """
+        if not found:
+            return []
+        conn = self._connection()
+        mailbox, _ = conn.mailbox(found[0].delivery.mailbox)
+        numbers = encode([one.delivery.number for one in found]).decode()
+        files: list[tuple[Any, ...]] = conn.database.execute(_FILES, (numbers, mailbox)).fetchall()
+        contents = []
+        for folder, name in files:
+            try:
+                raw, _ = files_durable.read(f"{conn.tree.path(folder)}/{name}", LARGEST)
+                fields = json.loads(raw)
+            except (FileNotFoundError, Unreadable, ValueError, RecursionError):
+                continue
+            if isinstance(fields, dict):
+                contents.append((name, fields))
+        return contents
 
     def id_at(self, mailbox: str, place: str, name: str) -> str | None:
-        """The letter in this file of a mailbox; None if there is none."""
-        self._freshen()
-        return id_at(self._here(), mailbox, place, name)
+        """Return the id of the letter in this file of a mailbox; None if there is none."""
+        self._take_in_changes()
+        conn = self._connection()
+        try:
+            number, owner = conn.mailbox(mailbox)
+        except UnknownMessage:
+            return None
+        folder = conn.tree.folder(conn.ledger.home_of(number, owner), place)
+        id: str | None = conn.database.execute(_ID, (number, folder, name)).get
+        return id
 
     def has_folder(self, mailbox: str) -> bool:
-        """Has somebody made the folder of this mailbox, whether mail lies there or not?"""
-        return os.path.isdir(self._places.path(self.layout.folder(mailbox)))
+        """Return whether the folder of this mailbox exists, with or without mail."""
+        return os.path.isdir(self._tree.path(self.layout.folder(mailbox)))
 
     def make_folder(self, mailbox: str) -> None:
-        """So that strangers find where its mail is put."""
-        folder = self._places.folder(self.layout.folder(mailbox), self.layout.places[0])
+        """Create the folder for new mail of a mailbox, so that other programs find it."""
+        folder = self._tree.folder(self.layout.folder(mailbox), self.layout.places[0])
         try:
-            files_durable.make_folder(self._places.path(folder))
+            files_durable.make_folder(self._tree.path(folder))
         except FileNotFoundError:
-            raise self._gone() from None
+            raise self._folder_gone() from None
         except OSError as refused:
-            raise translate(refused, self._places.path(folder)) from refused
+            raise translate(refused, self._tree.path(folder)) from refused
 
     def connection(self) -> FileConnection:
-        """This thread's."""
-        return self._here()
+        """Return the connection of this thread."""
+        return self._connection()
 
-    def set_right(self, news: News) -> None:
-        """Look at these files, whatever their times say."""
-        here = self._here()
-        with here.lock:
-            for folder, names in news.items():
-                here.ledger.doubt(folder, names or set())
-        self._take_in(here, news)
+    def recheck(self, changes: FileChanges) -> None:
+        """Compare these files with the index again, whatever their stamps say."""
+        conn = self._connection()
+        with conn.lock:
+            for folder, names in changes.items():
+                conn.ledger.mark_changed(folder, names or set())
+        self._reconcile(conn, changes)
 
     # -- waiting
 
@@ -289,20 +285,20 @@ class FileStore(SqliteStore):
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         with translated(self.path):
-            return watch.watch(self._bells, self._places, mailboxes, self._is_news)
+            return watch.watch(self._notifier, self._tree, mailboxes, self._is_unindexed)
 
-    def _is_news(self, folder: str, name: str) -> bool:
-        return bool(reconcile.unknown(self._here(), {folder: {name}}))
+    def _is_unindexed(self, folder: str, name: str) -> bool:
+        return bool(reconcile.unindexed(self._connection(), {folder: {name}}))
 
     def close(self) -> None:
         super().close()
-        self._eyes.close()
+        self._watcher.close()
 
     # -- care
 
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
-        """The index has all of every letter: a copy of it is a room in one file."""
-        self._freshen()
+        """Copy the index, which holds every letter in full: the copy is a room in one file."""
+        self._take_in_changes()
         return super().backup(path, overwrite=overwrite, progress=progress)
 
     # -- connections
@@ -313,8 +309,8 @@ class FileStore(SqliteStore):
             try:
                 return self._open_index()
             except (Damaged, BadStore, StoreFailing) as broken:
-                if recovery.can_help(broken):
-                    self._throw_away(broken)
+                if recovery.is_index_broken(broken):
+                    self._delete_index(broken)
                 elif not recovery.was_deleted(broken):
                     raise
         self._make_own_folder()
@@ -324,18 +320,18 @@ class FileStore(SqliteStore):
         self._make_within(f"{self.root}/{OWN_FOLDER}")
 
     def _make_within(self, folder: str) -> None:
-        """Never with the root: mail would go on in an empty folder in its place."""
+        """Create a folder below the root, never the root itself: if that was deleted, mail must not go on."""
         try:
             os.mkdir(folder, mode=0o700)
         except FileNotFoundError:
-            raise self._gone() from None
-        except OSError:  # it is there, or whoever checks it says what is wrong
+            raise self._folder_gone() from None
+        except OSError:  # it exists, or this call reports what is wrong
             ground.make_folder(folder)
         else:
-            self._make_last(folder)
+            self._sync_new_folder(folder)
 
-    def _make_last(self, folder: str) -> None:
-        """One that was just made. Where that fails it goes again: whoever tries once more makes it anew."""
+    def _sync_new_folder(self, folder: str) -> None:
+        """Sync a new folder; remove it if that fails, so that the next try creates and syncs it again."""
         try:
             ground.sync_path(self.root)
         except OSError as broken:
@@ -343,7 +339,7 @@ class FileStore(SqliteStore):
                 os.rmdir(folder)
             raise translate(broken, folder) from None
 
-    def _gone(self) -> StoreFailing:
+    def _folder_gone(self) -> StoreFailing:
         return StoreFailing(f"the folder {self.root} is gone", field="store")
 
     def _open_index(self) -> FileConnection:
@@ -351,22 +347,24 @@ class FileStore(SqliteStore):
             self.path,
             boot=self._boot,
             busy_timeout=self._busy_timeout,
-            places=self._places,
-            eyes=self._eyes,
+            tree=self._tree,
+            watcher=self._watcher,
             durable=self._must_last,
         )
         if self._index not in {(), opened.identity()}:
-            self._look_everywhere()
+            self._recheck_everything()
         self._index = opened.identity()
         return opened
 
-    def _look_everywhere(self) -> None:
-        """Whoever was at work when the last index was deleted wrote into that one, and what was seen of it was
-        compared with that one. What it did to files, this one may not know; nor does one without its log.
+    def _recheck_everything(self) -> None:
+        """Have every folder compared again after the index was replaced.
+
+        Another process may have written files and noted them in the deleted index; the new one, or one that lost
+        its log, may not have them.
         """
-        self._eyes.put_back(dict.fromkeys(self._places.folders()))
+        self._watcher.put_back(dict.fromkeys(self._tree.folders()))
 
     if TYPE_CHECKING:
 
-        def _here(self) -> FileConnection:
-            """As made by `_connect`."""
+        def _connection(self) -> FileConnection:
+            """Return this thread's connection, as made by `_connect`."""

@@ -1,7 +1,12 @@
-"""What a commit does to files, step by step. Each can be done again after a crash, and taken back after a failure.
+"""The file side of a commit: the steps that create, rewrite, move and remove letter files.
 
-What fails leaves nothing behind. Paths are whole. A step says which folders must be synced once it is done;
-nothing here syncs a folder.
+A `FileTransaction` is called by the commit of `store.sqlite` inside the transaction that changes the index, and
+once more after the writer lock is released. A commit of a single step needs no journal, because a rename is
+atomic. A commit of several steps, or one that writes records (which no layout has a file for), is first written to
+the journal as one line, so that all of it happens or none.
+
+Each step can be repeated after a crash and undone after a failure. A step that fails leaves nothing behind. A step
+names the folders that must be synced after it; `FileTransaction` syncs them.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from ...errors import Invalid, NameTaken, StaleRevision, StoreFailing, Unreadable
@@ -25,7 +31,8 @@ from . import durable as files_durable
 from . import journal, letter_files
 from .durable import sync_path
 from .journal import DONE
-from .ledger import Seat
+from .ledger import Destination
+from .letter_files import LARGEST
 from .tree import OWN_FOLDER
 
 if TYPE_CHECKING:
@@ -36,11 +43,11 @@ if TYPE_CHECKING:
     from ..protocol import Posted, Write
     from .connection import FileConnection
     from .durable import Stamp
-    from .ledger import Held
+    from .ledger import IndexedFile
 
 
-class Create(Struct, tag=True, kw_only=True):
-    """A letter comes."""
+class CreateFile(Struct, tag="Create", kw_only=True):
+    """The step that writes the file of a new letter."""
 
     folder: str
     name: str
@@ -58,14 +65,14 @@ class Create(Struct, tag=True, kw_only=True):
         _unlink(f"{self.folder}/{self.name}")
 
 
-class Rewrite(Struct, tag=True, kw_only=True):
-    """A letter says something else about its state, maybe in another folder. There is always one copy."""
+class RewriteFile(Struct, tag="Rewrite", kw_only=True):
+    """The step that writes a letter file with a new state, maybe in another folder. One copy always exists."""
 
     folder: str
     name: str
     content: bytes
-    former: str  # the folder where it lay
-    was: bytes = b""  # what it said, to take it back
+    former: str  # the folder that holds the file before this step
+    was: bytes = b""  # the content before this step, for `undo`
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -74,7 +81,7 @@ class Rewrite(Struct, tag=True, kw_only=True):
     def do(self, *, durable: bool, spare: str = "") -> Stamp:
         files_durable.make_folder(self.folder)
         if spare:
-            stamp = files_durable.replace_by(spare, self.folder, self.name, self.content, durable=durable)
+            stamp = files_durable.replace_using_spare(spare, self.folder, self.name, self.content, durable=durable)
         else:
             stamp = files_durable.replace(self.folder, self.name, self.content, durable=durable)
         if self.folder != self.former:
@@ -86,14 +93,14 @@ class Rewrite(Struct, tag=True, kw_only=True):
         return stamp
 
     def undo(self) -> None:
-        """It takes the place of the only copy, so it is synced whoever asked."""
+        """Write the former content again, always synced: it replaces the only copy."""
         files_durable.replace(self.former, self.name, self.was, durable=True)
         if self.folder != self.former:
             _unlink(f"{self.folder}/{self.name}")
 
 
-class Shift(Struct, tag=True, kw_only=True):
-    """A letter goes to another folder, as it is."""
+class MoveFile(Struct, tag="Shift", kw_only=True):
+    """The step that moves a letter file to another folder, unchanged."""
 
     folder: str
     name: str
@@ -113,12 +120,12 @@ class Shift(Struct, tag=True, kw_only=True):
             files_durable.rename_new(source, target)
 
     def undo(self) -> None:
-        with suppress(FileNotFoundError):  # a stranger has taken it since
+        with suppress(FileNotFoundError):  # another program has moved it since
             files_durable.rename_new(f"{self.folder}/{self.name}", f"{self.former}/{self.name}")
 
 
-class Remove(Struct, tag=True, kw_only=True):
-    """A letter is deleted. It cannot be taken back, so it comes last."""
+class RemoveFile(Struct, tag="Remove", kw_only=True):
+    """The step that deletes a letter file. It cannot be undone, so it comes last."""
 
     folder: str
     name: str
@@ -131,11 +138,11 @@ class Remove(Struct, tag=True, kw_only=True):
         _unlink(f"{self.folder}/{self.name}")
 
     def undo(self) -> None:
-        """The journal has it, and will do it."""
+        """Do nothing: the journal line holds the step, and recovery completes it."""
 
 
-class Resettle(Struct, tag=True, kw_only=True):
-    """A mailbox's folder gets another name. Empty folders that somebody made there make room for it."""
+class RenameFolder(Struct, tag="Resettle", kw_only=True):
+    """The step that renames the folder of a mailbox. Empty folders under the new name are removed."""
 
     former: str
     folder: str
@@ -154,15 +161,15 @@ class Resettle(Struct, tag=True, kw_only=True):
             os.rename(self.folder, self.former)
 
 
-Step = Create | Rewrite | Shift | Remove | Resettle
+Step = CreateFile | RewriteFile | MoveFile | RemoveFile | RenameFolder
 
 
 def do_again(step: Step) -> None:
-    """After a crash: as far as it was not done. A letter that came and went on since is left where it is."""
-    if isinstance(step, Create):
+    """Complete a step after a crash, as far as it was not done. A file that was moved on since is left alone."""
+    if isinstance(step, CreateFile):
         with suppress(FileExistsError):
             step.do(durable=True)
-    elif isinstance(step, (Rewrite, Shift)):
+    elif isinstance(step, (RewriteFile, MoveFile)):
         former = f"{step.former}/{step.name}"
         if os.path.lexists(former):
             try:
@@ -170,9 +177,9 @@ def do_again(step: Step) -> None:
             except FileExistsError:
                 pass
             except FileNotFoundError:
-                if os.path.lexists(former):  # else a stranger was quicker
+                if os.path.lexists(former):  # else another program moved it meanwhile
                     raise
-    elif isinstance(step, Resettle):
+    elif isinstance(step, RenameFolder):
         if is_vacant(step.folder):
             step.do(durable=True)
     else:
@@ -180,7 +187,7 @@ def do_again(step: Step) -> None:
 
 
 def is_vacant(folder: str) -> bool:
-    """Could a mailbox move in here? Nothing is there, or only empty folders."""
+    """Return whether a mailbox folder may get this path: nothing is there, or only empty folders."""
     if not os.path.lexists(folder):
         return True
     try:
@@ -201,14 +208,13 @@ def _within(folder: str) -> list[str]:
 
 
 def to_json(steps: list[Step], home: str) -> list[Any]:
-    """With paths below the home of mailboxes: a room may be carried elsewhere before it is opened again."""
+    """Return the steps as JSON, with paths relative to `home`: a room may be moved before it is opened again."""
     plain: list[dict[str, Any]] = to_plain(steps)
     return [_each_path(step, lambda path: path.removeprefix(f"{home}/")) for step in plain]
 
 
 def from_json(entry: Any, home: str) -> list[Step]:
-    import msgspec  # noqa: PLC0415
-
+    """Return the steps of a journal line, with absolute paths."""
     return msgspec.convert([_each_path(step, lambda path: f"{home}/{path}") for step in entry], list[Step])
 
 
@@ -221,56 +227,52 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-# What a commit does beside the index: the files that are the truth.
-#
-# Called inside the transaction that has just changed the index, and after the room was left. One step needs no
-# journal: a rename is the commit. Several steps, and records, which no design has a file for, are written into
-# the
-# journal first, so that all of them happen or none.
+# -- one commit
 
-At = tuple[int, int, str, int]  # a delivery by letter and mailbox, its folder, and the letter's place in time
-LARGEST = 16 * 1024 * 1024  # bytes of a file that is read at all
+# What the ledger notes of a step: letter number, mailbox number, folder, and the letter's position in time.
+Target = tuple[int, int, str, int]
 
 
 class FileTransaction:
-    """Of one connection: for one commit after the other."""
+    """The file changes of one commit after the other, for one connection."""
 
-    def __init__(self, here: FileConnection, *, durable: bool) -> None:
-        self._here = here
-        self._places, self._layout, self._ledger = here.places, here.places.layout, here.ledger
+    def __init__(self, conn: FileConnection, *, durable: bool) -> None:
+        self._conn = conn
+        self._tree, self._layout, self._ledger = conn.tree, conn.tree.layout, conn.ledger
         self._durable = durable
-        self._known: dict[str, Seat] = {}  # mailboxes by name, as they are while nobody else writes
-        self._place = 0  # in time, of the last letter that we know of
+        self._destinations: dict[str, Destination] = {}  # by mailbox name; valid while no other process writes
+        self._last_order = 0  # the position in time of the last letter written here
         self._clear()
 
     def _clear(self) -> None:
-        self._steps: list[tuple[Step, At | None, bool]] = []  # with its delivery; must it last?
-        self._resettled: list[Resettle] = []  # those of them that come first
+        self._steps: list[tuple[Step, Target | None, bool]] = []  # with its ledger entry; must it be synced?
+        self._renamed_folders: list[RenameFolder] = []  # the folder renames, which come first
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
-        self._unsynced: dict[str, bool] = {}  # folders, and whether a letter came into them
-        self._journal_was: int | None = None  # its length before this commit's line
-        self._forgotten: list[int] = []  # letters that will be gone from the index, by their numbers
-        self._told: list[Write] = []  # all but letters and what happens to them: it may be in the registry
+        self._unsynced: dict[str, bool] = {}  # folders, and whether a file was added to them
+        self._journal_size: int | None = None  # the length of the journal before this commit's line
+        self._forgotten: list[int] = []  # numbers of letters that this commit deletes from the index
+        self._other_writes: list[Write] = []  # all but Post and Move; they may concern the registry
 
     # -- inside the transaction
 
     def prepare(self, writes: Sequence[Write]) -> None:
-        """Before the index changes: what is still known, and what will be gone from it."""
+        """Note what the index will no longer know after it has changed."""
         self._clear()
-        names = self._here.names
-        if self._known and names.seal != names.sealed():
-            self._known.clear()
+        names = self._conn.names
+        if self._destinations and names.seal != names.sealed():
+            self._destinations.clear()
         for write in writes:
             if isinstance(write, (Post, Move)):
                 continue
-            self._told.append(write)
-            if isinstance(write, Forget) and (number := self._here.number_of(write.message_id)) is not None:
+            self._other_writes.append(write)
+            if isinstance(write, Forget) and (number := self._conn.number_of(write.message_id)) is not None:
                 self._forgotten.append(number)
 
     def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
-        if self._told:
-            self._make_way(self._told)
+        """Change the files as these writes say, or raise and leave them as they were."""
+        if self._other_writes:
+            self._prepare_names(self._other_writes)
         posts = 0
         for write in writes:
             if isinstance(write, Post):
@@ -279,126 +281,129 @@ class FileTransaction:
             elif isinstance(write, Move):
                 self._move(write)
             else:
-                self._other(write)
+                self._add_entry(write)
         if not self._steps and not self._entries:
             return
-        self._here.lock.warn()  # until the index knows it too: whoever comes after a crash looks at everything
+        # Until the index is committed too, a crash makes the next process compare every folder with the index.
+        self._conn.lock.mark_sync_failed()
         try:
-            self._do()
+            self._perform()
         except OSError as failed:
             self.undo()
             if is_full(failed):
                 raise apsw.FullError(str(failed)) from failed
-            raise self._naming_folders(failed) from failed
+            raise self._with_folder_names(failed) from failed
         except BaseException:
             self.undo()
             raise
 
-    def _make_way(self, writes: Sequence[Write]) -> None:
-        """Before all else, so that every path is one under the last name."""
-        if self._here.registry is not None:
-            self._here.registry.prepare(writes)
+    def _prepare_names(self, writes: Sequence[Write]) -> None:
+        """Rename mailbox folders first, so that the paths of all later steps use the new names."""
+        if self._conn.registry is not None:
+            self._conn.registry.prepare(writes)
         for write in writes:
             if isinstance(write, Rename):
-                self._resettle(write)
+                self._rename_folder(write)
 
-    def _naming_folders(self, failed: OSError) -> OSError:
-        """The same, with what one can do something about: what is written aside has a name that nobody knows."""
+    def _with_folder_names(self, failed: OSError) -> OSError:
+        """Return the error with folders instead of files: the name of a temporary file helps nobody."""
         paths = [path for path in (failed.filename, failed.filename2) if isinstance(path, str)]
-        if failed.errno != errno.ENOTDIR:  # else it should be the folder
+        if failed.errno != errno.ENOTDIR:  # then the path itself should have been a folder
             paths = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
         return OSError(failed.errno, failed.strerror, " or ".join(dict.fromkeys(paths)) or None)
 
     def undo(self) -> None:
-        """The index does not have it: take it back, as far as that can be done."""
+        """Undo the steps, as the index transaction was rolled back."""
         try:
             for step in reversed(self._done):
                 step.undo()
-            if self._journal_was is not None:
-                self._here.journal.cut(self._journal_was)
-            if (self._steps or self._entries) and not self._here.journal.is_torn:
-                self._here.lock.clear_warning()
+            if self._journal_size is not None:
+                self._conn.journal.cut(self._journal_size)
+            if (self._steps or self._entries) and not self._conn.journal.is_torn:
+                self._conn.lock.clear_sync_failed()
         except OSError:
-            return  # the warning stands: the next one in looks at everything
+            return  # the warning in the lock file stays: the next process compares everything
         finally:
             self.doubt()
 
     def doubt(self) -> None:
-        """Whether the index has it is not known: the warning stands, and the next one in looks at everything."""
-        self._known.clear()
-        self._place = 0
+        """Leave the warning in place, as it is unknown whether the index was committed."""
+        self._destinations.clear()
+        self._last_order = 0
         self._clear()
 
     def settle(self) -> None:
-        """The index has it too."""
-        if self._told and self._here.registry is not None:
-            self._here.registry.tell(self._told)
+        """Finish after the index was committed: publish to the registry, compact the journal."""
+        if self._other_writes and self._conn.registry is not None:
+            self._conn.registry.publish_changes(self._other_writes)
         if self._steps or self._entries:
-            self._here.lock.clear_warning()
-        if self._journal_was is not None:
-            journal.compact_if_long(self._here)
+            self._conn.lock.clear_sync_failed()
+        if self._journal_size is not None:
+            journal.compact_if_long(self._conn)
 
     def make_safe(self) -> None:
-        """After the room was left: the names last as well."""
+        """Sync the folders, after the lock was released and before success is reported (G1)."""
         try:
             self._sync_folders()
-        except StoreFailing:  # the next one in syncs every folder, before anybody is told of this letter
-            with suppress(OSError):  # a disk that takes no warning either
-                self._here.lock.warn()
+        except StoreFailing:  # recovery syncs every folder before any reader sees this letter
+            with suppress(OSError):  # the disk may refuse the warning, too
+                self._conn.lock.mark_sync_failed()
             raise
 
-    def _do(self) -> None:
+    def _perform(self) -> None:
+        """Do the planned steps, with a journal line first unless a single step is all."""
         if len(self._steps) == 1 and not self._entries:
-            self._take(*self._steps[0])
+            self._perform_step(*self._steps[0])
             return
-        for step, _, _ in self._steps:
-            if isinstance(step, Shift):
-                self._check_there(self._until_now(step.former), step.name)
+        for step, _, _ in self._steps:  # before the first step: another program may have moved a file
+            if isinstance(step, MoveFile):
+                self._check_there(self._current_path(step.former), step.name)
         lasting = [step for step, _, must in self._steps if must]
         if self._entries or len(lasting) > 1:
-            self._note(lasting)
-        for each in sorted(self._steps, key=_is_last):
-            self._take(*each)
-        if self._journal_was is not None and lasting:
+            self._write_journal_line(lasting)
+        # A removal cannot be undone, so it comes last.
+        for each in sorted(self._steps, key=lambda each: isinstance(each[0], RemoveFile)):
+            self._perform_step(*each)
+        if self._journal_size is not None and lasting:
             self._sync_folders()
-            self._here.journal.append(DONE, durable=self._durable)
+            self._conn.journal.append(DONE, durable=self._durable)
 
-    def _take(self, step: Step, at: At | None, must: bool) -> None:
-        """One step."""
+    def _perform_step(self, step: Step, at: Target | None, must: bool) -> None:
+        """Do one step, and note it in the ledger."""
         stamp: Stamp | None = None
-        if isinstance(step, Shift):
-            self._shift(step)
-        elif isinstance(step, Rewrite):
-            stamp = self._rewrite(step)
+        if isinstance(step, MoveFile):
+            self._move_file(step)
+        elif isinstance(step, RewriteFile):
+            stamp = self._rewrite_file(step)
         else:
             stamp = step.do(durable=self._durable and must)
         self._done.append(step)
         if at is not None:
-            self._enter(step, at, stamp)
+            self._index_step(step, at, stamp)
         folders = step.folders
         if self._durable and (must or len(folders) > 1):
             self._must_sync(*folders)
 
-    def _enter(self, step: Step, at: At, stamp: Stamp | None) -> None:
-        """Into the ledger."""
+    def _index_step(self, step: Step, at: Target, stamp: Stamp | None) -> None:
+        """Note in the ledger where the file of this step lies now."""
         number, mailbox, folder, place = at
         if stamp is None:
-            self._ledger.move(number, mailbox, folder)
-        elif isinstance(step, Create):
-            self._ledger.keep(number, mailbox, folder, step.name, stamp, place)
-        elif isinstance(step, Rewrite):
-            self._ledger.relocate(number, mailbox, folder, step.name, stamp)
+            self._ledger.move_file(number, mailbox, folder)
+        elif isinstance(step, CreateFile):
+            self._ledger.add_file(number, mailbox, folder, step.name, stamp, place)
+        elif isinstance(step, RewriteFile):
+            self._ledger.update_file(number, mailbox, folder, step.name, stamp)
 
-    def _rewrite(self, step: Rewrite) -> Stamp:
-        """It takes the place of the only copy: that must last, even if the news in it need not."""
+    def _rewrite_file(self, step: RewriteFile) -> Stamp:
+        """Rewrite a file, always synced: it replaces the only copy. A full disk takes the spare file."""
         try:
             return step.do(durable=self._durable)
         except OSError as failed:
             if not is_full(failed):
                 raise
-        return step.do(durable=self._durable, spare=f"{self._places.root}/{OWN_FOLDER}/spare")
+        return step.do(durable=self._durable, spare=f"{self._tree.root}/{OWN_FOLDER}/spare")
 
-    def _shift(self, step: Shift) -> None:
+    def _move_file(self, step: MoveFile) -> None:
         try:
             step.do(durable=True)
         except FileNotFoundError:
@@ -406,17 +411,17 @@ class FileTransaction:
             raise
 
     def _check_there(self, folder: str, name: str) -> None:
-        if not files_durable.is_there(f"{folder}/{name}"):
-            raise self._astray(folder, name)
+        if not files_durable.exists(f"{folder}/{name}"):
+            raise self._stale(folder, name)
 
     def _must_sync(self, new: str, former: str | None = None) -> None:
-        """A move is safe in its new folder before it is in the old one: there is never a moment without a copy."""
+        """Note folders to sync: the new folder of a move before the old one, so that one copy always lasts."""
         self._unsynced.setdefault(new, True)
         if former is not None:
             self._unsynced[former] = False
 
     def _sync_folders(self) -> None:
-        """A sync that failed is not tried again, not even on a full disk: the next one might only look well."""
+        """Sync the noted folders. A failed sync is never retried: the second may only seem to succeed."""
         folders = self._unsynced
         try:
             for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
@@ -425,78 +430,81 @@ class FileTransaction:
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
         self._unsynced = {}
 
-    def _note(self, lasting: list[Step]) -> None:
-        """One line with all of it. The index counts the lines, and knows which of them it has."""
+    def _write_journal_line(self, lasting: list[Step]) -> None:
+        """Append one line with all of the commit. The index stores the number of the last line it contains."""
         line = {
             "n": self._ledger.next_line(),
             "writes": self._entries,
-            "steps": to_json(lasting, self._places.home),
+            "steps": to_json(lasting, self._tree.home),
         }
-        self._journal_was = self._here.journal.append(line, durable=self._durable)
-
-    def _below_home(self, path: str) -> str:
-        return path[len(self._places.home) + 1 :]
+        self._journal_size = self._conn.journal.append(line, durable=self._durable)
 
     # -- letters
 
     def _post(self, write: Post, outcome: Posted) -> None:
+        """Plan the files of a new letter, one for each mailbox."""
         if outcome.repeated:
-            self._make_sure(outcome.message_id)
+            self._resync(outcome.message_id)
             return
         post, number = outcome.written or write, outcome.number
-        seats = self._seats(post, number)
-        if not seats:
+        destinations = self._destinations_of(post, number)
+        if not destinations:
             return
-        seat = seats[0]
-        # A time that the sender chose may lie far ahead: no letter stands later than when it was sent, or all that
-        # follow would have to stand there, too.
+        destination = destinations[0]
+        # A time that the sender chose may lie far ahead. No letter is ordered after its delivery, or all later
+        # letters would have to follow it.
         created = post.message.created_at
         sent = min(created, post.deliveries[0].delivered_at or created)
-        self._place = order = max(max(self._place, seat.latest) + 1, micros(sent))
-        if len(seats) == 1:
+        self._last_order = order = max(max(self._last_order, destination.latest) + 1, micros(sent))
+        if len(destinations) == 1:
             delivery = post.deliveries[0]
-            self._create(post.message, number, seat, delivery, order)
-            if seat.home is not None:
-                self._known[delivery.mailbox] = seat
+            self._create(post.message, number, destination, delivery, order)
+            if destination.home is not None:
+                self._destinations[delivery.mailbox] = destination
             return
-        self._known.clear()
-        dealt = {mailbox: delivery for mailbox, _, delivery in self._here.deliveries(post.message, number)}
-        for seat in seats:
-            self._create(post.message, number, seat, dealt[seat.mailbox], order)
+        self._destinations.clear()
+        deliveries = {mailbox: delivery for mailbox, _, delivery in self._conn.deliveries(post.message, number)}
+        for destination in destinations:
+            self._create(post.message, number, destination, deliveries[destination.mailbox], order)
 
-    def _seats(self, post: Post, number: int) -> list[Seat]:
-        """Where it goes. While nobody else writes, the mailbox of a letter before need not be asked for again."""
+    def _destinations_of(self, post: Post, number: int) -> list[Destination]:
+        """Return where the letter goes, from memory for a mailbox that got the letter before."""
         if len(post.deliveries) == 1 and not post.copies:
-            known = self._known.get(post.deliveries[0].mailbox)
-            if known is not None:
-                return [known]
-        return self._ledger.seats(number)
+            cached = self._destinations.get(post.deliveries[0].mailbox)
+            if cached is not None:
+                return [cached]
+        return self._ledger.destinations(number)
 
-    def _make_sure(self, id: str) -> None:
-        """Whoever sent it first may have been killed, or had no luck, before its name was safe."""
-        number = self._here.number_of(id)
+    def _resync(self, id: str) -> None:
+        """Sync the folders of a letter that is sent again: its first sender may have died before the sync."""
+        number = self._conn.number_of(id)
         if number is not None and self._durable:
-            for _, folder, _ in self._ledger.all_of(number):
-                self._unsynced.setdefault(self._places.path(folder), True)
+            for _, folder, _ in self._ledger.files_of(number):
+                self._unsynced.setdefault(self._tree.path(folder), True)
 
-    def _create(self, message: Message, number: int, seat: Seat, delivery: Delivery, order: int) -> None:
-        home = seat.home or self._ledger.home(seat.mailbox, seat.owner)
-        folder = self._places.folder(home, self._layout.place(delivery))
-        path = self._places.path(folder)
+    def _create(
+        self, message: Message, number: int, destination: Destination, delivery: Delivery, order: int
+    ) -> None:
+        home = destination.home or self._ledger.home_of(destination.mailbox, destination.owner)
+        folder = self._tree.folder(home, self._layout.place(delivery))
+        path = self._tree.path(folder)
         name = self._layout.file_name(message, order)
-        if files_durable.is_there(f"{self._until_now(path)}/{name}"):  # a stranger's, or of another letter
+        # The name may be taken by another program or another letter.
+        if files_durable.exists(f"{self._current_path(path)}/{name}"):
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
-        content = letter_files.file_of(self._layout, message, seat.owner, delivery, name=name, order=order)
-        step = Create(folder=path, name=name, content=content)
-        self._steps.append((step, (number, seat.mailbox, folder, order), True))
+        content = letter_files.render_file(
+            self._layout, message, destination.owner, delivery, name=name, order=order
+        )
+        step = CreateFile(folder=path, name=name, content=content)
+        self._steps.append((step, (number, destination.mailbox, folder, order), True))
 
-    # -- everything else
+    # -- other writes
 
-    def _other(self, write: Write) -> None:
+    def _add_entry(self, write: Write) -> None:
         if isinstance(write, Put):
             if write.durable:
-                self._entries.append({"put": to_plain(self._here.record_as_written(write))})
+                self._entries.append({"put": to_plain(self._conn.record_as_written(write))})
         elif isinstance(write, Forget):
             self._entries.append({"forget": write.message_id})
             self._forget(self._forgotten.pop(0))
@@ -506,89 +514,86 @@ class FileTransaction:
             self._entries.append({"introduce": [write.mailbox, write.known]})
 
     def _move(self, move: Move) -> None:
+        """Plan the step that brings the file of a delivery to its new state."""
         number, name, after = move.before.number, move.before.mailbox, move.after
-        held = self._here.names.committed.get(name)  # a name means one mailbox for ever
-        mailbox = self._here.mailbox(name)[0] if held is None else held[0]
-        kept = self._ledger.kept(number, mailbox)
+        cached = self._conn.names.committed.get(name)  # a name never changes its mailbox
+        mailbox = self._conn.mailbox(name)[0] if cached is None else cached[0]
+        kept = self._ledger.path_of(number, mailbox)
         if after.mailbox != name:
-            message, order = self._here.letter(number)
-            self._create(message, number, Seat(*self._here.mailbox(after.mailbox)), after, order)
+            message, order = self._conn.letter(number)
+            self._create(message, number, Destination(*self._conn.mailbox(after.mailbox)), after, order)
             if kept is not None:
-                self._steps.append((Remove(folder=self._places.path(kept[0]), name=kept[1]), None, True))
-                self._ledger.drop(number, mailbox)
+                self._steps.append((RemoveFile(folder=self._tree.path(kept[0]), name=kept[1]), None, True))
+                self._ledger.drop_file(number, mailbox)
             return
-        if kept is None:  # its file was deleted by somebody
+        if kept is None:  # its file was deleted by another program
             if after.state is not State.DEAD:
-                _, owner = self._here.mailbox(name)
-                message, order = self._here.letter(number)
-                self._create(message, number, Seat(mailbox, owner), after, order)
+                _, owner = self._conn.mailbox(name)
+                message, order = self._conn.letter(number)
+                self._create(message, number, Destination(mailbox, owner), after, order)
             return
-        lies_in, file = kept
-        home, place = self._places.of(lies_in)
-        former = self._places.path(lies_in)
-        target = self._places.folder(home, self._layout.place(after))
-        folder = self._places.path(target)
+        indexed_folder, file = kept
+        home, place = self._tree.of(indexed_folder)
+        former = self._tree.path(indexed_folder)
+        target = self._tree.folder(home, self._layout.place(after))
+        folder = self._tree.path(target)
         if self._layout.changes_content(move.before, after):
-            fields, was = self._fields(former, file, self._ledger.held(lies_in, file))
-            if letter_files.told_at(self._layout, fields, place, name).state is not self._layout.shown(
-                move.before
-            ):
-                raise self._astray(former, file)
-            self._layout.show(fields, after)
+            fields, was = self._fields(former, file, self._ledger.file_at(indexed_folder, file))
+            found = letter_files.state_at(self._layout, fields, place, name)
+            if found.state is not self._layout.visible_state(move.before):  # another program changed it
+                raise self._stale(former, file)
+            self._layout.write_state(fields, after)
             content = self._layout.dump(fields)
-            step: Step = Rewrite(folder=folder, name=file, content=content, former=former, was=was)
+            step: Step = RewriteFile(folder=folder, name=file, content=content, former=former, was=was)
         elif folder != former:
-            step = Shift(folder=folder, name=file, former=former)
+            step = MoveFile(folder=folder, name=file, former=former)
         else:
             return
         self._steps.append((step, (number, mailbox, target, 0), must_last(move)))
 
-    def _fields(self, folder: str, name: str, held: Held | None) -> tuple[dict[str, Any], bytes]:
-        """What stands in a file, with all that strangers wrote into it."""
-        known = None if held is None else held.stamp
+    def _fields(self, folder: str, name: str, held: IndexedFile | None) -> tuple[dict[str, Any], bytes]:
+        """Return the content of a letter file, parsed and raw, with the fields that other programs added."""
+        cached = None if held is None else held.stamp
         try:
-            raw, _ = files_durable.read(f"{self._until_now(folder)}/{name}", LARGEST, known)
+            raw, _ = files_durable.read(f"{self._current_path(folder)}/{name}", LARGEST, cached)
             fields = read_json(raw, name, depth=letter_files.DEEPEST, largest=LARGEST)
         except (FileNotFoundError, Unreadable, Invalid):
-            raise self._astray(folder, name) from None
+            raise self._stale(folder, name) from None
         if not isinstance(fields, dict):
-            raise self._astray(folder, name)
+            raise self._stale(folder, name)
         return fields, raw
 
-    def _astray(self, folder: str, name: str) -> StaleRevision:
-        """A stranger was quicker: what it did is looked at before the next question."""
-        self._here.eyes.put_back({self._below_home(self._until_now(folder)): {name}})
+    def _stale(self, folder: str, name: str) -> StaleRevision:
+        """Return the error for a file that another program changed, and have the file compared again."""
+        below_home = self._current_path(folder)[len(self._tree.home) + 1 :]
+        self._conn.watcher.put_back({below_home: {name}})
         return StaleRevision()
 
     def _forget(self, number: int) -> None:
-        for mailbox, folder, name in self._ledger.all_of(number):
-            self._steps.append((Remove(folder=self._places.path(folder), name=name), None, True))
-            self._ledger.drop(number, mailbox)
+        for mailbox, folder, name in self._ledger.files_of(number):
+            self._steps.append((RemoveFile(folder=self._tree.path(folder), name=name), None, True))
+            self._ledger.drop_file(number, mailbox)
 
-    def _resettle(self, write: Rename) -> None:
-        self._known.clear()
-        mailbox, name = self._here.mailbox(write.new)
-        former, folder = self._ledger.home(mailbox, write.old), self._layout.folder(name)
+    def _rename_folder(self, write: Rename) -> None:
+        self._destinations.clear()
+        mailbox, name = self._conn.mailbox(write.new)
+        former, folder = self._ledger.home_of(mailbox, write.old), self._layout.folder(name)
         if former == folder:
             return
-        self._ledger.resettle(former, folder, mailbox, name)
-        step = Resettle(former=self._places.path(former), folder=self._places.path(folder))
-        if not is_vacant(self._until_now(step.folder)):
+        self._ledger.rename_home(former, folder, mailbox, name)
+        step = RenameFolder(former=self._tree.path(former), folder=self._tree.path(folder))
+        if not is_vacant(self._current_path(step.folder)):
             raise NameTaken(
-                f"the folder {self._places.below_root(folder)!r} is there, and not empty",
+                f"the folder {self._tree.below_root(folder)!r} is there, and not empty",
                 field="new",
                 hint="move elsewhere what is in it",
             )
-        self._resettled.append(step)
+        self._renamed_folders.append(step)
         self._steps.append((step, None, True))
 
-    def _until_now(self, path: str) -> str:
-        """Where this folder lies before the first step is done."""
-        for step in reversed(self._resettled):
+    def _current_path(self, path: str) -> str:
+        """Return where this folder lies before the folder renames of this commit."""
+        for step in reversed(self._renamed_folders):
             if path == step.folder or path.startswith(f"{step.folder}/"):
                 path = step.former + path[len(step.folder) :]
         return path
-
-
-def _is_last(each: tuple[Step, At | None, bool]) -> bool:
-    return isinstance(each[0], Remove)

@@ -1,41 +1,38 @@
-"""The mail folders of a room on the disk: which may hold messages, and how a change in one is seen.
+"""The mail folders on disk: which of them may hold letters, and when one changed.
 
-Paths below the home are text with `/`, as they stand in the index. The quick look (`store.peek`) walks here as the
-store does, so this module imports little.
+Paths are relative to the home, the folder that holds all mailbox folders: `bob/inbox`, or `bob` where letters lie
+directly in the mailbox folder. The quick look (`store.peek`) uses this module too, so it imports next to nothing.
 """
 
 from __future__ import annotations
 
 import os
 
-from ...constants import INDEX_APPLICATION as APPLICATION
 from .layouts.paths import LayoutPaths
-
-__all__ = ["APPLICATION", "INDEX", "LAYOUT", "OWN_FOLDER", "Tree", "changed_at", "is_text", "marks_of"]
 
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
 _MOST = 2**63 - 1  # the largest number in SQLite
-LAYOUT = "layout"  # the file that names it
+LAYOUT = "layout"  # the file that names the layout
 
 
-class Tree:
-    """The mail folders of a room on the disk."""
+class FolderTree:
+    """The folder tree of a room, by the paths of its layout."""
 
-    def __init__(self, root: str, shape: LayoutPaths) -> None:
+    def __init__(self, root: str, paths: LayoutPaths) -> None:
         self.root = root
-        self.shape = shape
-        self.home = f"{root}/{shape.home}".rstrip("/")
+        self.paths = paths
+        self.home = f"{root}/{paths.home}".rstrip("/")
 
     def path(self, folder: str) -> str:
-        """Of a folder of mail, as the index calls it: `bob/inbox`, or `bob` where letters lie at the top."""
+        """Return the absolute path of a mail folder."""
         return f"{self.home}/{folder}"
 
     def folder(self, home: str, place: str) -> str:
         return f"{home}/{place}" if place else home
 
     def homes(self) -> list[str]:
-        """Return the folders of mailboxes. Links are not followed, and hidden folders belong to nobody."""
+        """Return the mailbox folders. Links are not followed, and hidden folders are no mailboxes."""
         try:
             with os.scandir(self.home) as found:
                 return [
@@ -49,18 +46,19 @@ class Tree:
             return []
 
     def folders(self) -> list[str]:
-        """Return every folder that may hold messages."""
-        return [self.folder(home, place) for home in self.homes() for place in self.shape.places]
+        """Return every folder that may hold letters."""
+        return [self.folder(home, place) for home in self.homes() for place in self.paths.places]
 
 
 def is_text(name: str) -> bool:
-    """Can this name of a file be written down? A system allows any bytes."""
+    """Return whether a file name is valid text. The system allows any bytes."""
     return name.isascii() or name.encode("utf-8", "replace").decode() == name
 
 
 def changed_at(path: str) -> int | None:
-    """When something was last put in or taken out; None where there is no such folder. The index keeps 64 bits of
-    nanoseconds, which end in the year 2262.
+    """Return when a file was last added or removed, in nanoseconds; None if there is no such folder.
+
+    The index stores 64 bits, which end in the year 2262.
     """
     try:
         return max(-_MOST, min(os.lstat(path).st_mtime_ns, _MOST))
@@ -69,5 +67,5 @@ def changed_at(path: str) -> int | None:
 
 
 def marks_of(found: os.stat_result) -> tuple[int, int, int]:
-    """By what a file is known to be the one that was seen: inode, size, and when it was written."""
+    """Return the values by which a change of a file is noticed: inode, size and modification time."""
     return found.st_ino & _MOST, found.st_size, found.st_mtime_ns

@@ -1,8 +1,11 @@
-"""Noticing what strangers do in the mail folders.
+"""Watching the mail folders for changes by other programs.
 
-Short programs compare each folder's time with the one that was noted when it was last read. Who stays longer lets
-the kernel tell (inotify): then a look costs one system call, however many letters there are. What is told is only
-where to look.
+`DirWatcher` says where the index may be out of date. The first poll compares the modification time of each folder
+with the one noted when it was last read. From the second poll on it uses inotify: then a poll costs one system
+call, however many letters there are. Either way the result is only a hint where to look.
+
+`FolderWatch` wakes callers that wait for mail: on the notification of a commit, and on files dropped into a
+folder.
 """
 
 from __future__ import annotations
@@ -24,133 +27,137 @@ if TYPE_CHECKING:
 
     from ..notification import ProcessNotifier
     from ..protocol import Watch
-    from .folders import Places
+    from .folders import MailFolders
 
 
-News: TypeAlias = dict[str, "set[str] | None"]  # a folder -> the names to look at; None means all of them
+FileChanges: TypeAlias = dict[str, "set[str] | None"]  # folder -> names of files to compare; None means all
 
-UNSETTLED = 50_000_000  # nanoseconds: a folder that changed so lately may change again without another time
-_NO_MORE = {errno.ENOSPC, errno.ENOMEM}  # watches, for this user
+UNSETTLED = 50_000_000  # nanoseconds in which a second change may leave a folder with the same time
+_NO_MORE = {errno.ENOSPC, errno.ENOMEM}  # this user has no inotify watches left
 _CREATE, _FROM, _TO, _DELETE, _CLOSE_WRITE = 0x100, 0x40, 0x80, 0x200, 0x8
 _SELF, _OVERFLOW, _IS_FOLDER, _ONLY_FOLDER = 0x400 | 0x800, 0x4000, 0x4000_0000, 0x100_0000
 _MASK = _CREATE | _FROM | _TO | _DELETE | _CLOSE_WRITE | _SELF | _ONLY_FOLDER
 
 
 class DirWatcher:
-    """One for all threads of a process."""
+    """The watcher of a store, shared by all threads of a process."""
 
-    def __init__(self, places: Places, noted: Callable[[], dict[str, int]], used: Callable[[], list[str]]) -> None:
-        self._places = places
-        self._noted = noted  # when each folder was last read, as the index has it
-        self._used = used  # the folders in which letters lie, as the index has it
+    def __init__(
+        self, tree: MailFolders, folder_times: Callable[[], dict[str, int]], used_folders: Callable[[], list[str]]
+    ) -> None:
+        self._tree = tree
+        self._folder_times = folder_times  # when each folder was last read, as the index has it
+        self._used_folders = used_folders  # the folders in which letters lie, as the index has it
         self._lock = threading.Lock()
-        self._looks = 0
-        self._ear: int | None = None
-        self._folders: dict[int, str] = {}  # by watch
-        self._again: News = {}  # what could not be dealt with
+        self._polls = 0
+        self._inotify: int | None = None
+        self._folders: dict[int, str] = {}  # by watch descriptor
+        self._pending: FileChanges = {}  # changes that were put back
         self._pid = os.getpid()
 
-    def look(self) -> News:
-        """What may have changed since the last look."""
+    def poll(self) -> FileChanges:
+        """Return what may have changed since the last poll."""
         with self._lock:
-            if self._pid != os.getpid():  # the parent's ear is not ours
-                self._ear, self._folders, self._looks, self._pid = None, {}, 0, os.getpid()
-            self._looks += 1
-            news, self._again = self._again, {}
-            if self._ear is None and self._looks == 2:
-                self._ear = open_inotify()
-                self._listen()
-                return _merged(news, self._compared())
-            return _merged(news, self._compared() if self._ear is None else self._heard())
+            if self._pid != os.getpid():  # after a fork: the descriptor is the parent's
+                self._inotify, self._folders, self._polls, self._pid = None, {}, 0, os.getpid()
+            self._polls += 1
+            changes, self._pending = self._pending, {}
+            if self._inotify is None and self._polls == 2:
+                self._inotify = open_inotify()
+                self._watch_all()
+                return _merged(changes, self._compare_times())
+            return _merged(changes, self._compare_times() if self._inotify is None else self._read_inotify())
 
-    def put_back(self, news: News) -> None:
-        """It was not dealt with; the next look tells it again."""
+    def put_back(self, changes: FileChanges) -> None:
+        """Return these changes again at the next poll, as they could not be handled now."""
         with self._lock:
-            self._again = _merged(self._again, news)
+            self._pending = _merged(self._pending, changes)
 
     def close(self) -> None:
         with self._lock:
-            if self._ear is not None and self._pid == os.getpid():
-                os.close(self._ear)
-            self._ear, self._folders, self._looks = None, {}, 0
+            if self._inotify is not None and self._pid == os.getpid():
+                os.close(self._inotify)
+            self._inotify, self._folders, self._polls = None, {}, 0
 
-    # -- by their times
+    # -- by modification times
 
-    def _compared(self) -> News:
-        noted = self._noted()
-        found = {folder: changed_at(self._places.path(folder)) for folder in self._places.folders()}
-        changed = [folder for folder, at in found.items() if at is not None and noted.get(folder) != at]
-        return dict.fromkeys([*changed, *self._taken_away(found)])
+    def _compare_times(self) -> FileChanges:
+        folder_times = self._folder_times()
+        found = {folder: changed_at(self._tree.path(folder)) for folder in self._tree.folders()}
+        changed = [folder for folder, at in found.items() if at is not None and folder_times.get(folder) != at]
+        return dict.fromkeys([*changed, *self._missing_folders(found)])
 
-    def _taken_away(self, there: dict[str, int | None]) -> list[str]:
-        """Folders with mail that somebody deleted or renamed, of those that are not there."""
+    def _missing_folders(self, there: dict[str, int | None]) -> list[str]:
+        """Return folders that hold letters in the index, but were deleted or renamed."""
         return [
-            folder for folder in self._used() if there.get(folder) is None and is_gone(self._places.path(folder))
+            folder
+            for folder in self._used_folders()
+            if there.get(folder) is None and is_gone(self._tree.path(folder))
         ]
 
-    # -- by being told
+    # -- by inotify
 
-    def _listen(self) -> None:
-        if self._ear is None:
+    def _watch_all(self) -> None:
+        if self._inotify is None:
             return
-        for folder in self._places.all_folders():
-            if self._ear is not None:
+        for folder in self._tree.all_folders():
+            if self._inotify is not None:
                 self._watch(folder)
 
     def _watch(self, folder: str) -> None:
         try:
-            self._folders[add_watch(self._ear or -1, self._places.path(folder), _MASK)] = folder
+            self._folders[add_watch(self._inotify or -1, self._tree.path(folder), _MASK)] = folder
         except OSError as refused:
-            if refused.errno in _NO_MORE and self._ear is not None:  # look at times, as before
-                os.close(self._ear)
-                self._ear, self._folders = None, {}
+            if refused.errno in _NO_MORE and self._inotify is not None:  # fall back to modification times
+                os.close(self._inotify)
+                self._inotify, self._folders = None, {}
 
-    def _heard(self) -> News:
-        news: News = {}
+    def _read_inotify(self) -> FileChanges:
+        changes: FileChanges = {}
         while True:
             try:
-                events = os.read(self._ear or -1, 65536)
+                events = os.read(self._inotify or -1, 65536)
             except BlockingIOError:
-                return news
-            if self._take(events, news):  # the tree has changed, or something was missed
-                self._listen()
-                return _merged(news, dict.fromkeys([*self._places.folders(), *self._taken_away({})]))
+                return changes
+            if self._collect(events, changes):  # the tree has changed, or events were lost
+                self._watch_all()
+                return _merged(changes, dict.fromkeys([*self._tree.folders(), *self._missing_folders({})]))
 
-    def _take(self, events: bytes, news: News) -> bool:
-        """Note what they tell. Has the tree changed, or was something missed?"""
-        anew = False
+    def _collect(self, events: bytes, changes: FileChanges) -> bool:
+        """Add the events to `changes`; return whether the tree has changed or events were lost."""
+        is_incomplete = False
         for watch, mask, name in read_events(events):
             folder = self._folders.get(watch)
             if folder is not None and mask & _CREATE and mask & _IS_FOLDER and not name.startswith((".", "_")):
-                self._look_into(folder, name, news)
+                self._watch_new_folder(folder, name, changes)
                 continue
             if mask & (_OVERFLOW | _SELF) or (mask & _IS_FOLDER and not name.startswith(".")):
-                anew = True
+                is_incomplete = True
             elif folder is not None and name and not name.startswith("."):
-                names = news.setdefault(folder, set())
+                names = changes.setdefault(folder, set())
                 if names is not None:
                     names.add(name)
-        return anew
+        return is_incomplete
 
-    def _look_into(self, folder: str, name: str, news: News) -> None:
-        """A folder is new: of a mailbox, or within one. Only that is looked at; the tree may be large."""
-        places = self._places.layout.places
-        made = [self._places.folder(name, place) for place in ("", *places)] if not folder else []
+    def _watch_new_folder(self, folder: str, name: str, changes: FileChanges) -> None:
+        """Watch a new folder of a mailbox, or within one, and add its files. The rest of the tree may be large."""
+        places = self._tree.layout.places
+        made = [self._tree.folder(name, place) for place in ("", *places)] if not folder else []
         if folder and name in places:
             made = [f"{folder}/{name}"]
         for one in made:
-            if changed_at(self._places.path(one)) is None:
+            if changed_at(self._tree.path(one)) is None:
                 continue
-            self._watch(one)  # before it is read: nothing comes in between
+            self._watch(one)  # before it is listed, so that no file is missed in between
             with suppress(OSError):
-                held = {each for each in os.listdir(self._places.path(one)) if not each.startswith(".")}
-                names = news.setdefault(one, set()) if held else None
+                held = {each for each in os.listdir(self._tree.path(one)) if not each.startswith(".")}
+                names = changes.setdefault(one, set()) if held else None
                 if names is not None:
                     names |= held
 
 
 def is_gone(path: str) -> bool:
-    """Nothing is there, as far as one may know."""
+    """Return whether nothing is at this path; False if that cannot be known."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -161,11 +168,11 @@ def is_gone(path: str) -> bool:
 
 
 def is_settled(changed: int) -> bool:
-    """Would another change have another time?"""
+    """Return whether this time is old enough that another change would leave another time."""
     return time.time_ns() - changed > UNSETTLED
 
 
-def _merged(first: News, second: News) -> News:
+def _merged(first: FileChanges, second: FileChanges) -> FileChanges:
     merged = {**first}
     for folder, names in second.items():
         held = merged.get(folder, set())
@@ -173,78 +180,90 @@ def _merged(first: News, second: News) -> News:
     return merged
 
 
-# An ear at a mailbox of files: at its bell, which we ring, and at its folder, into which strangers drop mail.
+# -- waiting for mail
 
 _CREATED, _MOVED_IN = 0x100, 0x80
 _DROPPED = _MOVED_IN | 0x8 | 0x40  # moved in, written, moved out
 
 
 class FolderWatch(InotifyWatch):
-    """Hears both. What we did in a folder ourselves is no news: for that there is the bell."""
+    """A watch on mailboxes, woken by the notifier of our commits and by files that other programs drop.
+
+    Files that the index has already are ignored: our own commits use the notifier.
+    """
 
     def __init__(
-        self, bells: ProcessNotifier, descriptor: int, places: Places, is_news: Callable[[str, str], bool]
+        self,
+        notifier: ProcessNotifier,
+        descriptor: int,
+        tree: MailFolders,
+        is_unindexed: Callable[[str, str], bool],
     ) -> None:
-        super().__init__(bells, descriptor)
-        self._places = places
-        self._is_news = is_news
+        super().__init__(notifier, descriptor)
+        self._tree = tree
+        self._is_unindexed = is_unindexed
         self._folders: dict[int, str] = {}
 
     def add(self, mailbox: str) -> None:
         super().add(mailbox)
-        if mailbox == EVERYONE:  # a bell, and nobody's folder
+        if mailbox == EVERYONE:  # a notification for all, which has no folder
             return
-        layout = self._places.layout
-        folder = self._places.folder(layout.folder(mailbox), layout.places[0])
-        durable.make_folder(self._places.path(folder))  # whoever waits has a mailbox
-        self._listen_at(folder, _DROPPED, mailbox)
+        layout = self._tree.layout
+        folder = self._tree.folder(layout.folder(mailbox), layout.places[0])
+        durable.make_folder(self._tree.path(folder))  # who waits for mail gets a mailbox
+        self._add_folder(folder, _DROPPED, mailbox)
 
-    def _listen_at(self, folder: str, mask: int, mailbox: str) -> None:
-        with suppress(OSError):  # no more watches, or no such folder: the bell alone is heard
-            watch = add_watch(self._descriptor, self._places.path(folder), mask)
+    def _add_folder(self, folder: str, mask: int, mailbox: str) -> None:
+        with suppress(OSError):  # no watches left, or no such folder: then only the notifier wakes us
+            watch = add_watch(self._descriptor, self._tree.path(folder), mask)
             self._mailboxes.setdefault(watch, set()).add(mailbox)
             self._folders[watch] = folder
 
     def mailboxes_of(self, watch: int, name: str) -> set[str]:
         folder = self._folders.get(watch)
-        if folder is not None and not (self._places.layout.may_hold(name) and self._is_news(folder, name)):
+        if folder is not None and not (self._tree.layout.may_hold(name) and self._is_unindexed(folder, name)):
             return set()
         return super().mailboxes_of(watch, name)
 
 
 class OutgoingWatch(FolderWatch):
-    """Of whoever follows the whole room: hears its bell, and the folders of agents at other systems, into which
-    strangers drop mail that is to go there. Those may appear at any time.
+    """A watch on the whole room, which also sees mail for agents at other systems.
+
+    Other programs drop such mail into folders named `agent@system`, which may appear at any time.
     """
 
     def add(self, mailbox: str) -> None:
         InotifyWatch.add(self, mailbox)
         if mailbox != ROOM:
             return
-        self._listen_at("", _CREATED | _MOVED_IN, ROOM)
-        for home in self._places.homes():
-            self._listen_there(home)
+        self._add_folder("", _CREATED | _MOVED_IN, ROOM)
+        for home in self._tree.homes():
+            self._add_home(home)
 
-    def _listen_there(self, home: str) -> None:
-        """Both where letters lie at the top of a mailbox and where they lie below it."""
+    def _add_home(self, home: str) -> None:
+        """Watch the folder of an agent at another system, and its folder for new mail."""
         if AT in home:
-            inbox = self._places.folder(home, self._places.layout.places[0])
+            inbox = self._tree.folder(home, self._tree.layout.places[0])
             for folder in dict.fromkeys((home, inbox)):
-                self._listen_at(folder, _CREATED | _DROPPED, ROOM)
+                self._add_folder(folder, _CREATED | _DROPPED, ROOM)
 
     def mailboxes_of(self, watch: int, name: str) -> set[str]:
         folder = self._folders.get(watch)
-        if folder is None or self._places.layout.may_hold(name):
+        if folder is None or self._tree.layout.may_hold(name):
             return super().mailboxes_of(watch, name)
         home = folder.partition("/")[0] or name
         if AT not in home or name.startswith("."):
             return set()
-        self._listen_there(home)  # before it is looked into: nothing comes in between
+        self._add_home(home)  # before it is listed, so that no file is missed in between
         return {ROOM}
 
 
 def watch(
-    bells: ProcessNotifier, places: Places, mailboxes: Sequence[str], is_news: Callable[[str, str], bool]
+    notifier: ProcessNotifier,
+    tree: MailFolders,
+    mailboxes: Sequence[str],
+    is_unindexed: Callable[[str, str], bool],
 ) -> Watch:
-    kind = OutgoingWatch if tuple(mailboxes) == (ROOM,) else FolderWatch  # no folder has that name
-    return bells.watch(mailboxes, lambda ear: kind(bells, ear, places, is_news))
+    """Return a watch on these mailboxes, or on the whole room."""
+    kind = OutgoingWatch if tuple(mailboxes) == (ROOM,) else FolderWatch
+    return notifier.watch(mailboxes, lambda descriptor: kind(notifier, descriptor, tree, is_unindexed))

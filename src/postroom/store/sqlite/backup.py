@@ -1,8 +1,12 @@
-"""A whole copy of a room in use, as of one moment, in a file of its own.
+"""Backup and restore of a room.
 
-The copy is read inside one transaction: writers go on meanwhile, and what they write is not in it. Only the log
-grows, because a checkpoint must wait for the reader. Nothing stands at the copy's name before it is whole and on
-stable storage.
+A backup is a consistent copy of a room in use. It is read inside one transaction: writers go on meanwhile, and
+what they write is not in it. Only the log grows, because a checkpoint must wait for the reader. The copy gets
+its name once it is complete and on stable storage.
+
+A restore checks the copy first, then puts it in place by one rename. A process that has the old file open would
+go on reading it, so the writers' lock is held, and the restore is refused while any process has the room open.
+At every moment an intact room stands at the path: the old one with its log, or the new one with none.
 """
 
 from __future__ import annotations
@@ -30,22 +34,22 @@ if TYPE_CHECKING:
     from .note import Note
 
 
-PAGES = 2048  # copied between two words about the progress: 8 MB
+PAGES = 2048  # copied between two reports of progress: 8 MB
 
 
 def copy_room(
     source: apsw.Connection, path: Path, *, overwrite: bool, progress: Progress, more_tables: Sequence[str] = ()
 ) -> int:
-    """Copy a room into a new file, without tables that are no part of one; how many letters the copy holds."""
+    """Copy a room into a new file, without `more_tables`, and return how many letters the copy holds."""
     _check_place(source.filename, path, overwrite=overwrite)
     with made_whole(path, overwrite=overwrite) as growing:
-        source.execute("BEGIN")  # one view for the whole copy: without it, each write would start it over
+        source.execute("BEGIN")  # one view for the whole copy: otherwise each write would start it over
         try:
             letters: int = source.execute("SELECT count(*) FROM letters").get
             copy_pages(source, growing, progress, more_tables)
         finally:
             source.execute("ROLLBACK")
-        for end in ("-wal", ".lock"):  # a log must never meet another file than its own, nor must a note
+        for end in ("-wal", ".lock"):  # SQLite would replay a log, and we would trust a note, of another file
             Path(f"{path}{end}").unlink(missing_ok=True)
     return letters
 
@@ -68,7 +72,7 @@ def copy_pages(
 
 
 def _make_a_room(copy: apsw.Connection, more_tables: Sequence[str]) -> None:
-    """Of the copy of an index, which is none: what stands beside its letters means nothing elsewhere."""
+    """Turn the copy of an index of files into a room: its own tables mean nothing elsewhere."""
     for table in more_tables:
         copy.execute(f"DROP TABLE {table}")
     copy.pragma("application_id", APPLICATION)
@@ -76,7 +80,7 @@ def _make_a_room(copy: apsw.Connection, more_tables: Sequence[str]) -> None:
 
 @contextmanager
 def made_whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """An empty file to fill, for its owner alone; it gets its name once it is on stable storage."""
+    """Yield an empty file to fill, readable by its owner alone; it gets its name once it is on stable storage."""
     growing = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         create(growing)
@@ -97,9 +101,9 @@ def made_whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def _name(growing: Path, path: Path) -> None:
-    """Give it its name, if that is still free."""
+    """Give the file its name, if that is still free."""
     try:
-        os.link(growing, path)  # unlike a rename, this never replaces what somebody put there meanwhile
+        os.link(growing, path)  # unlike a rename, this never replaces another file
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
@@ -125,12 +129,7 @@ def _taken(path: Path) -> Conflict:
     return Conflict(f"{path} exists already", field="path", hint="choose another name, or overwrite=True")
 
 
-# A copy becomes the room again: checked first, then put in place by one rename.
-#
-# Never under somebody's feet: a process that has the old file open would go on reading it. So the writers' lock
-# is
-# held, nobody new gets in, and whoever has the room open is named and the restore refused. Every moment of it
-# leaves a whole room at its place: the old one with its log, or the new one with none.
+# -- restore
 
 CHUNK = 16 * 1024 * 1024
 KEPT = ".before-restore"
@@ -139,8 +138,8 @@ KEPT = ".before-restore"
 def put_back(
     backup: Path, path: Path, *, overwrite: bool, busy_timeout: float, progress: Progress
 ) -> tuple[int, Path | None]:
-    """Make the room at `path` what `backup` holds. How many letters it has, and where the old room is kept."""
-    if place.is_open_here(Path(os.path.realpath(backup))):  # to look at the file would drop the locks on it
+    """Restore a backup to `path`; return how many letters it has, and where the old room is kept."""
+    if place.is_open_here(Path(os.path.realpath(backup))):  # reading and closing it would drop SQLite's locks
         raise StoreBusy(
             f"this process has {backup} open", field="backup", hint="close it first, or copy it with backup()"
         )
@@ -155,10 +154,10 @@ def put_back(
     try:
         with translated(path), lock:
             check_nobody_inside(path)
-            kept = _set_aside(path, lock.noted, overwrite=overwrite)
+            kept = _keep_old_room(path, lock.noted, overwrite=overwrite)
             with made_whole(path, overwrite=True) as growing:
                 _copy(backup, growing, progress)
-                _begin_new_life(growing)
+                _renew_epoch(growing)
                 lock.forget_note()
     finally:
         lock.close()
@@ -166,7 +165,7 @@ def put_back(
 
 
 def check_copy(backup: Path) -> int:
-    """How many letters a backup holds; an error if it is none, is damaged, or is too new."""
+    """Return how many letters a backup holds; raise if it is no backup, damaged, or too new."""
     if not backup.is_file():
         raise BadStore(f"there is no file {backup}", field="backup")
     with _opened(backup, "backup") as database, interruptible(database):
@@ -183,12 +182,12 @@ def _copy(backup: Path, growing: Path, progress: Progress) -> None:
         copy_bytes(backup, growing, progress)
         return
     with _opened(backup, "backup") as database, interruptible(database):
-        database.execute("BEGIN")  # one view for the whole copy, whoever else uses it
+        database.execute("BEGIN")  # one view for the whole copy
         copy_pages(database, growing, progress)
 
 
 def copy_bytes(source: Path, target: Path, progress: Progress) -> None:
-    """Byte by byte, into a file that nobody has open yet."""
+    """Copy the bytes of a file into one that no process has open yet."""
     total, done = source.stat().st_size, 0
     with source.open("rb") as reading, target.open("r+b") as writing:
         while piece := reading.read(CHUNK):
@@ -199,7 +198,7 @@ def copy_bytes(source: Path, target: Path, progress: Progress) -> None:
 
 @contextmanager
 def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
-    """A backup, only to be looked at: with the log of whoever has used it as a room since."""
+    """Open a backup for reading, with its log if it was used as a room since."""
     how = "mode=ro" if _has_log(path) else "immutable=1"
     try:
         database = apsw.Connection(f"file:{_quoted(path)}?{how}", flags=_TO_LOOK)
@@ -216,8 +215,9 @@ def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
 
 
 def _has_log(path: Path) -> bool:
-    """Does a log with something in it belong to this file? A backup that nobody has opened since says that it has
-    none: what lies beside it is of a file that was here before.
+    """Tell whether a log with content belongs to this file.
+
+    A backup that was never opened says in its header that it has none: a log beside it is of an earlier file.
     """
     log = Path(f"{path}-wal")
     if not log.exists() or not log.stat().st_size:
@@ -248,13 +248,14 @@ def _check_version(database: apsw.Connection, backup: Path) -> None:
 
 
 def check_nobody_inside(path: Path) -> None:
+    """Raise StoreBusy, naming the processes, while another process has the room open."""
     inside = [place.name_of(pid) for pid in place.holders(path) if pid != os.getpid()]
     if inside:
         raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then try again")
 
 
-def _set_aside(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
-    """Keep the old room beside the new one, and leave it without a log: a log must never meet another room."""
+def _keep_old_room(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
+    """Keep the old room under another name, and leave no log behind: SQLite would replay it into the new room."""
     log = Path(f"{path}-wal")
     if not path.exists():
         _drop_log(log)
@@ -273,7 +274,7 @@ def _set_aside(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
 
 
 def _reaches(path: Path, noted: Note) -> bool:
-    """Is all there that was confirmed? Else the log is damaged, and to empty it would destroy what lies behind."""
+    """Tell whether all confirmed changes are there; else the log is damaged, and must be kept as it is."""
     if not noted.number:
         return True
     database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
@@ -287,11 +288,11 @@ def _reaches(path: Path, noted: Note) -> bool:
 
 
 def _empty_log(path: Path) -> bool:
-    """Bring the log into the room's file. False if the room is too damaged for that."""
+    """Bring the log into the room's file; False if the room is too damaged for that."""
     database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     try:
         database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        database.pragma("locking_mode", "exclusive")  # fails if anybody at all has it open
+        database.pragma("locking_mode", "exclusive")  # fails if any program has it open
         database.execute("BEGIN EXCLUSIVE; COMMIT")
         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
@@ -333,8 +334,8 @@ def _drop_log(log: Path) -> None:
         ground.sync_path(log)
 
 
-def _begin_new_life(growing: Path) -> None:
-    """Cursors of before must not be taken for cursors of now."""
+def _renew_epoch(growing: Path) -> None:
+    """Begin a new epoch: cursors of the old room must not be taken for cursors of this one."""
     database = apsw.Connection(str(growing))
     try:
         database.execute("UPDATE room SET epoch = ?", (secrets.token_hex(4),))

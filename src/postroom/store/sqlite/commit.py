@@ -1,7 +1,11 @@
-"""One commit: get in or be served, write what is ours and what others laid out, leave, sync, answer.
+"""One commit, from the lock queue to the answer; and batches of commits that share one sync.
 
-The order is what keeps the promises: nobody is told of a letter before it is safe. A letter that cannot be
-carried, or whose carrier was killed, is posted by its own writer, who hears why.
+The order keeps the guarantees: take the lock, BEGIN IMMEDIATE, write, COMMIT, leave the lock, sync the log,
+answer and notify. No process learns of a letter before it is durable.
+
+A writer that holds the lock also writes the letters that waiting writers laid into the tray ("carries" them). A
+letter that cannot be carried, or whose carrier was killed, is posted by its own writer, which then gets the
+error.
 """
 
 from __future__ import annotations
@@ -14,9 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import PostroomError, StoreFailing
-from ..protocol import Posted, Undone, Write, must_last, rung_by, sends
-from . import tray
-from .writes import Writing
+from ..protocol import Posted, Undone, Write, mailboxes_to_notify, must_last, sends
+from .writes import WriteTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +27,12 @@ if TYPE_CHECKING:
 
     from ..notification import ProcessNotifier
     from ..protocol import Plan
-    from .connection import Beside, Connection
+    from .connection import CommitHook, Connection
     from .tray import Laid, Parcel
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What became of it. It is in the room; `make_safe` before anybody is told."""
+    """The result of a commit: visible in the room, but not durable before `make_safe`."""
 
     writes: Sequence[Write]
     posted: tuple[Posted, ...]
@@ -37,90 +40,92 @@ class Committed(msgspec.Struct, frozen=True):
     carried: Sequence[tuple[int, bytes]] = ()  # the answers to letters of others, by slot
 
 
-def commit(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
-    """Write, or have it written by whoever is in the room."""
+def commit(conn: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
+    """Write under the lock, or let the writer that holds the lock write it."""
     laid: Laid | None = None
-    inside = True  # or not: to leave a room one is not in is harmless, to stay is not
+    inside = True  # also when unsure: to release a lock that is not held is harmless, to keep one is not
     try:
-        if not here.lock.take_at_once():
-            here.lock.check_hurry()
-            # Nobody else can do what goes beside it.
-            laid = None if here.beside else tray.lay(here.lock.tray, writes, durable=durable)
-            inside = here.lock.stand_in_line() if laid is None else laid.stand_in_line(here.lock)
+        if not conn.lock.try_acquire():
+            conn.lock.check_hurry()
+            # A commit hook belongs to this process: no other writer can run it.
+            from . import tray  # noqa: PLC0415 - mmap and ctypes: only for writers that meet
+
+            laid = None if conn.on_commit else tray.lay(conn.lock.tray, writes, durable=durable)
+            inside = conn.lock.wait_turn() if laid is None else laid.wait_turn(conn.lock)
         if laid is not None and laid.posted is not None:
             return Committed(laid.writes, laid.posted)
-        here.mend()
-        done = _write(here, writes, durable=durable)
-        here.commits += 1
+        conn.recover()
+        done = _write(conn, writes, durable=durable)
+        conn.commits += 1
         return done if laid is None else replace(done, posted=laid.corrected(done.posted))
     finally:
         if inside:
-            here.lock.leave()
+            conn.lock.release()
 
 
-def make_safe(here: Connection, done: Committed) -> None:
-    """After the room was left: what must last is made to last, and those we wrote for are told."""
+def make_safe(conn: Connection, done: Committed) -> None:
+    """Sync what must last, after the lock was left, and answer the writers whose letters were carried."""
     try:
-        if here.beside is not None:
-            here.beside.make_safe()
+        if conn.on_commit is not None:
+            conn.on_commit.make_safe()
         if done.must_sync:
-            here.log.sync(here.lock)
+            conn.log.sync(conn.lock)
     except BaseException:
-        turn_back(here, done.carried)
+        turn_back(conn, done.carried)
         raise
     for slot, answer in done.carried:
-        here.lock.tray.reply(slot, answer)
+        conn.lock.tray.reply(slot, answer)
 
 
-# -- inside
+# -- under the lock
 
 
-def _write(here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
-    parcels = here.lock.tray.take() if here.lock.is_laid else ()
+def _write(conn: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
+    parcels = conn.lock.tray.take() if conn.lock.is_laid else ()
     try:
-        done = _transact(here, writes, _open(parcels) if parcels else (), durable=durable)
+        done = _transact(conn, writes, _open(parcels) if parcels else (), durable=durable)
     except (NotCarried, apsw.FullError):
         if not parcels:
             raise
-        turn_back(here, parcels)
-        done = _transact(here, writes, (), durable=durable)
+        turn_back(conn, parcels)
+        done = _transact(conn, writes, (), durable=durable)
     except BaseException:
-        turn_back(here, parcels)
+        turn_back(conn, parcels)
         raise
     if done.must_sync:
-        here.log.hasten(here.lock)
+        conn.log.start_writeback(conn.lock)
     if done.writes or done.carried:
-        here.log.tend(here.lock)
+        conn.log.maintain(conn.lock)
     return done
 
 
 def _transact(
-    here: Connection,
+    conn: Connection,
     writes: Sequence[Write] | Plan,
     parcels: Sequence[tuple[int, Parcel]],
     *,
     durable: bool,
     in_need: bool = False,
 ) -> Committed:
-    """One transaction. If the disk is full, one more for what sends nothing, with what is kept for that."""
-    database, execute, beside, planned = here.database, here.names.cursor.execute, here.beside, writes
-    begun: Beside | None = None  # else it still has what was before
+    """Run one transaction. On a full disk, writes that send nothing are tried again with the reserve released."""
+    database, execute, on_commit, planned = conn.database, conn.names.cursor.execute, conn.on_commit, writes
+    begun: CommitHook | None = None  # set once the hook has prepared something that must be undone
     try:
         execute("BEGIN IMMEDIATE")
         planned = writes() if callable(writes) else writes
-        if here.lock.is_short and (parcels or sends(planned)):
-            here.log.check_room(here.lock)
-        writing = Writing(database, here.names)
-        if beside is not None:
-            begun = beside
-            beside.prepare(planned)
+        if conn.lock.is_short and (parcels or sends(planned)):
+            conn.log.check_disk_space(conn.lock)
+        writing = WriteTransaction(database, conn.names)
+        if on_commit is not None:
+            begun = on_commit
+            on_commit.prepare(planned)
         posted = writing.apply(planned)
         carried = _carry(writing, parcels) if parcels else ()
-        if beside is not None:
-            beside.carry_out(planned, posted)
+        if on_commit is not None:
+            on_commit.carry_out(planned, posted)
         execute("COMMIT")
     except BaseException as error:
-        is_known = database.in_transaction or isinstance(error, apsw.Error)  # else it may have been committed
+        is_known = database.in_transaction or isinstance(error, apsw.Error)  # else the commit may have happened
         if database.in_transaction:
             database.execute("ROLLBACK")
         if begun is not None:
@@ -129,28 +134,30 @@ def _transact(
         if not is_full or callable(planned) or sends(planned):
             raise
     else:
-        writing.remember(alone=True)  # files have no numbers
-        if beside is not None:
-            beside.settle()
+        writing.remember(alone=True)
+        if on_commit is not None:
+            on_commit.settle()
         must_sync = (durable and any(map(must_last, planned))) or (bool(parcels) and _any_durable(parcels))
         return Committed(planned, posted, must_sync, carried)
-    here.log.relieve(here.lock)
-    return _transact(here, planned, (), durable=durable, in_need=True)
+    conn.log.release_reserve(conn.lock)
+    return _transact(conn, planned, (), durable=durable, in_need=True)
 
 
 class NotCarried(Exception):
-    """A letter of somebody else cannot be written here and now. Its writer will find out why."""
+    """A letter of another writer cannot be written in this transaction; that writer must post it itself."""
 
 
 def _open(parcels: Sequence[tuple[int, bytes]]) -> list[tuple[int, Parcel]]:
     try:
-        return [(slot, tray.unpack(parcel)) for slot, parcel in parcels]
+        from .tray import unpack  # noqa: PLC0415 - mmap and ctypes: only for writers that meet
+
+        return [(slot, unpack(parcel)) for slot, parcel in parcels]
     except msgspec.DecodeError as strange:  # laid out by another version of this program
         raise NotCarried from strange
 
 
-def _carry(writing: Writing, parcels: Sequence[tuple[int, Parcel]]) -> list[tuple[int, bytes]]:
-    """The answers to those who laid them out, once all is safe."""
+def _carry(writing: WriteTransaction, parcels: Sequence[tuple[int, Parcel]]) -> list[tuple[int, bytes]]:
+    """Write the letters of other writers, and return the answers for `make_safe` to give."""
     try:
         return [(slot, parcel.answer(writing.apply(parcel.writes()))) for slot, parcel in parcels]
     except (PostroomError, apsw.Error) as refused:
@@ -161,64 +168,66 @@ def _any_durable(parcels: Sequence[tuple[int, Parcel]]) -> bool:
     return any(parcel.durable for _, parcel in parcels)
 
 
-def turn_back(here: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:
+def turn_back(conn: Connection, parcels: Sequence[tuple[int, bytes]]) -> None:
+    """Tell other writers that their letters were not written: they post them themselves."""
     for slot, _ in parcels:
-        here.lock.tray.reply(slot, None)
+        conn.lock.tray.reply(slot, None)
 
 
-# Commits of one thread that are made safe together: one sync for all of them, then the answers and the bells.
+# -- several commits, one sync
 
 
-class Gathering:
-    """What one thread commits inside it. At its end all is made safe, whatever happened. `joined`: in as few
-    transactions as can be.
+class Batch:
+    """The commits of one thread that share one sync, at the end of the block and whatever happens in it.
+
+    `joined` puts them into as few transactions as possible.
     """
 
     def __init__(
-        self, bells: ProcessNotifier, local: Any, grasp: Callable[[set[str]], list[int]], *, joined: bool
+        self, notifier: ProcessNotifier, local: Any, open_signals: Callable[[set[str]], list[int]], *, joined: bool
     ) -> None:
-        self._bells = bells
-        self._grasp = grasp
-        self._local = local  # the thread's own: where a commit finds this
+        self._notifier = notifier
+        self._open_signals = open_signals
+        self._local = local  # the thread's state, where a commit finds this batch
         self._joined = joined
         self._joint: Joint | None = None
-        self._open: list[tuple[Connection, Committed]] = []  # in the transaction that is open
-        self._kept: list[tuple[Connection, Committed]] = []
-        self._grasped: list[int] = []
-        self._failed: BaseException | None = None  # Undone: nothing at all was written
+        self._open: list[tuple[Connection, Committed]] = []  # in the transaction that is still open
+        self._kept: list[tuple[Connection, Committed]] = []  # committed, to be synced
+        self._signals: list[int] = []
+        self._failed: BaseException | None = None  # Undone if nothing at all was written
 
     def __enter__(self) -> None:
-        self._local.gathering = self
+        self._local.batch = self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._local.gathering = None
+        self._local.batch = None
         try:
             self.end_transaction()
         finally:
             self._make_safe()
-        if self._failed is not None:  # in the midst of it
+        if self._failed is not None:  # a transaction failed inside the block
             raise self._failed
 
-    def commit(self, here: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
+    def commit(self, conn: Connection, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
         if self._joint is not None and self._joint.is_full:
             self.end_transaction()
         if self._failed is not None:
             raise self._failed
         if self._joint is None and self._joined:
-            self._joint = Joint.begin(here)
+            self._joint = Joint.begin(conn)
         if self._joint is not None:
             done = self._joint.commit(writes, durable=durable)
-            self._open.append((here, done))
+            self._open.append((conn, done))
         else:
-            done = commit(here, writes, durable=durable)
-            self._kept.append((here, done))
-            self._grasped += self._grasp(rung_by(done.writes, done.posted))
+            done = commit(conn, writes, durable=durable)
+            self._kept.append((conn, done))
+            self._signals += self._open_signals(mailboxes_to_notify(done.writes, done.posted))
         return done
 
     def end_transaction(self) -> None:
-        """What was committed so far is in the room then."""
+        """Commit the open transaction, if any: its letters are visible from then on."""
         joint, self._joint = self._joint, None
         if joint is not None:
             done, self._open = self._open, []
@@ -228,109 +237,115 @@ class Gathering:
                 is_known = isinstance(error, Undone) and not self._kept
                 self._failed = error if is_known else StoreFailing("not all of it could be written")
                 raise self._failed from error
-            # The letters can be seen by now: whoever hangs a bell later finds them by looking.
+            # The letters are visible by now: a watch that starts later finds them by its first look.
             self._kept += done
-            self._grasped += self._grasp({name for _, one in done for name in rung_by(one.writes, one.posted)})
+            self._signals += self._open_signals(
+                {name for _, one in done for name in mailboxes_to_notify(one.writes, one.posted)}
+            )
 
     def _make_safe(self) -> None:
-        """One sync covers all that stands before it in the same log; a connection that was dropped has its own."""
+        """Sync once per log, then answer and notify. A connection that was dropped in between has its own log."""
         try:
-            last = {here: done for here, done in self._kept if done.must_sync}
-            for here, done in last.items():
-                make_safe(here, replace(done, carried=()) if done.carried else done)
+            last = {conn: done for conn, done in self._kept if done.must_sync}
+            for conn, done in last.items():
+                make_safe(conn, replace(done, carried=()) if done.carried else done)
         except BaseException:
-            for here, done in self._kept:
-                turn_back(here, done.carried)
+            for conn, done in self._kept:
+                turn_back(conn, done.carried)
             raise
         else:
-            for here, done in self._kept:
+            for conn, done in self._kept:
                 if done.carried:
-                    make_safe(here, replace(done, must_sync=False))
-            self._bells.ring(self._grasped)
+                    make_safe(conn, replace(done, must_sync=False))
+            self._notifier.notify(self._signals)
         finally:
-            self._bells.let_go(self._grasped)
+            self._notifier.close_signals(self._signals)
 
 
-# Several commits of one thread in one transaction: most of what a commit costs is paid once for all of them.
-#
-# Each is all or nothing. When the transaction ends, all of them are in the room, or none.
+# -- several commits, one transaction
 
-MOST = 16  # commits in one transaction; whoever stands in line waits for all of them
+MOST = 16  # commits in one transaction; other writers wait for all of them
 
 
 class Joint:
-    """A transaction that is open, with the writers' lock held. Call `end`, whatever happens."""
+    """One open transaction for several commits, with the writers' lock held; call `end` whatever happens.
 
-    def __init__(self, here: Connection) -> None:
-        self._here = here
-        self._execute = here.names.cursor.execute
+    Each commit is all or nothing (a savepoint). When the transaction ends, all of them are in the room, or none.
+    """
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._execute = conn.names.cursor.execute
         self._is_lost = False
         self._must_sync = False
         self.commits = 0
 
     @classmethod
-    def begin(cls, here: Connection) -> Joint | None:
-        """None: somebody is in, or there is more to do than to write; then each commit sees to it itself."""
-        lock, is_open = here.lock, False
-        if here.beside is not None:
+    def begin(cls, conn: Connection) -> Joint | None:
+        """Begin, or return None if another writer is in or there is more to do than to write."""
+        lock, is_open = conn.lock, False
+        if conn.on_commit is not None:
             return None
         try:
-            if not lock.take_at_once() or lock.is_laid or lock.is_short or lock.warned:
+            if not lock.try_acquire() or lock.is_laid or lock.is_short or lock.sync_failed:
                 return None
-            here.mend()
-            here.names.cursor.execute("BEGIN IMMEDIATE")
+            conn.recover()
+            conn.names.cursor.execute("BEGIN IMMEDIATE")
             is_open = True
-            return cls(here)
+            return cls(conn)
         finally:
             if not is_open:
-                lock.leave()
+                lock.release()
 
     @property
     def is_full(self) -> bool:
         return self._is_lost or self.commits >= MOST
 
     def commit(self, writes: Sequence[Write] | Plan, *, durable: bool) -> Committed:
-        """What becomes of it, if the transaction ends well."""
-        database, writing = self._here.database, Writing(self._here.database, self._here.names)
+        """Write under a savepoint; the result holds if the transaction ends well."""
+        database, writing = (
+            self._conn.database,
+            WriteTransaction(self._conn.database, self._conn.names),
+        )
         self._execute("SAVEPOINT one")
         try:
             planned = writes() if callable(writes) else writes
             posted = writing.apply(planned)
             self._execute("RELEASE one")
         except BaseException:
-            self._is_lost = not database.in_transaction  # some errors end all of it
+            self._is_lost = not database.in_transaction  # some errors roll back the whole transaction
             if not self._is_lost:
                 self._execute("ROLLBACK TO one; RELEASE one")
             raise
         writing.remember(alone=True)
         self.commits += 1
-        self._here.commits += 1
+        self._conn.commits += 1
         must_sync = durable and any(map(must_last, planned))
         self._must_sync = self._must_sync or must_sync
         return Committed(planned, posted, must_sync)
 
     def end(self) -> None:
-        """Commit, and leave the room. Undone: nothing of it is there."""
-        here = self._here
+        """Commit, and release the lock; Undone if nothing was written."""
+        conn = self._conn
         try:
             if not self._is_lost:
                 self._commit()
                 if self._must_sync:
-                    here.log.hasten(here.lock)
-                here.log.tend(here.lock)
+                    conn.log.start_writeback(conn.lock)
+                conn.log.maintain(conn.lock)
         except BaseException:
-            here.names.forget()
+            conn.names.forget()
             raise
         finally:
-            here.lock.leave()
+            conn.lock.release()
         if self._is_lost:
-            here.names.forget()
+            conn.names.forget()
             raise Undone
 
     def _commit(self) -> None:
         try:
             self._execute("COMMIT")
         except apsw.Error as error:
-            if self._here.database.in_transaction:
-                self._here.database.execute("ROLLBACK")
+            if self._conn.database.in_transaction:
+                self._conn.database.execute("ROLLBACK")
             raise Undone from error

@@ -1,4 +1,9 @@
-"""How many forks this process is away from the one that loaded us. Asking for its id takes a call each time."""
+"""One thread's connection to a room: SQLite connection, writers' lock, hold on the log, remembered names.
+
+A connection is never shared between threads and never carried over a fork. Opening one runs under the writers'
+lock: it checks the files, refuses a room that lacks confirmed changes, migrates the schema and begins a new epoch
+after a boot.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from .search import Index
 
 
-count = 0
+count = 0  # of forks since this module was loaded; cheaper to compare than os.getpid()
 
 
 def _forked() -> None:
@@ -39,27 +44,24 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-# Did any file in the room's folder come, go or change places with another?
-#
-# The folder's own time tells, in one question. To ask after each of the room's files by its path takes three
-# times
-# as long, and every commit wants to know.
-
 _SECOND = 1_000_000_000  # nanoseconds
-# A time may be as coarse as a tick of the kernel: what is done within one leaves the same time. Once the time is
-# older than that, whatever comes next leaves another one.
+# A folder's time may be as coarse as a tick of the kernel: two changes within one tick leave the same time. Once
+# the time is older than that, the next change leaves another one.
 _SETTLED = _SECOND // 10
 
 
-class Folder:
-    """What was looked over in it is still there as long as `is_untouched`."""
+class FolderStamp:
+    """The modification time of the room's folder: tells whether any file in it came, went or was replaced.
+
+    That is one call; to stat each of the room's files takes three times as long, and every commit must know.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._seen = self._trusted = (0, 0)
 
     def is_untouched(self) -> bool:
-        """Since `trust`. If not, look everything over, then trust it again."""
+        """Tell whether the folder is unchanged since `trust`. If not, check its files, then trust it again."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -68,21 +70,19 @@ class Folder:
         return self._seen == self._trusted
 
     def trust(self) -> None:
-        """All that counts in it was just looked over, after `is_untouched` was asked."""
+        """Record that the files were checked after the last call of `is_untouched`."""
         changed = self._seen[0]
         is_coarse = changed % _SECOND == 0  # a file system that knows no more than seconds
         if not is_coarse and time.time_ns() - changed > _SETTLED:
             self._trusted = self._seen
 
 
-# Statements that take long let signals in: without this, Ctrl-C waits until SQLite is done.
-
-STEPS = 100_000  # of SQLite's machine between two looks: some milliseconds
+STEPS = 100_000  # instructions of SQLite's virtual machine between two checks for signals: some milliseconds
 
 
 @contextmanager
 def interruptible(database: apsw.Connection) -> Iterator[None]:
-    """Python looks for signals whenever it is called; what they raise ends the statement, and leaves here."""
+    """Let Ctrl-C end long statements: Python handles signals whenever SQLite calls back into it."""
     database.set_progress_handler(lambda: False, STEPS)
     try:
         yield
@@ -90,57 +90,53 @@ def interruptible(database: apsw.Connection) -> Iterator[None]:
         database.set_progress_handler(None, 0)
 
 
-# What one connection remembers of the room between two commits, so that it need not ask again.
-
 NEXT_NUMBER = """
 SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
-# In a bare room none of these is there: nothing can be in the way of a letter but a letter.
+# In a bare room there is no record of these kinds: only another letter can keep a letter from being accepted.
 IN_THE_WAY = (FORGOTTEN, GUARD, SPENT)
-IS_LED = f"EXISTS (SELECT 1 FROM records WHERE kind = '{ROUTE}')"  # is anybody known to be elsewhere?
+IS_LED = f"EXISTS (SELECT 1 FROM records WHERE kind = '{ROUTE}')"  # is any agent known to be at another system?
 LOOK = f"{NEXT_NUMBER}, NOT EXISTS (SELECT 1 FROM records WHERE kind IN {IN_THE_WAY}), {IS_LED}"
 _UNKNOWN = (-1, -1)
 
 
-class Names:
-    """Mailbox names ⇄ numbers, as they were committed; and, while nobody else writes, the next number."""
+class NameCache:
+    """What one connection remembers between commits: mailbox ids, and the next number while no one else writes."""
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
-        self.cursor = database.cursor()  # for all that is written: each answer is read before the next question
+        self.cursor = database.cursor()  # for all writes: each result is read before the next statement
         self.committed: dict[str, tuple[int, bool]] = {}
-        self.as_of = 0  # while this is the next number, nobody else has written since, and all of it holds
-        self.is_bare: bool | None = None  # as of then. Once it is not, every letter asks for itself
-        self.is_led = False  # as of then
-        self.seal = _UNKNOWN
+        self.as_of = 0  # the next number after our last commit; while it still is, nobody else has written
+        self.is_bare: bool | None = None  # as of then; in a room that is not bare every letter checks for itself
+        self.is_led = False  # as of then: is any agent known to be at another system?
+        self.seal = _UNKNOWN  # see `sealed`
 
     def note(self, number: int, *, is_bare: bool, is_led: bool, alone: bool) -> None:
-        """Committed; this is the next number. `alone`: nothing else was written in that transaction."""
+        """Remember a commit. `number` is the next number; `alone`: the transaction wrote nothing else."""
         self.as_of = number
         self.is_bare, self.is_led = is_bare, is_led
         self.seal = self.sealed() if alone else _UNKNOWN
 
     def forget(self) -> None:
-        """What was noted was not committed after all."""
+        """Forget everything: what was remembered was not committed after all."""
         self.committed.clear()
         self.as_of, self.is_bare, self.seal = 0, None, _UNKNOWN
 
     def is_placed(self, name: str) -> bool:
-        """Does it say a system, or is somebody here known by it?"""
+        """Tell whether the name includes a system, or belongs to a known agent here."""
         held = self.committed.get(name)
         if AT in name or (held is not None and held[1]):
             return True
         return self.cursor.execute(queries.IS_KNOWN, (fold(name),)).get is not None
 
     def sealed(self) -> tuple[int, int]:
-        """In a transaction: while it is the same as the seal, the number that was noted is still the next one. It
-        is another one after every write: of others, says SQLite's version; of ours, its count of changes.
+        """Return, inside a transaction, a value that differs after every write to the room.
+
+        SQLite's data version changes with writes of others, its count of changes with ours. While the value equals
+        `seal`, the remembered number is still the next one.
         """
         return self._database.data_version(), self._database.total_changes()
 
-
-# One thread's way into the room: a SQLite connection, its place in the writers' line, its hold on the log.
-#
-# Never shared between threads, never carried over a fork.
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
 OLDEST_SQLITE = (3, 51, 3)  # before it, a write racing a checkpoint could lose committed data
@@ -151,51 +147,51 @@ _ON_PURPOSE = "If you put an older file there on purpose, stop all agents and de
 _WRITABLE = "is the folder there and writable? Try again once it is"
 
 
-class Beside(Protocol):
-    """What else a commit does, in the same step as the index changes."""
+class CommitHook(Protocol):
+    """What else a commit does, in the same step as the tables change. Rooms of files write their files here."""
 
     def prepare(self, writes: Sequence[Write]) -> None:
-        """In the transaction, before anything is written."""
+        """Called in the transaction, before anything is written."""
         ...
 
     def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
-        """In the transaction, after it."""
+        """Called in the transaction, after the writes."""
         ...
 
     def undo(self) -> None:
-        """The transaction was rolled back."""
+        """Called after the transaction was rolled back."""
         ...
 
     def doubt(self) -> None:
-        """Nobody knows which of both."""
+        """Called when it is unknown whether the transaction was committed or rolled back."""
         ...
 
     def settle(self) -> None:
-        """It was committed."""
+        """Called after the transaction was committed, still under the lock."""
         ...
 
     def make_safe(self) -> None:
-        """The room was left."""
+        """Called after the lock was left, before anyone is notified."""
         ...
 
 
 class Connection:
-    """Open and ready; `database` may be read at any time, and written inside `lock`."""
+    """An open connection to a room; `database` may be read at any time, and written inside `lock`."""
 
-    application = APPLICATION  # marks the file as what it is
-    more_tables = ""  # that stand beside the room's
-    names_of_tables: tuple[str, ...] = ()  # and what they are called
-    shape = SHAPE  # of all of them
-    is_derived = False  # can all of it be made anew from elsewhere? Then its file may be deleted at any time
-    beside: Beside | None = None
-    commits = 0  # of this connection
+    application = APPLICATION  # SQLite's application id, which marks the file as a room
+    more_tables = ""  # SQL that creates further tables, of a subclass
+    names_of_tables: tuple[str, ...] = ()  # the names of those tables
+    shape = SHAPE  # of all tables
+    is_derived = False  # can everything be rebuilt from elsewhere? Then the file may be deleted at any time
+    on_commit: CommitHook | None = None
+    commits = 0  # made through this connection
 
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
         self._closing = allocate_lock()
         check_library(apsw.sqlitelibversion())
         self._path = path
         self._patience = int(busy_timeout * 1000)  # milliseconds
-        self._folder = Folder(os.path.dirname(path))
+        self._folder = FolderStamp(os.path.dirname(path))
         with translated(path):
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
@@ -203,13 +199,13 @@ class Connection:
                 if os.path.lexists(path) or not self.is_derived:
                     _check_not_emptied(path)
                 if not os.path.lexists(path):
-                    self.lock.forget_note()  # somebody removed the room: what comes now is a new one
+                    self.lock.forget_note()  # the room was removed: this makes a new one
                 ground.create(path)
                 _check_index(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
                 _configure(self.database, self._patience)
-                self.asking = self.database.cursor()  # for questions: each is answered before the next
-                self.names = Names(self.database)  # the numbers of this room's mailboxes, and of no other's
+                self.read_cursor = self.database.cursor()  # for queries: each is read to its end before the next
+                self.names = NameCache(self.database)
                 self.log = Log(self.database, path, self.names)
                 self._inode = os.stat(path).st_ino
                 self._check_reach()
@@ -221,31 +217,36 @@ class Connection:
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:
-                    self.log.tend(self.lock)
+                    self.log.maintain(self.lock)
                 if is_new:
                     self._keep_tables()
             if wrote:
                 self.log.sync(self.lock)
-        except BaseException as refused:
+        except BadStore:
             self.close()
-            if isinstance(refused, BadStore) and self.lock.is_new:
-                with suppress(OSError):  # beside a file of somebody else nothing is left
+            if self.lock.is_new:
+                with suppress(OSError):  # leave nothing beside a file that is no room
                     os.unlink(f"{path}.lock")
+            raise
+        except BaseException:  # an interrupt must not leave the lock held
+            self.close()
             raise
 
     def _keep_tables(self) -> None:
-        """Bring new tables into the room's file before the first letter is written. Where that fails, the room is
-        not opened, and whoever writes next makes the log whole first.
+        """Bring new tables into the room's file before the first letter is written.
+
+        Where that fails, the room is not opened, and the next writer rebuilds the log first.
         """
         try:
             self.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error:
-            self.lock.warn()
+            self.lock.mark_sync_failed()
             raise
 
     def _check_reach(self) -> None:
-        """Under the lock, before anything is written: is all there that was confirmed? Of a damaged log SQLite
-        reads what lies before the damage, which may be nothing, and would write over the rest.
+        """Refuse a room that lacks confirmed changes. Call it under the lock, before anything is written.
+
+        SQLite reads a damaged log up to the damage, which may be nothing, and would overwrite the rest.
         """
         noted = self.lock.noted
         if not noted.number:
@@ -253,9 +254,9 @@ class Connection:
         try:
             number = self._number()
             if not self.log.reaches(noted):
-                self.log.check_whole()
+                self.log.check_complete()
         finally:
-            self.log.close()  # opened anew for the first commit: until then there is nothing to compare it with
+            self.log.close()  # opened again at the first commit: until then there is nothing to compare it with
         if number < noted.number:
             missing = f"the changes after {number}, up to {noted.number}, were confirmed and are missing"
             raise Damaged(
@@ -263,38 +264,40 @@ class Connection:
             )
 
     def _number(self) -> int:
-        """Of the last change in the room."""
+        """Return the number of the last change in the room."""
         try:
             number: int = self.database.execute(NEXT_NUMBER).get - 1
         except apsw.SQLError:  # there are no tables
             return 0
         except apsw.Error:
-            self.log.check_whole()
+            self.log.check_complete()
             raise
         return number
 
     @cached_property
     def index(self) -> Index:
-        """The index of words; made for whoever searches, or helps to fill it."""
+        """The text index, opened at the first search or update of it."""
         return search.Index(self._path, self.database)
 
     def _enter(self, boot: str) -> None:
-        """Also after a boot with a full disk: whoever has mail there can be done with it."""
+        """Begin an epoch if need be, also on a full disk: its mail can still be read and acknowledged."""
         try:
             with self.database:
                 _enter(self.database, boot)
         except apsw.FullError:
-            self.log.relieve(self.lock)
+            self.log.release_reserve(self.lock)
             with self.database:
                 _enter(self.database, boot)
 
     def hurried(self) -> Hurry:
-        """Wait for nobody meanwhile: neither for who is in by our lock, nor for a stranger who has SQLite's."""
+        """Wait for no other writer inside the block: neither for our lock nor for SQLite's."""
         return Hurry(self, self._patience)
 
-    def mend(self) -> None:
-        """Under the lock, before anything is written: it is the same room still, nothing is left of an
-        interrupted commit, and after a failed sync the log is made whole.
+    def recover(self) -> None:
+        """Make the room ready for a write. Call it under the lock, before anything is written.
+
+        Checks that it is still the same file, rolls back an interrupted commit, and rebuilds the log after a
+        failed sync.
         """
         self.log.check_index()
         if not self._folder.is_untouched():
@@ -302,10 +305,10 @@ class Connection:
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
         if not self.log.reaches(self.lock.noted):
-            self.log.check_whole()
+            self.log.check_complete()
             self.lock.lower_note()
-        if self.lock.warned:
-            self.log.make_whole(self.lock)
+        if self.lock.sync_failed:
+            self.log.rebuild(self.lock)
 
     def _check_same(self) -> None:
         try:
@@ -322,8 +325,10 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Once, though its thread may end just while the store is closed: a handle that is closed twice may be
-        somebody else's by then.
+        """Close everything, once.
+
+        The thread may end just while the store is closed, and a descriptor that is closed twice may belong to
+        another file by then.
         """
         if not self._closing.acquire(blocking=False):
             return
@@ -333,38 +338,42 @@ class Connection:
 
 
 class Hurry:
-    """Written out: every call at a desk passes here, and a generator takes 1.4 µs in place of 0.6."""
+    """The context of `Connection.hurried`; as a generator it would take 1.4 µs instead of 0.6, at every call."""
 
-    def __init__(self, here: Connection, patience: int) -> None:
-        self._here = here
-        self._patience = patience  # milliseconds, for who is in no hurry
-        self._before = here.commits
-        self._was_hurried = here.lock.hurries
+    def __init__(self, conn: Connection, patience: int) -> None:
+        self._conn = conn
+        self._patience = patience  # milliseconds, restored afterwards
+        self._before = conn.commits
+        self._was_hurried = conn.lock.hurries
 
     def __enter__(self) -> Callable[[], bool]:
-        self._here.lock.hurries = True
-        self._here.database.set_busy_timeout(0)
+        self._conn.lock.hurries = True
+        self._conn.database.set_busy_timeout(0)
         return self._has_committed
 
     def __exit__(self, *_: object) -> None:
-        self._here.lock.hurries = self._was_hurried
+        self._conn.lock.hurries = self._was_hurried
         if not self._was_hurried:
-            self._here.database.set_busy_timeout(self._patience)
+            self._conn.database.set_busy_timeout(self._patience)
 
     def _has_committed(self) -> bool:
-        return self._here.commits != self._before
+        return self._conn.commits != self._before
 
 
 def _check_not_emptied(path: str) -> None:
-    """A room has its first page before it has a log. Of a file without one SQLite would make a new room, and write
-    over the letters in the log.
+    """Refuse an empty file with a log: SQLite would make a new room of it and overwrite the letters in the log.
+
+    A room has its first page before it has a log.
     """
     if _size(path) < SMALLEST_PAGE and _size(f"{path}-wal") > 0:
         raise Damaged(f"{path} is missing or empty, and its log is not", hint=SALVAGE)
 
 
 def _check_index(path: str) -> None:
-    """Before this process opens the room once more: see `Log.check_index`. The first opener makes a new one."""
+    """Check the log's index before this process opens the room again: see `Log.check_index`.
+
+    The first process to open a room makes a new index.
+    """
     index = f"{path}-shm"
     try:
         size = os.stat(index).st_size
@@ -424,11 +433,11 @@ def _configure(database: apsw.Connection, patience: int) -> None:
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else every new value plans its query anew: 50 µs each
+    database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else every new value plans its query again: 50 µs each
 
 
 def _prepare(database: apsw.Connection, path: str, application: int) -> None:
-    version_of(database, path, application)  # a stranger's database is refused before anything in it is changed
+    version_of(database, path, application)  # refuses another program's database before anything in it is changed
     if database.pragma("journal_mode") != "wal":
         database.pragma("journal_mode", "wal")
     database.pragma("synchronous", "normal")  # the log is synced by its writer, outside the lock
@@ -436,12 +445,13 @@ def _prepare(database: apsw.Connection, path: str, application: int) -> None:
 
 
 def _enter(database: apsw.Connection, boot: str) -> None:
-    """The first to enter names the room; the first after a boot begins a new epoch."""
+    """Name a new room; begin a new epoch after a boot."""
     last_boot = database.execute("SELECT boot FROM room").get
     epoch = os.urandom(4).hex()
     if last_boot is None:
         name = os.urandom(8).hex()
         database.execute("INSERT INTO room VALUES (1, ?, ?, ?, 0)", (name, epoch, boot))
     elif last_boot != boot:
+        # A power cut may have taken unsynced changes, so cursors start over. Leases count in uptime and end here.
         database.execute("UPDATE room SET epoch = ?, boot = ?", (epoch, boot))
-        database.execute("UPDATE deliveries SET lease_until = 0 WHERE state = 2")  # no lease outlives a boot
+        database.execute("UPDATE deliveries SET lease_until = 0 WHERE state = 2")

@@ -1,6 +1,11 @@
-"""SQLite's pages and rows, read without SQLite: for rooms that it refuses to read.
+"""The checks of `postroom doctor` inside a room: versions, log, structure, letters, counts, records.
 
-Format: sqlite.org/fileformat2.html. Nothing here trusts a length or a pointer; what does not fit is skipped.
+Each check is one function that yields findings. Nothing is written unless `repair` is set, and then only what is
+safe: an index is rebuilt, a damaged letter is quarantined, deliveries of a deleted letter are removed. When the
+structure itself is damaged, nothing inside is changed.
+
+The first part reads SQLite's pages without SQLite, for rooms that SQLite refuses to read (`salvage`). The format
+is described at sqlite.org/fileformat2.html. It trusts no length and no pointer, and skips what does not fit.
 """
 
 from __future__ import annotations
@@ -45,20 +50,20 @@ _BIG = b"\x37\x7f\x06\x83"  # the log of a machine that puts the high byte first
 
 
 def page_size(room: bytes, log: bytes) -> int:
-    """As the room's file says, or its log; the usual one if neither makes sense."""
-    value = (int.from_bytes(room[16:18], "big"), int.from_bytes(log[8:12], "big"))
-    return next((size for size in value if size >= 512 and size & (size - 1) == 0), _USUAL)
+    """Return the page size from the room's file or its log; the usual one if neither makes sense."""
+    sizes = (int.from_bytes(room[16:18], "big"), int.from_bytes(log[8:12], "big"))
+    return next((size for size in sizes if size >= 512 and size & (size - 1) == 0), _USUAL)
 
 
 def newest_pages(room: bytes, log: bytes, *, damaged: bool) -> dict[int, bytes]:
-    """Every page by its number, as it was last written; those whose sums in the log are wrong only if wanted."""
+    """Return every page by its number, as last written; `damaged`: also those with wrong checksums in the log."""
     size = page_size(room, log)
     pages = {at // size + 1: room[at : at + size].ljust(size, b"\0") for at in range(0, len(room), size)}
     return pages | {number: image for number, image, is_whole in frames(log, size) if is_whole or damaged}
 
 
 def old_pages(room: bytes, log: bytes) -> Iterator[bytes]:
-    """Every page that was ever written and is still there, but for damaged ones."""
+    """Yield every page, also overwritten ones that are still in the log, but not damaged ones."""
     size = page_size(room, log)
     for at in range(0, len(room), size):
         yield room[at : at + size].ljust(size, b"\0")
@@ -66,19 +71,19 @@ def old_pages(room: bytes, log: bytes) -> Iterator[bytes]:
 
 
 def damaged_pages(room: bytes, log: bytes) -> Iterator[bytes]:
-    """Those whose sums in the log are wrong."""
+    """Yield the pages whose checksums in the log are wrong."""
     return (image for _, image, is_whole in frames(log, page_size(room, log)) if not is_whole)
 
 
 def commits_behind(log: bytes, size: int, end: int) -> int:
-    """How many commits of the log's present round lie behind its first `end` pages."""
+    """Count the commits of the log's present round that follow its first `end` pages."""
     salts, step = _salts(log, size), FRAME_HEAD + size
     starts = range(LOG_HEAD + end * step, len(log) - step + 1, step)
     return sum(log[at + 8 : at + 16] == salts and any(log[at + 4 : at + 8]) for at in starts) if any(salts) else 0
 
 
 def _salts(log: bytes, size: int) -> bytes:
-    """What marks the pages of the present round; the log's head may be damaged, or its first pages."""
+    """Return the salts of the log's present round, even if its head or first pages are damaged."""
     value, first = log[16:24], LOG_HEAD + 8
     marks = [
         log[at : at + 8] for at in range(first, min(len(log), first + 3 * (FRAME_HEAD + size)), FRAME_HEAD + size)
@@ -87,7 +92,7 @@ def _salts(log: bytes, size: int) -> bytes:
 
 
 def frames(log: bytes, size: int) -> Iterator[tuple[int, bytes, bool]]:
-    """The pages of the log's present round, in order, and whether their sums are right."""
+    """Yield the pages of the log's present round, in order, and whether their checksums are right."""
     salts, step = _salts(log, size), FRAME_HEAD + size
     order = ">" if log[:4] == _BIG else "<"
     before = log[LOG_HEAD - 8 : LOG_HEAD]
@@ -100,7 +105,7 @@ def frames(log: bytes, size: int) -> Iterator[tuple[int, bytes, bool]]:
 
 
 def _sum(data: bytes, before: bytes, order: str) -> bytes:
-    """Of a page in the log, going on from the sum before it."""
+    """Return the checksum of a page in the log, continued from the one before it."""
     first, second = struct.unpack(">2I", before)
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for even, odd in zip(words[::2], words[1::2], strict=True):
@@ -110,7 +115,7 @@ def _sum(data: bytes, before: bytes, order: str) -> bytes:
 
 
 def rows_of(page: bytes, pages: Mapping[int, bytes]) -> Iterator[PageRow]:
-    """The rows on a page, those that can be read; its number first where a table keeps it apart."""
+    """Yield the rows on a page that can be read, with the row number first where the table has one."""
     start = _FILE_HEAD if page.startswith(b"SQLite format 3\0") else 0
     kind = page[start] if len(page) > start else 0
     if kind not in {_LEAF_TABLE, _LEAF_INDEX, _INTERIOR_INDEX}:
@@ -142,15 +147,15 @@ def _row(page: bytes, at: int, kind: int, pages: Mapping[int, bytes]) -> PageRow
 
 
 def _payload(page: bytes, at: int, length: int, kind: int, pages: Mapping[int, bytes]) -> bytes:
-    """All of a row, over as many pages as it needs."""
+    """Return all bytes of a row, over as many pages as it needs."""
     size = len(page)
     most = size - 35 if kind == _LEAF_TABLE else (size - 12) * 64 // 255 - 23
     if length <= most:
         return page[at : at + length]
     least = (size - 12) * 32 // 255 - 23
-    here = least + (length - least) % (size - 4)
-    here = here if here <= most else least
-    found, following = bytearray(page[at : at + here]), int.from_bytes(page[at + here : at + here + 4], "big")
+    local = least + (length - least) % (size - 4)
+    local = local if local <= most else least
+    found, following = bytearray(page[at : at + local]), int.from_bytes(page[at + local : at + local + 4], "big")
     while len(found) < length:
         more = pages[following]
         if len(more) < 5:
@@ -198,58 +203,54 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return value << 8 | data[at + 8], at + 9
 
 
-# The health of a room's file, from the inside: versions, structure, letters, log. One function per check.
-#
-# A check yields what it found. Nothing is written unless `repair` is set, and then only what is safe: an index is
-# rebuilt, a damaged letter is set aside, leavings of a deleted letter are removed. When the structure itself is
-# damaged, nothing inside is touched.
+# -- the checks
 
-SLICE = 5000  # letters whose sums are looked at between two words about the progress
-MOST = 10  # complaints, ids or numbers that one finding tells
-PATIENCE = 1.0  # seconds; who reads for longer holds the log back
-LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes of a log that something held back
-GLANCE = 0.02  # seconds between two looks at that
-# Not letters: they have sums.
+SLICE = 5000  # letters checked between two reports of progress
+MOST = 10  # complaints, ids or numbers that one finding names
+PATIENCE = 1.0  # seconds; a process that reads for longer holds the log back
+LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes; a larger log was held back
+GLANCE = 0.02  # seconds between two looks at the readers of the log
+# Not letters: they have checksums.
 TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine", "waiting")
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
 
 
 class Visit(Struct, kw_only=True):
-    """One look at one room."""
+    """One examination of one room."""
 
-    here: Connection
+    conn: Connection
     path: Path
     durable: bool
     repair: bool
     full: bool
-    step: Callable[[], None]  # one piece of work is done
-    sound: bool = True  # the structure is; else nothing inside is repaired
+    step: Callable[[], None]  # reports progress
+    sound: bool = True  # is the structure intact? If not, nothing inside is repaired
 
     @property
     def database(self) -> apsw.Connection:
-        return self.here.database
+        return self.conn.database
 
 
 Check = Callable[[Visit], Iterator[Finding]]
 
 
 def examine_room(
-    here: Connection, place: str, *, durable: bool, repair: bool, full: bool, progress: Progress
+    conn: Connection, place: str, *, durable: bool, repair: bool, full: bool, progress: Progress
 ) -> Iterator[Finding]:
-    """All checks of the store, one after the other."""
+    """Run all checks, one after the other."""
     path = Path(place)
-    done, total = 0, 1 + len(CHECKS) + _slices(here.database)
+    done, total = 0, 1 + len(CHECKS) + _slices(conn.database)
 
     def step() -> None:
         nonlocal done
         done += 1
         progress(min(done, total), total)
 
-    visit = Visit(here=here, path=path, durable=durable, repair=repair, full=full, step=step)
+    visit = Visit(conn=conn, path=path, durable=durable, repair=repair, full=full, step=step)
     yield from examine_place(path, repair=repair)
     step()
-    with interruptible(here.database):
+    with interruptible(conn.database):
         yield from _checked(visit, path)
 
 
@@ -274,15 +275,15 @@ def _slices(database: apsw.Connection) -> int:
 
 
 @contextmanager
-def _mending(visit: Visit) -> Iterator[None]:
-    """One commit of ours, as safe as any other."""
-    here = visit.here
-    with here.lock:
-        here.mend()
-        with here.database:
+def _repairing(visit: Visit) -> Iterator[None]:
+    """Commit what the block writes, with the same guarantees as any other commit."""
+    conn = visit.conn
+    with conn.lock:
+        conn.recover()
+        with conn.database:
             yield
-        here.log.tend(here.lock)
-    here.log.sync(here.lock)
+        conn.log.maintain(conn.lock)
+    conn.log.sync(conn.lock)
 
 
 def _versions(visit: Visit) -> Iterator[Finding]:
@@ -308,13 +309,13 @@ def _durability(visit: Visit) -> Iterator[Finding]:
 
 
 def _log_end(visit: Visit) -> Iterator[Finding]:
-    """Does the log go on behind the place where it can be read no further?"""
-    with visit.here.lock:  # else a commit in between would seem to lie behind
+    """Check whether commits follow the place where the log becomes unreadable."""
+    with visit.conn.lock:  # else a commit in between would seem to follow
         frames, _ = visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         size = visit.database.pragma("page_size")
         behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
     if behind:
-        visit.sound = False  # whatever is written now is written over them
+        visit.sound = False  # any write now would overwrite them
         text = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
         hint = "after a power cut these were never confirmed; else the disk is failing: repair=True saves them"
         yield warning("end of the log", text, hint)
@@ -332,7 +333,7 @@ def _integrity(visit: Visit) -> Iterator[Finding]:
     text = "; ".join(complaints[:MOST])
     only_indexes = all(_OF_AN_INDEX.match(complaint) for complaint in complaints)
     if visit.repair and only_indexes and was_sound:
-        with _mending(visit):
+        with _repairing(visit):
             visit.database.execute("REINDEX")
         visit.sound = not _complaints(visit)
         yield error("integrity", f"indexes were wrong and are rebuilt: {text}", repaired=visit.sound)
@@ -343,17 +344,17 @@ def _integrity(visit: Visit) -> Iterator[Finding]:
 
 
 def _complaints(visit: Visit) -> list[str]:
-    """What SQLite finds wrong, in its words."""
+    """Return what SQLite finds wrong, in its words."""
     pragma = "integrity_check" if visit.full else "quick_check"
     try:
-        value = [str(text) for (text,) in visit.database.execute(f"PRAGMA {pragma}({MOST})")]
+        texts = [str(text) for (text,) in visit.database.execute(f"PRAGMA {pragma}({MOST})")]
     except apsw.CorruptError as broken:
         return [str(broken)]
-    return [] if value == ["ok"] else [line for text in value for line in text.splitlines()]
+    return [] if texts == ["ok"] else [line for text in texts for line in text.splitlines()]
 
 
 def _letters(visit: Visit) -> Iterator[Finding]:
-    """Does every letter still say what was accepted?"""
+    """Check every letter against its checksum."""
     damaged: list[tuple[int, str]] = []
     looked, after = 0, 0
     sql = "SELECT number, id, sum, body FROM letters WHERE number > ? ORDER BY number LIMIT ?"
@@ -371,7 +372,7 @@ def _letters(visit: Visit) -> Iterator[Finding]:
         return
     ids = ", ".join(id for _, id in damaged[:MOST])
     if visit.repair and visit.sound:
-        with _mending(visit):
+        with _repairing(visit):
             for number, _ in damaged:
                 quarantine(visit.database, number)
         yield error("letters", f"{len(damaged)} damaged letters were set aside: {ids}", repaired=True)
@@ -395,7 +396,7 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
     if not lost:
         yield ok("deliveries", "every delivery has its letter")
     elif visit.repair and visit.sound:
-        with _mending(visit):
+        with _repairing(visit):
             visit.database.execute(f"DELETE {where}")
         yield error("deliveries", f"deliveries without a letter were removed: numbers {lost}", repaired=True)
     else:
@@ -403,12 +404,12 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
 
 
 def _counts(visit: Visit) -> Iterator[Finding]:
-    """Are the kept counts, by which a full inbox is known, what a real count says?"""
+    """Compare the kept counts, by which a full inbox is known, with a real count."""
     wrong = visit.database.execute(WRONG).get
     if not wrong:
         yield ok("counts", "the kept counts of waiting letters are right")
     elif visit.repair and visit.sound:
-        with _mending(visit):
+        with _repairing(visit):
             recount(visit.database.execute)
         yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted anew", repaired=True)
     else:
@@ -416,8 +417,8 @@ def _counts(visit: Visit) -> Iterator[Finding]:
         yield error("counts", problem, "repair=True counts anew")
 
 
-def _rows_of_all(visit: Visit) -> Iterator[Finding]:
-    """Text that is none: SQLite does not mind, but whoever asks for it is refused."""
+def _texts(visit: Visit) -> Iterator[Finding]:
+    """Check that all text is UTF-8: SQLite does not, and queries that meet such a row fail."""
     own = "typeof(name) || typeof(epoch) || typeof(boot) || typeof(trimmed) = 'texttexttextinteger'"
     if visit.database.execute(f"SELECT count(*) FROM room WHERE {own}").get != 1:
         yield error("rows", "what the room says of itself is damaged", COPY)
@@ -438,7 +439,7 @@ def _can_be_read(database: apsw.Connection, table: str) -> bool:
 
 
 def _records(visit: Visit) -> Iterator[Finding]:
-    """One that cannot be read keeps all of its kind from being listed."""
+    """Check all records: one that cannot be read keeps all of its kind from being listed."""
     found = visit.database.execute("SELECT kind, key, value FROM records").fetchall()
     broken = [f"{kind} {key}" for kind, key, value in found if not _is_json(value)]
     if broken:
@@ -455,8 +456,8 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def _names(visit: Visit) -> Iterator[Finding]:
-    """Each name is kept twice, as it is spelt and as it is looked for."""
+def _mailbox_names(visit: Visit) -> Iterator[Finding]:
+    """Compare each mailbox's name with its folded form."""
     wrong = "SELECT count(*) FROM mailboxes WHERE folded IS NOT lower(name)"
     broken = visit.database.execute(wrong).get
     if broken:
@@ -475,12 +476,12 @@ def _quarantine(visit: Visit) -> Iterator[Finding]:
 
 
 def _log(visit: Visit) -> Iterator[Finding]:
-    """Can the log start over? A reader with an old view keeps it growing."""
+    """Check that the log can start over: a reader with an old view keeps it growing."""
     end = time.monotonic() + PATIENCE
     frames, done = _checkpoint(visit)
     suspects = set(sqlite_place.readers(visit.path))
     while frames > done and time.monotonic() < end:
-        time.sleep(GLANCE)  # an ordinary reader is gone in no time
+        time.sleep(GLANCE)  # an ordinary reader ends within milliseconds
         frames, done = _checkpoint(visit)
         suspects &= set(sqlite_place.readers(visit.path))
     size = Path(f"{visit.path}-wal").stat().st_size
@@ -497,23 +498,23 @@ def _log(visit: Visit) -> Iterator[Finding]:
 
 
 def _grown(visit: Visit, size: int) -> Finding:
-    """Some reader once held the log back. It does no harm but for its size."""
+    """Report a log that a reader once held back; only its size does harm."""
     text = f"the log has grown to {size:,} bytes: something once read for long, a backup maybe"
     if not (visit.repair and visit.sound):
         return note("log", text, "repair=True makes it small again")
-    with visit.here.lock:
-        visit.here.mend()
-        visit.here.log.make_whole(visit.here.lock)
+    with visit.conn.lock:
+        visit.conn.recover()
+        visit.conn.log.rebuild(visit.conn.lock)
     return note("log", text, repaired=True)
 
 
 def _checkpoint(visit: Visit) -> tuple[int, int]:
-    with visit.here.lock:
-        visit.here.mend()
+    with visit.conn.lock:
+        visit.conn.recover()
         try:
             return visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            return visit.here.log.pages, 0
+            return visit.conn.log.pages, 0
 
 
 CHECKS: dict[str, Check] = {
@@ -524,9 +525,9 @@ CHECKS: dict[str, Check] = {
     "letters": _letters,
     "deliveries": _orphans,
     "counts": _counts,
-    "rows": _rows_of_all,
+    "rows": _texts,
     "records": _records,
-    "names": _names,
+    "names": _mailbox_names,
     "quarantine": _quarantine,
     "log": _log,
 }

@@ -1,20 +1,18 @@
-"""Which file stands at a path, or is open under a number, asking for nothing else.
+"""The place of a room on disk: may it hold one, which file stands there, and how files are synced.
 
-Not `os.stat`: it asks for times too, and since Linux 6.13 a file whose times were asked for gets an exact time at
-its next write, which costs a journal entry and makes the next sync a third slower (measured). It is
-loaded by whoever commits a second time: the first time there is nothing to compare.
+A room needs a regular file of this user, with one name, on a local file system whose locks can be trusted.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
 import stat
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from ...errors import BadStore, StoreFailing
 
@@ -22,48 +20,73 @@ if TYPE_CHECKING:
     from ...errors import PostroomError
 
 
+# -- which file
+#
+# Not by `os.stat`: it asks for times too, and since Linux 6.13 a file whose times were asked for gets an exact
+# time at its next write, which costs a journal entry and makes the next sync a third slower (measured).
+
 _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
 _STATX_INO = 0x100
-_INO_AT = 32  # its place in struct statx
-_statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)  # Linux; macOS has no such trap
+_INO_AT = 32  # position of the inode in struct statx
 
 
 class FileAt:
-    """Which file stands at a path."""
+    """A path whose present inode can be asked for again and again."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        import ctypes  # noqa: PLC0415 - most commits see an unchanged folder and need no inode
+
         self._path = path
         answer = ctypes.create_string_buffer(256)
         self._question = (_AT_FDCWD, os.fsencode(path), 0, _STATX_INO, answer)
         self._inode = ctypes.c_uint64.from_buffer(answer, _INO_AT)
 
     def inode(self) -> int:
-        if _statx is None:
+        statx = _statx()
+        if statx is None:
             return os.stat(self._path).st_ino
-        if _statx(*self._question) != 0:
-            raise OSError(ctypes.get_errno(), "cannot be reached", str(self._path))
+        if statx(*self._question) != 0:
+            raise _unreachable(str(self._path))
         return self._inode.value
 
 
 def inode_of(descriptor: int) -> int:
-    """Which file is open under this number."""
-    if _statx is None:
+    """Return the inode of an open file."""
+    import ctypes  # noqa: PLC0415 - most commits see an unchanged folder and need no inode
+
+    statx = _statx()
+    if statx is None:
         return os.fstat(descriptor).st_ino
     answer = ctypes.create_string_buffer(256)
-    if _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_INO, answer) != 0:
-        raise OSError(ctypes.get_errno(), "cannot be reached")
+    if statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_INO, answer) != 0:
+        raise _unreachable()
     return ctypes.c_uint64.from_buffer(answer, _INO_AT).value
 
 
-# May this place hold a room? Owner, modes, and a file system whose locks can be trusted.
+@cache
+def _statx() -> Any:
+    """Return the C function; None where there is none. Elsewhere than on Linux `os.stat` has no such cost."""
+    import ctypes  # noqa: PLC0415 - most commits see an unchanged folder and need no inode
+
+    return getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
+
+
+def _unreachable(path: str = "") -> OSError:
+    import ctypes  # noqa: PLC0415 - loaded already
+
+    number = ctypes.get_errno()
+    return OSError(number, "cannot be reached", path) if path else OSError(number, "cannot be reached")
+
+
+# -- owner, modes, file system
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"}
 )
 OF_THE_KERNEL = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs"})
 
-# A place that cannot be used for now: no space, no handles, a disk that fails or was made read-only.
+# Temporary failures: no space, no handles, a disk that fails or was made read-only.
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS}
 )
@@ -75,7 +98,7 @@ Place = str | os.PathLike[str]
 
 
 def prepare(place: Place) -> str:
-    """The real path of the room's file, in a folder that exists, or BadStore."""
+    """Return the real path of the room's file, in a folder that is made if need be; BadStore if it is unusable."""
     path = os.path.realpath(place)  # one file, one lock: no second name by a symbolic link
     folder = os.path.dirname(path)
     make_folder(folder)
@@ -88,7 +111,7 @@ def prepare(place: Place) -> str:
 
 
 def create(path: Place) -> None:
-    """Make the file, for its owner alone, if it is not there. Call under the lock.
+    """Make the file, readable by its owner alone, if it does not exist. Call it under the lock.
 
     An existing file is never opened here: closing it again would drop the locks SQLite holds in this process.
     """
@@ -101,7 +124,7 @@ def create(path: Place) -> None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Its data is on stable storage when this returns. On macOS only F_FULLFSYNC means that."""
+    """Bring a file's data to stable storage. On macOS only F_FULLFSYNC does that."""
     if _full_sync is None:
         os.fdatasync(descriptor)
     else:
@@ -109,7 +132,7 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_path(path: Place) -> None:
-    """A file that nobody has open, or a folder, is on stable storage when this returns."""
+    """Bring a folder, or a file that no process has open, to stable storage."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -118,14 +141,14 @@ def sync_path(path: Place) -> None:
 
 
 def make_folder(folder: str) -> None:
-    """With all that leads to it, for its owner alone, and so that it lasts."""
+    """Make a folder with its parents, for the owner alone, and sync it so that it survives a power cut."""
     missing, place = [], folder
     while not os.path.lexists(place):
         missing.append(place)
         place = os.path.dirname(place)
     try:
         for place in reversed(missing):
-            with suppress(FileExistsError):  # somebody else makes it too
+            with suppress(FileExistsError):  # another process makes it too
                 os.mkdir(place, mode=0o700)
             sync_path(os.path.dirname(place))
     except OSError as broken:
@@ -168,7 +191,7 @@ def _check_file(path: str) -> None:
 
 
 def _check_name(path: str, found: os.stat_result) -> None:
-    """A room that is opened by two names has two logs and two locks: each would write over the other's letters."""
+    """Refuse a file with two names: each would have its own log and lock, and overwrite the other's letters."""
     if found.st_nlink > 1:
         from shlex import quote  # noqa: PLC0415 - rare
 
@@ -195,14 +218,14 @@ def _check_file_system(folder: str) -> None:
 
 
 def _refusal(what: str, broken: OSError) -> PostroomError:
-    """This place can hold no room, or not for now."""
+    """Return the error for a place that can hold no room, now or ever."""
     if broken.errno in _PASSING:
         return StoreFailing(what, hint="try again later")
     return BadStore(what, field="store")
 
 
 def file_system(folder: Place) -> str:
-    """The kind of file system, or '' where the system does not tell."""
+    """Return the kind of file system, or '' where the system does not tell."""
     if sys.platform != "linux":
         return ""
     device = os.stat(folder).st_dev

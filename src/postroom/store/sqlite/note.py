@@ -25,7 +25,7 @@ END = AT + LENGTH
 
 
 class Note:
-    """The number of the last change; where in the log its last frame names the log's salts; and these salts."""
+    """The number of the last confirmed change, and the position and value of the salts of its last log frame."""
 
     __slots__ = ("number", "place", "salts")
 
@@ -43,7 +43,7 @@ NOTHING = Note()
 
 
 def unpack(written: bytes) -> Note:
-    """The note in these bytes. One that is missing, or damaged, promises nothing."""
+    """Return the note in these bytes; a missing or damaged one promises nothing."""
     body, checksum = written[: _BODY.size], written[_BODY.size :]
     if len(checksum) != _SUM.size or _SUM.unpack(checksum)[0] != crc32(body):
         return NOTHING
@@ -51,7 +51,7 @@ def unpack(written: bytes) -> Note:
 
 
 def number_in(lock_file: str) -> int:
-    """The number of the last change that was confirmed, as this lock file says."""
+    """Return the number of the last confirmed change, from a lock file."""
     try:
         descriptor = os.open(lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,8 @@
-"""Who has a room open, and whose reading holds its log back. On Linux with names; elsewhere nobody is named."""
+"""The health of a room's files, seen from outside, and the processes that have it open.
+
+The room itself is not opened, so the checks work on one that cannot be opened, too. Processes are named on Linux
+only.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ LONGEST_COMMAND = 60
 
 
 def holders(path: Path) -> list[int]:
-    """Processes that have this file open, as far as this user may see; this one too."""
+    """Return the processes that have this file open, as far as this user may see, with this one."""
     try:
         wanted = path.stat()
     except OSError:
@@ -35,12 +39,12 @@ def holders(path: Path) -> list[int]:
 
 
 def is_open_here(path: Path) -> bool:
-    """Has this process a connection to it?"""
+    """Tell whether this process has a connection to the room."""
     return any(database.filename == str(path) for database in apsw.connections())
 
 
 def readers(path: Path) -> list[int]:
-    """Processes that hold a view of this room at this very moment."""
+    """Return the processes that hold a read transaction on this room right now."""
     found = set()
     with suppress(OSError):
         index = Path(f"{path}-shm").stat().st_ino
@@ -52,7 +56,7 @@ def readers(path: Path) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """A process as people know it: its number, and how it was started."""
+    """Return the process id and the command line, for people."""
     with suppress(OSError):
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
         command = " ".join(word.decode("utf-8", "replace") for word in words if word)
@@ -63,7 +67,7 @@ def name_of(pid: int) -> str:
 
 
 def _lock(line: str) -> tuple[int, int, int]:
-    """(pid, inode, first byte) of a line of /proc/locks, zeros for a kind of lock SQLite does not take."""
+    """Return (pid, inode, first byte) of a line of /proc/locks; zeros for a kind of lock SQLite does not take."""
     words = line.split()
     if len(words) < 8 or words[1] != "POSIX" or not words[4].isdigit():
         return 0, 0, 0
@@ -86,20 +90,20 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
     return False
 
 
-# The health of the place where a room lies: files, modes, owner, file system, space. The room is not opened.
+# -- the health of the files
 
 OTHERS = 0o077  # the bits that let other users in
 VOLATILE = frozenset({"tmpfs", "ramfs"})
 LITTLE_SPACE = 100 * 1024 * 1024  # bytes
 NO_SPACE = 10 * 1024 * 1024
-MANY_BELLS = 10_000
-_MARK_AT, _HEAD = 68, 72  # where a SQLite file says whose it is
-FILES = ("", "-wal", "-shm", ".lock", ".reserve", ".bells")  # what a room is made of: its name with these ends
-SEARCH = ".search"  # so begin the ends of the index's files, which may be deleted at any time
+MANY_SIGNALS = 10_000
+_MARK_AT, _HEAD = 68, 72  # position of the application id in a SQLite file
+FILES = ("", "-wal", "-shm", ".lock", ".reserve", ".bells")  # the endings of a room's files
+SEARCH = ".search"  # how the endings of the text index begin; it may be deleted at any time
 
 
 def belongs_to(room: Path, path: Path) -> bool:
-    """Is this one of the files that a room is made of? Nothing else may be written there."""
+    """Tell whether this is one of the files of a room: nothing else may be written there."""
     own, request = os.path.realpath(room), os.path.realpath(path)
     return request in {own + end for end in FILES} or request.startswith(
         (f"{own}{SEARCH}", f"{own}.bells{os.sep}")
@@ -107,7 +111,7 @@ def belongs_to(room: Path, path: Path) -> bool:
 
 
 def is_room_file(path: Path) -> bool:
-    """Does the file say that it is a room? Only for one that nobody in this process has open."""
+    """Tell whether the file says that it is a room. Not for one that this process has open."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
@@ -117,17 +121,17 @@ def is_room_file(path: Path) -> bool:
 
 
 def examine_place(path: Path, *, repair: bool) -> Iterator[Finding]:
-    """What can be told without opening the room, so it works on one that cannot be opened too."""
+    """Run the checks that do not open the room."""
     try:
         yield from _files(path, repair=repair)
-        for check in (_folder, _file_system, _space, _bells):
+        for check in (_folder, _file_system, _space, _notification):
             yield from check(path)
     except OSError as broken:
         yield error("place", f"{path} cannot be reached: {broken.strerror}", "is the disk there, and yours?")
 
 
 def _files(path: Path, *, repair: bool) -> Iterator[Finding]:
-    """Only for their owner: the files that a room is made of."""
+    """Check that the room's files are there, and readable by their owner alone."""
     open_to_others, fine = [], True
     for file in _room_files(path):
         found = file.lstat()
@@ -159,7 +163,7 @@ def _closed(files: list[Path], *, repair: bool) -> Finding:
 
 
 def _folder(path: Path) -> Iterator[Finding]:
-    """Folders are not ours to change: somebody may share this one on purpose."""
+    """Check the folder's mode, but never change it: it may be shared on purpose."""
     found = path.parent.stat()
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o022 and not mode & stat.S_ISVTX:
@@ -197,25 +201,25 @@ def _space(path: Path) -> Iterator[Finding]:
         yield ok("space", f"{free:,} bytes are free; the room has {_size(path):,}")
 
 
-def _bells(path: Path) -> Iterator[Finding]:
+def _notification(path: Path) -> Iterator[Finding]:
     folder = Path(f"{path}.bells")
     if not folder.exists():
-        yield ok("bells", "nobody has waited here yet")
+        yield ok("bells", "no process has waited here yet")
     elif not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield error("bells", f"{folder.name} cannot be used: nobody can wait here", "mend its owner and mode")
     else:
-        with os.scandir(folder) as bells:
-            count = sum(1 for _ in bells)
-        if count > MANY_BELLS:
-            yield note("bells", f"{count} bells hang there", f"with all agents stopped, delete {folder.name}")
+        with os.scandir(folder) as signals:
+            count = sum(1 for _ in signals)
+        if count > MANY_SIGNALS:
+            yield note("bells", f"{count} signal files", f"with all agents stopped, delete {folder.name}")
         else:
-            yield ok("bells", f"{count} bells")
+            yield ok("bells", f"{count} signal files")
 
 
 def _room_files(path: Path) -> list[Path]:
     files = [Path(f"{path}{end}") for end in FILES]
     with suppress(OSError):
-        files += sorted(Path(f"{path}.bells").iterdir())[:MANY_BELLS]
+        files += sorted(Path(f"{path}.bells").iterdir())[:MANY_SIGNALS]
     return [file for file in files if os.path.lexists(file)]
 
 

@@ -1,4 +1,9 @@
-"""What each question reads. SQL is put together from fixed pieces; every value is bound."""
+"""The SQL of each query, put together from fixed pieces; every value is bound.
+
+Most queries read deliveries first, by one of their small partial indexes, and then the letters. Counts never
+read letters. States and ranks are literals in the SQL, because SQLite uses a partial index only if it sees the
+literal.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,7 @@ Statement = tuple[str, list[Any]]
 _FROM = "FROM deliveries d CROSS JOIN letters l ON l.number = d.number CROSS JOIN mailboxes m ON m.id = d.mailbox"
 _FRESH_AT = f"SELECT {FRESH}, l.sum, l.body FROM deliveries d CROSS JOIN letters l ON l.number = d.number"
 _LETTERS_AT = f"SELECT {DELIVERY}, l.sum, l.body {_FROM}"
-# Where nothing in the whole room came so late, which an index tells, nobody's mail is looked through for it.
+# Yields nothing, by one index, where no delivery in the whole room came so late.
 _IF_LATE = "FROM (SELECT 1 FROM deliveries WHERE arrived > ? LIMIT 1) CROSS JOIN"
 _LATE_AT = _LETTERS_AT.replace("FROM", _IF_LATE, 1)
 _MAILBOX = "(SELECT id FROM mailboxes WHERE folded = ? AND name = ?)"
@@ -40,8 +45,8 @@ _THREAD = (
     "IN (SELECT number FROM letters WHERE thread = ? UNION"
     " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
 )
-# Asked at every claim. What does not depend on the letter is answered once; a mailbox that was renamed meanwhile
-# has another name. Short: to find the statement again, all of its text is read.
+# Runs at every claim. Conditions that do not depend on the letter are evaluated once; the name is compared because
+# the mailbox may have been renamed. Without spaces: SQLite's statement cache compares the whole text.
 _OFFERS = (
     f"SELECT {DELIVERY},l.sum,l.body,EXISTS(SELECT 1 FROM deliveries WHERE mailbox=?1 AND state=1 AND seen=1),"
     "EXISTS(SELECT 1 FROM deliveries WHERE state=2 AND lease_until<=?2 AND mailbox=?1)"
@@ -73,8 +78,10 @@ def find(query: Query) -> Statement:
 
 
 def find_fresh(query: Query) -> Statement | None:
-    """The same, where all that is asked for are letters at one mailbox that nobody has looked at. All of them come
-    in the order of the index, which is by priority: to sort them by age is quicker without their bodies.
+    """Like `find`, but with fewer columns, for the unread letters of one mailbox; None for any other query.
+
+    All of them come in the order of the index, which is by priority: to sort them by age is quicker afterwards,
+    without their bodies.
     """
     if query.mailbox is None or not query.unread_only or query.states != _UNREAD or query.after is not None:
         return None
@@ -85,14 +92,15 @@ def find_fresh(query: Query) -> Statement | None:
 
 
 def bare(request: Statement) -> Statement:
-    """The same question, without the letters themselves."""
+    """Return the query without the letters themselves."""
     sql, values = request
     return sql.replace(", l.sum, l.body", "", 1), values
 
 
 def find_apart(query: Query) -> tuple[Statement, Statement]:
-    """Unread mail, and mail that was looked at: the index holds them apart. The first of both says of each letter
-    whether the second is worth asking.
+    """Return one query for unread mail and one for mail that was read: the index holds them apart.
+
+    The first of both tells with each letter whether the second would find anything.
     """
     values = _claim_values(query)
     if values is not None:
@@ -106,8 +114,9 @@ def find_apart(query: Query) -> tuple[Statement, Statement]:
 
 
 def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None:
-    """The first of `find_apart`, which says of each letter also whether anything at this mailbox is overdue: both
-    questions in one take a twentieth less of a claim. None if it is not what everybody asks.
+    """Return the first query of `find_apart`, which also tells whether anything in this mailbox is overdue.
+
+    Both in one save 5 % of a claim. None if it is not the usual query of a claim.
     """
     at, limit, most = query.mailbox, query.limit, query.due_most
     is_now = moment.wall is query.offered_at and moment.wall is query.due_at
@@ -123,7 +132,7 @@ def _apart(where: str, tail: str) -> tuple[str, str]:
 
 
 def _claiming(query: Query) -> Query:
-    """What everybody asks who works on all of its mail; to put its SQL together takes longer than to ask it."""
+    """Return the usual query of a claim; its SQL is cached, because making it takes longer than running it."""
     return Query(
         mailbox=query.mailbox,
         states=(State.UNREAD,),
@@ -136,7 +145,7 @@ def _claiming(query: Query) -> Query:
 
 
 def _claim_values(query: Query) -> list[Any] | None:
-    """What is bound in that question; None in any other."""
+    """Return the values bound in the usual query of a claim; None for any other query."""
     at, offered, due, most = query.mailbox, query.offered_at, query.due_at, query.due_most
     if at is None or offered is None or due is None or most is None or query != _claiming(query):
         return None
@@ -152,7 +161,7 @@ def _claims() -> tuple[str, str]:
 
 
 def find_late(query: Query) -> Statement:
-    """Those accepted before `query.after` that came only after it."""
+    """Return the query for letters accepted before `query.after` that were delivered only after it."""
     where, values = _conditions(replace(query, after=None))
     limit, more = _limit(query.limit)
     late = f" AND d.arrived > ? ORDER BY d.arrived{limit}"
@@ -181,7 +190,7 @@ def letters(query: LetterQuery) -> Statement:
 
 
 def _after(query: LetterQuery) -> Statement:
-    """The number after which letters are looked at: one bound, so that the index ends the search there."""
+    """Return the number after which letters are read: one bound, so that the index ends the search there."""
     if query.newest is None:
         return "?", [query.after]
     place = query.conversation or query.replies_in
@@ -201,7 +210,10 @@ def count_letters(query: LetterQuery) -> Statement:
 
 
 def ids(beginning: str, party: str | None, limit: int) -> Statement:
-    """By the index of ids alone, in its order. All characters of an id come before DEL."""
+    """Return the query for ids with this beginning, by the index of ids alone.
+
+    All characters of an id come before DEL.
+    """
     pieces = [("l.id >= ? AND l.id < ?", [beginning, f"{beginning}\x7f"]), *_party(party)]
     where = " AND ".join(piece for piece, _ in pieces)
     values = [value for _, held in pieces for value in held]
@@ -220,7 +232,10 @@ def threads(party: str | None, limit: int) -> Statement:
 
 
 def conversations(party: str | None, scope: str | None, limit: int) -> Statement:
-    """Rows of (conversation or NULL, scope or NULL, latest); NULL conversation is the scope's catch-all."""
+    """Return the query for rows of (conversation or NULL, scope or NULL, latest).
+
+    A NULL conversation is the catch-all conversation of the scope.
+    """
     pieces = [*_party(party), *_scope(scope)]
     where = " AND ".join(["1", *(piece for piece, _ in pieces)])
     values = [value for _, held in pieces for value in held]
@@ -232,9 +247,10 @@ def conversations(party: str | None, scope: str | None, limit: int) -> Statement
 
 
 def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Statement:
-    """Rows of (number, mailbox): leases run out, mail now due, mail expired, each by its own small index.
+    """Return the query for rows of (number, mailbox): leases run out, mail now due, mail expired.
 
-    Keys alone, and maybe one twice: asked for at every claim, it must cost nothing when there is nothing.
+    Each comes from its own small index, and a key may come twice. It runs at every claim, so it must cost nothing
+    when nothing is overdue.
     """
     now, ids = micros(moment.wall), () if mailboxes is None else mailboxes
     sql = _overdue_at(None if mailboxes is None else len(mailboxes))
@@ -260,7 +276,7 @@ ONE = f"{_LETTERS_AT} WHERE d.number = ? AND d.mailbox = ?"
 
 
 def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:
-    """One row: the earliest lease end (uptime) and the earliest due or expiry time (wall), after now."""
+    """Return the query for one row: the earliest lease end (uptime) and due or expiry times (wall), after now."""
     now = micros(moment.wall)
     marks = ", ".join("?" * len(mailboxes))
     earliest = "SELECT min({0}) FROM deliveries WHERE mailbox IN ({1}) AND {2} AND {0} > ?"
@@ -276,7 +292,7 @@ def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:
     return f"SELECT ({lease}), " + ", ".join(f"({wall})" for wall in walls), values
 
 
-# What became of a letter that is deleted by now is of no use to anyone.
+# Changes of a letter that is deleted by now are left out.
 CHANGES = """
 SELECT * FROM (SELECT number, 'posted' AS what, id, NULL, NULL, NULL, NULL FROM letters
                WHERE number > ?1 ORDER BY number LIMIT ?2)
@@ -288,7 +304,7 @@ ORDER BY 1 LIMIT ?2"""
 
 
 def catch_all(row: Row) -> str:
-    """The conversation's id from a row of `conversations`."""
+    """Return the conversation's id from a row of `conversations`."""
     conversation, scope, _ = row
     return conversation if conversation is not None else general_conversation(scope or DEFAULT_SCOPE)
 
@@ -310,7 +326,7 @@ def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
         marks = ", ".join("?" * len(query.message_ids))
         yield f"d.number IN (SELECT number FROM letters WHERE id IN ({marks}))", list(query.message_ids)
     yield from _pieces_of_sight(query)
-    if query.min_priority > 1 and query.after is not None:  # one by one, so that the index tells what came after
+    if query.min_priority > 1 and query.after is not None:  # one by one: so the index serves `after`
         yield f"d.rank IN ({', '.join(map(str, range(RANK[query.min_priority] + 1)))})", []
     elif query.min_priority > 1:
         yield "d.rank <= ?", [RANK[query.min_priority]]
@@ -414,7 +430,7 @@ def _limit(limit: int | None) -> tuple[str, list[Any]]:
     return ("", []) if limit is None else (" LIMIT ?", [limit])
 
 
-# What is counted, and how: from the small indexes of open and dead mail, never by reading letters.
+# -- counts, from the small indexes of open and dead mail
 
 DELIVERIES = "SELECT count(*) FROM deliveries"
 KNOWN = "SELECT name FROM mailboxes WHERE known = 1"
@@ -433,7 +449,7 @@ STRANGERS = f"""
 SELECT name, newest FROM (SELECT m.name AS name, max({_NEWEST}) AS newest FROM mailboxes m
                           WHERE m.known = 0 AND NOT instr(m.name, '{AT}')) WHERE newest > 0"""
 _NOT_DONE = (0, 1, 2, 4)
-# The states are literals, so that each piece sees its own partial index; together they are of one moment.
+# One statement for all states, so that the counts are of one moment.
 _GROUP = """
 SELECT g.state, m.name, g.seen, g.rank, g.many, g.oldest,
        (SELECT delivered_at FROM deliveries WHERE number = g.oldest AND mailbox = g.mailbox)
@@ -443,7 +459,7 @@ JOIN mailboxes m ON m.id = g.mailbox"""
 
 
 def tally(mailbox: str | None) -> Statement:
-    """Rows of (state, mailbox, seen, rank, how many, the first number, when that was delivered)."""
+    """Return the query for rows of (state, mailbox, seen, rank, count, first number, when that was delivered)."""
     at = "" if mailbox is None else " AND mailbox = (SELECT id FROM mailboxes WHERE folded = ? AND name = ?)"
     values = [] if mailbox is None else [fold(mailbox), mailbox]
     pieces = []
@@ -454,7 +470,7 @@ def tally(mailbox: str | None) -> Statement:
 
 
 def outgoing(due: datetime | None, most: datetime | None) -> Statement:
-    """Rows of (mailbox at another system, how much waits for it)."""
+    """Return the query for rows of (mailbox at another system, how much waits for it)."""
     return _OUTGOING, [None if time is None else micros(time) for time in (due, most)]
 
 
@@ -486,12 +502,12 @@ def _tally(mailbox: str, rows: list[Row]) -> Tally:
 
 
 def _oldest(rows: list[Row]) -> datetime | None:
-    """When the one that was accepted first was delivered."""
+    """Return when the letter that was accepted first was delivered."""
     delivered = min(rows, key=lambda row: row[5])[6] if rows else None
     return None if delivered is None else time_of(delivered)
 
 
-# Archiving moves what is done already: only what was acknowledged since counts, and once.
+# Archiving moves mail that is done already: only mail that was acknowledged in the period counts, and once.
 _SETTLED = """
 SELECT DISTINCT m.name, d.number, d.acked_at, d.delivered_at
 FROM changes c JOIN deliveries d ON d.number = c.letter AND d.mailbox = c.mailbox
@@ -503,7 +519,7 @@ SELECT count(*) FROM changes WHERE number > ? AND number <= ? AND what = 'moved'
 
 
 def traffic(since: Cursor, until: Cursor, after: datetime) -> tuple[Statement, Statement, Statement]:
-    """Questions for what was sent, what was settled, what died."""
+    """Return the queries for what was sent, what was settled, what died."""
     between: list[Any] = [since.number, until.number]
     return (_SENT, between), (_SETTLED, [*between, micros(after)]), (_DIED, between)
 

@@ -1,4 +1,8 @@
-"""Rows of the room's tables ⇄ values of the model."""
+"""Rows of the room's tables ⇄ values of the model.
+
+Times are stored as microseconds since 1970, states and priorities as small numbers. Each letter carries the CRC of
+its JSON: a letter that does not match it is Unreadable, and never returned.
+"""
 
 from __future__ import annotations
 
@@ -40,26 +44,31 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
-# The same of mail that nobody has looked at. Nothing has happened to most of it: then the last column is NULL.
+# The columns of unread mail. The last is NULL unless more has happened to the delivery; see `found_fresh`.
 FRESH = (
     "d.number, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.expires_at, coalesce(d.read_at,"
     " d.acked_at, d.dead_at, d.due_at, d.archived_at, d.lease_token, d.lease_holder, d.lease_until, d.lease_boot,"
     " d.reason, d.history, d.arrived)"
 )
-_MORE_AT = 8  # in a row: here begins what a delivery has not at first
-_SUM_AT = 21  # and here ends the delivery
+_MORE_AT = 8  # in a row of `DELIVERY`: from here on a new delivery has NULLs
+_SUM_AT = 21  # here the delivery ends, and the letter's checksum follows
 NOTHING_MORE: Row = (None,) * (_SUM_AT - _MORE_AT)
 SALVAGE = "stop all agents; then postroom doctor --repair saves what can be read, or restore a backup"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-UNLIKELY = (ValueError, TypeError, IndexError, OverflowError)  # what values that nobody wrote lead to
+UNLIKELY = (
+    ValueError,
+    TypeError,
+    IndexError,
+    OverflowError,
+)  # raised for values that Postroom never wrote
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 
 
-_last: tuple[datetime, int] = (_EPOCH, 0)  # who writes or asks names the same moment several times
+_last: tuple[datetime, int] = (_EPOCH, 0)  # one commit or query converts the same moment several times
 
 
 def micros(time: datetime) -> int:
-    """Exact microseconds; floats would round, and dividing by a timedelta is slow."""
+    """Return exact microseconds since 1970; floats would round, and dividing by a timedelta is slow."""
     global _last  # noqa: PLW0603 - one moment and its number, replaced together
     last, number = _last
     if time is last:
@@ -70,7 +79,7 @@ def micros(time: datetime) -> int:
     return number
 
 
-_latest: tuple[int, datetime] = (0, _EPOCH)  # letters that were sent together came at the same moment
+_latest: tuple[int, datetime] = (0, _EPOCH)  # letters that were sent together have the same time
 
 
 def time_of(microseconds: int) -> datetime:
@@ -94,7 +103,7 @@ def priority_of(rank: int) -> Priority:
 
 
 def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
-    """All columns of `deliveries`, in order."""
+    """Return all columns of `deliveries`, in order."""
     return (
         number,
         mailbox,
@@ -118,8 +127,8 @@ def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
     )
 
 
-# What the frequent moves change, and its values. SQLite looks after every index that a changed column is in, so
-# the other columns are left alone; a move that is not here may change any of them.
+# The columns that the frequent moves change, and their values. SQLite updates every index that holds a changed
+# column, so the other columns are left alone; a move that is not here writes all of them.
 CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
     "read": (("seen", "revision", "read_at"), lambda d: (True, d.revision, d.read_at and micros(d.read_at))),
     "claim": (
@@ -134,7 +143,7 @@ CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
 
 
 def _ack_times(delivery: Delivery) -> Row:
-    """When it was read, done, due and archived; mostly three times the same time."""
+    """Return when it was read, acknowledged, due and archived; three of them are mostly the same time."""
     read, acked, due, archived = delivery.read_at, delivery.acked_at, delivery.due_at, delivery.archived_at
     now = acked and micros(acked)
     return (
@@ -150,7 +159,7 @@ def _lease(lease: Lease | None) -> Row:
 
 
 def found(row: Row) -> Found:
-    """From `DELIVERY` columns and a letter's sum and body; whatever else is behind them."""
+    """Decode `DELIVERY` columns and a letter's checksum and body; further columns are ignored."""
     message = sound(row[_SUM_AT], row[_SUM_AT + 1])
     try:
         return Found(message, delivery(message, row))
@@ -159,11 +168,11 @@ def found(row: Row) -> Found:
 
 
 class NotFresh(Exception):
-    """More has happened to a letter than `FRESH` tells."""
+    """More has happened to a delivery than the columns of `FRESH` hold."""
 
 
 def found_fresh(mailbox: str, row: Row) -> Found:
-    """From `FRESH` columns and a letter's sum and body. To read half as many columns takes half as long."""
+    """Decode `FRESH` columns and a letter's checksum and body: half the columns take half the time."""
     number, kind, state, rank, revision, attempts, delivered, expires, more, sum, body = row
     if more is not None:
         raise NotFresh
@@ -187,7 +196,7 @@ def found_fresh(mailbox: str, row: Row) -> Found:
 
 
 def found_among(letters: Mapping[int, Message], row: Row) -> Found | None:
-    """From `DELIVERY` columns alone; None: it is of none of these letters, by their numbers."""
+    """Decode `DELIVERY` columns alone, with its letter from `letters`; None if it is not among them."""
     message = letters.get(row[0])
     try:
         return None if message is None else Found(message, delivery(message, row))
@@ -196,21 +205,22 @@ def found_among(letters: Mapping[int, Message], row: Row) -> Found | None:
 
 
 def found_apart(row: Row) -> tuple[Found, bool, bool]:
-    """From a row of `asking.find_apart` or `find_offered`: the letter, whether there is mail that was looked at,
-    and whether anything is overdue.
+    """Decode a row of `queries.find_apart` or `find_offered`.
+
+    Returns the letter, whether the mailbox holds mail that was read, and whether anything is overdue.
     """
     return found(row), row[-2] == 1, row[-1] == 1
 
 
 def sound(sum: int, body: bytes) -> Message:
-    """The letter, exactly as it was accepted, or Unreadable."""
+    """Return the letter exactly as it was accepted; Unreadable if its checksum is wrong."""
     if not isinstance(body, bytes) or crc32(body) != sum:
         raise Unreadable("a stored letter is not what was accepted")
     return decode_message(body)
 
 
 def delivery(message: Message, row: Row) -> Delivery:
-    """From `DELIVERY` columns, whatever is behind them."""
+    """Decode `DELIVERY` columns; further columns are ignored."""
     number, mailbox, kind, state, rank, revision, attempts, delivered = row[:_MORE_AT]
     if mailbox is None:
         raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
@@ -244,7 +254,7 @@ def _what_happened(
     history: bytes | None,
     arrived: int | None,
 ) -> dict[str, Any]:
-    """To a delivery, since it lies there. Most that are asked for just lie there."""
+    """Return the fields that are set only once something has happened to a delivery."""
     return {
         "read_at": read and time_of(read),
         "acked_at": acked and time_of(acked),
@@ -260,7 +270,7 @@ def _what_happened(
 
 
 def letter_row(message: Message, number: int, sender: int, body: bytes) -> Row:
-    """All columns of `letters`, in order; `body` is the letter as JSON."""
+    """Return all columns of `letters`, in order; `body` is the letter as JSON."""
     explicit = message.conversation_id or message.thread_tag
     return (
         number,
@@ -280,7 +290,7 @@ def letter_row(message: Message, number: int, sender: int, body: bytes) -> Row:
 
 
 def change(row: Row) -> Change:
-    """From a row of `asking.CHANGES`."""
+    """Decode a row of `queries.CHANGES`."""
     number, what, message_id, mailbox, state, kind, key = row
     if what == "forgot":
         message_id, key = key, None
@@ -296,5 +306,5 @@ def change(row: Row) -> Change:
 
 
 def letter(row: Row) -> Letter:
-    """From (number, sum, body)."""
+    """Decode a row of (number, checksum, body)."""
     return Letter(row[0], sound(row[1], row[2]))

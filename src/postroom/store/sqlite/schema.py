@@ -1,4 +1,8 @@
-"""Versions of the room's shape. A newer one is refused, an older one is migrated after a backup."""
+"""Schema versions and migrations: a newer room is refused, an older one is migrated after a backup.
+
+`schema/0001.sql` makes the first version; each further file brings a room from the version before. Migrations
+only go forward.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)))  # 00
 def bring_up(
     database: apsw.Connection, path: Place, steps: Sequence[Place] = STEPS, *, application: int = APPLICATION
 ) -> bool:
-    """Make or migrate the room's tables; False if they are as they should be. Call under the lock."""
+    """Make or migrate the room's tables; False if they are current. Call it under the lock."""
     version = version_of(database, path, application)
     if version > len(steps):
         raise SchemaTooNew(
@@ -56,7 +60,7 @@ def bring_up(
 
 
 def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more_tables: str = "") -> None:
-    """By a damaged definition SQLite reads other columns, or no rows at all, from pages that are sound."""
+    """Refuse damaged table definitions: SQLite would read wrong columns, or no rows, from intact pages."""
     if shape_of(database) != shape and _definitions(database) != _definitions(_new(type(database), more_tables)):
         raise Damaged(f"{path} is damaged: its tables are no longer defined as they were", hint=SALVAGE)
     if database.execute(_SAME_PAGES).get:
@@ -65,7 +69,7 @@ def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more
 
 
 def check_names(database: apsw.Connection, path: Place) -> None:
-    """By a number that is another, mail would lie in the mailbox of somebody else. The index knows it, too."""
+    """Refuse mailbox ids that differ from the index of names: mail would appear in another mailbox."""
     if list(database.execute(_BY_TABLE)) != list(database.execute(_BY_INDEX)):
         raise Damaged(f"{path} is damaged: the names of its mailboxes are no longer as they were", hint=SALVAGE)
 
@@ -82,7 +86,7 @@ def _new(connect: type[apsw.Connection], more_tables: str) -> apsw.Connection:
 
 
 def _definitions(database: apsw.Connection) -> list[tuple[str, ...]]:
-    """What they mean: comments and spaces may be others."""
+    """Return the table definitions without comments and spaces, which may differ."""
     import re  # noqa: PLC0415 - rare
 
     found = database.execute(f"SELECT type, name, tbl_name, coalesce(sql, '') {_DEFINITIONS} ORDER BY name")
@@ -90,7 +94,7 @@ def _definitions(database: apsw.Connection) -> list[tuple[str, ...]]:
 
 
 def back_up(database: apsw.Connection, path: Place, version: int) -> str:
-    """A whole copy beside the room, before it changes shape."""
+    """Copy the room to a file beside it before a migration, and return its path."""
     copy = f"{path}.before-schema-{version + 1}"
     with suppress(FileNotFoundError):
         os.unlink(copy)
@@ -101,7 +105,7 @@ def back_up(database: apsw.Connection, path: Place, version: int) -> str:
 
 
 def version_of(database: apsw.Connection, path: Place, application: int = APPLICATION) -> int:
-    """The schema a room has, 0 in an empty file; BadStore when the file is another program's."""
+    """Return the schema version of a room, 0 for an empty file; BadStore if the file is another program's."""
     owner = database.pragma("application_id")
     tables = database.execute("SELECT count(*) FROM sqlite_schema").get
     if owner != application and (owner or tables):

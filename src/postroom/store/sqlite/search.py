@@ -1,7 +1,17 @@
-"""What stands in the index for a letter, and how the index is asked: nothing but words, on both sides.
+"""Text search: the text index in a file of its own, and searches that use it.
 
-What is written on a letter (who sent it, its tags, whose mail it is) stands there as words too, which no text can
-hold: they begin with a character of private use, and such characters part words in texts.
+The index is derived from the room and safe to delete at any time. For every word it holds the numbers of the
+letters with it (SQLite's FTS5, without their text), and the number up to which it is complete. It may lag
+behind, and it may name letters that are deleted by now. An index that is damaged, of another room or version, or
+made of letters that this room does not have (it was restored, or a power cut took them) is deleted and rebuilt.
+A lock of its own keeps writers of the index apart; a process that finds it taken goes on without waiting.
+
+The index only suggests. A search scans the letters that are not indexed yet, and checks every letter that the
+index names: whether it exists, whether this reader may see it and whether it matches. So a wrong index can show
+nothing false and hide nothing new.
+
+Sender, tags, mailboxes and other marks of a letter are indexed as words too. They begin with a character of
+private use, which separates words in texts, so no text can contain them.
 """
 
 from __future__ import annotations
@@ -19,13 +29,12 @@ from ...errors import PostroomError, StoreBusy, Unreadable
 from ...model.codec import blake2b
 from ...model.query import BREAK, Marks, has_controls, texts, words
 from ...model.record import FORGOTTEN
-from ..matching import answers, any_name, marks_of
+from ..matching import any_name, marks_of, matches_search
 from ..protocol import Letter
 from . import rows
 from .ground import FileAt, create
 from .lock import WriterLock
 from .queries import SHOWN
-from .rows import sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,12 +46,12 @@ if TYPE_CHECKING:
 
 _EVERY = "\ue001"
 _PARTY = "\ue002"
-EVERY_LETTER = f'"{_EVERY}"'  # finds all that is in the index
+EVERY_LETTER = f'"{_EVERY}"'  # matches every letter in the index
 _SIGN = dict(zip(Marks.__struct_fields__, "\ue003\ue004\ue005\ue006\ue007", strict=True))
 
 
-def said_by(message: Message, party: Iterable[int]) -> str:
-    """All words of a letter, and its marks as words."""
+def index_text(message: Message, party: Iterable[int]) -> str:
+    """Return what is indexed for a letter: all its words, and its marks as words."""
     fields = [
         text if text.isascii() and not has_controls(text) else " ".join(words(text)) for text in texts(message)
     ]
@@ -52,9 +61,9 @@ def said_by(message: Message, party: Iterable[int]) -> str:
 
 
 def expression(query: SearchQuery, party: int | None) -> str:
-    """The query for FTS5. Everything stands in quotes, and holds nothing but words: no input is syntax.
+    """Return the query for FTS5. All input stands in quotes and holds nothing but words, so none of it is syntax.
 
-    Recipients are not left out here: one that the reader may not see must not make a difference.
+    Unwanted recipients are not excluded here: a recipient that the reader may not see must make no difference.
     """
     wanted = [EVERY_LETTER if party is None else _quoted(f"{_PARTY}{party}")]
     wanted += [_phrase(term) for term in query.terms]
@@ -92,22 +101,12 @@ def _mark(name: str, value: str) -> str:
     return _SIGN[name] + blake2b(value.encode(), digest_size=8).hexdigest()
 
 
-# The index of words: a file of its own beside the room, made from the room, safe to delete at any time.
-#
-# It knows, for every word, the numbers of the letters that hold it (SQLite's FTS5, without their text), and up to
-# which number it is complete. It may lag behind, and it may speak of letters that are deleted by now. So whoever
-# asks looks at the newer letters themselves, and at every letter that is named. An index that is damaged, of
-# another
-# room, of another version, or made of letters this room does not have (it was restored, or a power cut took them)
-# is
-# thrown away and made anew.
-#
-# A lock of its own keeps those who fill it apart. Nobody waits for it: who finds somebody filling, lets them.
+# -- the index
 
 VERSION = 3  # of the tables here, and of what becomes a word
 SLICE = 512  # letters indexed in one transaction
 SLICE_BYTES = 4 * 1024 * 1024  # and no more than this of them
-PATIENCE = 5.0  # seconds to wait, once, while others fill it; then the search does without
+PATIENCE = 5.0  # seconds to wait, once, while another process fills it; then the search scans
 
 # automerge: fewer, wider merges than by default make filling a fifth cheaper, and searching no slower (measured)
 _MAKE = f"""
@@ -121,7 +120,7 @@ CREATE TABLE about (
 INSERT INTO about VALUES (?, {VERSION}, 0, '', 0);
 CREATE VIRTUAL TABLE words USING fts5 (said, content = '', columnsize = 0, tokenize = 'ascii');
 INSERT INTO words (words, rank) VALUES ('automerge', 8);"""
-# The letter it ends with is in the room, or was and is remembered.
+# Is the last indexed letter in the room, or was it there?
 _IS_KNOWN = f"""
 SELECT coalesce((SELECT id = ?2 FROM letters WHERE number = ?1),
     EXISTS (SELECT 1 FROM records WHERE kind = '{FORGOTTEN}' AND key = ?2)
@@ -135,7 +134,7 @@ _CANDIDATES = "SELECT rowid FROM words WHERE words MATCH ? AND rowid <= ? ORDER 
 
 
 class About(NamedTuple):
-    """What an index says of itself."""
+    """The header of an index."""
 
     room: str
     version: int
@@ -144,16 +143,16 @@ class About(NamedTuple):
     letters: int
 
 
-class Untrue(Exception):
-    """The index speaks of another room, or of letters this room does not have."""
+class IndexMismatch(Exception):
+    """The index belongs to another room, or names letters that this room does not have."""
 
 
-_BROKEN = (Untrue, apsw.CorruptError, apsw.NotADBError, apsw.SQLError)  # throw it away
-_UNAVAILABLE = (apsw.Error, OSError, StoreBusy)  # do without, for now
+_BROKEN = (IndexMismatch, apsw.CorruptError, apsw.NotADBError, apsw.SQLError)  # discard the index
+_UNAVAILABLE = (apsw.Error, OSError, StoreBusy)  # do without it for now
 
 
 class Index:
-    """One thread's hold on the index of a room. Nothing is opened before it is used."""
+    """One thread's access to the text index of a room. Nothing is opened before it is used."""
 
     def __init__(self, path: str, room: apsw.Connection) -> None:
         self._room = room
@@ -165,9 +164,9 @@ class Index:
         self._lock: WriterLock | None = None
 
     def upto(self, wait: float = PATIENCE) -> int:
-        """The number up to which it is complete; 0 when there is none, or none that can be trusted.
+        """Return the number up to which the index is complete; 0 if there is none that can be trusted.
 
-        To open it takes its lock; `wait` is how many seconds that may take.
+        Opening it takes its lock; `wait` is how many seconds that may take.
         """
         try:
             return self._complete_upto(self._open(wait))
@@ -175,51 +174,51 @@ class Index:
             return 0
 
     def candidates(self, expression: str, upto: int, most: int) -> list[int] | None:
-        """The newest letters, up to a number, that may be meant; None when the index has failed.
+        """Return the numbers of the newest letters, up to a number, that may match; None if the index has failed.
 
-        Asked of the same file that said up to where it is complete, even if another took its place meanwhile.
+        It reads the same file that `upto` was read from, even if another has replaced it meanwhile.
         """
         try:
             if self._database is not None:
                 return [number for (number,) in self._database.execute(_CANDIDATES, (expression, upto, most))]
         except _BROKEN:
-            self.throw_away()
+            self.discard()
         except _UNAVAILABLE:
             pass
         return None
 
     def fill(self) -> int:
-        """Add the next letters, in one transaction. How many; 0 when there are none, or somebody else is at it.
+        """Add the next letters in one transaction and return how many; 0 also if another process fills it.
 
-        It fails in silence: the index is never worth an error, because every search can do without.
+        A failure is ignored: every search can do without the index.
         """
         try:
             with self._hold():
                 try:
-                    return self._add(self._sound_index())
+                    return self._add(self._trusted_index())
                 except _BROKEN:
                     self._remove()
         except _UNAVAILABLE:
             pass
         return 0
 
-    def throw_away(self) -> None:
-        """Whatever is wrong with it, the next one is right."""
+    def discard(self) -> None:
+        """Delete the index; the next `fill` makes a new one."""
         try:
             with self._hold():
                 self._remove()
         except _UNAVAILABLE:
-            self._let_go()
+            self._disconnect()
 
     def letters(self) -> int:
-        """How many letters it is about, with those deleted since."""
+        """Return how many letters are in the index, with those deleted since."""
         try:
             return self._about(self._open(PATIENCE)).letters
         except (*_BROKEN, *_UNAVAILABLE):
             return 0
 
     def close(self) -> None:
-        self._let_go()
+        self._disconnect()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -232,11 +231,11 @@ class Index:
         return self._lock
 
     def _open(self, wait: float) -> apsw.Connection:
-        """The index that stands there now, opened under the lock: nobody puts it away meanwhile."""
+        """Open the present index under its lock, so that no process deletes it meanwhile."""
         if self._database is not None and self._at.inode() == self._inode:
             return self._database
-        self._let_go()
-        self._at.inode()  # where there is none, nothing is made
+        self._disconnect()
+        self._at.inode()  # raises where there is none: a reader makes no index
         lock = WriterLock(self._lock_path, wait)
         try:
             with lock:
@@ -253,16 +252,16 @@ class Index:
         database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         database.pragma("journal_mode", "wal")
-        database.pragma("synchronous", "normal")  # after a power cut it is whole, and maybe behind
+        database.pragma("synchronous", "normal")  # after a power cut it is intact, and maybe behind
         self._database, self._inode = database, inode
         return database
 
-    def _sound_index(self) -> apsw.Connection:
-        """Under the lock: the index, made anew if it is not there or not to be trusted."""
+    def _trusted_index(self) -> apsw.Connection:
+        """Return the index, rebuilt if it is missing or cannot be trusted; call it under the lock."""
         try:
             database = self._database
             if database is None or self._at.inode() != self._inode:
-                self._let_go()
+                self._disconnect()
                 database = self._enter()
             self._complete_upto(database)
         except (*_BROKEN, FileNotFoundError):
@@ -274,33 +273,33 @@ class Index:
         return database
 
     def _remove(self) -> None:
-        """Under the lock: the file, and its log first, so that no log is ever left for another file."""
-        self._let_go()
+        """Delete the index under the lock: its log first, so that no log is left for another file."""
+        self._disconnect()
         for end in ("-wal", "-shm", ""):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self._path}{end}")
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
 
-    # -- what it says of itself
+    # -- the header
 
     def _about(self, database: apsw.Connection) -> About:
         found = database.execute("SELECT room, version, upto, last, letters FROM about").fetchall()
         if len(found) != 1:
-            raise Untrue
+            raise IndexMismatch
         return About._make(found[0])
 
     def _complete_upto(self, database: apsw.Connection) -> int:
         about = self._about(database)
         if (about.room, about.version) != (self._name(), VERSION):
-            raise Untrue
+            raise IndexMismatch
         if about.upto and not self._room.execute(_IS_KNOWN, (about.upto, about.last)).get:
-            raise Untrue
+            raise IndexMismatch
         if about.upto and database.execute(_CANDIDATES, (EVERY_LETTER, about.upto, 1)).get != about.upto:
-            raise Untrue  # not even the letter it ends with: a page of it was lost without a trace
+            raise IndexMismatch  # its last letter is missing: a page was lost
         return about.upto
 
     def _name(self) -> str:
@@ -322,38 +321,34 @@ class Index:
         return len(found)
 
     def _next_letters(self, upto: int) -> list[tuple[int, str, str]]:
-        """Number, id and words of each. A damaged letter is left out: whoever reads it sets it aside."""
+        """Return number, id and text of the next letters, without damaged ones: reading those quarantines them."""
         found, size = [], 0
         for number, sum, body, sender, mailboxes in self._room.execute(_TAIL, (upto, SLICE)):
             try:
-                message = sound(sum, body)
+                message = rows.sound(sum, body)
             except Unreadable:
                 continue
             party = {sender, *map(int, (mailboxes or "").split())}
-            found.append((number, message.id, said_by(message, party)))
+            found.append((number, message.id, index_text(message, party)))
             size += len(body)
             if size > SLICE_BYTES:
                 break
         return found
 
 
-# A search: the newest letters one by one, the older ones by way of the index, each held to what was asked.
-#
-# The index only suggests. Whether a letter is there, whether this reader may see it and whether it says what was
-# asked is decided by the letter itself, so that an index that is wrong can hide nothing new and show nothing
-# false.
+# -- searching
 
-LONG = 1000  # letters not in the index: with more, whoever sends or searches adds some
-FEW = 100  # with more, the janitor adds them
-SPARE = 10_000  # letters that are gone may stay in the index, besides as many as are there
-FILLS = 8  # slices a search adds for the next one
-MOST_FILLS = 64  # likewise, if it had to look at very many letters: about a second
-PAGE = 256  # letters looked at in one go
+LONG = 1000  # with more letters than this not in the index, senders and searches add some
+FEW = 100  # with more letters than this not in the index, the janitor adds them
+SPARE = 10_000  # deleted letters that may stay in the index, besides as many as there are letters
+FILLS = 8  # slices that a search adds to the index for the next search
+MOST_FILLS = 64  # slices that it adds if it had to scan very many letters: about a second
+PAGE = 256  # letters scanned at a time
 LARGEST_PAGE = 2000
 NEWEST = 2**62  # above every number
 
-Ask = Callable[[str, list[Any]], list[rows.Row]]
-Sound = Callable[..., list[Letter | None]]  # reads letters, and sets damaged ones aside
+RunQuery = Callable[[str, list[Any]], list[rows.Row]]
+FetchLetters = Callable[..., list[Letter | None]]  # reads letters, and quarantines damaged ones
 
 _LAST_NUMBER = "SELECT coalesce(max(number), 0) FROM letters"
 _HAS_MORE = "SELECT EXISTS (SELECT 1 FROM letters WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?)"
@@ -365,36 +360,36 @@ _PARTY_SQL = (
 )
 
 
-def is_behind(ask: Ask, upto: int, letters: int) -> bool:
-    """Are there more letters than this after a number?"""
-    return bool(ask(_LAST_NUMBER, [])[0][0] - upto > letters and ask(_HAS_MORE, [upto, letters])[0][0])
+def is_behind(run: RunQuery, upto: int, letters: int) -> bool:
+    """Tell whether there are more than `letters` letters after a number."""
+    return bool(run(_LAST_NUMBER, [])[0][0] - upto > letters and run(_HAS_MORE, [upto, letters])[0][0])
 
 
-def catch_up(index: Index, ask: Ask) -> int:
-    """Add all letters but a few, and begin anew when most of what is in it is gone. How many were added."""
+def catch_up(index: Index, run: RunQuery) -> int:
+    """Add all but a few letters and return how many; rebuild an index that holds mostly deleted letters."""
     held = index.letters()
-    if held > SPARE and held > 2 * ask("SELECT count(*) FROM letters", [])[0][0] + SPARE:
-        index.throw_away()
+    if held > SPARE and held > 2 * run("SELECT count(*) FROM letters", [])[0][0] + SPARE:
+        index.discard()
     added = 0
-    while is_behind(ask, index.upto(), FEW) and (slice := index.fill()):
+    while is_behind(run, index.upto(), FEW) and (slice := index.fill()):
         added += slice
     return added
 
 
-def help_along(index: Index, ask: Ask) -> None:
-    """By a sender whose letter is safe: add some letters, if the index lags far behind."""
-    with suppress(PostroomError):  # the letter is sent, whatever becomes of the index
-        if is_behind(ask, index.upto(wait=0), LONG):
+def index_some(index: Index, run: RunQuery) -> None:
+    """Add some letters if the index lags far behind; a sender calls it once its own letter is durable."""
+    with suppress(PostroomError):  # the letter was sent all the same
+        if is_behind(run, index.upto(wait=0), LONG):
             index.fill()
 
 
 class Search:
-    """One question, in a room in which the reader's mailbox has the number `party` (None: the whole room)."""
+    """One search, by the reader whose mailbox has the id `party` (None: of the whole room)."""
 
     def __init__(self, query: SearchQuery, reader: str | None, party: int | None) -> None:
         self._query = query
         self._reader = reader
-        self._looked_at = 0  # letters, one by one
+        self._scanned = 0  # letters that were read without the index
         self._expression = expression(query, party)
         self._needed = [word.encode() for term in query.terms for word in term.words]
         pieces: list[tuple[str, list[Any]]] = []
@@ -407,66 +402,67 @@ class Search:
         self._where = "".join(piece for piece, _ in pieces)
         self._values = [value for _, values in pieces for value in values]
 
-    def find(self, index: Index, ask: Ask, sound: Sound, limit: int) -> list[Letter]:
+    def find(self, index: Index, run: RunQuery, fetch: FetchLetters, limit: int) -> list[Letter]:
         upto = index.upto()
-        found = self._scan(ask, sound, NEWEST, upto, limit)
+        found = self._scan(run, fetch, NEWEST, upto, limit)
         if len(found) < limit:
-            found += self._older(index, ask, sound, upto, limit - len(found))
-            self._add_some(index, ask, upto)
+            found += self._older(index, run, fetch, upto, limit - len(found))
+            self._add_some(index, run, upto)
         return found
 
-    def _older(self, index: Index, ask: Ask, sound: Sound, upto: int, limit: int) -> list[Letter]:
-        """By way of the index."""
+    def _older(self, index: Index, run: RunQuery, fetch: FetchLetters, upto: int, limit: int) -> list[Letter]:
+        """Return matching letters that the index names."""
         found: list[Letter] = []
         below, page = upto, limit + PAGE // 8
         while below and len(found) < limit:
             numbers = index.candidates(self._expression, below, page)
-            if numbers is None:  # the index has just failed: without it, then
-                return found + self._scan(ask, sound, below, 0, limit - len(found))
-            found += self._read(sound, numbers)
+            if numbers is None:  # the index has just failed: scan instead
+                return found + self._scan(run, fetch, below, 0, limit - len(found))
+            found += self._read(fetch, numbers)
             below = numbers[-1] - 1 if len(numbers) == page else 0
             page = min(4 * page, LARGEST_PAGE)
         return found[:limit]
 
-    def _add_some(self, index: Index, ask: Ask, upto: int) -> None:
-        """For the next search: what had to be looked at one by one, if it was much. It takes about as long again
-        as the looking, because to add a letter costs as much as to look at it eight times or so.
+    def _add_some(self, index: Index, run: RunQuery, upto: int) -> None:
+        """Index some letters for the next search, in proportion to what had to be scanned.
+
+        That doubles the time of the search: to index a letter costs about as much as to scan it eight times.
         """
-        for _ in range(min(max(FILLS, self._looked_at // (8 * SLICE)), MOST_FILLS)):
-            if not is_behind(ask, upto, LONG) or not index.fill():
+        for _ in range(min(max(FILLS, self._scanned // (8 * SLICE)), MOST_FILLS)):
+            if not is_behind(run, upto, LONG) or not index.fill():
                 break
             upto = index.upto()
 
-    def _scan(self, ask: Ask, sound: Sound, top: int, upto: int, limit: int) -> list[Letter]:
-        """Down from a number to the first that is in the index."""
+    def _scan(self, run: RunQuery, fetch: FetchLetters, top: int, upto: int, limit: int) -> list[Letter]:
+        """Return matching letters from the number `top` down to the first that is in the index."""
         found: list[Letter] = []
         while len(found) < limit:
-            page = ask(*self._between(upto, top))
-            self._looked_at += len(page)
-            found += self._read(sound, self._likely(page))
+            page = run(*self._between(upto, top))
+            self._scanned += len(page)
+            found += self._read(fetch, self._candidates_in(page))
             if len(page) < PAGE:
                 break
             top = page[-1][0] - 1
         return found[:limit]
 
-    def _likely(self, page: list[rows.Row]) -> list[int]:
-        """Those that may say it. Most pages do not hold the words at all, and that is seen at one glance."""
+    def _candidates_in(self, page: list[rows.Row]) -> list[int]:
+        """Return the letters of a page that may match. Most pages lack the words: one look at all bytes tells."""
         plain = {number: body for number, body in page if _is_plain(body)}
-        if self._needed and not self._says(b"\n".join(plain.values())):
+        if self._needed and not self._may_match(b"\n".join(plain.values())):
             return [number for number, _ in page if number not in plain]
-        return [number for number, body in page if number not in plain or self._says(body)]
+        return [number for number, body in page if number not in plain or self._may_match(body)]
 
-    def _read(self, sound: Sound, numbers: list[int]) -> list[Letter]:
-        return [found for found in sound(self._fitting, self._named(numbers)) if found] if numbers else []
+    def _read(self, fetch: FetchLetters, numbers: list[int]) -> list[Letter]:
+        return [found for found in fetch(self._decode_match, self._by_number(numbers)) if found] if numbers else []
 
-    def _fitting(self, row: rows.Row) -> Letter | None:
-        if _is_plain(row[2]) and not self._says(row[2]):
+    def _decode_match(self, row: rows.Row) -> Letter | None:
+        if _is_plain(row[2]) and not self._may_match(row[2]):
             return None
         letter = rows.letter(row)
-        return letter if answers(letter.message, self._query, self._reader) else None
+        return letter if matches_search(letter.message, self._query, self._reader) else None
 
-    def _says(self, plain: bytes) -> bool:
-        """A quick look at the bytes: most letters say nothing of the kind."""
+    def _may_match(self, plain: bytes) -> bool:
+        """Tell whether the bytes hold all the words: a quick test that most letters fail."""
         lowered = plain.lower()
         return all(word in lowered for word in self._needed)
 
@@ -474,33 +470,34 @@ class Search:
         sql = f"{_BODIES} l.number > ? AND l.number <= ?{self._where} ORDER BY l.number DESC LIMIT {PAGE}"
         return sql, [upto, top, *self._values]
 
-    def _named(self, numbers: list[int]) -> Statement:
+    def _by_number(self, numbers: list[int]) -> Statement:
         sql = f"{_LETTERS} l.number IN (SELECT value FROM json_each(?)){self._where} ORDER BY l.number DESC"
         return sql, [str(numbers), *self._values]
 
 
 def _is_plain(body: Any) -> bool:
-    """In other bytes than those of ASCII a word may be written in many ways."""
+    """Tell whether the letter is ASCII: otherwise a word may be written in many ways."""
     return isinstance(body, bytes) and body.isascii()
 
 
-# When a sender helps with the index of words: now and then, its own letter being safe.
+# -- when a sender adds to the index
 #
-# To add a letter costs a tenth of sending it, which is too much for those who send one after the other. They do a
-# sixteenth of it, and leave the rest to those who search and to the janitor. For a process that sends but one
-# letter
-# it is next to nothing: such processes keep up with all that they send.
+# To index a letter costs a tenth of sending it, which is too much for a process that sends many. Such a process
+# indexes one letter in sixteen and leaves the rest to searches and to the janitor. Processes that send one letter
+# each keep up with all that they send.
 
-OFTEN = 256  # the first letter of a process: if its number is a multiple of this, it looks
-RARELY = 8192  # likewise for each later letter
+OFTEN = 256  # after the first letter of a process: if its number is a multiple of this, check the index
+RARELY = 8192  # after each later letter
 
 
 class Lookout:
+    """The schedule by which a sender checks whether the index lags behind."""
+
     def __init__(self) -> None:
         self._has_sent = False
 
     def is_due(self, number: int, letters: int) -> bool:
-        """By the number of the last of some letters, and not by a count: whoever else sends, only one gets it."""
+        """Tell whether to check now, by the last letter's number: so of all senders exactly one gets the turn."""
         if self._has_sent:
             return number % RARELY < letters
         self._has_sent = True

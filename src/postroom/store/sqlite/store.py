@@ -1,4 +1,9 @@
-"""The way to a SQLite file: a connection for each thread, and questions whose answers are sound or set aside."""
+"""The store protocol on one SQLite file.
+
+Each thread has its own connection; none is carried over a fork. Commits go through the lock queue (`commit`).
+Queries read all rows at once, so no view of the room stays open, and a letter whose checksum is wrong is moved
+into quarantine while the query is repeated without it.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ from ...model.message import Priority
 from ...model.names import AT, fold
 from ...model.record import Record
 from ..notification import EVERYONE, MANY, ROOM, ProcessNotifier
-from ..protocol import Undone, rung_by
-from . import backup, examine, ground, queries, rows
+from ..protocol import Undone, mailboxes_to_notify
 from . import commit as sqlite_commit
 from . import connection as sqlite_connection
+from . import ground, queries, rows
 from . import search as sqlite_search
 from . import writes as sqlite_writes
 from .commit import commit, make_safe
@@ -40,36 +45,56 @@ if TYPE_CHECKING:
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress, Tally, Traffic
     from ..protocol import Letter, Plan, Posted, Watch, Write
-    from .commit import Committed, Gathering
+    from .commit import Batch, Committed
     from .queries import Statement
 
 
 T = TypeVar("T")
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
+RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
+RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
+_MAILBOX = """
+SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
+SPELLING = """
+SELECT name FROM mailboxes WHERE folded = ?1
+UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
+
 
 class _Local(_local):
-    """What each thread has for itself."""
+    """The state of one thread."""
 
-    # Found in the class, and not missed: a missing attribute is an error made and thrown away, at every commit.
+    # Defaults in the class: a missing attribute would raise and drop an AttributeError at every commit.
     connection: Connection | None = None
-    gathering: Gathering | None = None
+    batch: Batch | None = None
 
 
-class Access:
-    """What the store builds on."""
+class SqliteStore:
+    """A room in one file, which any number of threads and processes may have open at once."""
 
-    def __init__(self, path: ground.Place, *, boot: str, busy_timeout: float) -> None:
+    vouches = True
+    archives_by_sending = False
+
+    def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
         self.path = ground.prepare(path)
         self._boot = boot
         self._busy_timeout = busy_timeout
         self._local = _Local()
-        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # one goes when its thread ends
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # a connection goes when its thread ends
         self._forks = sqlite_connection.count
+        self._durable = durable
+        self._notifier = ProcessNotifier(f"{self.path}.bells")
+        self._lookout = Lookout()
+        self._connection()  # a room that cannot be opened is refused now, not at the first letter
 
-    def _here(self) -> Connection:
-        """This thread's connection, opened on first use."""
-        if self._forks != sqlite_connection.count:
+    def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the caller makes the id
+        return None
+
+    # -- connections and queries
+
+    def _connection(self) -> Connection:
+        """Return this thread's connection, opened on first use."""
+        if self._forks != sqlite_connection.count:  # SQLite's connections must not be used or closed after a fork
             _ABANDONED.append([*self._open, self._local])
             self._local, self._open, self._forks = _Local(), weakref.WeakSet(), sqlite_connection.count
         connection = self._local.connection
@@ -82,69 +107,70 @@ class Access:
     def _connect(self) -> Connection:
         return Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
 
-    def _drop(self, here: Connection) -> None:
-        """Forget this thread's connection; closed when nobody uses it any more."""
-        if self._local.connection is here:
+    def _drop(self, conn: Connection) -> None:
+        """Forget this thread's connection; it is closed with its last reference."""
+        if self._local.connection is conn:
             self._local.connection = None
 
-    def _ask(self, sql: str, values: list[Any]) -> list[rows.Row]:
-        """All rows at once: nothing holds a view of the room open while anyone thinks or waits."""
-        here = self._here()
-        here.log.check_index()
+    def _query(self, sql: str, values: list[Any]) -> list[rows.Row]:
+        """Return all rows at once, so that no reader keeps the log from starting over."""
+        conn = self._connection()
+        conn.log.check_index()
         try:
-            return here.asking.execute(sql, values).fetchall()
+            return conn.read_cursor.execute(sql, values).fetchall()
         except apsw.Error as error:
             if isinstance(error, (apsw.IOError, apsw.CorruptError, apsw.NotADBError)):
-                here.log.check_whole()
+                conn.log.check_complete()
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
-            here.asking = here.database.cursor()  # the other has not come to its end
+            conn.read_cursor = conn.database.cursor()  # the old one is still in the middle of its rows
             raise self._damaged(error) from None
 
     def _damaged(self, why: Exception) -> Damaged:
         return Damaged(f"{self.path} is damaged: {why}", hint=rows.SALVAGE)
 
-    def _names(self, sql: str) -> list[str]:
-        found = [name for (name,) in self._ask(sql, [])]
+    def _mailbox_names(self, sql: str) -> list[str]:
+        found = [name for (name,) in self._query(sql, [])]
         if not all(isinstance(name, str) for name in found):
             raise self._damaged(TypeError("a mailbox has lost its name"))
         return sorted(found)
 
-    def _sound(self, make: Callable[[rows.Row], T], *questions: Statement) -> list[T]:
-        """The answers as values. A damaged letter is set aside, and the questions are asked again without it."""
+    def _fetch(self, make: Callable[[rows.Row], T], *statements: Statement) -> list[T]:
+        """Return the rows as values. Damaged letters go into quarantine, and the statements run again."""
         tried: set[int] = set()
         while True:
-            sound, damaged = [], []
-            for sql, values in questions:
-                for row in self._ask(sql, values):
+            values_made, damaged = [], []
+            for sql, values in statements:
+                for row in self._query(sql, values):
                     try:
-                        sound.append(make(row))
+                        values_made.append(make(row))
                     except Unreadable as damage:
                         damaged.append((row[0], damage))
             if not damaged:
-                return sound
+                return values_made
             for number, why in damaged:
-                if number in tried:  # it cannot be set aside: what finds it is damaged too
+                if number in tried:  # quarantine did not help: the index that finds it is damaged too
                     raise self._damaged(why)
-                self._set_aside(number, why)
+                self._quarantine(number, why)
             tried |= {number for number, _ in damaged}
 
-    def _set_aside(self, number: int, damage: Unreadable) -> None:
-        here = self._here()
+    def _quarantine(self, number: int, damage: Unreadable) -> None:
+        conn = self._connection()
         import logging  # noqa: PLC0415 - heavy, and damage is rare
 
         logging.getLogger("postroom").warning("letter %d in %s was set aside: %s", number, self.path, damage)
-        if here.database.in_transaction:  # a plan is looking: its commit carries this along
-            sqlite_writes.quarantine(here.database, number)
+        if conn.database.in_transaction:  # a plan is running: its commit includes this
+            sqlite_writes.quarantine(conn.database, number)
             return
         try:
-            with here.lock, here.database:
-                sqlite_writes.quarantine(here.database, number)
+            with conn.lock, conn.database:
+                sqlite_writes.quarantine(conn.database, number)
         except apsw.Error as error:  # more is damaged than this letter
             raise translate(error, self.path) from error
 
-    def _numbers(self, mailboxes: Sequence[str]) -> list[int]:
-        committed, known = self._here().names.committed, []
+    def _mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
+        """Return the ids of those mailboxes that exist, from memory if all were seen before."""
+        committed, known = self._connection().names.committed, []
         for name in mailboxes:
             held = committed.get(name)
             if held is None:
@@ -154,219 +180,187 @@ class Access:
             return known
         marks = ", ".join("?" * len(mailboxes))
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
-        return [number for number, name in self._ask(sql, [*map(fold, mailboxes)]) if name in mailboxes]
-
-    def _close_connections(self) -> None:
-        for connection in list(self._open):
-            connection.close()
-        self._open.clear()
-        self._local = _Local()
-
-
-# The store protocol on one SQLite file: a connection per thread, commits in line, answers all at once.
-
-RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
-RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
-_MAILBOX = """
-SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
-SPELLING = """
-SELECT name FROM mailboxes WHERE folded = ?1
-UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
-
-
-class SqliteStore(Access):
-    """A room in a file. Any number of threads and processes may hold one at once."""
-
-    vouches = True
-    archives_by_sending = False
-
-    def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
-        super().__init__(path, boot=boot, busy_timeout=busy_timeout)
-        self._durable = durable
-        self._bells = ProcessNotifier(f"{self.path}.bells")
-        self._lookout = Lookout()
-        self._here()  # a room that cannot be opened is refused now, not at the first letter
-
-    def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the same for everyone
-        return None
+        return [number for number, name in self._query(sql, [*map(fold, mailboxes)]) if name in mailboxes]
 
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         if not writes:
             return ()
-        here = self._here()
-        gathering = self._local.gathering
+        conn = self._connection()
+        batch = self._local.batch
         try:
-            if gathering is not None:
-                done = gathering.commit(here, writes, durable=self._durable)
+            if batch is not None:
+                done = batch.commit(conn, writes, durable=self._durable)
             else:
-                done = commit(here, writes, durable=self._durable)
+                done = commit(conn, writes, durable=self._durable)
         except StoreFailing:
-            if gathering is not None:  # what is dropped must not keep the lock from what comes after it
-                with suppress(Undone, StoreFailing):  # told again at the end of it
-                    gathering.end_transaction()
-            self._drop(here)  # the next try finds the room anew
+            if batch is not None:  # the dropped connection must not keep the lock
+                with suppress(Undone, StoreFailing):  # raised again at the end of the batch
+                    batch.end_transaction()
+            self._drop(conn)  # the next commit opens the room again
             raise
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
-        if gathering is None:
-            self._make_safe(here, done)
+        if batch is None:
+            self._make_safe(conn, done)
         posted = done.posted
         if posted and self._lookout.is_due(posted[-1].number, len(posted)):
-            self._settle()
-            sqlite_search.help_along(here.index, self._ask)
+            self._flush_batch()
+            sqlite_search.index_some(conn.index, self._query)
         return posted
 
-    def _make_safe(self, here: Connection, done: Committed) -> None:
-        bells = self._grasp(rung_by(done.writes, done.posted))
+    def _make_safe(self, conn: Connection, done: Committed) -> None:
+        """Sync, then notify: no process may learn of a letter that a power cut could still take back."""
+        signals = self._open_signals(mailboxes_to_notify(done.writes, done.posted))
         try:
-            if done.must_sync or done.carried or here.beside:
-                make_safe(here, done)
-            if bells:
-                self._bells.ring(bells)
+            if done.must_sync or done.carried or conn.on_commit:
+                make_safe(conn, done)
+            if signals:
+                self._notifier.notify(signals)
         finally:
-            if bells:
-                self._bells.let_go(bells)
+            if signals:
+                self._notifier.close_signals(signals)
 
-    def _settle(self) -> None:
-        """What this thread gathers is in the room from here on: for whoever looks at it by another way, or needs
-        the writers' lock.
-        """
-        gathering = self._local.gathering
-        if gathering is not None:
-            gathering.end_transaction()
+    def _flush_batch(self) -> None:
+        """End this thread's open transaction, for callers that read another way or need the writers' lock."""
+        batch = self._local.batch
+        if batch is not None:
+            batch.end_transaction()
 
     def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:
-        return sqlite_commit.Gathering(self._bells, self._local, self._grasp, joined=joined)
+        return sqlite_commit.Batch(self._notifier, self._local, self._open_signals, joined=joined)
 
     def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
-        return self._here().hurried()
+        return self._connection().hurried()
 
     def sync(self) -> None:
-        self._settle()
-        here = self._here()
+        self._flush_batch()
+        conn = self._connection()
         if self._durable:
-            with here.lock:
-                here.mend()
-                here.log.tend(here.lock)
-            here.log.sync(here.lock)
+            with conn.lock:
+                conn.recover()
+                conn.log.maintain(conn.lock)
+            conn.log.sync(conn.lock)
 
-    def _grasp(self, mailboxes: set[str]) -> list[int]:
-        """Before the sync, while the code is warm; they are rung after it."""
-        return self._bells.grasp((ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes))
+    def _open_signals(self, mailboxes: set[str]) -> list[int]:
+        """Open the signals of these mailboxes before the sync; they are sent after it."""
+        return self._notifier.open_signals((ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes))
 
-    # -- asking
+    # -- queries
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]:
         marks = ", ".join("?" * len(ids))
         sql = f"SELECT number, sum, body FROM letters WHERE id IN ({marks})"
-        return {letter.message.id: letter for letter in self._sound(rows.letter, (sql, list(ids)))}
+        return {letter.message.id: letter for letter in self._fetch(rows.letter, (sql, list(ids)))}
 
     def sent(self, sender: str, key: str) -> Letter | None:
-        found = self._sound(rows.letter, (BY_KEY, [fold(sender), sender, key]))
+        found = self._fetch(rows.letter, (BY_KEY, [fold(sender), sender, key]))
         return found[0] if found else None
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self._with_seen(self._sound(rows.found_apart, queries.find_apart(query)[0]), query)
+            return self._with_seen(self._fetch(rows.found_apart, queries.find_apart(query)[0]), query)
         fresh = queries.find_fresh(query)
         if fresh is not None:
             with suppress(rows.NotFresh):
-                found = self._sound(partial(rows.found_fresh, query.mailbox or ""), fresh)
+                found = self._fetch(partial(rows.found_fresh, query.mailbox or ""), fresh)
                 return sorted(found, key=attrgetter("delivery.number")) if query.order == "age" else found
         request = [queries.find(query)]
         if query.after is not None:
             request.append(queries.find_late(query))
-        found = self._sound(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
+        found = self._fetch(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
         if query.after is None:
             return found
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
     def _find_everywhere(self, request: list[Statement]) -> list[Found]:
-        """A letter may lie in thousands of mailboxes: it is read once, not with each of them."""
+        """Return deliveries of all mailboxes, reading each letter once: it may lie in thousands of them."""
         bare = [queries.bare(one) for one in request]
-        numbers = {row[0] for one in bare for row in self._ask(*one)}
+        numbers = {row[0] for one in bare for row in self._query(*one)}
         sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
-        several = self._sound(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
+        several = self._fetch(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
         letters = {letter.number: letter.message for letter in several}
-        found = self._sound(partial(rows.found_among, letters), *bare)
+        found = self._fetch(partial(rows.found_among, letters), *bare)
         return [one for one in found if one is not None]
 
     def offered(self, query: Query, moment: Moment) -> list[Found] | None:
         at = query.mailbox or ""
-        held = self._here().names.committed.get(at)
+        held = self._connection().names.committed.get(at)
         request = None if held is None else queries.find_offered(query, moment, held[0])
         if request is None:
             return None if self.overdue(moment, (at,), 1) else self.find(query)
-        first = self._sound(rows.found_apart, request)
+        first = self._fetch(rows.found_apart, request)
         is_late = first[0][2] if first else self.overdue(moment, (at,), 1)
         return None if is_late else self._with_seen(first, query)
 
     def _with_seen(self, first: list[tuple[Found, bool, bool]], query: Query) -> list[Found]:
-        """The index holds read and unread mail apart: the top of each, merged, is far cheaper than one sort."""
+        """Merge unread mail with mail that was read, in order of priority.
+
+        The index holds both apart: the top of each, merged, is far cheaper than one sort.
+        """
         top = [found for found, _, _ in first]
         if first and not first[0][1]:
             return top
-        both = [*top, *self._sound(rows.found, queries.find_apart(query)[1])]
-        apart = {found.delivery.number: found for found in both}  # what was read in between counts once
+        both = [*top, *self._fetch(rows.found, queries.find_apart(query)[1])]
+        apart = {found.delivery.number: found for found in both}  # a letter that was read in between counts once
         return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
     def count(self, query: Query) -> dict[Priority, int]:
-        counted = {rows.priority_of(rank): number for rank, number in self._ask(*queries.count(query))}
+        counted = {rows.priority_of(rank): number for rank, number in self._query(*queries.count(query))}
         return dict.fromkeys(Priority, 0) | counted
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        return self._sound(rows.letter, queries.letters(query))
+        return self._fetch(rows.letter, queries.letters(query))
 
     def count_letters(self, query: LetterQuery) -> int:
-        number: int = self._ask(*queries.count_letters(query))[0][0]
+        number: int = self._query(*queries.count_letters(query))[0][0]
         return number
 
     def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
-        return [id for (id,) in self._ask(*queries.ids(beginning, party, limit))]
+        return [id for (id,) in self._query(*queries.ids(beginning, party, limit))]
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
-        self._settle()  # the index looks by itself
-        party = None if reader is None else self._numbers((reader,))
+        self._flush_batch()  # the text index reads through a connection of its own
+        party = None if reader is None else self._mailbox_ids((reader,))
         if party == []:
             return []
         search = sqlite_search.Search(query, reader, None if party is None else party[0])
-        return search.find(self._here().index, self._ask, self._sound, limit)
+        return search.find(self._connection().index, self._query, self._fetch, limit)
 
     def keep_index(self) -> int:
-        self._settle()
-        return sqlite_search.catch_up(self._here().index, self._ask)
+        self._flush_batch()
+        return sqlite_search.catch_up(self._connection().index, self._query)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
-        return [thread for thread, _ in self._ask(*queries.threads(party, limit))]
+        return [thread for thread, _ in self._query(*queries.threads(party, limit))]
 
     def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
-        return [queries.catch_all(row) for row in self._ask(*queries.conversations(party, scope, limit))]
+        return [queries.catch_all(row) for row in self._query(*queries.conversations(party, scope, limit))]
 
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
-        numbers = None if mailboxes is None else self._numbers(mailboxes)
+        numbers = None if mailboxes is None else self._mailbox_ids(mailboxes)
         if numbers == []:
             return []
-        keys = dict.fromkeys(self._ask(*queries.overdue(moment, numbers, limit)))
+        keys = dict.fromkeys(self._query(*queries.overdue(moment, numbers, limit)))
         if not keys:
             return []
-        return self._sound(rows.found, *((queries.ONE, list(key)) for key in keys))
+        return self._fetch(rows.found, *((queries.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
-        numbers = self._numbers(mailboxes)
+        numbers = self._mailbox_ids(mailboxes)
         if not numbers:
             return None
-        lease, *walls = self._ask(*queries.next_timer(moment, numbers))[0]
+        lease, *walls = self._query(*queries.next_timer(moment, numbers))[0]
         waits = [] if lease is None else [lease - moment.steady]
         now = rows.micros(moment.wall) or 0
         waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
         return min(waits, default=None)
 
     def records(self, kind: str, key: str | None = None) -> list[Record]:
-        found = self._ask(RECORDS, [kind]) if key is None else self._ask(RECORD, [kind, key])
+        found = self._query(RECORDS, [kind]) if key is None else self._query(RECORD, [kind, key])
         if not found:
             return []
         try:
@@ -375,69 +369,72 @@ class SqliteStore(Access):
             raise self._damaged(broken) from None
 
     def keys(self, kind: str) -> list[str]:
-        return [key for (key,) in self._ask("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
+        return [key for (key,) in self._query("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
 
     def quarantined(self) -> list[str]:
-        return [id for (id,) in self._ask("SELECT id FROM quarantine ORDER BY number", [])]
+        return [id for (id,) in self._query("SELECT id FROM quarantine ORDER BY number", [])]
 
     def spelling(self, name: str) -> str | None:
-        if AT in name and name in self._here().names.committed:  # who is elsewhere is not called otherwise later
+        # An agent at another system cannot be renamed here: once seen, its spelling is final.
+        if AT in name and name in self._connection().names.committed:
             return name
-        found = self._ask(SPELLING, [fold(name)])
+        found = self._query(SPELLING, [fold(name)])
         return found[0][0] if found else None
 
     def mailboxes(self) -> list[str]:
-        return self._names("SELECT name FROM mailboxes")
+        return self._mailbox_names("SELECT name FROM mailboxes")
 
     def known(self) -> list[str]:
-        return self._names(queries.KNOWN)
+        return self._mailbox_names(queries.KNOWN)
 
     def is_known(self, name: str) -> bool:
-        return self._ask(queries.IS_KNOWN, [fold(name)]) != []
+        return self._query(queries.IS_KNOWN, [fold(name)]) != []
 
     def strangers(self) -> dict[str, int]:
-        return dict(self._ask(queries.STRANGERS, []))
+        return dict(self._query(queries.STRANGERS, []))
 
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
-        return dict(self._ask(*queries.outgoing(due, most)))
+        return dict(self._query(*queries.outgoing(due, most)))
 
     def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
         request = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
-        total, own = self._ask(WAITING, request)[0]
+        total, own = self._query(WAITING, request)[0]
         return total, own
 
     def tally(self, mailbox: str | None) -> list[Tally]:
-        return queries.tallies(self._ask(*queries.tally(mailbox)))
+        return queries.tallies(self._query(*queries.tally(mailbox)))
 
     def count_deliveries(self) -> int:
-        number: int = self._ask(queries.DELIVERIES, [])[0][0]
+        number: int = self._query(queries.DELIVERIES, [])[0][0]
         return number
 
     def traffic(self, since: Cursor, after: datetime) -> Traffic:
-        self.changes(since, 1)  # can it still be told?
+        self.changes(since, 1)  # raises Resync where the changes are no longer complete
         until = self.cursor()
-        return queries.traffic_of(until, *(self._ask(*q) for q in queries.traffic(since, until, after)))
+        return queries.traffic_of(until, *(self._query(*q) for q in queries.traffic(since, until, after)))
 
     def _mailbox(self, name: str) -> int:
-        """Its number; -1 if there is none."""
-        found = self._ask(_MAILBOX, [fold(name)])
+        """Return the mailbox's id, or -1 if there is none."""
+        found = self._query(_MAILBOX, [fold(name)])
         return found[0][0] if found else -1
 
-    # -- care
+    # -- health and copies
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
-        self._settle()
-        here = self._here()
-        return examine.examine_room(
-            here, self.path, durable=self._durable, repair=repair, full=full, progress=progress
-        )
+        self._flush_batch()
+        conn = self._connection()
+        from .examine import examine_room  # noqa: PLC0415 - rarely needed, and heavy
+
+        return examine_room(conn, self.path, durable=self._durable, repair=repair, full=full, progress=progress)
 
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
-        self._settle()
+        from .backup import copy_room  # noqa: PLC0415 - rarely needed, and heavy
+
+        self._flush_batch()
         source = self._connect()
         try:
             with translated(self.path):
-                return backup.copy_room(
+                return copy_room(
                     source.database,
                     path,
                     overwrite=overwrite,
@@ -447,14 +444,14 @@ class SqliteStore(Access):
         finally:
             source.close()
 
-    # -- changes and bells
+    # -- changes and notification
 
     def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
         now = self.cursor()
         if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
             raise Resync
-        found = self._ask(queries.CHANGES, [since.number, limit])
-        trimmed = self._ask("SELECT trimmed FROM room", [])[0][0]  # asked last: no trim in between goes unseen
+        found = self._query(queries.CHANGES, [since.number, limit])
+        trimmed = self._query("SELECT trimmed FROM room", [])[0][0]  # last, so that no trim goes unseen
         try:
             if since.number < trimmed:
                 raise Resync
@@ -465,45 +462,48 @@ class SqliteStore(Access):
         return changes, record.Cursor(now.store, now.epoch, last)
 
     def cursor(self) -> Cursor:
-        name, epoch, following = self._ask(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
+        name, epoch, following = self._query(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
         return record.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
-        self._settle()
-        here = self._here()
+        self._flush_batch()
+        conn = self._connection()
         try:
-            with here.lock:
-                here.mend()
-                here.database.execute("UPDATE room SET epoch = ?", (os.urandom(4).hex(),))
-                here.log.tend(here.lock)
+            with conn.lock:
+                conn.recover()
+                conn.database.execute("UPDATE room SET epoch = ?", (os.urandom(4).hex(),))
+                conn.log.maintain(conn.lock)
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        here.log.sync(here.lock)
+        conn.log.sync(conn.lock)
 
     def trim_changes(self, keep: int) -> int:
-        self._settle()
-        here = self._here()
+        self._flush_batch()
+        conn = self._connection()
         try:
-            with here.lock:
-                here.mend()
-                newest = here.database.execute(
+            with conn.lock:
+                conn.recover()
+                newest = conn.database.execute(
                     "SELECT number FROM changes ORDER BY number DESC LIMIT 1 OFFSET ?", (max(keep, 1),)
                 ).get
                 if newest is None:
                     return 0
-                with here.database:
-                    here.database.execute("UPDATE room SET trimmed = ?", (newest,))
-                    here.database.execute("DELETE FROM changes WHERE number <= ?", (newest,))
+                with conn.database:
+                    conn.database.execute("UPDATE room SET trimmed = ?", (newest,))
+                    conn.database.execute("DELETE FROM changes WHERE number <= ?", (newest,))
         except apsw.Error as error:
             raise translate(error, self.path) from error
-        return here.database.changes()
+        return conn.database.changes()
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         try:
-            return self._bells.watch(mailboxes)
+            return self._notifier.watch(mailboxes)
         except OSError as error:
             raise translate(error, error.filename or self.path) from error
 
     def close(self) -> None:
-        self._close_connections()
-        self._bells.close()
+        for connection in list(self._open):
+            connection.close()
+        self._open.clear()
+        self._local = _Local()
+        self._notifier.close()

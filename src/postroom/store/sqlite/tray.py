@@ -1,4 +1,9 @@
-"""A word in memory that processes share, and on which they can sleep until another wakes them (Linux)."""
+"""How writers that meet at the lock wait and help each other: futexes, turns, and the tray of letters.
+
+Waiting writers sleep on a shared word in the lock file (a futex, on Linux) until the writer that leaves wakes the
+next one. A waiting writer can also lay its letters into the tray, a shared map in the lock file; the writer that
+holds the lock writes them along with its own and answers once they are durable.
+"""
 
 from __future__ import annotations
 
@@ -452,7 +457,7 @@ class Laid:
         self._ticket = ticket
         self._was_taken = False
 
-    def stand_in_line(self, lock: WriterLock) -> bool:
+    def wait_turn(self, lock: WriterLock) -> bool:
         """Wait until it is answered for (False) or it is our own turn (True)."""
         try:
             end = time.monotonic() + lock.timeout
@@ -463,18 +468,18 @@ class Laid:
                     return False
                 was_taken, self._was_taken = self._was_taken, self._was_taken or state != WAITING
                 if state in {ANSWERED, TURNED_BACK}:  # or answered, but not to this
-                    return lock.stand_in_line()
+                    return lock.wait_turn()
                 now = time.monotonic()
                 if state == TAKEN and not was_taken:
                     patience = SLOW
-                elif lock.take_at_once():
+                elif lock.try_acquire():
                     state, _ = self._tray.look()  # again: from now on nobody takes it along
                     self._was_taken = self._was_taken or state != WAITING
                     if state != ANSWERED or not self._hear():
                         return True
-                    lock.leave()  # it was answered for meanwhile
+                    lock.release()  # it was answered for meanwhile
                     return False
-                lock.check_patience(end - now)
+                lock.check_timeout(end - now)
                 self._tray.wait(called, min(end - now, patience))
                 patience = min(2 * patience, LONG_NAP)
         finally:

@@ -1,4 +1,9 @@
-"""A letter that was accepted before: it is not written twice, and says the same or is refused."""
+"""What each write does to the tables, inside the transaction of a commit.
+
+`WriteTransaction` applies Post, Move, Put, Forget, Introduce and Rename. It raises where a precondition does not
+hold, and the caller rolls back. Numbers are taken in the order of acceptance, and a write that changes the
+waiting mail changes the kept counts (table `waiting`) in the same transaction.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +37,15 @@ if TYPE_CHECKING:
     from ...model.delivery import Delivery
     from ...model.message import Message
     from ..protocol import Rename, Write
-    from .connection import Names
+    from .connection import NameCache
     from .rows import Row
 
 
+# -- letters that were accepted before
+
+
 def repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
+    """Return the result of a repeated letter; IdTaken if the first one says something else."""
     first = decode_message(body)
     if digest(first) != digest(message):
         raise IdTaken.of_letter(field, first.id)
@@ -44,18 +53,18 @@ def repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
 
 
 def repeat_of_memory(message: Message, memory: bytes, field: str) -> Posted:
-    """The first letter is deleted; only its digest is left."""
+    """Return the result of a repeated letter whose first copy was deleted: only its digest is left."""
     first = msgspec.json.decode(memory)
     if first["digest"] != digest(message):
         raise IdTaken.of_letter(field, None)
     return Posted(message_id=first["id"], number=0, repeated=True)
 
 
-# A mailbox gets another name. Its number stays, so its mail, and who remembers the number, go on as before.
+# -- renaming
 
 
 def rename(database: apsw.Connection, write: Rename) -> None:
-    """Inside the transaction of a commit."""
+    """Give a mailbox another name. Its id stays, so its mail and remembered ids stay valid."""
     old, new = fold(write.old), fold(write.new)
     home = _mailbox(database, old)
     if home is None:
@@ -83,11 +92,11 @@ def _make(database: apsw.Connection, name: str) -> int:
     return made
 
 
-# How many letters count towards a quota: kept in the table `waiting`, so that a send need not count them.
+# -- how many letters count towards a quota
 #
-# Whatever writes, changes or deletes deliveries changes the counts in the same transaction: `COUNT_ONE` for a
-# letter
-# to one mailbox and for each move, `count_deliveries` for all else. The doctor compares them with a real count.
+# The counts are kept in the table `waiting`, so that a send need not count letters. Code that writes, changes or
+# deletes deliveries changes the counts in the same transaction: `COUNT_ONE` for a letter to one mailbox and for
+# each move, `count_deliveries` for everything else. `postroom doctor` compares them with a real count.
 
 Place: TypeAlias = int | str  # a mailbox's id; of mail for another system, the folded name of that system
 Execute: TypeAlias = "Callable[..., Any]"
@@ -122,37 +131,38 @@ FROM (SELECT place, sender FROM (SELECT * FROM really EXCEPT {_ALL_KEPT})
 
 
 def place_of(name: str, mailbox: int) -> Place:
-    """Where mail to this mailbox is counted: all mail for one other system counts together."""
+    """Return the place where mail to this mailbox is counted: all mail for one other system counts together."""
     return fold(system_of(name)) if AT in name else mailbox
 
 
 def waiting_at(execute: Execute, place: Place, sender: int) -> tuple[int, int]:
-    """How many letters count there: of all senders, and of this one."""
+    """Return how many letters count there: of all senders, and of this one."""
     total, own = execute(WAITING, (place, sender)).fetchall()[0]
     return total, own
 
 
 def count_deliveries(execute: Execute, number: int, mailbox: int, by: int) -> None:
-    """Count those deliveries of a letter that wait, all (0) or of one mailbox, in (`by` 1) or out (-1). Call while
-    they and the letter are in their tables.
+    """Add (`by` 1) or subtract (-1) the waiting deliveries of a letter, of all mailboxes (0) or of one.
+
+    Call it while the letter and its deliveries are in their tables.
     """
     execute(_COUNT_DELIVERIES, (number, mailbox, by))
 
 
 def recount(execute: Execute) -> None:
-    """Count all letters anew."""
+    """Count all letters again."""
     execute("DELETE FROM waiting")
     execute(f"{_ALL_REALLY} INSERT INTO waiting SELECT * FROM really")
 
 
-# Where damaged letters are kept: what is left of them, out of everybody's way.
+# -- damaged letters
 
 
 def quarantine(database: apsw.Connection, number: int) -> None:
-    """Keep what is left of a damaged letter where nobody stumbles over it, and never give its number again."""
+    """Move what is left of a damaged letter out of the way; its number is never used again."""
     id = database.execute("SELECT id FROM letters WHERE number = ?", (number,)).get
     if id is None:
-        return  # another process was quicker
+        return  # another process has done it
     change = database.execute(NEXT_NUMBER).get
     database.execute("INSERT INTO quarantine SELECT number, id, body FROM letters WHERE number = ?", (number,))
     count_deliveries(database.execute, number, 0, -1)
@@ -161,10 +171,10 @@ def quarantine(database: apsw.Connection, number: int) -> None:
     database.execute(INSERT_CHANGE, (change, "forgot", None, id))
 
 
-# Letters of one mailbox that are read at once: few statements mark them, and one writes what is told of it.
+# -- many letters of one mailbox that are read at once
 
-SOME = 50  # letters that one statement marks
-# Values, and not a question for them: so SQLite needs no list of its own of what it is going to change.
+SOME = 50  # letters that one statement marks as read
+# Bound values and no subquery: so SQLite needs no list of its own of the rows that it is going to change.
 _READ_SOME = f"""
 UPDATE deliveries SET seen = 1, revision = ?, read_at = ?
 WHERE mailbox = ? AND revision = ? AND number IN ({", ".join("?" * SOME)})"""
@@ -174,7 +184,7 @@ SELECT ?1 + j.key, 'moved', j.value, ?2, ?3 FROM json_each(?4) j"""
 
 
 def are_alike(moves: Sequence[Move]) -> bool:
-    """Are these letters of one mailbox, was as much done to each of them, and are they read at one time?"""
+    """Tell whether these moves mark letters of one mailbox, at the same revision, as read at the same time."""
     was, now = moves[0].before, moves[0].after
     alike, at = (was.mailbox, was.revision, now.revision, now.state), now.read_at
     for move in moves:
@@ -185,7 +195,10 @@ def are_alike(moves: Sequence[Move]) -> bool:
 
 
 def mark_as_read(execute: Callable[..., Any], moves: Sequence[Move], mailbox: int) -> list[int]:
-    """Their numbers. How many were still as they were before, SQLite's count of changes tells."""
+    """Mark the letters as read and return their numbers.
+
+    SQLite's count of changes tells how many were still at their revision.
+    """
     was, now = moves[0].before, moves[0].after
     values = (now.revision, now.read_at and micros(now.read_at), mailbox, was.revision)
     numbers = [move.before.number for move in moves]
@@ -196,16 +209,16 @@ def mark_as_read(execute: Callable[..., Any], moves: Sequence[Move], mailbox: in
     return numbers
 
 
-def note_changes(
+def insert_changes(
     execute: Callable[..., Any], moves: Sequence[Move], numbers: Sequence[int], mailbox: int, first: int
 ) -> None:
-    """`first`: the number of the first change."""
+    """Record one change for each move; `first` is the number of the first change."""
     execute(_ALL_MOVED, (first, mailbox, STATE_NUMBER[moves[0].after.state], encode(numbers)))
 
 
-# What each write does to the tables, inside the transaction of a commit.
+# -- the transaction
 
-# All a letter needs to know before it is accepted where the room is not bare, in one question.
+# All that must be known before a letter is accepted where the room is not bare, in one query.
 BEFORE_POST = f"""
 SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
@@ -221,12 +234,13 @@ SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sende
 WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 INSERT_LETTER = f"INSERT INTO letters VALUES ({', '.join('?' * 13)})"
 INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
-# Most letters leave the same columns empty, and so do most deliveries at first. Not to bind all these NULLs saves
-# a fiftieth of a send.
+# Most letters leave the same columns empty, and so do most deliveries at first. Statements that do not bind these
+# NULLs save 2 % of a send.
 _NONE_OF_7 = (None,) * 7
 _PLAIN_LETTER = f"INSERT INTO letters VALUES({'?,' * 4}{'NULL,' * 7}?,?)"
 _FRESH_DELIVERY = f"INSERT INTO deliveries VALUES({'?,' * 9}{','.join(['NULL'] * len(NOTHING_MORE))})"
-# Like the first one. Its values are bound and not read: to read a table that is written to takes a copy of it.
+# Deliveries like the first one. Its values are bound, not read: SQLite copies a table that one statement both
+# reads and writes.
 COPY_DELIVERY = f"""
 INSERT INTO deliveries SELECT ?1, j.value{"".join(f", ?{place}" for place in range(3, len(COLUMNS) + 1))}
 FROM json_each(?2) j"""
@@ -244,19 +258,19 @@ UPDATE = {action: (_update(columns), values) for action, (columns, values) in CH
 UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
 
 
-class Writing:
-    """One transaction. Numbers are given in the order of writing; that is the order of acceptance."""
+class WriteTransaction:
+    """The writes of one transaction. Their numbers are in the order of writing: the order of acceptance."""
 
-    def __init__(self, database: apsw.Connection, names: Names) -> None:
+    def __init__(self, database: apsw.Connection, names: NameCache) -> None:
         self._execute = names.cursor.execute
         self._execute_many = names.cursor.executemany
         self._database = database
-        self._names = names
+        self._name_cache = names
         self._fresh: dict[str, tuple[int, bool]] = {}
-        self._number = 0  # the next one; asked for when first needed
-        self._is_bare = False  # known with it
-        self._is_led = False  # is anybody known to be elsewhere? Known with it
-        self._guarded = False  # has anybody here a guard? Known once a letter is looked at
+        self._number = 0  # the next number; read when first needed
+        self._is_bare = False  # see `IN_THE_WAY`; read with the number
+        self._is_led = False  # is any agent known to be at another system? Read with the number
+        self._guarded = False  # has any mailbox here a guard? Read with the first letter
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
         posted: list[Posted] = []
@@ -280,14 +294,17 @@ class Writing:
                 self.mailbox(write.mailbox, "mailbox", known=write.known)
             else:
                 rename(self._database, write)
-                self._names.committed.pop(write.old, None)
+                self._name_cache.committed.pop(write.old, None)
         if moves:
             self._move(moves)
         return tuple(posted)
 
     def remember(self, *, alone: bool = False) -> None:
-        """Call once the transaction is committed. `alone`: nothing else was written in it."""
-        names = self._names
+        """Keep what was learned for the next commit. Call it once this one is committed.
+
+        `alone`: nothing else was written in the transaction.
+        """
+        names = self._name_cache
         if self._fresh:
             names.committed.update(self._fresh)
         if self._number:
@@ -297,21 +314,21 @@ class Writing:
 
     def _post(self, post: Post) -> Posted:
         message = post.message
-        if not self._number and self._names.is_bare is not False:
-            self._look()
+        if not self._number and self._name_cache.is_bare is not False:
+            self._read_state()
         if not self._is_bare or message.key is not None or post.routes:
-            return self._earlier(message) or self._insert(post)
+            return self._repeated(message) or self._insert(post)
         try:
             return self._insert(post)
-        except (PostroomError, apsw.ConstraintError):  # if it was here already, nothing else matters
-            earlier = self._earlier(message)
+        except (PostroomError, apsw.ConstraintError):  # for a repeated letter no other refusal counts
+            earlier = self._repeated(message)
             if earlier is None:
                 raise
             return earlier
 
     def _insert(self, post: Post) -> Posted:
-        value, message = post, post.message
-        leads = self._is_led and not all(self._names.is_placed(one.mailbox) for one in post.deliveries)
+        original, message = post, post.message
+        leads = self._is_led and not all(self._name_cache.is_placed(one.mailbox) for one in post.deliveries)
         if post.admit is not None and (post.routes or self._guarded or leads):
             post = post.admit(post)
         deliveries = post.deliveries
@@ -330,7 +347,7 @@ class Writing:
         else:
             self._execute(INSERT_LETTER, row)
         self._number = number + 1
-        for delivery, place in zip(deliveries, places):  # noqa: B905 - asking how many there are costs more
+        for delivery, place in zip(deliveries, places):  # noqa: B905 - `strict` costs more than it tells
             row = delivery_row(delivery, number, place)
             if row[9:] == NOTHING_MORE:
                 self._execute(_FRESH_DELIVERY, row[:9])
@@ -344,24 +361,24 @@ class Writing:
             count_deliveries(self._execute, number, 0, 1)
         elif deliveries and deliveries[0].waits:
             self._execute(COUNT_ONE, (place_of(names[0], places[0]), number, 1))
-        written = None if post is value else post
+        written = None if post is original else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
-        """The numbers of these mailboxes, and which of them nobody has heard from."""
-        committed, places, unknown = self._names.committed, [], []
-        alone = self._names.as_of == self._number  # else somebody may have got to be known since
+        """Return the ids of these mailboxes, and the names of those whose agent is unknown."""
+        committed, places, unknown = self._name_cache.committed, [], []
+        alone = self._name_cache.as_of == self._number  # else an agent may have become known since
         for name in names:
             held = committed.get(name)
-            if held is None or not (held[1] or alone or AT in name):  # nobody gets to be known elsewhere
+            if held is None or not (held[1] or alone or AT in name):  # `known` is kept for local agents only
                 held = self.mailbox(name, "to")
             places.append(held[0])
-            if not held[1] and AT not in name:  # who is known elsewhere is not ours to tell
+            if not held[1] and AT not in name:
                 unknown.append(name)
         return places, tuple(unknown)
 
-    def _earlier(self, message: Message) -> Posted | None:
-        """The letter this one repeats, if any; IdTaken when it says something else."""
+    def _repeated(self, message: Message) -> Posted | None:
+        """Return the result of the letter that this one repeats, if any; IdTaken if it says something else."""
         spent = spent_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
         known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
@@ -385,10 +402,10 @@ class Writing:
 
     def _check_space(self, post: Post, sender: int, names: Sequence[str], mailboxes: Sequence[int]) -> None:
         """Refuse a letter for which an inbox, or the outbox for another system, has no room."""
-        more: dict[Place, int] = {}  # of one letter, several deliveries may go to one system
+        more: dict[Place, int] = {}  # several deliveries of one letter may go to one system
         for name, mailbox in zip(names, mailboxes, strict=True):
             limit = post.outbox if AT in name else post.quota
-            # An inbox holds no more letters than the room ever took, so in a young room nobody is near the limit.
+            # An inbox holds no more letters than the room ever accepted: in a young room no count is needed.
             if limit is None or (AT not in name and 2 * self._number <= limit):
                 continue
             place = place_of(name, mailbox)
@@ -408,7 +425,7 @@ class Writing:
     # -- deliveries
 
     def _move(self, moves: Sequence[Move]) -> None:
-        """Moves of one kind, all at once."""
+        """Apply moves of one action, all at once."""
         action = moves[0].action
         update, values = UPDATE.get(action) or UPDATE_ALL
         if action == "read" and len(moves) > 1 and are_alike(moves):
@@ -418,7 +435,7 @@ class Writing:
             for move in moves:
                 self._redirect(move)
             return
-        names, lives = self._names.committed, action in SIGNS_OF_LIFE
+        names, lives = self._name_cache.committed, action in SIGNS_OF_LIFE
         steps, changes, counts = [], [], []
         for change, move in enumerate(moves, self._take_numbers(len(moves))):
             before, after = move.before, move.after
@@ -434,12 +451,12 @@ class Writing:
         changed = self._database.total_changes()
         self._execute_many(update, steps)
         if self._database.total_changes() != changed + len(steps):
-            self._complain(steps)
+            self._raise_conflict(steps)
         self._execute_many(INSERT_MOVED, changes)
         self._execute_many(COUNT_ONE, counts)
 
     def _redirect(self, move: Move) -> None:
-        """Take a delivery to another mailbox."""
+        """Move a delivery to another mailbox."""
         before, change = move.before, self.take_number()
         former, _ = self.mailbox(before.mailbox, "mailbox")
         mailbox, _ = self.mailbox(move.after.mailbox, "to")
@@ -447,7 +464,7 @@ class Writing:
         step = (before.number, former, before.revision)
         deleted = "DELETE FROM deliveries WHERE number = ? AND mailbox = ? AND revision = ? RETURNING 1"
         if self._execute(deleted, step).get is None:
-            self._complain([step])
+            self._raise_conflict([step])
         self.insert_delivery(move.after, before.number, mailbox)
         self._execute(INSERT_MOVED, (change, before.number, mailbox, STATE_NUMBER[move.after.state]))
 
@@ -457,23 +474,23 @@ class Writing:
         changed = self._database.total_changes()
         numbers = mark_as_read(self._execute, moves, mailbox)
         if self._database.total_changes() != changed + len(moves):
-            self._complain([(number, mailbox, 0) for number in numbers])
-        note_changes(self._execute, moves, numbers, mailbox, first)
+            self._raise_conflict([(number, mailbox, 0) for number in numbers])
+        insert_changes(self._execute, moves, numbers, mailbox, first)
         place = place_of(moves[0].before.mailbox, mailbox)
         self._execute_many(COUNT_ONE, [(place, move.before.number, -1) for move in moves if move.before.waits])
 
-    def _complain(self, steps: Sequence[Row]) -> NoReturn:
-        """One of these deliveries is not what it was, or not there at all."""
+    def _raise_conflict(self, steps: Sequence[Row]) -> NoReturn:
+        """Raise the error for deliveries of which one has changed or is gone."""
         for *_, number, mailbox, _revision in steps:
             where = (number, mailbox)
             if not self._execute("SELECT 1 FROM deliveries WHERE number = ? AND mailbox = ?", where).get:
                 raise UnknownMessage
         raise StaleRevision
 
-    # -- what was not sent here, but found in files that are the truth
+    # -- mail that was found in files, in rooms whose files are the truth
 
     def insert_letter(self, message: Message) -> int:
-        """As it is; its number."""
+        """Insert the letter as it is, and return its number."""
         number = self.take_number()
         sender, _ = self.mailbox(message.sender, "sender", known=True)
         self._execute(INSERT_LETTER, letter_row(message, number, sender, encode(message)))
@@ -489,7 +506,7 @@ class Writing:
         count_deliveries(self._execute, number, mailbox, 1)
 
     def set_delivery(self, delivery: Delivery, number: int, mailbox: int) -> None:
-        """Whatever it was before."""
+        """Write a delivery over the one that is there, whatever its revision."""
         change = self.take_number()
         count_deliveries(self._execute, number, mailbox, -1)
         self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
@@ -497,7 +514,7 @@ class Writing:
         self._execute(INSERT_MOVED, (change, number, mailbox, STATE_NUMBER[delivery.state]))
 
     def delete_delivery(self, number: int, mailbox: int) -> None:
-        """And its letter, if nobody else has it."""
+        """Delete a delivery, and its letter if that was the last one."""
         count_deliveries(self._execute, number, mailbox, -1)
         self._execute("DELETE FROM deliveries WHERE number = ? AND mailbox = ?", (number, mailbox))
         if not self._execute("SELECT 1 FROM deliveries WHERE number = ? LIMIT 1", (number,)).get:
@@ -534,11 +551,11 @@ class Writing:
             self._note("put", kind=record.kind, key=record.key)
 
     def mailbox(self, name: str, field: str, *, known: bool = False) -> tuple[int, bool]:
-        """The mailbox's number, made if need be, and whether its owner is known."""
-        held = self._fresh.get(name) or self._names.committed.get(name)
+        """Return the mailbox's id, made if need be, and whether its agent is known."""
+        held = self._fresh.get(name) or self._name_cache.committed.get(name)
         if held is not None and held[1]:
             return held
-        return self._look_up(name, field, known=known)  # another process may have got to know it since
+        return self._look_up(name, field, known=known)  # another process may have made it known since
 
     def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
         found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
@@ -563,14 +580,14 @@ class Writing:
         return self._take_numbers(1)
 
     def _take_numbers(self, count: int) -> int:
-        """The first of so many."""
-        first = self._number or self._look()
+        """Take `count` numbers and return the first."""
+        first = self._number or self._read_state()
         self._number = first + count
         return first
 
-    def _look(self) -> int:
-        """The next number, and whether the room is bare: known, or asked for."""
-        names = self._names
+    def _read_state(self) -> int:
+        """Return the next number, and learn whether the room is bare: from memory while no one else wrote."""
+        names = self._name_cache
         if names.seal == names.sealed():
             self._number, self._is_bare, self._is_led = names.as_of, names.is_bare is True, names.is_led
         else:

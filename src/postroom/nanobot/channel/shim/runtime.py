@@ -1,5 +1,5 @@
-"""The channel itself, which is kept in Postroom."""
+"""The channel class. This file is installed inside nanobot, so it imports Postroom by its full name."""
 
-from ..channel import MailboxChannel
+from postroom.nanobot.channel.channel import MailboxChannel
 
 __all__ = ["MailboxChannel"]

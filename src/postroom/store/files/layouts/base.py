@@ -1,6 +1,8 @@
-"""Plain JSON as the designs write it: byte for byte what `json.dumps` makes, many times as fast.
+"""What a layout is, and what all layouts share.
 
-msgspec writes text, whole numbers and structure as Python does. What it writes otherwise is left to Python.
+A layout writes a letter as the JSON object of its design (`fields`) and reads it back as the model's JSON
+(`plain`, as `codec.to_plain` makes it). What the design has no field for goes under one key of ours in the file
+(`own`), which is there only when needed.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from ....model.message import Message
 
 
+# -- JSON, byte for byte as `json.dumps` writes it, many times as fast
+
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -40,12 +44,14 @@ def dumps(
     ensure_ascii: bool = False,
     whole: bool = False,
 ) -> bytes:
-    """As `json.dumps` with these settings, of lists, and objects with text keys. `whole`: no number in it is a
-    fraction, which need not be looked for.
+    """Return what `json.dumps` makes with these settings, for lists and objects with text keys.
+
+    msgspec writes everything but fractions, large numbers and escapes as Python does; those are left to Python.
+    `whole` says that there are no fractions, so that they need not be searched for.
     """
     try:
         quick = _encode_sorted(value) if sort_keys else _encode(value)
-    except (OverflowError, UnicodeEncodeError):  # more than 64 bits; half a character
+    except (OverflowError, UnicodeEncodeError):  # an integer over 64 bits; a lone surrogate
         quick = b""
     is_escaped = ensure_ascii and (not quick.isascii() or b"\x7f" in quick)
     if not quick or is_escaped or (not whole and _has_fractions(value)):
@@ -61,15 +67,11 @@ def _has_fractions(values: Any) -> bool:
     return False
 
 
-# What a layout is, and what all of them share.
-#
-# A letter is written as the design's JSON (`fields`, as they stand in a file), and read from there as the model's
-# (`plain`, as `codec.to_plain` writes it). What a design has no word for goes under one key of ours in the file
-# (`own`), and only then is that key there.
+# -- layouts
 
-OWN = "postroom"  # the one extra key
-LONGEST_NAME = 100  # characters of a mailbox in the name of a file or folder
-FIRST_WORDS = 60  # characters of a body that stand for a missing subject
+OWN = "postroom"  # our key in a file
+LONGEST_NAME = 100  # characters of a mailbox name in the name of a file or folder
+FIRST_WORDS = 60  # characters of a body that replace a missing subject
 _LONGEST_SUBJECT = 1000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -77,7 +79,7 @@ Plain = dict[str, Any]
 
 
 class FileState(NamedTuple):
-    """What a file says about its delivery."""
+    """The state of a delivery, as a file says it."""
 
     state: State
     read_at: datetime | None = None
@@ -86,7 +88,7 @@ class FileState(NamedTuple):
     dead_at: datetime | None = None
     due_at: datetime | None = None
     reason: str | None = None
-    is_put_away: bool = False  # nobody says when
+    is_put_away: bool = False  # archived at an unknown time
 
 
 class Where(NamedTuple):
@@ -95,52 +97,54 @@ class Where(NamedTuple):
     mailbox: str
     place: str  # the folder within the mailbox
     name: str
-    written: datetime  # its own time
+    written: datetime  # its modification time
 
 
 class Layout(LayoutPaths, ABC):
-    """One design's way with files, of its shape."""
+    """The file format of one design. Each layout has one instance, `LAYOUT` in its module."""
 
-    kinds: ClassVar[dict[str, str]]  # ours -> the design's; what is not here becomes `other_kind`
+    kinds: ClassVar[dict[str, str]]  # our kind -> the design's; any other becomes `other_kind`
     other_kind: ClassVar[str]
     addressee: ClassVar[str] = "to"  # the field that names the mailbox
 
     # -- names
 
     def folder(self, mailbox: str) -> str:
-        """The folder of a mailbox, below the home."""
+        """Return the folder of a mailbox, below the home."""
         return shortened(mailbox.replace("/", "_"))
 
-    @lru_cache(maxsize=1024)  # noqa: B019 - a layout is there for good
+    @lru_cache(maxsize=1024)  # noqa: B019 - a layout lives as long as the process
     def signature(self, sender: str) -> str:
-        """The same for the name of a file and for an id, in which no `@` can stand."""
+        """Return a sender's name for file names and ids, which allow no `@`."""
         return self.folder(sender).replace(AT, "-")
 
     def mailbox(self, folder: str) -> str:
-        """Whose folder this is, where no letter says it better; Invalid if it can be nobody's."""
+        """Return the mailbox of a folder, where no letter names it; raise Invalid if no mailbox can have it."""
         return check_party(folder, "folder")
 
     def is_unmistakable(self, name: str) -> bool:
-        """Is this the name of a letter, and of no other design's?"""
+        """Return whether this is the name of a letter file of this layout and of no other."""
         return self.may_hold(name)
 
     @abstractmethod
     def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:
-        """An id for a new letter, such that its file needs no word of ours for it."""
+        """Return an id for a new letter, in a form that the design's fields or file name can hold."""
 
     @abstractmethod
     def file_name(self, message: Message, order: int) -> str:
-        """How its file is called; `order` is its place in time, in microseconds, later than all before."""
+        """Return the file name of a letter; `order` is its position in time, in microseconds."""
 
     # -- a letter
 
     @abstractmethod
     def write(self, message: Message, mailbox: str) -> Plain:
-        """The design's fields for a new letter that nobody has looked at."""
+        """Return the design's fields for an unread letter."""
 
-    def unsaid(self, message: Message, mailbox: str, name: str) -> Plain | None:
-        """What goes under our key, where that is plain: then no number in the letter is a fraction. None: look
-        closely, which takes ten times as long.
+    def simple_own(self, message: Message, mailbox: str, name: str) -> Plain | None:
+        """Return what goes under our key for a simple letter, which contains no fractions.
+
+        None means that the letter is not simple: the caller finds the difference by reading the fields back, which
+        takes ten times as long.
         """
         is_plain = (
             message.scope == DEFAULT_SCOPE
@@ -149,23 +153,24 @@ class Layout(LayoutPaths, ABC):
             and not (message.expires_at or message.context or message.attachments or message.tags)
             and not (message.task or message.callback or message.metadata)
         )
-        own = self._unsaid(message, name) if is_plain else None
-        if own is not None and self.kind_there(message) != message.kind:
+        own = self._simple_own(message, name) if is_plain else None
+        if own is not None and self.kind_word(message) != message.kind:
             own["kind"] = None if message.kind == "message" else message.kind
         return own
 
     @abstractmethod
-    def _unsaid(self, message: Message, name: str) -> Plain | None:
-        """The same, as far as the designs differ."""
+    def _simple_own(self, message: Message, name: str) -> Plain | None:
+        """Return what goes under our key, as far as the designs differ; None if the letter is not simple."""
 
     @abstractmethod
     def read(self, fields: Plain, where: Where) -> Plain:
-        """The letter that a file holds, as far as the design can say it: id, sender and recipients are checked.
-        KeyError, TypeError or Invalid: there is none.
+        """Return the letter in a file, as far as the design has fields; id, sender and recipients are checked.
+
+        Raises KeyError, TypeError or Invalid if there is no letter.
         """
 
     def own(self, fields: Plain) -> Plain:
-        """What stands under our key."""
+        """Return the content of our key."""
         found = fields.get(OWN)
         return found if isinstance(found, dict) else {}
 
@@ -176,35 +181,35 @@ class Layout(LayoutPaths, ABC):
 
     @abstractmethod
     def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
-        """The file, byte for byte as the design writes it. `whole`: no number in it is a fraction."""
+        """Return the file, byte for byte as the design writes it. `whole` says that there are no fractions."""
 
     # -- its state
 
     def place(self, delivery: Delivery) -> str:
-        """The folder within the mailbox where a letter in this state lies."""
+        """Return the place in the mailbox folder for a letter in this state."""
         return QUEUED if delivery.state is State.QUEUED else self.places[0]
 
-    def shown(self, delivery: Delivery) -> State:
-        """The state, as far as a file can tell it."""
+    def visible_state(self, delivery: Delivery) -> State:
+        """Return the state as far as a file can say it."""
         return State.UNREAD if delivery.state is State.CLAIMED else delivery.state
 
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
-        """Does a file say something else after this move? Where it lies aside."""
+        """Return whether this move changes the content of the file, apart from its folder."""
         return self._note(before) != self._note(after)
 
-    def rereads(self, delivery: Delivery, result: FileState) -> bool:  # noqa: ARG002 - most designs have no word for it
-        """Does a file tell that somebody read a letter, or made it unread again, which we do not know of?"""
+    def read_state_differs(self, delivery: Delivery, found: FileState) -> bool:  # noqa: ARG002 - most designs have no word for it
+        """Return whether a file says otherwise than the delivery that an open letter was read."""
         return False
 
-    def show(self, fields: Plain, delivery: Delivery) -> None:
-        """Let the fields tell this state. What nobody of us wrote is left as it is."""
+    def write_state(self, fields: Plain, delivery: Delivery) -> None:
+        """Write the state of a delivery into the fields. Fields of other programs stay."""
         own, note = self.own(fields), self._note(delivery)
         if note or "delivery" in own:
             own = {name: value for name, value in own.items() if name != "delivery"}
             self.set_own(fields, own | ({"delivery": note} if note else {}))
 
-    def state_in(self, fields: Plain, place: str) -> FileState:
-        """The state that a file tells."""
+    def read_state(self, fields: Plain, place: str) -> FileState:
+        """Return the state that a file says."""
         note = self.own(fields).get("delivery")
         note = note if isinstance(note, dict) else {}
         reason = note.get("reason")
@@ -214,14 +219,14 @@ class Layout(LayoutPaths, ABC):
             return FileState(State.DEAD, dead_at=time_or_none(note.get("dead_at")), reason=reason)
         return FileState(State.UNREAD)
 
-    def where_it_went(self, fields: Plain) -> str | None:
-        """Of a letter that goes on in another room."""
+    def move_reason(self, fields: Plain) -> str | None:
+        """Return the reason noted for a letter that was moved to another room."""
         note = self.own(fields).get("delivery")
         reason = note.get("reason") if isinstance(note, dict) and note.get("state") == "done" else None
         return reason if isinstance(reason, str) and reason.startswith(MOVED_AWAY) else None
 
     def _note(self, delivery: Delivery) -> Plain:
-        """What of a delivery has no word in any design: when it is due, why it is dead."""
+        """Return what no design has a field for: when a delivery is due, why it is dead or where it went."""
         if delivery.state is State.QUEUED and delivery.due_at is not None:
             return {"due_at": text_of(delivery.due_at)}
         if delivery.state is State.DONE and delivery.has_left:
@@ -234,19 +239,19 @@ class Layout(LayoutPaths, ABC):
             }
         return {}
 
-    # -- pieces
+    # -- fields
 
-    def kind_there(self, message: Message) -> str:
+    def kind_word(self, message: Message) -> str:
         return self.kinds.get(message.kind, self.other_kind)
 
 
 def sender_in(value: Any) -> str:
-    """Who wrote it, as the model spells it."""
+    """Return the sender in a file; raise Invalid if it is no name."""
     return check_party(value, "from")
 
 
 def kind_in(value: Any, otherwise: str) -> str:
-    """The word in a file, if it can be a kind at all."""
+    """Return the kind in a file, or `otherwise` if it is no valid kind."""
     try:
         return check_kind(value, "type")
     except Invalid:
@@ -254,18 +259,18 @@ def kind_in(value: Any, otherwise: str) -> str:
 
 
 def line_in(value: Any) -> str:
-    """A subject as one line; strangers write what they like."""
+    """Return a subject as one line of limited length; other programs write any text."""
     return _CONTROL.sub(" ", value)[:_LONGEST_SUBJECT] if isinstance(value, str) else ""
 
 
 def first_words(body: str) -> str:
-    """What stands for a subject that the design requires and the letter has not."""
+    """Return the first words of a body, for a design that requires a subject."""
     line = " ".join(body.split())
     return line if len(line) <= FIRST_WORDS else line[:FIRST_WORDS].rsplit(" ", 1)[0] + "…"
 
 
 def priority_in(value: Any) -> int | None:
-    """A word or number as our number; None for the usual one and for what is none."""
+    """Return a priority word or number as our number; None for the normal one and for invalid ones."""
     if isinstance(value, str):
         value = {priority.name.lower(): int(priority) for priority in Priority}.get(value.lower())
     known = isinstance(value, int) and not isinstance(value, bool) and value in set(Priority)
@@ -277,13 +282,13 @@ def text_of(time: datetime) -> str:
 
 
 def plain_text_of(time: datetime) -> str:
-    """In ISO form, with a `Z` if it is UTC; as `isoformat`, in a seventh of its time."""
+    """Return a time in ISO form, with `Z` for UTC; seven times as fast as `isoformat`."""
     text: str = to_builtins(time)
     return text
 
 
 def time_or_none(value: Any, *, naive_is_local: bool = False) -> datetime | None:
-    """A time in ISO form, of any zone; one without a zone is UTC, or local where a design says so."""
+    """Return a time in ISO form as UTC; one without a zone is UTC, or local where a design says so."""
     if not isinstance(value, str):
         return None
     try:
@@ -296,19 +301,20 @@ def time_or_none(value: Any, *, naive_is_local: bool = False) -> datetime | None
 
 
 def unknown_in(fields: Plain, known: frozenset[str]) -> Plain:
-    """What a stranger added; it is kept."""
+    """Return the fields that another program added; they are kept."""
     return {name: value for name, value in fields.items() if name not in known and name != OWN}
 
 
 def with_unknown(fields: Plain, extra: Plain, known: frozenset[str]) -> Plain:
-    """And back to where it stood. A name that the design has itself cannot be a stranger's, and what Postroom
-    itself wrote into `extra` goes under our key with all else that the design has no word for.
+    """Return the fields with those that another program had added.
+
+    A field of the design itself cannot be foreign, and what Postroom wrote into `extra` goes under our key.
     """
     return fields | unknown_in(extra, known | OWN_NOTES) if extra else fields
 
 
 def is_text_from_its_sender(message: Message) -> bool:
-    """One text with an ordinary subject, on its first way."""
+    """Return whether a message is one text with an ordinary subject that was never forwarded."""
     return (
         len(message.parts) == 1
         and message.parts[0].is_bare_text
@@ -320,7 +326,7 @@ def is_text_from_its_sender(message: Message) -> bool:
 
 
 def shortened(name: str) -> str:
-    """A name that fits into a file's name, with room for more."""
+    """Return a name cut to LONGEST_NAME, with a hash that keeps it unique."""
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 13]}.{blake2b(name.encode(), digest_size=6).hexdigest()}"

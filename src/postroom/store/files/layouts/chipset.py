@@ -1,4 +1,7 @@
-"""The Gastown chipset's mail: `mail/<agent>/<time>-<from>.json` with sorted keys, and `archive/` below it."""
+"""The layout of the Gastown chipset: `mail/<agent>/<time>-<from>.json` with sorted keys, and `archive/` below it.
+
+The format has no id: the file name is the id.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 
 _FIELDS = frozenset(["from", "to", "type", "subject", "body", "timestamp", "read", "priority"])
-_OURS = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-.+")  # nine digits: names that only we give, each once
+_OURS = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{9}Z-.+"
+)  # nine digits: only Postroom gives such names, each once
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)(\.\d+)?(Z|[+-]\d\d-?\d\d)?")
 _WORDS = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent", Priority.URGENT: "urgent"}
 _KINDS = ("work_assignment", "completion_report", "merge_notification", "health_escalation", "coordination")
@@ -49,7 +54,7 @@ class Chipset(paths.Chipset, Layout):
         fields: Plain = {
             "from": message.sender,
             "to": mailbox,
-            "type": self.kind_there(message),
+            "type": self.kind_word(message),
             "subject": message.subject or base.first_words(body),
             "body": body,
             "timestamp": base.text_of(message.created_at),
@@ -58,7 +63,7 @@ class Chipset(paths.Chipset, Layout):
         }
         return base.with_unknown(fields, message.extra, _FIELDS)
 
-    def _unsaid(self, message: Message, name: str) -> Plain | None:
+    def _simple_own(self, message: Message, name: str) -> Plain | None:
         says_all = (
             f"{message.id}{self.ending}" == name
             and base.is_text_from_its_sender(message)
@@ -99,29 +104,29 @@ class Chipset(paths.Chipset, Layout):
         done = (before.state is State.DONE) != (after.state is State.DONE)
         return done or super().changes_content(before, after)
 
-    def show(self, fields: Plain, delivery: Delivery) -> None:
-        super().show(fields, delivery)
+    def write_state(self, fields: Plain, delivery: Delivery) -> None:
+        super().write_state(fields, delivery)
         fields["read"] = delivery.state is State.DONE
 
-    def state_in(self, fields: Plain, place: str) -> FileState:
-        result = super().state_in(fields, place)
-        if result.state is State.UNREAD and fields.get("read") is True:
-            return FileState(State.DONE, is_put_away=place == "archive", reason=self.where_it_went(fields))
-        return result
+    def read_state(self, fields: Plain, place: str) -> FileState:
+        found = super().read_state(fields, place)
+        if found.state is State.UNREAD and fields.get("read") is True:
+            return FileState(State.DONE, is_put_away=place == "archive", reason=self.move_reason(fields))
+        return found
 
 
 def time_in_name(where: Where) -> datetime:
-    """The time that a file's name begins with; else its own."""
+    """Return the time at the beginning of a file name, else the modification time."""
     found = _STAMP.match(where.name)
     if found is None:
         return where.written
     day, hour, minute, second, fraction, _zone = found.groups()
-    result = base.time_or_none(f"{day}{hour}:{minute}:{second}{(fraction or '')[:7]}Z")
-    return where.written if result is None else result
+    time = base.time_or_none(f"{day}{hour}:{minute}:{second}{(fraction or '')[:7]}Z")
+    return where.written if time is None else time
 
 
 def _id(where: Where) -> str:
-    """The name of the file. A stranger may give the same to files in several mailboxes; we do not."""
+    """Return an id from the file name. Other programs may use one name in several mailboxes; Postroom does not."""
     stem = re.sub(r"[^A-Za-z0-9._:-]", "-", where.name.removesuffix(".json"))
     if _OURS.fullmatch(stem):
         return stem[:200]
@@ -130,13 +135,13 @@ def _id(where: Where) -> str:
 
 
 def _stamp(microseconds: int) -> str:
-    """As in names: with dashes, and six digits of a second."""
+    """Return a time as in file names: with dashes, and six digits of a second."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{rest:06}"
 
 
 def _three_digits(id: str) -> str:
-    """Three more, from an id: many letters of one moment get many names."""
+    """Return three more digits from an id, so that letters of one moment get different names."""
     return f"{sum(id.encode()) % 1000:03}"
 
 

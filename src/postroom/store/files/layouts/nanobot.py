@@ -1,4 +1,8 @@
-"""The nanobot mailbox channel: `<agent>/inbox/<ms>_<from>_<suffix>.msg.json`; what is done, in `processed/`."""
+"""The layout of the nanobot mailbox channel: `<agent>/inbox/<ms>_<from>_<suffix>.msg.json`, and `processed/`.
+
+The format has no subject: the first text part carries it as its first line, and our key (inside `metadata`) says
+so.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +42,8 @@ _FIELDS = frozenset(
         "metadata",
     ]
 )
-_TASK_STATES = {"canceled": "failed", "input_required": "working"}  # the design has no such words
-_MILLISECONDS = 100_000_000_000  # below this a number in a name is of whole seconds
+_TASK_STATES = {"canceled": "failed", "input_required": "working"}  # states that the design does not have
+_MILLISECONDS = 100_000_000_000  # below this, a number in a file name counts seconds
 
 
 class Nanobot(paths.Nanobot, Layout):
@@ -63,7 +67,7 @@ class Nanobot(paths.Nanobot, Layout):
             "from": message.sender,
             "to": mailbox,
             "timestamp": base.text_of(message.created_at),
-            "type": self.kind_there(message),
+            "type": self.kind_word(message),
             "ttl": message.hops,
             "trace": list(message.trace),
         }
@@ -77,7 +81,7 @@ class Nanobot(paths.Nanobot, Layout):
         fields["metadata"] = {**message.metadata}
         return base.with_unknown(fields, message.extra, _FIELDS)
 
-    def _unsaid(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - its id stands in the file
+    def _simple_own(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - the file holds the id
         if message.priority is not Priority.NORMAL:
             return None
         for part in message.parts:
@@ -134,20 +138,20 @@ class Nanobot(paths.Nanobot, Layout):
     def place(self, delivery: Delivery) -> str:
         return "processed" if delivery.state in SETTLED else super().place(delivery)
 
-    def state_in(self, fields: Plain, place: str) -> FileState:
-        result = super().state_in(fields, place)
-        if place == "processed" and result.state is State.UNREAD:
-            return FileState(State.DONE, reason=self.where_it_went(fields))
-        return result
+    def read_state(self, fields: Plain, place: str) -> FileState:
+        found = super().read_state(fields, place)
+        if place == "processed" and found.state is State.UNREAD:
+            return FileState(State.DONE, reason=self.move_reason(fields))
+        return found
 
 
 def base_name(id: str) -> str:
-    """An id that came from elsewhere, as the end of a file's name."""
+    """Return a foreign id in a form that fits the end of a file name."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", id)[-80:]
 
 
 def time_in_name(where: Where) -> datetime:
-    """Names are in milliseconds, strangers' maybe in whole seconds; else the file's own time counts."""
+    """Return the time in a file name, in milliseconds or seconds, else the modification time."""
     found = _NAME.match(where.name)
     if found is None:
         return where.written
@@ -163,7 +167,7 @@ def _our_form(id: str, sender: str) -> bool:
 
 
 def _id(value: Any, where: Where) -> str:
-    """The id in the file; without one, the name of the file stands for it."""
+    """Return the id in a file; without one, an id from the file name."""
     try:
         return check_id(value, "id")
     except Invalid:
@@ -171,7 +175,7 @@ def _id(value: Any, where: Where) -> str:
 
 
 def _parts(content: Any) -> list[Plain]:
-    """Also where a stranger wrote plain text, or parts of a kind that nobody knows."""
+    """Return the parts in a file; other programs may write plain text or unknown kinds of parts."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     found = content.get("parts") if isinstance(content, dict) else None
@@ -193,7 +197,7 @@ def _part(part: Any) -> Plain:
 
 
 def _with_subject(parts: list[Plain], subject: str) -> list[Plain]:
-    """The first text part carries it as its first line."""
+    """Return the parts with the subject as the first line of the first text part."""
     if not subject:
         return parts
     if parts and parts[0]["type"] == "text":
@@ -202,7 +206,7 @@ def _with_subject(parts: list[Plain], subject: str) -> list[Plain]:
 
 
 def _without_subject(parts: list[Plain], subject: Any) -> tuple[list[Plain], str]:
-    """Back again, where our own word says that there is one."""
+    """Return parts and subject apart, where our key says that there is a subject."""
     if not isinstance(subject, str) or not parts or parts[0]["type"] != "text":
         return parts, ""
     text = parts[0]["text"]
@@ -222,9 +226,9 @@ def _trace(value: Any) -> list[str]:
 
 
 def _task(task: Plain) -> Plain:
-    result = {name: task[name] for name in ("id", "state", "reason") if isinstance(task.get(name), str)}
+    known = {name: task[name] for name in ("id", "state", "reason") if isinstance(task.get(name), str)}
     deadline = base.time_or_none(task.get("deadline"))
-    return result if deadline is None else result | {"deadline": base.text_of(deadline)}
+    return known if deadline is None else known | {"deadline": base.text_of(deadline)}
 
 
 LAYOUT = Nanobot()

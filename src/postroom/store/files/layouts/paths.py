@@ -1,25 +1,26 @@
-"""Where each design keeps its letters, as plain values. It weighs next to nothing: a quick look loads no more of a
-layout than this.
+"""The folders and file names of each layout, as plain values.
+
+This is all of a layout that the quick check loads, so this module imports nothing.
 """
 
 from __future__ import annotations
 
-QUEUED = ".queued"  # mail for later, and for other systems, lies here: no design looks into it
+QUEUED = ".queued"  # the folder for scheduled mail and mail to other systems; no design reads it
 
 
 class LayoutPaths:
-    """One design's folders and names."""
+    """The folders and file names of one layout."""
 
     name = ""
-    home = ""  # the folder of mailboxes, below the root
-    places: tuple[str, ...] = ()  # where in a mailbox letters lie; new mail in the first
-    beginning = ""
+    home = ""  # the folder of all mailbox folders, below the root
+    places: tuple[str, ...] = ()  # the folders for letters in a mailbox folder; new mail in the first
+    beginning = ""  # of the name of every letter file
     ending = ""
-    registry: str | None = None  # the file that shows all agents, in the home
+    registry: str | None = None  # the file that lists all agents, in the home
     archives_by_sending = False  # as in `Store`
 
     def may_hold(self, name: str) -> bool:
-        """Is this the name of a letter?"""
+        """Return whether this can be the name of a letter file."""
         return name.startswith(self.beginning) and name.endswith(self.ending) and not name.startswith(".")
 
 
@@ -45,5 +46,5 @@ class Swarm(LayoutPaths):
     ending = ".json"
 
 
-SHAPES: dict[str, LayoutPaths] = {shape.name: shape for shape in (Nanobot(), Chipset(), Swarm())}
-NAMES = tuple(SHAPES)
+LAYOUT_PATHS: dict[str, LayoutPaths] = {paths.name: paths for paths in (Nanobot(), Chipset(), Swarm())}
+NAMES = tuple(LAYOUT_PATHS)

@@ -1,5 +1,7 @@
-"""The agent-swarm mailbox (ADR-003): `<agent>/inbox/MSG-*.json` with the whole life of a letter in its status, and
-`archive/`. Times in its files are local and without a zone, as there; both forms are read.
+"""The layout of the agent-swarm mailbox (ADR-003): `<agent>/inbox/MSG-*.json`, and `archive/`.
+
+The field `status` holds every state of a letter. Times are written local and without a zone, as in the design;
+times with a zone are read, too.
 """
 
 from __future__ import annotations
@@ -64,10 +66,10 @@ class Swarm(paths.Swarm, Layout):
     def folder(self, mailbox: str) -> str:
         return "user" if base.is_the_human(mailbox) else super().folder(mailbox)
 
-    def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:  # noqa: ARG002 - it is all chance
+    def fresh_id(self, sender: str, nanoseconds: int, chance: int) -> str:  # noqa: ARG002 - these ids are random
         return f"MSG-{(nanoseconds ^ (chance << 16)) & 0xFFFF_FFFF_FFFF:012x}"
 
-    def file_name(self, message: Message, order: int) -> str:  # noqa: ARG002 - names tell no time here
+    def file_name(self, message: Message, order: int) -> str:  # noqa: ARG002 - names hold no time here
         return f"{message.id}{self.ending}" if message.id.startswith("MSG-") else f"MSG-{message.id}{self.ending}"
 
     # -- a letter
@@ -79,7 +81,7 @@ class Swarm(paths.Swarm, Layout):
             "from_agent": _their_name(message.sender),
             "to_agent": _their_name(mailbox),
             "swarm_name": None if message.scope == DEFAULT_SCOPE else message.scope,
-            "type": self.kind_there(message),
+            "type": self.kind_word(message),
             "subject": message.subject or base.first_words(body),
             "body": body,
             "payload": _payload(message),
@@ -97,7 +99,7 @@ class Swarm(paths.Swarm, Layout):
         }
         return base.with_unknown(fields, message.extra, _FIELDS)
 
-    def _unsaid(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - its id stands in the file
+    def _simple_own(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - the file holds the id
         there_and_back = base.time_or_none(local(message.created_at), naive_is_local=True)
         says_all = base.is_text_from_its_sender(message) and there_and_back == message.created_at
         return {} if says_all else None
@@ -139,7 +141,7 @@ class Swarm(paths.Swarm, Layout):
         return plain
 
     def _addressee(self, value: Any, where: Where) -> str:
-        """Whom it is for. A folder's name cannot tell `swarm/agent` from `swarm_agent`; the letter in it can."""
+        """Return the recipient. A folder name cannot tell `swarm/agent` from `swarm_agent`; the letter can."""
         try:
             name = check_party(value, "to_agent")
         except Invalid:
@@ -151,42 +153,42 @@ class Swarm(paths.Swarm, Layout):
     def place(self, delivery: Delivery) -> str:
         return "archive" if delivery.archived_at is not None else super().place(delivery)
 
-    def shown(self, delivery: Delivery) -> State:
+    def visible_state(self, delivery: Delivery) -> State:
         return delivery.state
 
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
         return _status(before) != _status(after) or super().changes_content(before, after)
 
-    def rereads(self, delivery: Delivery, result: FileState) -> bool:
-        is_open = result.state is delivery.state is State.UNREAD
-        return is_open and (result.read_at is None) != (_status(delivery) == "unread")
+    def read_state_differs(self, delivery: Delivery, found: FileState) -> bool:
+        is_open = found.state is delivery.state is State.UNREAD
+        return is_open and (found.read_at is None) != (_status(delivery) == "unread")
 
-    def show(self, fields: Plain, delivery: Delivery) -> None:
-        super().show(fields, delivery)
+    def write_state(self, fields: Plain, delivery: Delivery) -> None:
+        super().write_state(fields, delivery)
         fields["status"] = _status(delivery)
         fields["read_at"] = local(delivery.read_at)
         fields["completed_at"] = local(delivery.acked_at)
 
-    def state_in(self, fields: Plain, place: str) -> FileState:
-        result = super().state_in(fields, place)
+    def read_state(self, fields: Plain, place: str) -> FileState:
+        found = super().read_state(fields, place)
         status = fields.get("status")
         state = _STATES.get(status, State.UNREAD) if isinstance(status, str) else State.UNREAD
         read_at = base.time_or_none(fields.get("read_at"), naive_is_local=True)
-        if status == "unread":  # its word counts: somebody looked, and it is to be looked at again
+        if status == "unread":  # the status counts: the letter was read, and marked unread again
             read_at = None
         done_at = base.time_or_none(fields.get("completed_at"), naive_is_local=True)
-        if result.state is not State.UNREAD:
-            return result._replace(read_at=read_at)
+        if found.state is not State.UNREAD:
+            return found._replace(read_at=read_at)
         if state is State.DEAD:
             return FileState(state, read_at=read_at, reason="failed")
         put_away = place == "archive" and state is State.DONE
-        reason = self.where_it_went(fields) if state is State.DONE else None
+        reason = self.move_reason(fields) if state is State.DONE else None
         archived_at = done_at if put_away else None
         return FileState(state, read_at=read_at, acked_at=done_at, archived_at=archived_at, reason=reason)
 
 
 def local(time: datetime | None) -> str | None:
-    """As in the design: local, without a zone. At either end of the calendar there may be no local time."""
+    """Return a time as in the design: local, without a zone. At the ends of the calendar it stays UTC."""
     if time is None:
         return None
     with suppress(OverflowError, ValueError, OSError):
@@ -207,7 +209,7 @@ def _their_name(name: str) -> str:
 
 
 def _payload(message: Message) -> Plain:
-    """The first data part, if it is an object."""
+    """Return the first data part, if it is an object."""
     for part in message.parts:
         if part.type == "data":
             data: Any = part.get("data")
@@ -230,7 +232,7 @@ def _scope(value: Any) -> str | None:
 
 
 def _texts(value: Any) -> list[str]:
-    listed = value if isinstance(value, (list, tuple)) else ()  # a tuple, where a letter was just written
+    listed = value if isinstance(value, (list, tuple)) else ()  # a tuple, if the fields were just written
     return list(dict.fromkeys(item for item in listed if isinstance(item, str)))
 
 

@@ -35,7 +35,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-class House:
+class Harness:
     """A room in memory, and servers for whoever calls."""
 
     def __init__(self, room: postroom.Room) -> None:
@@ -55,9 +55,9 @@ class House:
 
 
 @asynccontextmanager
-async def house() -> AsyncIterator[House]:
+async def harness() -> AsyncIterator[Harness]:
     with postroom.open("memory:") as room:
-        opened = House(room)
+        opened = Harness(room)
         yield opened
         await opened.executor.close()
 
@@ -77,9 +77,9 @@ async def refused(client: Client, tool: str, **message: Any) -> Any:
     return json.loads(answer.content[0].text)
 
 
-def played(story: Callable[[House], Coroutine[Any, Any, None]]) -> None:
+def played(story: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
     async def play() -> None:
-        async with house() as opened:
+        async with harness() as opened:
             await story(opened)
 
     run(play())

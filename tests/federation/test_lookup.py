@@ -1,4 +1,4 @@
-"""Letters to somebody of whom only the name is known: each goes to one system, whatever the others say or do."""
+"""Letters to an agent of which only the name is known: each goes to one system, whatever the others answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.federation.link import Link
-from postroom.federation.lookup import Answer, find
+from postroom.federation.lookup import LookupResult, find
 from postroom.model.peer import Peer
 from postroom.policy.trust import Strategy
 from tests.daemons import until
@@ -189,8 +189,8 @@ def test_a_system_above_that_is_away_is_waited_for() -> None:
 
     async def story() -> None:
         hub, side = (Link(Peer(system=name), lambda: None) for name in ("hub", "side"))
-        assert Answer(None, False) == await find([hub, side], "bob", strategy)
-        assert Answer(None, True) == await find([side], "bob", strategy)
-        assert Answer(None, True) == await find([hub], "bob", strategy, without={"hub"})
+        assert LookupResult(None, False) == await find([hub, side], "bob", strategy)
+        assert LookupResult(None, True) == await find([side], "bob", strategy)
+        assert LookupResult(None, True) == await find([hub], "bob", strategy, without={"hub"})
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""Who is let in over MAP, as whom it acts, and how it comes back."""
+"""Access over MAP: which connections are admitted, as whom their agents act, and how they resume."""
 
 from __future__ import annotations
 

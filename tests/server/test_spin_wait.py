@@ -14,7 +14,7 @@ import pytest
 import postroom
 from postroom.server import unix_socket
 from postroom.server.executor import Executor, JobFuture
-from postroom.server.unix_socket import Lingering
+from postroom.server.unix_socket import SpinWait
 
 LONG = 20.0
 
@@ -26,18 +26,18 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def quick(ours: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Lingering:
+def quick(ours: socket.socket, monkeypatch: pytest.MonkeyPatch) -> SpinWait:
     """For one who has come back at once, and is waited for long."""
-    monkeypatch.setattr(unix_socket, "MOMENT", LONG)
-    waits = Lingering(ours.fileno())
-    waits.linger()  # its first answer
-    waits.hear()
+    monkeypatch.setattr(unix_socket, "SPIN_SECONDS", LONG)
+    waits = SpinWait(ours.fileno())
+    waits.wait()  # its first answer
+    waits.note_request()
     return waits
 
 
-def lingered(waits: Lingering) -> float:
+def lingered(waits: SpinWait) -> float:
     began = time.monotonic()
-    waits.linger()
+    waits.wait()
     return time.monotonic() - began
 
 
@@ -67,21 +67,21 @@ def test_who_takes_its_time_is_not_waited_for(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, _ = ends
-    waits = Lingering(ours.fileno())
-    waits.linger()
-    monkeypatch.setattr(unix_socket, "MOMENT", 0.0)
-    waits.hear()
-    monkeypatch.setattr(unix_socket, "MOMENT", LONG)
+    waits = SpinWait(ours.fileno())
+    waits.wait()
+    monkeypatch.setattr(unix_socket, "SPIN_SECONDS", 0.0)
+    waits.note_request()
+    monkeypatch.setattr(unix_socket, "SPIN_SECONDS", LONG)
     assert lingered(waits) < LONG
 
 
 def test_nobody_is_waited_for_longer_than_a_moment(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unix_socket, "MOMENT", 0.2)
+    monkeypatch.setattr(unix_socket, "SPIN_SECONDS", 0.2)
     ours, _ = ends
-    waits = Lingering(ours.fileno())
-    waits.linger()
+    waits = SpinWait(ours.fileno())
+    waits.wait()
     waits._is_quick = True  # however busy the machine is
     assert 0.2 <= lingered(waits) < LONG
 
@@ -95,16 +95,16 @@ def test_nobody_is_waited_for_while_there_is_something_else_to_do(tmp_path: Path
                 return executor.submit(lambda: "done", caller)
 
             await ask(ann)
-            assert executor.has_only(ann)
-            assert not executor.has_only(bob)
+            assert executor.is_only_caller(ann)
+            assert not executor.is_only_caller(bob)
             later = ask(bob)
-            assert not executor.has_only(ann)
+            assert not executor.is_only_caller(ann)
             await later
-            assert not executor.has_only(ann)
+            assert not executor.is_only_caller(ann)
             may_end = threading.Event()
             slow = asyncio.ensure_future(executor.run_slow(may_end.wait))
             await ask(ann)
-            assert not executor.has_only(ann)
+            assert not executor.is_only_caller(ann)
             may_end.set()
             await slow
             await executor.close()

@@ -1,4 +1,4 @@
-"""A system that comes as agent-inbox does: as an agent that registers as a gateway, and shows no token."""
+"""agent-inbox as a peer: it registers as a gateway, as an agent does, and shows no token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and messages of a link, without a network: whatever a server says, what comes of it is sound."""
+"""Names and messages of a link, without a network: whatever a server sends, the result is sound."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.federation.connection import Line, LineLost, MapRefusal
+from postroom.federation.connection import ConnectionLost, MapRefusal, RpcConnection
 from postroom.formats.map import GUEST
-from postroom.map.carrier import incoming, origin_of, outgoing
-from postroom.map.directory import LINKED, Neighbour, clean, neighbours, of_session
+from postroom.map.link_directory import LINKED, RemoteAgent, clean, of_session, remote_agents
+from postroom.map.link_messages import incoming, origin_of, outgoing
 from postroom.model.agent import WORDS
 from postroom.model.message import Message, Part, Priority, Recipient
 from postroom.model.names import check_agent, fold
@@ -37,35 +37,35 @@ rows = st.lists(
 
 @given(rows, rows)
 def test_whatever_a_server_lists_has_sound_names_and_keeps_them(first: list[Any], second: list[Any]) -> None:
-    before = neighbours(first, "hive", ["own"], {})
+    before = remote_agents(first, "hive", ["own"], {})
     for mailbox, one in before.items():
         assert mailbox == one.mailbox == check_agent(mailbox, "id") and mailbox.startswith("hive/")
     assert len({fold(mailbox) for mailbox in before}) == len(before)
     here = {one.id: mailbox for mailbox, one in before.items()}
     others = [row for row in second if not isinstance(row, dict) or row.get("id") not in list(here)]
-    after = neighbours([*others, *first], "hive", ["own"], before)
+    after = remote_agents([*others, *first], "hive", ["own"], before)
     assert here.items() <= {one.id: mailbox for mailbox, one in after.items()}.items()
 
 
 def test_the_first_has_the_name_and_the_second_its_id() -> None:
-    found = neighbours([{"id": "1", "name": "bob"}, {"id": "2", "name": "BOB"}], "hive", [], {})
+    found = remote_agents([{"id": "1", "name": "bob"}, {"id": "2", "name": "BOB"}], "hive", [], {})
     assert {"hive/bob": "1", "hive/2": "2"} == {mailbox: one.id for mailbox, one in found.items()}
-    again = neighbours([{"id": "2", "name": "bob"}, {"id": "3", "name": "bob"}], "hive", [], found)
+    again = remote_agents([{"id": "2", "name": "bob"}, {"id": "3", "name": "bob"}], "hive", [], found)
     assert {"hive/bob": "2", "hive/3": "3"} == {mailbox: one.id for mailbox, one in again.items()}
-    late = neighbours([{"id": "3", "name": "bob"}, {"id": "2", "name": "bob"}], "hive", [], again)
+    late = remote_agents([{"id": "3", "name": "bob"}, {"id": "2", "name": "bob"}], "hive", [], again)
     assert {"hive/bob": "2", "hive/3": "3"} == {mailbox: one.id for mailbox, one in late.items()}
 
 
 def test_our_own_and_those_of_other_links_are_passed_over() -> None:
     results = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
-    assert {} == neighbours(results, "hive", ["own"], {})
+    assert {} == remote_agents(results, "hive", ["own"], {})
 
 
 def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> None:
     brought = {"ann": "berlin", "x": "another"}
     results = [{"id": name, "name": name, "metadata": {GUEST: {"of": of}}} for name, of in brought.items()]
     odd = [{"id": "y", "name": "y", "metadata": {GUEST: 7}}, {"id": "z", "name": "z", "metadata": 7}]
-    assert ["hive/x", "hive/y", "hive/z"] == list(neighbours([*results, *odd], "hive", [], {}, "berlin"))
+    assert ["hive/x", "hive/y", "hive/z"] == list(remote_agents([*results, *odd], "hive", [], {}, "berlin"))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> N
     [("idle", True), ("busy", True), ("suspended", True), ("stopped", False), ("x-odd", True)],
 )
 def test_who_has_stopped_is_not_sent_to(state: str, is_here: bool) -> None:
-    (one,) = neighbours([{"id": "1", "name": "bob", "state": state}], "hive", [], {}).values()
+    (one,) = remote_agents([{"id": "1", "name": "bob", "state": state}], "hive", [], {}).values()
     assert is_here == one.is_here
 
 
@@ -85,7 +85,7 @@ def test_a_name_is_cleaned_into_one_of_ours_or_nothing(text: str) -> None:
 
 def test_who_spoke_is_found_by_its_session_and_nobody_poses() -> None:
     results = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
-    there = neighbours(results, "hive", [], {})
+    there = remote_agents(results, "hive", [], {})
     everyone = ["1", "2", "3", "own"]
     assert "hive/ann" == of_session(results[:2], everyone, there, "ann")
     assert "hive/berlin" == of_session(results[:2], everyone, there, "eve")  # eve is on another connection
@@ -105,7 +105,7 @@ def letter(**fields: Any) -> Message:
     )
 
 
-BOB = Neighbour(id="id-bob", mailbox="hive/bob", title="bob")
+BOB = RemoteAgent(id="id-bob", mailbox="hive/bob", title="bob")
 
 
 @given(
@@ -169,24 +169,24 @@ def test_answers_find_their_calls_and_a_cut_ends_them_all() -> None:
         async def send(args: dict[str, Any]) -> None:
             sent.append(args)
 
-        line = Line(send, lambda method, params: received.append((method, params)), 5)
-        calls = [asyncio.ensure_future(line.ask(f"m{n}", n=n)) for n in range(4)]
+        line = RpcConnection(send, lambda method, params: received.append((method, params)), 5)
+        calls = [asyncio.ensure_future(line.call(f"m{n}", n=n)) for n in range(4)]
         await asyncio.sleep(0)
         ids = [args["id"] for args in sent]  # other lines may have asked before
-        await line.came(json.dumps({"id": ids[1], "result": {"two": 2}}))
+        await line.receive(json.dumps({"id": ids[1], "result": {"two": 2}}))
         error = {"code": 2001, "message": "x", "data": {"retryable": True}}
-        await line.came(json.dumps({"id": ids[0], "error": error}))
-        await line.came(json.dumps({"id": ids[2], "result": 7}))
-        await line.came(json.dumps({"method": "map/message", "params": {"a": 1}}))
-        await line.came(json.dumps({"id": "theirs", "method": "map/inject"}))
+        await line.receive(json.dumps({"id": ids[0], "error": error}))
+        await line.receive(json.dumps({"id": ids[2], "result": 7}))
+        await line.receive(json.dumps({"method": "map/message", "params": {"a": 1}}))
+        await line.receive(json.dumps({"id": "theirs", "method": "map/inject"}))
         assert ({"two": 2}, {}) == (await calls[1], await calls[2])
         with pytest.raises(MapRefusal) as refused:
             await calls[0]
         assert (2001, True) == (refused.value.code, refused.value.is_temporary)
         assert [("map/message", {"a": 1})] == received and -32601 == sent[-1]["error"]["code"]
-        line.cut()
-        for lost in (calls[3], line.ask("late")):
-            with pytest.raises(LineLost):
+        line.abort()
+        for lost in (calls[3], line.call("late")):
+            with pytest.raises(ConnectionLost):
                 await lost
 
     asyncio.run(story())
@@ -201,14 +201,14 @@ def test_an_answer_to_one_line_is_none_to_the_next_on_the_same_connection() -> N
         async def send(params: dict[str, Any]) -> None:
             sent.append(params["id"])
 
-        before, after = (Line(send, lambda *_: None, 5) for _ in range(2))
-        calls = [asyncio.ensure_future(line.ask("m")) for line in (before, after)]
+        before, after = (RpcConnection(send, lambda *_: None, 5) for _ in range(2))
+        calls = [asyncio.ensure_future(line.call("m")) for line in (before, after)]
         await asyncio.sleep(0)
-        after.answered(sent[0], {"result": {}})
-        before.cut()
-        after.cut()
+        after.receive_response(sent[0], {"result": {}})
+        before.abort()
+        after.abort()
         for lost in calls:
-            with pytest.raises(LineLost):
+            with pytest.raises(ConnectionLost):
                 await lost
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""A visit to a MAP server: how it begins, what is acknowledged, and what happens when the room is busy."""
+"""A session of the link to a MAP server: its handshake, acknowledgements, and a room that is busy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import StoreBusy
-from postroom.map import carrier, visit
+from postroom.map import link_messages, link_session
 from tests.map.host import Host, Refused, Silent, hosted, linked, run, until
 from tests.map.test_link import hasty, inbox
 
@@ -69,7 +69,7 @@ def test_who_is_not_let_in_says_so_once_and_tries_again(
 def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visit, "FIRST_ANSWER", 0.1)
+    monkeypatch.setattr(link_session, "FIRST_ANSWER", 0.1)
 
     def silent(_: dict[str, Any]) -> Any:
         raise Silent
@@ -142,7 +142,7 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = 0
-    take = carrier.take
+    take = link_messages.store_incoming
 
     def busy(*message: Any) -> bool:
         nonlocal tries
@@ -154,8 +154,8 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
 
     host = Host("bob")
     host.answers["map/connect"] = lambda _: welcome(capabilities={"delivery": {"acks": True}})
-    monkeypatch.setattr(visit, "_AGAIN", (0.01, 0.02))
-    monkeypatch.setattr(carrier, "take", busy)
+    monkeypatch.setattr(link_session, "_AGAIN", (0.01, 0.02))
+    monkeypatch.setattr(link_messages, "store_incoming", busy)
 
     async def story() -> None:
         async with hosted(host), linked(host, tmp_path) as room:
@@ -170,7 +170,7 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
 
 
 def test_more_than_can_be_put_down_cuts_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visit, "MOST_HEARD", 3)
+    monkeypatch.setattr(link_session, "MOST_INBOUND", 3)
 
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
@@ -271,7 +271,7 @@ def test_a_fault_of_ours_ends_a_visit_and_not_the_link(
             room.mailbox("ann").register()
             await host.shows("ann")
             with monkeypatch.context() as broken:
-                broken.setattr(visit, "incoming", lambda _: 1 / 0)
+                broken.setattr(link_session, "incoming", lambda _: 1 / 0)
                 await host.message("ann", "x", id="m-1")
                 await until(lambda: len(host.lines) == 2)
             await host.shows("ann")
@@ -279,7 +279,7 @@ def test_a_fault_of_ours_ends_a_visit_and_not_the_link(
             await until(lambda: inbox(room, "ann"))
 
     run(story())
-    assert any("a fault of ours" in record.getMessage() for record in caplog.records)
+    assert any("an internal error" in record.getMessage() for record in caplog.records)
 
 
 def test_an_agent_that_the_server_does_not_take_is_not_reached_and_said_once(

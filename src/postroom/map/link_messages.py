@@ -1,8 +1,19 @@
-"""Letters as MAP messages and messages as letters, at a server that may keep less of them than we say.
+"""Letters to a MAP server and messages from it: their conversion, sending, storing, and what the server left
+undelivered.
 
-`meta` says everything in the protocol's words and in agent-inbox's, flat. The SDK's own server drops it all; so
-there a payload that is an object carries the same once more, under `_meta`, and where a message comes without
-`meta` that is what counts. Readers that do not know it find one more key in an object.
+**Conversion.** `meta` says everything in the protocol's words and in agent-inbox's, flat. The SDK's own server
+drops it; so there a payload that is an object carries the same once more, under `_meta`, and where a message comes
+without `meta`, that counts. Readers that do not know it find one more key in an object.
+
+**Sending** (`LinkSender`). A letter is claimed, sent, and acknowledged once the server has it. It stays in its
+mailbox until then, so nothing is lost while the link is down or its recipient is away; after a cut it is sent
+again, under the same id. A letter that the server refuses is tried again later like any failed work; after the
+last try it bounces.
+
+**Storing** (`store_incoming`). The same message has the same key, so it is stored once, however often it comes. It
+is subject to allow lists, quotas, hops and sizes like all mail. Only agents that are registered there can be
+reached from there; a message for none of them goes to the link's own mailbox. The protocol cannot say that a
+message was refused here, so that is logged.
 """
 
 from __future__ import annotations
@@ -16,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, Resync, UnknownMessage
-from ..federation.connection import LineLost, MapRefusal
+from ..federation.connection import ConnectionLost, MapRefusal
 from ..formats.inbox import milliseconds, present
 from ..formats.map import (
     NO_ADDRESS,
@@ -37,12 +48,12 @@ from ..model.delivery import State
 from ..model.message import MAP_NOTE, Message, content_of
 from ..model.query import Query
 from ..model.record import CARD
-from .directory import LINK, MANY, MOST_PAGES, Neighbour
+from .link_directory import LINK, MANY, MOST_PAGES, RemoteAgent
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from ..federation.connection import Line
+    from ..federation.connection import RpcConnection
     from ..formats.map import Role
     from ..letter import Batch, Work
     from ..room import Room
@@ -50,18 +61,19 @@ if TYPE_CHECKING:
     from ..server.executor import Executor
 
 
-ORIGIN = "id"  # in what is noted of a letter that came over MAP
-FLEETING = 60_000  # milliseconds that an event is worth telling
-BESIDE = "_meta"  # in a payload
+log = logging.getLogger("postroom")
+ORIGIN = "id"  # in the MAP note of a letter: its id at the server
+FLEETING = 60_000  # milliseconds before a passed-on event expires
+BESIDE = "_meta"  # the copy of `meta` in a payload
 _PLAIN = ("body", "priority", "expires", "conversation_id", "thread_tag", "subject", "metadata", "extra")
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """A message that came, in our words."""
+    """A message from the server, in our terms."""
 
     id: str  # the server's
-    key: str  # the same whenever it comes again
-    speaker: str  # who the server says it is from: an agent's id, or a session's
+    key: str  # of idempotency: the same whenever it comes again
+    speaker: str  # the sender according to the server: the id of an agent or a session
     to: Any
     meta: dict[str, Any]
     fields: dict[str, Any]  # of the letter
@@ -70,18 +82,18 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """What its sender calls it."""
+        """The id that its sender gave it."""
         named = self.meta.get("messageId")
         return named if isinstance(named, str) and named else self.id
 
     @property
     def says_from(self) -> Any:
-        """Who it says it is from, where the server names no agent."""
+        """The sender according to the message itself, where the server names no agent."""
         return self.meta.get("senderId")
 
     @property
     def target(self) -> str | None:
-        """Whom agent-inbox would hand it to."""
+        """The recipient according to agent-inbox's `meta`."""
         named = self.meta.get("targetAgent")
         return named if isinstance(named, str) else None
 
@@ -90,14 +102,14 @@ def outgoing(
     message: Message,
     *,
     system: str,
-    to: Neighbour,
+    to: RemoteAgent,
     expires_in: float | None,
     answers: Message | None,
     beside: bool,
 ) -> dict[str, Any]:
-    """The parameters of `map/send`. `answers`: the letter it answers; `beside`: the server keeps no `meta`."""
+    """Return the parameters of `map/send`. `answers`: the letter it answers; `beside`: the server drops `meta`."""
     note = note_of(message)
-    meta = _unless_said(message) | present(
+    meta = _meta_of(message) | present(
         priority=message.priority.name.lower(),
         ttlMs=None if expires_in is None else max(int(expires_in * 1000), 1),
         mail=_mail(message),
@@ -116,13 +128,13 @@ def outgoing(
 
 
 def correlation_of(meta: Mapping[str, Any]) -> str | None:
-    """By what its sender knows the answer to it, or what that answers."""
+    """Return the correlation id in `meta`, or None."""
     params = meta.get("correlationId")
     return params if isinstance(params, str) and params else None
 
 
-def _unless_said(message: Message) -> dict[str, Any]:
-    """All of its metadata, and what we say where that says nothing. Its sender goes by what it said itself."""
+def _meta_of(message: Message) -> dict[str, Any]:
+    """Return the letter's metadata, with our own values where it has none."""
     params = {name: value for name, value in message.metadata.items() if value is not None}
     ours = {"correlationId": message.thread, "timestamp": milliseconds(message.created_at)}
     importance = params.get("importance")
@@ -138,15 +150,18 @@ def _mail(message: Message) -> dict[str, Any] | None:
     return (params if isinstance(params, dict) else {}) | {"conversationId": message.conversation_id}
 
 
-def told_of(event: Event) -> dict[str, Any]:
-    """Payload and meta of what somebody emitted. MAP's agents emit nothing but messages; this one soon expires."""
+def event_params(event: Event) -> dict[str, Any]:
+    """Return payload and `meta` of an event that is passed on: MAP's agents send only messages, so this one
+    expires.
+    """
     meta = {"messageId": event.id, "delivery": "fire-and-forget", "ttlMs": FLEETING}
     return {"payload": {"type": event.type, "source": event.sender, **event.data}, "meta": meta}
 
 
 def origin_of(message: Message) -> str | None:
-    """The id that a letter had where it came from: its sender knows it by that one. Anybody may write anything
-    into `extra`.
+    """Return the id of a letter at the server that it came from, by which its sender knows it.
+
+    Anybody may write anything into `extra`, so its types are checked.
     """
     note = message.extra.get(MAP_NOTE)
     origin = note.get(ORIGIN) if isinstance(note, dict) else None
@@ -154,15 +169,15 @@ def origin_of(message: Message) -> str | None:
 
 
 def incoming(message: Mapping[str, Any]) -> Incoming | None:
-    """None: that is no message."""
-    payload, meta = _parted(message)
+    """Read a message of the server; None: it is none."""
+    payload, meta = _payload_and_meta(message)
     to = message.get("to")
     if to is None and payload is None:
         return None
     params = {"to": to, "payload": payload} | ({"meta": meta} if meta else {})
     try:
         fields = letter_fields(params)
-    except Invalid:  # a word of its meta means nothing here: it is carried, not followed
+    except Invalid:  # a value in its meta is not valid here: it is kept as metadata only
         fields = letter_fields({"to": to, "payload": payload}) | {"metadata": meta}
     at = message.get("timestamp")
     return Incoming(
@@ -177,8 +192,8 @@ def incoming(message: Mapping[str, Any]) -> Incoming | None:
     )
 
 
-def _parted(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The payload and its meta, wherever that came."""
+def _payload_and_meta(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the payload and its meta, which may be part of the payload."""
     payload, meta = message.get("payload"), message.get("meta")
     beside = payload.get(BESIDE) if isinstance(payload, dict) else None
     if isinstance(payload, dict) and isinstance(beside, dict):
@@ -189,7 +204,7 @@ def _parted(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
-    """By the sender's own id, which is the same when it sends again; else the server's; else by all it says."""
+    """Return the sender's own id, which is the same for a repetition; else the server's; else a hash of it."""
     for id in (meta.get("messageId"), message.get("id")):
         if isinstance(id, str) and id:
             return id
@@ -197,27 +212,21 @@ def _key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     return blake2b(encode(params), digest_size=16).hexdigest()
 
 
-# What waits for agents of the server is sent there: claimed, sent, acknowledged once the server has it.
-#
-# A letter stays in its mailbox until then, so nothing is lost while the link is down or its agent is not there.
-# After a cut in the middle it is sent again, under the same id. What the server refuses is tried again later, as
-# any
-# failed work; after the last try the sender is told.
+# -- sending
 
-log = logging.getLogger("postroom")
-Send = Callable[[Message, Neighbour], Awaitable[None]]
-AT_ONCE = 32  # letters claimed in one go
+Send = Callable[[Message, RemoteAgent], Awaitable[None]]
+AT_ONCE = 32  # letters claimed together
 NOT_THERE = (NO_ADDRESS, NO_AGENT, TERMINATED)
-SLICE = 1000  # changes looked at in one go
-LEASE = 120.0  # seconds: longer than we wait for all the answers that may fail to come
+SLICE = 1000  # changes that are read at once
+LEASE = 120.0  # seconds: longer than the timeouts of all answers that may not come
 
 
-class _Left(Exception):
-    """The agent is not there any more: what is left for it goes on waiting."""
+class _AgentLeft(Exception):
+    """The agent has left the server: its letters go on waiting."""
 
 
-class Carrier:
-    """Knows which mailboxes may hold something for the server."""
+class LinkSender:
+    """The sender of letters to the server's agents; it knows which mailboxes may hold some."""
 
     def __init__(self, executor: Executor, room: Room) -> None:
         self._executor = executor
@@ -227,30 +236,34 @@ class Carrier:
         self._number = self._cursor.number
         self._waiting: set[str] = set()
 
-    async def look_everywhere(self, system: str) -> None:
-        """At every mailbox of theirs: at the beginning, and now and then for what comes due again."""
-        self._waiting = await self._executor.run_slow(lambda: self._all(system))
+    async def scan_all(self, system: str) -> None:
+        """Look at every mailbox of the server's agents: at the beginning, and now and then for retries that are
+        due.
+        """
+        self._waiting = await self._executor.run_slow(lambda: self._all_mailboxes(system))
 
-    async def look_at_news(self, system: str) -> bool:
-        """At the mailboxes that got a letter since the last look; were cards written, too?"""
-        names, cards = await self._executor.run_slow(lambda: (self._news(system), self._new_cards()))
+    async def scan_new(self, system: str) -> bool:
+        """Look at the mailboxes that got a letter since the last look; return whether cards were written, too."""
+        names, cards = await self._executor.run_slow(lambda: (self._new_mailboxes(system), self._cards_changed()))
         self._waiting |= names
         return bool(cards)
 
-    def _all(self, system: str) -> set[str]:
+    def _all_mailboxes(self, system: str) -> set[str]:
         return {
-            name for name in self._store.mailboxes() if self._is_ours_to_empty(name, system) and self._holds(name)
+            name
+            for name in self._store.mailboxes()
+            if self._is_linked_mailbox(name, system) and self._has_mail(name)
         }
 
-    def _news(self, system: str) -> set[str]:
+    def _new_mailboxes(self, system: str) -> set[str]:
         now = self._store.cursor().number
         query = Query(states=(State.UNREAD,), unread_only=True, after=self._number, until=now, order="age")
         found = self._store.find(query) if now > self._number else []
         self._number = now
         names = {one.delivery.mailbox for one in found}
-        return {name for name in names if self._is_ours_to_empty(name, system)}
+        return {name for name in names if self._is_linked_mailbox(name, system)}
 
-    def _new_cards(self) -> bool:
+    def _cards_changed(self) -> bool:
         try:
             changes, self._cursor = self._store.changes(self._cursor, SLICE)
         except Resync:
@@ -258,61 +271,62 @@ class Carrier:
             return True
         return any(change.kind == CARD for change in changes) or len(changes) == SLICE
 
-    def _is_ours_to_empty(self, name: str, system: str) -> bool:
-        """Is it of an agent of theirs, or of nobody yet? One of ours may be called the same."""
+    def _is_linked_mailbox(self, name: str, system: str) -> bool:
+        """Does it belong to an agent of the server, or to nobody yet? One of ours may have such a name."""
         if not name.startswith(f"{system}/"):
             return False
         card = self._store.records(CARD, name)
         return not card or card[0].value.get("principal") == LINK.name
 
-    def _holds(self, mailbox: str) -> bool:
+    def _has_mail(self, mailbox: str) -> bool:
         return bool(self._store.find(Query(mailbox=mailbox, states=(State.UNREAD,), limit=1)))
 
     @property
-    def waits_for_strangers(self) -> bool:
-        """Is there mail for somebody the server has not told of?"""
+    def has_unknown_recipients(self) -> bool:
+        """Is there mail for an agent that the server has not listed?"""
         return bool(self._waiting)
 
-    async def carry(self, there: Mapping[str, Neighbour], send: Send) -> set[str]:
-        """Send what waits for those who are there. What waits for others goes on waiting, also for those who
-        turned out to have left: they are given back.
+    async def send_waiting(self, remote: Mapping[str, RemoteAgent], send: Send) -> set[str]:
+        """Send the letters of agents that are at the server; return the mailboxes of those that have left.
+
+        Letters of all others go on waiting.
         """
         left: set[str] = set()
-        for mailbox in sorted(self._waiting & there.keys()):
+        for mailbox in sorted(self._waiting & remote.keys()):
             try:
-                while await self._some(there[mailbox], send):
+                while await self._send_batch(remote[mailbox], send):
                     pass
-            except _Left:
+            except _AgentLeft:
                 left.add(mailbox)
             else:
                 self._waiting.discard(mailbox)
         return left
 
-    async def _some(self, one: Neighbour, send: Send) -> bool:
-        """A few of them; False: that was all."""
+    async def _send_batch(self, one: RemoteAgent, send: Send) -> bool:
+        """Send some letters of one mailbox; False: that was all."""
         box = self._room.mailbox(one.mailbox)
         works = await self._executor.run_slow(lambda: box.claim(AT_ONCE, lease=LEASE, holder="map link"))
         done: list[Work] = []
         try:
             for work in works:
-                await self._one(work, one, send)
+                await self._send_one(work, one, send)
                 done.append(work)
         finally:
             await self._executor.run_slow(lambda: _settle(works, done))
         return len(works) == AT_ONCE
 
-    async def _one(self, work: Work, one: Neighbour, send: Send) -> None:
-        """A letter during which the line is cut has failed a try: it may be what cuts it, and must not do so for
-        ever.
+    async def _send_one(self, work: Work, one: RemoteAgent, send: Send) -> None:
+        """Send one letter. A cut meanwhile counts as a failed try: the letter may be its cause, which must not
+        repeat for ever.
         """
         try:
             await send(work.message, one)
-        except LineLost as cut:
+        except ConnectionLost as cut:
             await self._failed(work, f"the line was cut: {cut}")
             raise
         except MapRefusal as refused:
             if refused.code in NOT_THERE:
-                raise _Left from None
+                raise _AgentLeft from None
             log.warning("the MAP server did not take a letter for %s: %s", one.mailbox, refused)
             await self._failed(work, f"the MAP server: {refused}")
 
@@ -322,32 +336,27 @@ class Carrier:
 
 
 def _settle(works: Batch, done: list[Work]) -> None:
-    """What was sent is done; the rest goes back. A lease that ran out was sent too late: it is sent again."""
+    """Acknowledge what was sent, and release the rest. A letter whose lease ran out is sent again."""
     with suppress(LeaseLost):
         works._mailbox.ack([work for work in done if not work.is_settled])
     with suppress(LeaseLost):
         works.release()
 
 
-# What comes from the server becomes mail, once: the same message has the same key, however often it comes.
-#
-# It goes through the same door as all mail: allow lists, quotas, hops and sizes hold for agents of the server
-# too.
-# Only agents that are shown there can be reached from there; what is for nobody of them lies in the link's own
-# mailbox. The protocol has no way to say that a letter was refused here; the log says it.
-#
-# On the desk's threads: nothing here waits for the network.
+# -- storing (on the executor's threads)
 
 if TYPE_CHECKING:
     Members = Callable[[str | Role], list[str]]
 
-LATELY = 20  # letters
-_NEEDED = frozenset({"body", "metadata", "extra", "key"})  # everything else is a label
+LATELY = 20  # letters that count as recent
+_NEEDED = frozenset({"body", "metadata", "extra", "key"})  # of a letter; everything else is a label
 
 
 def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members: Members, own: str) -> list[str]:
-    """For whom of ours it is. `shown`: names by the ids they have there; `members`: who of them is in a scope, or
-    has a role; `own`: the link's own mailbox.
+    """Return our agents that a message is for, or the link's own mailbox.
+
+    `shown`: names of our agents by their ids there; `members` returns those in a scope or with a role; `own`: the
+    link's own mailbox.
     """
     names = frozenset(shown.values()) - {own}
     address = _address(message)
@@ -362,7 +371,7 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
 
 
 def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
-    """Is it for one of these by name or id? Others' messages are replayed too."""
+    """Is it for one of our agents? Messages of others are replayed, too."""
     names = frozenset(shown.values())
     params = _named(_address(message), lambda _: [])
     return any(one in shown or one in names for one in params) or message.target in names
@@ -379,12 +388,12 @@ def _named(address: Address, members: Members) -> list[str]:
     named = [*address.agents, *(one.agent for one in address.remote if one.agent)]
     groups: list[str | Role] = [*address.scopes, *address.roles, *named]
     meant = [name for group in groups for name in members(group)]
-    return [*named, *meant]  # the SDK's server says only the name of a scope, as if it were an agent's
+    return [*named, *meant]  # the SDK's server gives the name of a scope as if it were an agent's
 
 
-def only_asker(room: Room, mailbox: str) -> tuple[str | None, str | None]:
-    """Who of ours wrote to somebody there, if lately it was one alone; and its last letter, if all were of one
-    thread.
+def only_recent_sender(room: Room, mailbox: str) -> tuple[str | None, str | None]:
+    """Return the agent of ours that wrote to this mailbox, if it is the only recent one; and its last letter, if
+    all are of one thread.
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
     letters = [found.message for found in room._core.store.find(lately)]
@@ -393,16 +402,16 @@ def only_asker(room: Room, mailbox: str) -> tuple[str | None, str | None]:
     return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None
 
 
-def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
-    """False: it was refused, for good. A temporary error is raised: it is to be tried again."""
+def store_incoming(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
+    """Store a message as a letter; False: it was refused for good. A temporary error is raised."""
     agents = [{"agent": name} for name in to]
     is_one = len(agents) == 1 and not isinstance(message.to, list)
     noted = {"to": agents[0] if is_one else agents, ORIGIN: message.origin}
-    key = once_key(message.key, to)  # one letter to several comes as several messages of one id
+    key = once_key(message.key, to)  # a letter to several agents comes as several messages of one id
     fields = message.fields | {"extra": {MAP_NOTE: message.fields["extra"][MAP_NOTE] | noted}, "key": key}
     try:
         _send(room, sender, to, fields, message.answers)
-    except IdTaken:  # it came before, and is kept as it was then
+    except IdTaken:  # it came before, and stays as it was then
         return True
     except PostroomError as refused:
         if refused.temporary:
@@ -413,8 +422,8 @@ def take(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
 
 
 def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], answers: str | None) -> None:
-    """With all that it says; without what it answers, where its sender never had that letter; at last without the
-    labels that mean something there and cannot be followed here. They stay in its metadata.
+    """Send with all fields; then without `in_reply_to`, if its sender never had that letter; at last without
+    labels that are not valid here. Those stay in its metadata.
     """
     box, bare = room.mailbox(sender), {name: fields[name] for name in fields if name in _NEEDED}
     if answers is not None:
@@ -427,62 +436,59 @@ def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], answer
         box.send(to, **bare)
 
 
-# Messages for us that the SDK's server put aside, because nobody there has the id that they are for.
+# -- undelivered messages
 #
-# That server tells its agents the connection of who wrote to them, and the SDK's `reply` answers to that. No
-# agent
-# has such an id. Nor does anybody have the id that an agent of ours had before the link was cut. Both are queued
-# there for good; but the server's events tell of them, and can be asked for: `message.queued` says for whom,
-# `message.sent` what was said.
+# The SDK's server tells its agents the session of a sender, and the SDK's `reply` answers to that; no agent has
+# such an id. Nor does any agent have the id that one of ours had before the link was cut. The server queues both
+# kinds for good, but its events tell of them: `message.queued` says for whom, `message.sent` what the message was.
 #
-# A wish to hear events is needed to ask for them. Ours name a sender that nobody is, so nothing is ever said to
-# us
-# of them unasked: that server loses connections to which it says two things at once.
+# Events can be asked for only under a subscription. Ours name a sender that does not exist, so nothing is ever
+# pushed to us by them: that server loses connections to which it sends two things at once.
 
 SUBSCRIBE = "map/subscribe"
 QUEUED, SENT = "message.queued", "message.sent"
 NOBODY = "nobody"
-STRANDED_AT_ONCE = 1.0  # seconds between two looks while an answer may come
-AWAITED = 60.0  # seconds in which it may: after a letter, and after we were away
+LOOK_SOON = 1.0  # seconds between two looks while an answer is expected
+AWAITED = 60.0  # seconds for which one is: after a letter, and after we were away
 SELDOM = 15.0  # seconds between two looks otherwise
 _TIME = 10  # the characters of an id that say when it was made
 
 
-class Stranded:
-    """What one server put aside. `since`: the last event that an earlier visit saw."""
+class UndeliveredMessages:
+    """The undelivered messages of one server. `since`: the last event that an earlier session saw."""
 
-    def __init__(self, line: Line, since: str) -> None:
-        self._line = line
+    def __init__(self, rpc: RpcConnection, since: str) -> None:
+        self._rpc = rpc
         self.since = since
-        self._wishes: dict[str, str] = {}
+        self._subscriptions: dict[str, str] = {}
         self._looked, self._wrote = float("-inf"), monotonic()
 
     async def begin(self) -> None:
-        """A server that cannot tell has nothing for us."""
+        """Subscribe; a server that refuses has no such messages."""
         try:
             for kind in (QUEUED, SENT):
-                result = await self._line.ask(SUBSCRIBE, filter={"eventTypes": [kind], "fromAgents": [NOBODY]})
-                self._wishes[kind] = str(result.get("subscriptionId"))
+                result = await self._rpc.call(SUBSCRIBE, filter={"eventTypes": [kind], "fromAgents": [NOBODY]})
+                self._subscriptions[kind] = str(result.get("subscriptionId"))
         except MapRefusal:
-            self._wishes = {}
+            self._subscriptions = {}
 
-    def wrote(self) -> None:
-        """A letter went there: an answer may come soon."""
+    def note_sent(self) -> None:
+        """Note that a letter was sent: an answer may come soon."""
         self._wrote = monotonic()
 
     @property
     def wait(self) -> float:
         """Seconds until the next look."""
-        if not self._wishes:
+        if not self._subscriptions:
             return SELDOM
-        every = STRANDED_AT_ONCE if monotonic() - self._wrote < AWAITED else SELDOM
+        every = LOOK_SOON if monotonic() - self._wrote < AWAITED else SELDOM
         return max(every - (monotonic() - self._looked), 0.0)
 
     async def found(self, ours: Container[str]) -> list[tuple[str, dict[str, Any]]]:
-        """Messages since the last look for these ids, each with the one it was for."""
+        """Return the messages for these ids since the last look, each with its id."""
         self._looked = monotonic()
         messages: list[tuple[str, dict[str, Any]]] = []
-        for _ in range(MOST_PAGES if self._wishes else 0):
+        for _ in range(MOST_PAGES if self._subscriptions else 0):
             events = await self._events(QUEUED, **({"since": self.since} if self.since else {}))
             for event in events:
                 id = event["data"].get("agentId")
@@ -494,7 +500,7 @@ class Stranded:
         return messages
 
     async def _message(self, queued: dict[str, Any]) -> list[dict[str, Any]]:
-        """What was put aside by that event. It was sent in the moment before."""
+        """Return the message of a `message.queued` event. It was sent in the moment before."""
         id = str(queued["data"].get("messageId"))
         begin = id[:_TIME].ljust(len(id), "0")
         events = await self._events(SENT, since=begin, until=queued["id"])
@@ -503,9 +509,9 @@ class Stranded:
 
     async def _events(self, kind: str, **span: str) -> list[dict[str, Any]]:
         try:
-            result = await self._line.ask(REPLAY, subscriptionId=self._wishes.get(kind), limit=MANY, **span)
+            result = await self._rpc.call(REPLAY, subscriptionId=self._subscriptions.get(kind), limit=MANY, **span)
         except MapRefusal:
-            self._wishes = {}
+            self._subscriptions = {}
             return []
         rows = result.get("items")
         return [row for row in rows if isinstance(row, dict) and _is_sound(row)] if isinstance(rows, list) else []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from postroom.server import uvicorn_protocol
-from postroom.server.uvicorn_protocol import Frames
+from postroom.server.uvicorn_protocol import WebSocketProtocol
 from tests.server.http.running import (
     Client,
     Daemon,
@@ -25,8 +25,8 @@ from tests.server.http.running import (
     open_house,
     port_of,
 )
+from tests.server.http.test_auth import UPGRADE
 from tests.server.http.test_frames import Agent, frame, hear, rpc, talking
-from tests.server.http.test_gate import UPGRADE
 
 PING = frame("", first=0x89)
 TEXT = frame("{")
@@ -63,13 +63,13 @@ def flood(stream: socket.socket, piece: bytes, *, reads: bool) -> None:
 def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Pings that are heard before anybody else gets a turn, of many that are sent at once."""
     turn, received, many = 0, Counter[int](), 20_000
-    answer = Frames.handle_ping
+    answer = WebSocketProtocol.handle_ping
 
-    def note(self: Frames) -> None:
+    def note(self: WebSocketProtocol) -> None:
         received[turn] += 1
         answer(self)
 
-    monkeypatch.setattr(Frames, "handle_ping", note)
+    monkeypatch.setattr(WebSocketProtocol, "handle_ping", note)
 
     def send_them(client: Client) -> None:
         with upgraded(client) as stream:
@@ -80,7 +80,7 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
     async def scenario() -> None:
         nonlocal turn
-        async with open_house(folder) as (server, room, _desk, _hub):
+        async with open_house(folder) as (server, room, _desk, _broker):
             client = Client(port_of(server), make_token(room, "ann"))
             sending = asyncio.ensure_future(aside(send_them, client))
             while not sending.done():
@@ -95,12 +95,12 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.mark.mechanism
 def test_few_frames_of_one_caller_are_heard_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert most_in_one_turn(tmp_path, monkeypatch) <= uvicorn_protocol.SIP // len(PING) + 1
+    assert most_in_one_turn(tmp_path, monkeypatch) <= uvicorn_protocol.SLICE_BYTES // len(PING) + 1
 
 
 @pytest.mark.mechanism
 def test_twin_all_that_was_read_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "SIP", 1 << 30)
+    monkeypatch.setattr(uvicorn_protocol, "SLICE_BYTES", 1 << 30)
     assert most_in_one_turn(tmp_path, monkeypatch) > 1024 // len(PING) + 1
 
 

@@ -36,7 +36,7 @@ def test_whatever_came_of_it_is_told_in_the_words_of_who_was_asked() -> None:
     def tell(error: BaseException | None, result: Any) -> str:
         return f"{result} {error}"
 
-    done, failed, dropped = (JobFuture().told_as(tell) for _ in range(3))
+    done, failed, dropped = (JobFuture().map_result(tell) for _ in range(3))
     done.settle(7)
     failed.settle(ValueError("x"))
     dropped.cancel()

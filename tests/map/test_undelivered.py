@@ -1,4 +1,4 @@
-"""What the SDK's server put aside, for nobody: it is asked for, and reaches who was meant."""
+"""Messages that the SDK's server left undelivered: the link asks for them, and they reach their recipients."""
 
 from __future__ import annotations
 

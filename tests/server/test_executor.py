@@ -17,16 +17,16 @@ import pytest
 
 import postroom
 from postroom.app import app
-from postroom.app.app import JsonLines
+from postroom.app.app import JsonFormatter
 from postroom.core.authorize import agent_principal
 from postroom.errors import PostroomError, StoreBusy
 from postroom.server import broker, events, executor
-from postroom.server.broker import FIRST_SLICE, Broker
+from postroom.server.broker import INITIAL_SLICE, Broker
 from postroom.server.callers import Caller
-from postroom.server.executor import FEW, Executor, Job, JobFuture, Queue
-from postroom.server.protocol import named
+from postroom.server.executor import MAX_ON_LOOP, Executor, Job, JobFuture, JobQueue
+from postroom.server.protocol import find_method
 from postroom.store.protocol import Undone
-from postroom.store.sqlite.commit import Gathering, Joint
+from postroom.store.sqlite.commit import Batch, Joint
 from postroom.store.sqlite.lock import WriterLock
 
 PATIENCE = 20.0
@@ -50,7 +50,7 @@ async def opened(folder: Path) -> AsyncIterator[Executor]:
 
 def test_callers_take_turns_and_each_keeps_its_order() -> None:
     async def story() -> None:
-        queue = Queue()
+        queue = JobQueue()
         for caller, number in [*(("much", n) for n in range(5)), ("little", 0)]:
             queue.add(Job(lambda n=number: n, JobFuture(), caller))  # type: ignore[misc]
         batch = queue.take(4)
@@ -91,12 +91,12 @@ def test_what_was_not_begun_is_refused_at_the_end_and_nothing_is_served_after_it
 def test_a_fault_while_making_safe_is_told_to_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: Gathering) -> None:
+    def broken(_: Batch) -> None:
         raise ValueError("a bug")
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            monkeypatch.setattr(Gathering, "_make_safe", broken)
+            monkeypatch.setattr(Batch, "_make_safe", broken)
             params = {"agent_id": "a", "to": "b", "body": "x"}
             calls = [executor.call(executor.room.principal, "send", params) for _ in range(3)]
             for end in await asyncio.gather(*calls, return_exceptions=True):
@@ -115,7 +115,7 @@ def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: 
             await executor.submit(lambda: time.sleep(0.01))
             assert here != await executor.submit(threading.get_ident)
             assert here == await executor.submit(threading.get_ident)
-            many = [executor.submit(threading.get_ident) for _ in range(FEW + 1)]
+            many = [executor.submit(threading.get_ident) for _ in range(MAX_ON_LOOP + 1)]
             assert here not in await asyncio.gather(*many)
 
     run(story())
@@ -138,7 +138,7 @@ def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
 def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "PROMPT", 10.0)  # however long the first one takes
+    monkeypatch.setattr(executor, "PROMPT_SECONDS", 10.0)  # however long the first one takes
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
@@ -146,9 +146,9 @@ def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
 
             def send(caller: object, times: int = 1) -> list[JobFuture]:
                 calls: list[JobFuture] = []
-                method = named("send")
+                method = find_method("send")
                 once = partial(executor.carry_out, executor.room, method, message, caller=caller)
-                executor.hear_out(caller, lambda: calls.extend(once() for _ in range(times)))
+                executor.submit_from(caller, lambda: calls.extend(once() for _ in range(times)))
                 return calls
 
             (first,) = send(ann)
@@ -170,7 +170,7 @@ def test_what_cannot_be_written_together_is_written_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(joint: Joint) -> None:
-        joint._here.database.execute("ROLLBACK")
+        joint._conn.database.execute("ROLLBACK")
         raise Undone
 
     async def story() -> None:
@@ -191,7 +191,7 @@ def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
             blocked = [executor.submit(lambda: time.sleep(0.1)), executor.submit(int)]
             await asyncio.sleep(0)
             wait = asyncio.ensure_future(
-                executor.carry_out(executor.room, named("wait"), {"agent_id": "b", "timeout": 9.0})
+                executor.carry_out(executor.room, find_method("wait"), {"agent_id": "b", "timeout": 9.0})
             )
             executor.room.mailbox("a").send("b", "x")
             await asyncio.sleep(0)
@@ -215,8 +215,8 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
             raise ValueError("a bug")
 
     async def story() -> None:
-        monkeypatch.setattr(app, "EVERY", 0.001)
-        task = asyncio.ensure_future(app.keep_house(Broken()))  # type: ignore[arg-type]
+        monkeypatch.setattr(app, "SWEEP_SECONDS", 0.001)
+        task = asyncio.ensure_future(app.run_janitor(Broken()))  # type: ignore[arg-type]
         while rounds < 3 and not task.done():
             await asyncio.sleep(0.001)
         assert not task.done()
@@ -247,7 +247,7 @@ async def until(number: int, received: list[Any]) -> None:
 
 def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request: list[str] = []
-    original = events._of_letter
+    original = events._events_of_letter
 
     def counted(room: Any, *words: Any) -> Any:
         request.append(room.principal.agent)
@@ -259,7 +259,7 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
             for name in ("eve", "bob", "joe"):
                 subscribe(executor, broker, name, received)
             await asyncio.sleep(0.02)
-            monkeypatch.setattr(events, "_of_letter", counted)
+            monkeypatch.setattr(events, "_events_of_letter", counted)
             executor.room.mailbox("ann").send("bob", "x")
             await until(1, received)
             broker.close()
@@ -283,8 +283,8 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
                 Caller(
                     executor, broker, push=partial(_noted, received, name), principal=agent_principal(name)
                 ).subscribe({})
-            for one in broker._everyone():
-                broker._go_on_with(one)
+            for one in broker._subscriptions():
+                broker._resume_later(one)
             await asyncio.sleep(0.02)
             store = type(executor.room._core.store)
             records = store.records
@@ -328,7 +328,7 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
             assert sent == [event["data"]["id"] for event in received]
             broker.close()
 
-    monkeypatch.setattr(broker, "AGAIN", 0.01)
+    monkeypatch.setattr(broker, "RETRY_SECONDS", 0.01)
     run(story())
 
 
@@ -339,9 +339,9 @@ def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
         async with opened(tmp_path) as executor:
             broker, sizes = Broker(executor), list[int]()
             for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
-                broker._pace(seen, seconds)
+                broker._adapt_slice(seen, seconds)
                 sizes.append(broker._slice)
-            assert [8, 16, 4, 1, 1, 2, FIRST_SLICE] == sizes
+            assert [8, 16, 4, 1, 1, 2, INITIAL_SLICE] == sizes
             broker.close()
 
     run(story())
@@ -397,4 +397,4 @@ def test_a_lock_is_closed_once_by_however_many_threads(tmp_path: Path, monkeypat
 
 def test_any_record_becomes_a_line_of_json() -> None:
     record = logging.makeLogRecord({"msg": "odd \udcff", "levelname": "ERROR", "large": 2**80, "bytes": b"x"})
-    assert '"level":"error"' in JsonLines().format(record)
+    assert '"level":"error"' in JsonFormatter().format(record)

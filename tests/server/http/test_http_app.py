@@ -16,7 +16,7 @@ import pytest
 from postroom.core.core import PULSE
 from postroom.server import metrics
 from postroom.server.counters import Counters
-from postroom.server.http_app import Mounted, NotHere, Pulse
+from postroom.server.http_app import AppMissing, HealthCheck, MountedApp
 from tests.docs.pages import HOME, section
 from tests.server.http.running import PATIENCE, Client, Daemon, aside, make_token, open_house, port_of, until_end
 
@@ -34,10 +34,10 @@ def test_health_is_told_to_anybody_and_details_to_those_we_know(anonymous: Clien
 
 def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_house(tmp_path) as (_, room, executor, _hub):
-            pulse, before = Pulse(executor), executor.counters.batches
-            await asyncio.gather(*(pulse.ask(knows_us=False) for _ in range(100)))
-            await pulse.ask(knows_us=True)
+        async with open_house(tmp_path) as (_, room, executor, _broker):
+            health, before = HealthCheck(executor), executor.counters.batches
+            await asyncio.gather(*(health.check(is_detailed=False) for _ in range(100)))
+            await health.check(is_detailed=True)
             assert before + 1 == executor.counters.batches
             assert [] == room._core.store.records(PULSE)
 
@@ -46,7 +46,7 @@ def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) 
 
 def test_a_room_that_cannot_be_written_is_not_well(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _hub):
+        async with open_house(tmp_path) as (server, _room, _desk, _broker):
             client = Client(port_of(server))
             (tmp_path / "room.db").rename(tmp_path / "gone.db")
             message = await aside(client.ask, "GET", "/healthz")
@@ -122,7 +122,7 @@ def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> Non
         return made[-1]
 
     async def scenario() -> None:
-        async with open_house(tmp_path, Mounted(load)) as (server, room, _desk, _hub):
+        async with open_house(tmp_path, MountedApp(load)) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
             assert [] == made
             message = await aside(ann.ask, "POST", "/mcp", b"hello")
@@ -145,11 +145,11 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
     async def load() -> Echo:
         tries.append(1)
         if len(tries) == 1:
-            raise NotHere("it is not here", hint='pip install "postroom[mcp]"')
+            raise AppMissing("it is not here", hint='pip install "postroom[mcp]"')
         return Echo()
 
     async def scenario() -> None:
-        async with open_house(tmp_path, Mounted(load)) as (server, room, _desk, _hub):
+        async with open_house(tmp_path, MountedApp(load)) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
             message = await aside(ann.ask, "POST", "/mcp", b"hello")
             assert 503 == message.status and "postroom[mcp]" in message.json["error"]["message"]
@@ -168,8 +168,8 @@ def test_who_asks_for_what_is_still_loaded_at_the_end_is_told_to_come_again(tmp_
             await asyncio.sleep(PATIENCE)
             return Echo()
 
-        mounted = Mounted(load)
-        async with open_house(tmp_path, mounted) as (server, room, _desk, _hub):
+        mounted = MountedApp(load)
+        async with open_house(tmp_path, mounted) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
             request = asyncio.ensure_future(aside(ann.ask, "POST", "/mcp", b"hello"))
             await begun.wait()
@@ -189,8 +189,8 @@ def test_who_comes_when_it_has_ended_is_told_to_come_again(tmp_path: Path) -> No
         return Echo()
 
     async def scenario() -> None:
-        mounted = Mounted(load)
-        async with open_house(tmp_path, mounted) as (server, room, _desk, _hub):
+        mounted = MountedApp(load)
+        async with open_house(tmp_path, mounted) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
             assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
             await mounted.stop()
@@ -247,7 +247,7 @@ def test_the_page_lists_every_number_and_no_other(operator: Client) -> None:
     counters = Counters()
     counters.rang("abcd", "rung")
     link = {"system": "paris", "state": "connected", "sent": 1, "taken": 1}
-    at_times = [*metrics._of_house(counters), *metrics._of_links([link])]  # with webhooks and with peers
+    at_times = [*metrics.server_lines(counters), *metrics.link_lines([link])]  # with webhooks and with peers
     lines = operator.ask("GET", "/metrics").body.decode().splitlines() + at_times
     served = {line.split()[2] for line in lines if line.startswith("# TYPE ")}
     written = re.findall(r'_(?:one|family)\("(\w+)"', inspect.getsource(metrics))

@@ -1,4 +1,4 @@
-"""What the log says while our own room is busy, or fails."""
+"""The log of a task that tries again while our own room is busy, or fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from postroom.errors import StoreBusy, StoreFailing
 from postroom.federation import courier
-from postroom.federation.courier import LASTS, Trouble
+from postroom.federation.courier import WARN_AFTER, RetryLog
 
 
 @pytest.fixture
@@ -19,23 +19,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_room_that_is_busy_for_a_moment_again_and_again_is_no_news(
     clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = Trouble("mail")
+    found = RetryLog("mail")
     for _ in range(5):
-        found.met(StoreBusy("somebody is in the room"))
-        clock[0] += LASTS - 1
-        found.met(StoreBusy("somebody is in the room"))
-        found.over()
+        found.failed(StoreBusy("somebody is in the room"))
+        clock[0] += WARN_AFTER - 1
+        found.failed(StoreBusy("somebody is in the room"))
+        found.recovered()
     assert [] == caplog.messages
 
 
 def test_what_lasts_or_fails_is_said_once_until_it_is_over(
     clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = Trouble("mail")
+    found = RetryLog("mail")
     for _ in range(5):
-        found.met(StoreBusy("somebody is in the room"))
-        clock[0] += LASTS
+        found.failed(StoreBusy("somebody is in the room"))
+        clock[0] += WARN_AFTER
     assert ["mail waits a moment: somebody is in the room"] == caplog.messages
-    found.over()
-    found.met(StoreFailing("the disk is full"))
+    found.recovered()
+    found.failed(StoreFailing("the disk is full"))
     assert 2 == len(caplog.messages)

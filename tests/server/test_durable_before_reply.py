@@ -21,10 +21,10 @@ _REPLY = re.compile(r'\\"messageId\\":\\"([0-9A-Z]{26})')
 
 # A daemon that tells before it is safe: what the audit must find.
 HASTY = """
-from postroom.store.sqlite.commit import Gathering
+from postroom.store.sqlite.commit import Batch
 def make_safe(self):
-    self._bells.let_go(self._grasped)
-Gathering._make_safe = make_safe
+    self._notifier.close_signals(self._signals)
+Batch._make_safe = make_safe
 """
 START = """
 import sys

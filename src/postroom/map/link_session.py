@@ -1,0 +1,502 @@
+"""One session of the link to a MAP server: from its handshake until the connection is lost.
+
+Messages of the server become letters here (`link_messages.store_incoming`), letters for its agents are sent there
+(`link_messages.LinkSender`), and both directories are kept in step (`link_directory`). `LinkOptions` are the
+settings of a link, checked before anything is dialled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..core import peers
+from ..errors import Invalid, PostroomError
+from ..federation.connection import ConnectionLost, MapRefusal, is_near
+from ..formats.map import CONNECT, DENIED, MESSAGE, REFRESH, SEND, SOFTWARE, VERSION
+from ..model.names import check_agent, check_scope
+from . import link_directory, link_messages
+from .link_directory import ALL, NONE, ExposedAgents, by_any_name, clean, of_session, remote_agents
+from .link_messages import UndeliveredMessages, correlation_of, event_params, incoming, outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..federation.connection import RpcConnection
+    from ..model.message import Message
+    from ..server.events import Event
+    from ..server.executor import Executor
+    from .link import LinkMemory
+    from .link_directory import RemoteAgent
+    from .link_messages import Incoming, LinkSender
+
+
+log = logging.getLogger("postroom")
+METHODS = ("bearer", "api-key")
+
+
+class LinkOptions(Struct, frozen=True, kw_only=True):
+    """The settings of a link."""
+
+    server: str  # ws://... or wss://...
+    scope: str = ""  # that our agents join there
+    name: str = ""  # of the link's own agent there; by default the room's name
+    expose: str = ALL  # all, none, or names with commas
+    token: str = ""
+    method: str = METHODS[0]  # of showing the token first; a server that wants another one says so
+
+
+def checked(options: LinkOptions) -> LinkOptions:
+    """Return the options, or raise Invalid with the name of the wrong one."""
+    place = urlsplit(options.server)
+    if place.scheme not in {"ws", "wss"} or not place.hostname:
+        hint = "such as ws://127.0.0.1:8080 or wss://map.example.com"
+        raise Invalid(f"{options.server!a} is no WebSocket address", field="map-server", hint=hint)
+    if options.token and place.scheme == "ws" and not is_near(options.server):
+        raise Invalid(
+            "a token would go there for everybody to read",
+            field="map-server",
+            hint="wss://, or no POSTROOM_MAP_TOKEN",
+        )
+    if options.method not in METHODS:
+        raise Invalid(f"{options.method!a} is no way to show a token", field="map-auth", hint=", ".join(METHODS))
+    if options.scope:
+        check_scope(options.scope, "map-scope")
+    if options.name:
+        check_agent(options.name, "map-name")
+    if options.expose not in {ALL, NONE}:
+        for name in options.expose.split(","):
+            check_agent(name.strip(), "map-expose")
+    return options
+
+
+# -- handshake
+
+FIRST_ANSWER = 10.0  # seconds
+
+
+class ServerInfo(Struct, frozen=True, kw_only=True):
+    """What a server says of itself in the handshake."""
+
+    name: str
+    session: str  # its id of this connection
+    is_postroom: bool  # then its name is that of another room, not of a group of rooms
+    resume: str  # the token that brings our agents back in the next session
+    back: tuple[str, ...]  # ids of our agents that it gave back: their mail may come at once
+    method: str  # of showing our token that it accepted
+    keeps_meta: bool  # the SDK's own server says that its protocol is "2024-12", and drops `meta`
+    takes_acks: bool  # does it keep a message until we acknowledge it?
+
+
+async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume: str) -> ServerInfo:
+    """Connect to the server, with our token; MapRefusal: it does not admit us."""
+    params: dict[str, Any] = {
+        "protocolVersion": VERSION,
+        "participantType": "agent",
+        "name": name,
+        "capabilities": {"delivery": {"acks": True}},  # our own extension; other servers ignore it
+    }
+    result, method = await _admitted(rpc, options, params | ({"resumeToken": resume} if resume else {}))
+    info, token, session = _object(result.get("systemInfo")), result.get("resumeToken"), result.get("sessionId")
+    system = info.get("name")
+    return ServerInfo(
+        name=system if isinstance(system, str) else "",
+        session=session if isinstance(session, str) else "",
+        is_postroom=info.get("software") == SOFTWARE,
+        resume=token if isinstance(token, str) else "",
+        back=tuple(row["id"] for row in _rows(result.get("reclaimedAgents"))),
+        method=method,
+        keeps_meta=result.get("protocolVersion") == VERSION,
+        takes_acks=_object(_object(result.get("capabilities")).get("delivery")).get("acks") is True,
+    )
+
+
+def credentials(options: LinkOptions, method: str) -> dict[str, str]:
+    return {"method": method, "credential": options.token}
+
+
+async def _admitted(
+    rpc: RpcConnection, options: LinkOptions, params: dict[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """Call `map/connect` with the token by our method, and again by the method that the server asks for."""
+    auth = {"auth": credentials(options, options.method)} if options.token else {}
+    result = await _first_answer(rpc, **params, **auth)
+    if not _is_refused(result):
+        return result, options.method
+    methods = _object(result["authRequired"]).get("methods")
+    if not options.token:
+        raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
+    other = next((word for word in METHODS if isinstance(methods, list) and word in methods), options.method)
+    if other != options.method:
+        result = await rpc.call(CONNECT, **params, auth=credentials(options, other))
+    if _is_refused(result):
+        raise MapRefusal(result.get("error") or {"code": 1006, "message": f"the token is not taken; {methods} is"})
+    return result, other
+
+
+async def _first_answer(rpc: RpcConnection, **params: Any) -> dict[str, Any]:
+    """Call `map/connect` with a short timeout: a program that accepts and stays silent is no MAP server."""
+    try:
+        async with asyncio.timeout(FIRST_ANSWER):
+            return await rpc.call(CONNECT, **params)
+    except TimeoutError:
+        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        raise ConnectionLost(text) from None
+
+
+def _is_refused(result: dict[str, Any]) -> bool:
+    return "authRequired" in result and not result.get("sessionId")
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    rows = value if isinstance(value, list) else []
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+# -- the session
+
+LOOK = 15.0  # seconds between two comparisons of the directories
+SOON = 2.0  # seconds, while mail waits for an agent that is not listed
+MOST_INBOUND = 10_000  # messages that wait to be stored; then the connection is ended, and they are replayed later
+MOST_EMITTED = 1000  # events that wait to be passed on; then the oldest is dropped
+MESSAGE_ACK = "map/message.ack"
+EXPIRING = "map/auth/expiring"
+_AGAIN = (0.2, 5.0)  # seconds before another try where the room is busy: the first time, at most
+
+
+class LinkSession:
+    """One session, made before the connection is open; `run` always ends by an error."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        options: LinkOptions,
+        memory: LinkMemory,
+        letter_sender: LinkSender,
+        woken: asyncio.Event,
+        on_connected: Callable[[int], None],
+    ) -> None:
+        self._executor = executor
+        self._room = executor.room.acting_as(link_directory.LINK)
+        self._options = options
+        self._memory = memory
+        self._sender = letter_sender
+        self._woken = woken
+        self._on_connected = on_connected
+        self._inbound: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MOST_INBOUND)
+        self._arrived = asyncio.Event()
+        self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
+        self._link_name = options.name or memory.name  # the link's own agent there, and its mailbox here
+        self._exposed = ExposedAgents(executor, options, memory, self._link_name)
+        self._sent_count = 0  # letters
+        self._name_conflicts: set[str] = set()  # mailboxes of theirs whose names are taken here
+        self._listed_ids: set[str] = set()  # the ids of all agents that the server listed
+        self._sessions: dict[str, list[Any]] = {}  # by session of a sender: its agents, as the server lists them
+        self.remote: dict[str, RemoteAgent] = {}
+
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Queue a notification of the server."""
+        if method not in {MESSAGE, SEND, EXPIRING}:
+            return
+        try:
+            self._inbound.put_nowait((method, params))
+            self._arrived.set()
+        except asyncio.QueueFull:
+            raise ConnectionLost("more messages came than could be stored") from None
+
+    def emit(self, event: Event) -> None:
+        """Queue an event for the link's scope."""
+        self._emitted.append(event)
+        self._woken.set()
+
+    async def run(self, rpc: RpcConnection) -> None:
+        """Shake hands, synchronise, then carry messages both ways until the connection is lost."""
+        server = await handshake(rpc, self._options, self._link_name, self._memory.resume)
+        self._memory.resume = server.resume
+        await self._executor.run_slow(lambda: self._adopt_names(server))
+        await self._exposed.reclaim(server.back, accepts_updates=server.is_postroom)
+        storing = asyncio.ensure_future(self._store_all(rpc, server))
+        try:
+            await self._exposed.register_link(rpc)
+            await self._sync_directories(rpc)
+            if not server.takes_acks:  # else the server kept what we missed, and sends it
+                await self._replay_missed(rpc)
+            undelivered = await self._open_undelivered(rpc, server)
+            self._on_connected(len(self.remote))
+            await self._run_until_lost(rpc, server, storing, undelivered)
+        finally:
+            rpc.abort()
+            await _finish(storing)  # messages that came are stored, though the connection is lost
+
+    async def _run_until_lost(
+        self,
+        rpc: RpcConnection,
+        server: ServerInfo,
+        storing: asyncio.Future[None],
+        undelivered: UndeliveredMessages,
+    ) -> None:
+        looked = monotonic()
+        while not storing.done() and not rpc.lost.is_set():
+            self._woken.clear()
+            if await self._sender.scan_new(self._memory.system):
+                await self._exposed.register_changed(rpc)
+            await self._publish_emitted(rpc)
+            if await self._send_waiting(rpc, server):
+                undelivered.note_sent()
+            if undelivered.wait <= 0:
+                await self._store_undelivered(rpc, undelivered)
+            wait = (SOON if self._sender.has_unknown_recipients else LOOK) - (monotonic() - looked)
+            if wait <= 0:
+                await self._sync_directories(rpc)
+                looked = monotonic()
+                continue
+            await _wait_for_any(min(wait, undelivered.wait), self._woken, rpc.lost, storing)
+        if storing.done():
+            await storing
+        raise ConnectionLost("the connection was cut")
+
+    # -- directories
+
+    def _adopt_names(self, server: ServerInfo) -> None:
+        """Take the server's name as the first part of its agents' names here, and as our own name, if we have
+        none.
+
+        The name of another Postroom is not taken as our own: two rooms of one name would get each other's mail.
+        """
+        name = clean(server.name)
+        self._memory.set_system(name or "map")
+        if name and not server.is_postroom and not self._room.settings.system:
+            peers.adopt(self._room._core, link_directory.LINK, name)
+
+    async def _sync_directories(self, rpc: RpcConnection) -> None:
+        # First: an agent that writes to ours, once they are registered there, must be known by name.
+        await self._fetch_agents(rpc)
+        await self._exposed.register_changed(rpc)
+        await self._sender.scan_all(self._memory.system)
+        await self._executor.run_slow(self._memory.save)
+
+    async def _fetch_agents(self, rpc: RpcConnection) -> None:
+        self._sessions.clear()
+        rows = await link_directory.all_agents(rpc)
+        self._listed_ids = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
+        self._exposed.drop_lost(rows)
+        remote = remote_agents(rows, self._memory.system, self._exposed.names, self.remote, self._link_name)
+        self.remote = await self._executor.run_slow(lambda: link_directory.register_here(self._room, remote, LOOK))
+        shown = {one.id for one in self.remote.values()}
+        hidden = {mailbox for mailbox, one in remote.items() if one.is_here and one.id not in shown}
+        for mailbox in sorted(hidden - self._name_conflicts):
+            log.warning("an agent of the MAP server is not shown: %s is one of ours", mailbox)
+        self._name_conflicts = hidden
+
+    # -- out
+
+    async def _send_waiting(self, rpc: RpcConnection, server: ServerInfo) -> bool:
+        """Send what waits; return whether anything was sent."""
+        before = self._sent_count
+        remote = by_any_name(self.remote, self._memory.system)
+        left = await self._sender.send_waiting(remote, lambda letter, to: self._send(rpc, server, letter, to))
+        gone = {remote[mailbox].id for mailbox in left}  # until they are listed again, maybe under other ids
+        self.remote = {mailbox: one for mailbox, one in self.remote.items() if one.id not in gone}
+        return self._sent_count > before
+
+    async def _send(self, rpc: RpcConnection, server: ServerInfo, letter: Message, to: RemoteAgent) -> None:
+        await self._exposed.expose_sender(rpc, letter.sender)
+        try:
+            result = await self._send_checked(rpc, server, letter, to)
+        except MapRefusal as refused:
+            if refused.code != DENIED or not await self._exposed.has_lost(rpc, letter.sender):
+                raise
+            result = await self._send_checked(rpc, server, letter, to)  # in the name of the link
+        self._sent_count += 1
+        self._memory.note_sent(result.get("messageId"), letter.id)
+        word = correlation_of(letter.metadata)
+        if word is not None:
+            self._memory.note_correlation(letter.sender, to.mailbox, word, letter.id)
+
+    async def _send_checked(
+        self, rpc: RpcConnection, server: ServerInfo, letter: Message, to: RemoteAgent
+    ) -> dict[str, Any]:
+        params = await self._executor.run_slow(lambda: self._send_params(letter, to, beside=not server.keeps_meta))
+        keeps = server.is_postroom  # it keeps mail for agents that are away
+        return await (rpc.call(SEND, **params) if keeps else link_directory.send_confirmed(rpc, params, to.id))
+
+    async def _publish_emitted(self, rpc: RpcConnection) -> None:
+        while self._emitted:
+            with suppress(MapRefusal):  # nobody else is in it
+                where = self._exposed.scopes.id_of(self._options.scope)
+                await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
+
+    def _send_params(self, letter: Message, to: RemoteAgent, *, beside: bool) -> dict[str, Any]:
+        core, left, answers = self._room._core, None, None
+        if letter.expires_at is not None:
+            left = (letter.expires_at - core.now().wall).total_seconds()
+        if letter.in_reply_to is not None:
+            answers = core.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
+        params = outgoing(
+            letter,
+            system=self._link_name,
+            to=to,
+            expires_in=left,
+            answers=None if answers is None else answers.message,
+            beside=beside,
+        )
+        ids = self._exposed.ids
+        return params | ({"from": ids[letter.sender]} if letter.sender in ids else {})  # else the link
+
+    # -- in
+
+    async def _replay_missed(self, rpc: RpcConnection) -> None:
+        """Store what came while we were away, as far as the server can replay it. Many cannot."""
+        for message in await link_directory.missed_messages(rpc, self._memory.seen):
+            found = incoming(message)
+            if found is not None and link_messages.is_for(found, self._exposed.names):
+                await self._store_message(rpc, found)
+
+    async def _open_undelivered(self, rpc: RpcConnection, server: ServerInfo) -> UndeliveredMessages:
+        """Begin to look for undelivered messages; only the SDK's own server has them."""
+        undelivered = UndeliveredMessages(rpc, self._memory.last_event)
+        if not server.keeps_meta:
+            self._memory.note_address(server.session, self._link_name)
+            await undelivered.begin()
+        return undelivered
+
+    async def _store_undelivered(self, rpc: RpcConnection, undelivered: UndeliveredMessages) -> None:
+        for id, message in await undelivered.found(self._memory.addresses):
+            found = incoming(message)
+            if found is not None:
+                await self._store_message(rpc, await self._readdressed(rpc, found, self._memory.addresses[id]))
+        self._memory.last_event = undelivered.since
+
+    async def _readdressed(self, rpc: RpcConnection, message: Incoming, name: str) -> Incoming:
+        """Return the message readdressed to our agent of this name.
+
+        One to the link itself is an answer to somebody on our connection: it goes to the only agent that wrote to
+        its sender lately, if that is certain.
+        """
+        if name != self._link_name:
+            return replace(message, to={"agent": name})
+        sender = await self._sender_mailbox(rpc, message)
+        asker, letter = await self._executor.run_slow(lambda: link_messages.only_recent_sender(self._room, sender))
+        return replace(message, to={"agent": asker or name}, answers=letter)
+
+    async def _store_all(self, rpc: RpcConnection, server: ServerInfo) -> None:
+        while not (rpc.lost.is_set() and self._inbound.empty()):
+            if self._inbound.empty():
+                await _wait_for_any(LOOK, rpc.lost, self._arrived)
+                continue
+            self._arrived.clear()
+            method, params = self._inbound.get_nowait()
+            if method == EXPIRING:
+                await self._refresh(rpc, server)
+                continue
+            message = params.get("message", params)
+            found = incoming(message) if isinstance(message, dict) else None
+            if found is None:
+                continue
+            await self._store_message(rpc, found)
+            if server.takes_acks and found.id:
+                with suppress(ConnectionLost):
+                    await rpc.notify(MESSAGE_ACK, messageIds=[found.id])
+
+    async def _refresh(self, rpc: RpcConnection, server: ServerInfo) -> None:
+        if self._options.token:
+            with suppress(MapRefusal, ConnectionLost):  # the server refuses our next call, if that is needed
+                await rpc.call(REFRESH, **credentials(self._options, server.method))
+
+    async def _store_message(self, rpc: RpcConnection, message: Incoming) -> None:
+        """Store a message, however long the room is busy: the server sends it only once."""
+        if message.speaker in self._exposed.names:  # our own message
+            return
+        sender = await self._sender_mailbox(rpc, message)
+        pause, most = _AGAIN
+        while True:
+            try:
+                await self._executor.run_slow(lambda: self._store_letter(message, sender))
+            except PostroomError as busy:
+                if not busy.temporary:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, most)
+            else:
+                self._memory.note_time(message.at)
+                return
+
+    def _store_letter(self, message: Incoming, sender: str) -> None:
+        if message.answers is not None:
+            message = replace(message, answers=self._memory.own_id(message.answers))
+        to = link_messages.recipients(
+            self._room, message, self._exposed.names, self._exposed.members, self._link_name
+        )
+        to = [link_directory.spelt(self._room, name) for name in to]
+        sender = link_directory.sender_of(self._room, sender)
+        request = self._answered_letter(message, sender, to)
+        link_messages.store_incoming(
+            self._room, message if request is None else replace(message, answers=request), sender, to
+        )
+
+    def _answered_letter(self, message: Incoming, sender: str, to: Sequence[str]) -> str | None:
+        """Return our letter that a message answers, by its correlation id."""
+        word = correlation_of(message.meta)
+        if word is None or message.meta.get("isResult") is not True or "inReplyTo" in message.meta:
+            return None
+        found = (self._memory.letter_for(name, sender, word) for name in to)
+        return next((id for id in found if id is not None), None)
+
+    async def _sender_mailbox(self, rpc: RpcConnection, message: Incoming) -> str:
+        """Return the mailbox of the sender. The SDK's server gives only its session, and can list the agents in
+        that.
+        """
+        session = message.speaker
+        found = self._mailbox_of(session)
+        if found is None and session not in self._sessions:
+            with suppress(ConnectionLost, MapRefusal):  # the message is stored all the same
+                await self._fetch_session(rpc, session)
+            found = self._mailbox_of(session)
+        if found is None:
+            found = of_session(self._sessions.get(session, []), self._listed_ids, self.remote, message.says_from)
+        return found or f"{self._memory.system}/{clean(session, 'somebody')}"
+
+    async def _fetch_session(self, rpc: RpcConnection, session: str) -> None:
+        rows = await link_directory.agents_of_session(rpc, session)
+        if not rows or not {row.get("id") for row in rows if isinstance(row, dict)} <= self._ids():
+            await self._fetch_agents(rpc)  # an agent came since the last look
+        self._sessions[session] = rows
+
+    def _mailbox_of(self, speaker: str) -> str | None:
+        return next((one.mailbox for one in self.remote.values() if speaker == one.id), None)
+
+    def _ids(self) -> set[str]:
+        return {one.id for one in self.remote.values()} | self._exposed.names.keys()
+
+
+async def _wait_for_any(seconds: float, *waits: asyncio.Event | asyncio.Future[None]) -> None:
+    """Wait until one of these is set or done, at most so many seconds."""
+    made: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(one.wait()) for one in waits if isinstance(one, asyncio.Event)
+    ]
+    others: list[asyncio.Future[Any]] = [one for one in waits if not isinstance(one, asyncio.Event)]
+    try:
+        await asyncio.wait([*made, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in made:
+            one.cancel()
+
+
+async def _finish(task: asyncio.Future[None]) -> None:
+    """Wait for a task; cancel it if the wait is cancelled."""
+    try:
+        await asyncio.wait((task,))
+    finally:
+        task.cancel()

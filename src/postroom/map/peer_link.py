@@ -1,0 +1,305 @@
+"""The part of a MAP connection that belongs to another system: it proves that it is a peer, then letters go both
+ways.
+
+There are two kinds of peers here:
+
+- A **gateway** says so in `map/connect` (`participantType: gateway`), proves itself by a token or a certificate,
+  and calls `map/federation/connect`. It may call the methods of federation and nothing else: it reads no directory
+  and registers no agents.
+- **agent-inbox** connects and registers as an agent does, and shows no proof. It is accepted where a peer of its
+  name was added so (`postroom peers add SYSTEM --auth none`) and it is on this machine. Its `map/send` is mail of
+  that system's agents, and their mail is pushed to it. Anybody else who registers with the role `gateway` is an
+  agent like others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..core import peers as core_peers
+from ..core.authorize import Principal
+from ..errors import NotAllowed, PostroomError
+from ..federation.connection import ConnectionLost
+from ..federation.dialler import AgentInboxConnection
+from ..formats.federation import envelope_said
+from ..formats.map import (
+    AUTHENTICATE,
+    DISCONNECT,
+    FEDERATION,
+    FIRST_STATE,
+    GATEWAY,
+    MEET,
+    REFRESH,
+    REGISTER,
+    ROUTE,
+    SEND,
+    UNREGISTER,
+    dotted,
+)
+from ..model.message import same_name
+from .access import NONE
+
+if TYPE_CHECKING:
+    from ..federation.exchange import Exchange, PeerSession
+    from ..model.peer import Peer
+    from .connection import MapConnection
+    from .session import Answer, Step
+
+
+log = logging.getLogger("postroom")
+_PEER_METHODS = FEDERATION | {AUTHENTICATE, REFRESH, DISCONNECT}
+_INBOX_METHODS = frozenset({SEND, UNREGISTER})  # what agent-inbox may call besides
+MOST_LOGGED = 100  # characters of a system's name in the log
+LONGEST = 500  # characters of a system's name that is looked for
+
+
+class PeerLink:
+    """What a connection knows of the peer it may belong to.
+
+    `certificate` is the fingerprint of its TLS certificate; `is_near`: does it come from this machine?
+    """
+
+    def __init__(self, conn: MapConnection, certificate: str, *, is_near: bool) -> None:
+        self._conn = conn
+        self._server = conn.server
+        self._core = conn.core
+        self._certificate = certificate
+        self._is_near = is_near
+        self._peer: Peer | None = None
+        self._session: PeerSession | None = None
+        self._claimed_name = ""  # the system name that it gave in `map/connect`
+        self._is_closed = False
+        self._uses_dots = False  # does it spell methods as agentic-mesh does? Then so do we
+        self._has_room = asyncio.Event()
+        self._turn = asyncio.Lock()  # messages to it keep their order
+
+    @property
+    def _registers_as_agent(self) -> bool:
+        return self._peer is not None and not self._conn.is_gateway
+
+    # -- who it is
+
+    def recognise(self, name: Any, auth: dict[str, Any]) -> bool:
+        """Find out whether `map/connect` comes from a peer, and remember which."""
+        if self._recognise_gateway(name, auth):
+            return True
+        if self._server.is_open or auth.get("method", NONE) != NONE:
+            return False  # then it is admitted or refused like everybody else
+        peer = self._local_peer(name)
+        if peer is not None:
+            self._become(peer)
+        return peer is not None
+
+    def _recognise_gateway(self, name: Any, auth: dict[str, Any]) -> bool:
+        """Try the peer of this name; where there is none, every peer that proves itself by a token."""
+        if self._server.exchange is None or not self._conn.is_gateway:
+            return False
+        self._claimed_name = name if isinstance(name, str) else ""
+        peers = core_peers.all_peers(self._core).values()
+        named = [one for one in peers if isinstance(name, str) and same_name(one.system, name)]
+        for one in named or [one for one in peers if one.auth in {"bearer", "api-key"}]:
+            try:
+                self._become(self._proven(one.system, auth, self._certificate if named else ""))
+            except NotAllowed as refused:
+                if refused.field == "certificate":
+                    log.warning("a connection of %s is refused: %s", one.system, refused)
+                continue
+            return True
+        return False
+
+    def _local_peer(self, name: Any) -> Peer | None:
+        """Return the peer of this name, if it is on this machine and need not prove itself."""
+        if self._server.exchange is None or self._conn.is_gateway or not isinstance(name, str):
+            return None
+        try:
+            return self._proven(name[:LONGEST], {}, "")
+        except NotAllowed:
+            return None
+
+    def _become(self, peer: Peer) -> None:
+        self._peer = peer
+        if not self._conn.session.is_in:
+            self._conn.identity.become(Principal(f"peer:{peer.system}", scopes=frozenset()))
+
+    def _proven(self, system: str, auth: dict[str, Any], certificate: str) -> Peer:
+        credential = next((auth[word] for word in ("credential", "credentials", "token") if auth.get(word)), None)
+        peer = core_peers.proven_peer(self._core, system, credential, certificate=certificate)
+        if peer.auth == "none" and not self._is_near:
+            text = f"{peer.system!r} shows no token, and is not on this machine"
+            raise NotAllowed(text, field="auth", hint=f"postroom peers add {peer.system} --auth bearer")
+        return peer
+
+    def log_refusal(self, name: str | None = None, why: str = "") -> None:
+        """Log why a system was refused: it learns little itself, but the operator has to know what to mend."""
+        name = self._claimed_name if name is None else name
+        found = core_peers.peer(self._core, name[:LONGEST])
+        if found is None:
+            why = why or "no peer here is called so (postroom peers add)"
+        elif not found.trusted:
+            why = why or f"it is not trusted (postroom peers trust {found.system})"
+        why = why or "it did not prove that it is that peer: another token or certificate than was agreed"
+        self._server.misuse.refused_system(name[:MOST_LOGGED], why, None if found is None else found.system)
+
+    # -- joining the federation
+
+    async def connect(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Carry out `map/federation/connect`."""
+        exchange = self._exchange()
+        try:
+            peer = self._connecting_peer(params)
+        except NotAllowed as refused:
+            self._conn.identity.count_failure()
+            self.log_refusal(params["system_id"], refused.message if self._peer is not None else "")
+            raise
+        self._become(peer)
+        if not self._conn.session.is_in:
+            self._conn.admit(peer.system)
+        self.close()
+        self._is_closed = False
+        result, session = await exchange.accept(peer, params, self._send, self._end)
+        if self._is_closed:  # the connection was cut meanwhile
+            session.close()
+        else:
+            self._session = session
+        return result | {"sessionId": self._conn.session.id}
+
+    def _exchange(self) -> Exchange:
+        if self._server.exchange is None:
+            raise NotAllowed("this post room speaks with no other", field="auth")
+        if self._conn.session.is_in and not self._conn.is_gateway:
+            raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
+        return self._server.exchange
+
+    def _connecting_peer(self, params: dict[str, Any]) -> Peer:
+        system, auth = params["system_id"][:LONGEST], params.get("auth") or {}
+        if self._peer is None:
+            return self._proven(system, auth, self._certificate)
+        # Gateways of the SDK give the name of the system that they call.
+        names = (self._peer.system, self._server.system)
+        if not any(same_name(system, name) for name in names):
+            text = f"this connection is {self._peer.system!r}'s and not {system!a}'s"
+            raise NotAllowed(text, field="systemId", hint="each system shows a token of its own")
+        return self._still_trusted(self._peer)
+
+    def _still_trusted(self, proven: Peer) -> Peer:
+        """Return the peer as it is now: since its proof it may have been removed, or be asked for another one."""
+        peer = core_peers.peer(self._core, proven.system)
+        if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
+            raise NotAllowed(f"the system {proven.system!r} has to prove anew that it is a peer", field="auth")
+        return peer
+
+    def registering_peer(self, params: dict[str, Any]) -> Peer | None:
+        """Return the peer that agent-inbox registers as; None: an agent registers."""
+        has_no_token = self._conn.principal.heeds_seals or self._registers_as_agent
+        is_gateway = params.get("role") == GATEWAY and has_no_token and not self._conn.session.agents
+        peer = self._local_peer(params.get("name")) if is_gateway else None
+        if self._registers_as_agent and peer is None:
+            text = "a system without a token registers itself, as a gateway, and nobody else"
+            raise NotAllowed(text, field="role", hint="role: gateway, under the name of the system")
+        return peer
+
+    async def register(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
+        """Let agent-inbox join the federation. It is no agent: nothing of it is in the directory."""
+        assert self._server.exchange is not None  # noqa: S101 - from `registering_peer`
+        self._become(peer)
+        self.close()
+        _, self._session = await self._server.exchange.accept(
+            peer, {}, self._send, self._end, AgentInboxConnection
+        )
+        return {"agent": _agent_record(peer, params)}
+
+    # -- its calls
+
+    def check_allowed(self, step: Step) -> None:
+        """Refuse a call that a peer may not make."""
+        name = step.method.name
+        if name == MEET:
+            self._uses_dots = step.call.method != MEET
+        is_inbox_call = self._registers_as_agent and name in _INBOX_METHODS | {REGISTER}
+        if self._peer is not None and name not in _PEER_METHODS and not is_inbox_call:
+            raise NotAllowed(f"a system may not say {name}", field="method")
+
+    def handles(self, step: Step) -> bool:
+        """Is this call one of federation?"""
+        name = step.method.name
+        return name in FEDERATION or (self._registers_as_agent and name in _INBOX_METHODS)
+
+    async def answer(self, step: Step) -> dict[str, Any] | None:
+        """Carry out a call of federation and return its reply."""
+        try:
+            if self._session is None:
+                hint = "map/federation/connect comes first, as a gateway"
+                raise NotAllowed("only a system that is a peer may say this", field="auth", hint=hint)
+            return step.answer(await self._result(self._session, step)) or None
+        except PostroomError as refused:
+            return step.refuse(refused) or None
+
+    async def _result(self, session: PeerSession, step: Step) -> dict[str, Any]:
+        name = step.method.name
+        if self._registers_as_agent and name == SEND:
+            return await self._accept_message(session, step.params)
+        if self._registers_as_agent and name == UNREGISTER:
+            self.close()
+            return {"success": True, "agent": _agent_record(session.peer, {})}
+        return await session.handler.call(name, step.params)
+
+    async def _accept_message(self, session: PeerSession, params: dict[str, Any]) -> dict[str, Any]:
+        """Route a message of agent-inbox; where it is refused for good, its sender gets a letter that says so."""
+        envelope = envelope_said(params, session.peer.system, self._server.system)
+        try:
+            result = await session.handler.call(ROUTE, {"envelope": envelope})
+        except PostroomError as refused:
+            if not refused.temporary:
+                turn_away = partial(session.handler.turn_away, envelope, str(refused))
+                await self._server.executor.submit(turn_away)
+            raise
+        return {"messageId": result["messageId"], "delivered": [envelope["payload"]["to"]["agent"]]}
+
+    def receive_answer(self, answer: Answer) -> None:
+        """Pass on the peer's answer to a call of ours."""
+        if self._session is not None:
+            params = {"result": answer.result, "error": answer.error}
+            self._session.connection.rpc.receive_response(answer.id, params)
+
+    # -- our calls
+
+    async def _send(self, params: dict[str, Any]) -> None:
+        if self._uses_dots and "method" in params:
+            params = {**params, "method": dotted(params["method"])}
+        async with self._turn:
+            while not self._conn.transport.push(params):
+                if self._is_closed:
+                    raise ConnectionLost("the connection was cut")
+                self._has_room.clear()
+                await self._has_room.wait()
+
+    def resume(self) -> None:
+        """Go on sending: the transport has room."""
+        self._has_room.set()
+
+    # -- the end
+
+    def _end(self) -> None:
+        self._conn.expel("the link has ended")
+
+    def close(self) -> None:
+        """End the part in federation; the connection itself stays."""
+        self._is_closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        self._has_room.set()
+
+
+def _proof_of(peer: Peer) -> tuple[str, ...]:
+    return peer.auth, peer.proof, peer.former_proof, peer.pin
+
+
+def _agent_record(peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of an agent, as agent-inbox expects it in answer to its registration."""
+    scopes = {"scopes": params["scopes"]} if "scopes" in params else {}
+    agent = {"id": peer.system, "name": peer.system, "role": GATEWAY, "state": FIRST_STATE}
+    return agent | {"metadata": {}, "visibility": "public"} | scopes
