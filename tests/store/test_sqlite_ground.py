@@ -224,7 +224,7 @@ def test_a_file_is_known_by_its_inode_on_every_system(tmp_path: Path, monkeypatc
     assert ground.FileAt(tmp_path / "file").inode() == inode
     with pytest.raises(OSError, match="cannot be reached"):
         ground.FileAt(tmp_path / "nothing").inode()
-    monkeypatch.setattr(ground, "_statx", None)
+    monkeypatch.setattr(ground, "_statx", lambda: None)
     assert ground.FileAt(tmp_path / "file").inode() == inode
 
 
