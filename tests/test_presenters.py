@@ -35,7 +35,7 @@ from postroom.hosts.sessions import Session
 from postroom.mcp.prompts import PROMPTS
 from postroom.mcp.tools import Caller
 from postroom.mcp.tools import message as tool_message
-from postroom.model.alert import Rung, RungLetter
+from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Message, Recipient
 from postroom.model.task import Standing, TaskState
 from postroom.nanobot.channel import text as channel_text
@@ -157,7 +157,7 @@ def entry(message: Hostile) -> dict[str, Any]:
 
 
 def rung(message: Hostile) -> Rung:
-    one = RungLetter(
+    one = AlertLetter(
         id="m-1", sender=message.name, subject=message.subject, thread="m-0", priority=Priority.URGENT
     )
     return Rung(mailbox="bob", way="claude", letters=(one,), unread=1)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .letter import Batch, Letter, Work
     from .mailbox import Mailbox
     from .model.agent import Agent
-    from .model.alert import Later, LostRing, Rung
+    from .model.alert import DeadAlertRow, Later, Rung
     from .model.message import Handoff, Message
     from .model.record import Cursor
     from .model.report import Tally, Trace
@@ -499,7 +499,7 @@ class AsyncMailbox:
     async def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
         return await self.room.run(self.mailbox.ring_failed, way, ids, why)
 
-    async def dead_rings(self) -> list[LostRing]:
+    async def dead_rings(self) -> list[DeadAlertRow]:
         return await self.room.run(self.mailbox.dead_rings)
 
     async def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:

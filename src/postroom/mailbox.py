@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .core.compose import Draft
     from .core.messages import Receipt
     from .model.agent import Agent
-    from .model.alert import Later, LostRing, Rung
+    from .model.alert import DeadAlertRow, Later, Rung
     from .model.message import Handoff, Message
     from .model.query import Found
     from .model.record import Cursor
@@ -500,7 +500,7 @@ class Mailbox:
         """
         return alerts.ring_failed(self._core, self._caller, self.name, way, ids, why)
 
-    def dead_rings(self) -> list[LostRing]:
+    def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread."""
         return alerts.dead_rings(self._core, self._caller, self.name)
 

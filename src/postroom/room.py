@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .core.portable import Imported
     from .core.retention import Sweep
     from .model.agent import Agent
-    from .model.alert import LostRing
+    from .model.alert import DeadAlertRow
     from .model.message import Message, Template
     from .model.record import Change, Cursor
     from .model.report import BackupReport, Diagnosis, Flow, Progress, Stats, Trace
@@ -277,7 +277,7 @@ class Room:
         """Return the history of one letter, with every delivery and its outcome."""
         return stats.trace(self._core, self._principal, None, id)
 
-    def dead_rings(self) -> list[LostRing]:
+    def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread, at all mailboxes."""
         return alerts.dead_rings(self._core, self._principal, None)
 

@@ -12,7 +12,7 @@ import postroom
 from postroom import Mailbox, Room
 from postroom.core import alerts
 from postroom.model.query import Found, Query
-from postroom.model.record import AUDIT, AUDITED, BELL, TOLD
+from postroom.model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS
 from tests.core.test_ringing import post, rung
 from tests.rooms import FakeClock, House
 
@@ -31,8 +31,8 @@ def kept(room: Room) -> dict[str, list[str]]:
     found = {kind: store.keys(kind) for kind in (AUDIT + "bob", AUDIT + "carol")}
     for record in store.records(AUDITED):
         found[f"{AUDITED} {record.key}"] = record.value
-    for record in store.records(BELL):
-        found[f"{BELL} {record.key}"] = [*record.value.get("notes", ()), *record.value.get("dead", ())]
+    for record in store.records(ALERT_LOG):
+        found[f"{ALERT_LOG} {record.key}"] = [*record.value.get("notes", ()), *record.value.get("dead", ())]
     return {name: ids for name, ids in found.items() if ids}
 
 
@@ -102,12 +102,14 @@ def test_a_renamed_agent_keeps_its_book_and_what_it_was_told(room: Room, bob: Ma
         [sight.host for sight in stop.sights],
     )
     changes, _ = room.changes(replace(room.cursor(), number=before))
-    assert not any((change.kind or "").startswith((BELL, TOLD, AUDIT, AUDITED)) for change in changes)
+    assert not any(
+        (change.kind or "").startswith((ALERT_LOG, RECIPIENT_ALERTS, AUDIT, AUDITED)) for change in changes
+    )
     new = post(room)  # the old name still means it
     clock.advance(1)
     assert (new,) == rung(rob)
     rob.ring_failed("exec", new, "exit 1")
-    assert not any(record.key.startswith("bob ") for record in room._core.store.records(BELL))
+    assert not any(record.key.startswith("bob ") for record in room._core.store.records(ALERT_LOG))
 
 
 # -- other rooms

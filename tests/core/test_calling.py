@@ -15,7 +15,7 @@ from postroom.core.webhooks import DueCall
 from postroom.errors import NotAllowed
 from postroom.model.alert import MOST_KEPT, Audit
 from postroom.model.message import Priority
-from postroom.model.record import BELL, CALLS
+from postroom.model.record import ALERT_LOG, CALLS
 from postroom.model.webhook import Webhook
 from tests.rooms import FakeClock, House
 
@@ -230,7 +230,7 @@ def test_one_that_was_removed_is_forgotten_and_not_called(room: Room) -> None:
     webhooks.remove(room._core, OWNER, webhook.id)
     post(room, "second")
     assert [] == calls(room, webhook)
-    assert [] == [*room._core.store.records(CALLS), *room._core.store.records(BELL)]
+    assert [] == [*room._core.store.records(CALLS), *room._core.store.records(ALERT_LOG)]
 
 
 def test_nobody_else_says_that_a_call_was_answered(room: Room) -> None:

@@ -12,7 +12,7 @@ import pytest
 from postroom import Invalid, LookAlike, Mailbox, Room, UnknownAgent
 from postroom.core.alerts import audit_of
 from postroom.model.alert import Audit, Later, Rung
-from postroom.model.record import AUDIT, BELL
+from postroom.model.record import ALERT_LOG, AUDIT
 from tests.rooms import FakeClock, House
 
 HOUR = 3600.0
@@ -330,7 +330,7 @@ def test_nobody_hears_of_rings_in_the_numbered_past(room: Room, bob: Mailbox, cl
     before = room.cursor()
     assert rung(bob)
     assert ([], before) == room.changes(before)
-    assert bob._core.store.records(BELL)
+    assert bob._core.store.records(ALERT_LOG)
     assert bob._core.store.keys(AUDIT + "bob")
 
 

@@ -14,7 +14,7 @@ from postroom.core.core import find_record, put_record
 from postroom.model.alert import AlertLog, Later, Rung
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
-from postroom.model.record import BELL, TOLD, bell_key
+from postroom.model.record import ALERT_LOG, RECIPIENT_ALERTS, alert_log_key
 from tests.alerts.histories import plant
 from tests.rooms import FakeClock, House
 
@@ -210,14 +210,14 @@ def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
 def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]) -> None:
     """Books of each way alone: nobody counted how often the recipient was told."""
     core = room._core
-    result = find_record(core, TOLD, "bob")
-    writes = [] if result is None else [put_record(TOLD, "bob", None, result)]
+    result = find_record(core, RECIPIENT_ALERTS, "bob")
+    writes = [] if result is None else [put_record(RECIPIENT_ALERTS, "bob", None, result)]
     for way, times in recent.items():
-        key = bell_key("bob", way)
-        held = find_record(core, BELL, key)
+        key = alert_log_key("bob", way)
+        held = find_record(core, ALERT_LOG, key)
         assert held is not None
         book = AlertLog(up_to=held.value["up_to"], boot=core.now().boot, recent=times)
-        writes.append(put_record(BELL, key, to_plain(book), held))
+        writes.append(put_record(ALERT_LOG, key, to_plain(book), held))
     core.store.commit(lambda: writes)
 
 
@@ -250,4 +250,4 @@ def test_a_renamed_agent_was_told_as_often_as_before(room: Room, bob: Mailbox, c
     clock.advance(1)
     assert (first,) == rung(rob, "exec")
     assert seconds(rob, "claude") == pytest.approx(19)
-    assert ["rob"] == room._core.store.keys(TOLD)
+    assert ["rob"] == room._core.store.keys(RECIPIENT_ALERTS)

@@ -35,7 +35,7 @@ from postroom.formats.federation import (
     routed,
 )
 from postroom.model.codec import encode
-from postroom.model.message import CAME, CARRIED, Message, Part, Priority, Recipient, TaskNote
+from postroom.model.message import CARRIED, FEDERATION_NOTE, Message, Part, Priority, Recipient, TaskNote
 from postroom.model.names import Address, parse_address
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -46,7 +46,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-objects = st.dictionaries(st.text(max_size=8).filter(lambda name: name != CAME), values, max_size=3)
+objects = st.dictionaries(st.text(max_size=8).filter(lambda name: name != FEDERATION_NOTE), values, max_size=3)
 parts = st.one_of(
     st.text(max_size=20).map(lambda text: Part("text", text=text)),
     values.map(lambda data: Part("data", data=data)),
@@ -168,7 +168,7 @@ def test_somebody_here_is_not_taken_for_one_of_the_same_name_there() -> None:
 
 def test_a_letter_that_is_passed_on_keeps_its_id_and_says_its_way() -> None:
     way = {"source": "near", "id": "first", "path": ["near"], "hops": 0}
-    letter = Message(id="copy", sender="ann@near", recipients=(), created_at=NOW, extra={CAME: way})
+    letter = Message(id="copy", sender="ann@near", recipients=(), created_at=NOW, extra={FEDERATION_NOTE: way})
     result = sent(letter, "bob@far", here="hub")
     federation = result["federation"]
     assert ("near", "far", 1, ["near", "hub"]) == tuple(
@@ -181,13 +181,16 @@ def test_a_letter_that_is_passed_on_keeps_its_id_and_says_its_way() -> None:
         there.path,
         there.hops,
     )
-    assert CAME not in there.message.extra
+    assert FEDERATION_NOTE not in there.message.extra
 
 
 def test_nobody_says_that_its_sender_was_proven_nor_which_way_it_came() -> None:
     letter = Message(id="1", sender="ann", recipients=(), created_at=NOW, proven=True)
     result = sent(letter)
-    result["payload"]["meta"]["_meta"][POSTROOM] |= {"proven": True, "extra": {CAME: {"source": "x"}, "own": 1}}
+    result["payload"]["meta"]["_meta"][POSTROOM] |= {
+        "proven": True,
+        "extra": {FEDERATION_NOTE: {"source": "x"}, "own": 1},
+    }
     there = read_route({"envelope": result}, "far", "near", NOW).message
     assert (False, {"own": 1}) == (there.proven, there.extra)
 

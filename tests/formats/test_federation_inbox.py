@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid
-from postroom.formats.federation import envelope_said, messages_of, read_route
-from postroom.model.message import CAME, Message, Recipient, text
+from postroom.formats.federation import envelope_from_send, messages_of, read_route
+from postroom.model.message import FEDERATION_NOTE, Message, Recipient, text
 from postroom.model.names import Address
 from tests.formats.test_federation import NOW, letters, sent, values
 
@@ -24,7 +24,7 @@ LETTER = Message(
 
 def test_what_it_says_is_an_envelope() -> None:
     params = {"to": {"agentId": "ann", "scope": "dev"}, "payload": {"type": "text", "text": "hi"}, "meta": META}
-    found = read_route({"envelope": envelope_said(params, "inbox", "here")}, "here", "inbox", NOW)
+    found = read_route({"envelope": envelope_from_send(params, "inbox", "here")}, "here", "inbox", NOW)
     letter = found.message
     assert (Address(agent="ann", system="here"),) == found.targets
     assert ("inbox", "inbox", ("inbox",)) == (found.source, letter.sender.partition("@")[2], found.path)
@@ -35,14 +35,14 @@ def test_what_it_says_is_an_envelope() -> None:
 
 def test_another_system_that_it_names_is_read_as_that_one() -> None:
     params = {"to": {"agentId": "ann"}, "payload": "x", "meta": {**META, "sourceSystem": "other"}}
-    found = read_route({"envelope": envelope_said(params, "inbox", "here")}, "here", "inbox", NOW)
+    found = read_route({"envelope": envelope_from_send(params, "inbox", "here")}, "here", "inbox", NOW)
     assert ("other", "bob@other") == (found.source, found.message.sender)  # for which it may not speak
 
 
 @given(st.dictionaries(words, values | st.just("ann")), values | st.fixed_dictionaries({"agentId": values}))
 def test_whatever_it_says_what_is_read_is_sound(meta: dict[str, Any], to: Any) -> None:
     with suppress(Invalid):
-        envelope = envelope_said({"to": to, "payload": None, "meta": {**META, **meta}}, "inbox", "here")
+        envelope = envelope_from_send({"to": to, "payload": None, "meta": {**META, **meta}}, "inbox", "here")
         found = read_route({"envelope": envelope}, "here", "inbox", NOW)
         assert f"@{found.source}" in found.message.sender
 
@@ -67,7 +67,7 @@ def test_each_recipient_has_its_own() -> None:
 def test_one_from_further_on_is_not_taken_for_one_of_ours() -> None:
     passed = Message(
         id="l-2", sender="zoe@mars", recipients=(), created_at=NOW, parts=(), trace=("zoe@mars",),
-        extra={CAME: {"source": "mars", "id": "l-2", "path": ["mars"], "hops": 0}},
+        extra={FEDERATION_NOTE: {"source": "mars", "id": "l-2", "path": ["mars"], "hops": 0}},
     )  # fmt: skip
     (result,) = messages_of(sent(passed))
     assert ("zoe@mars", "mars") == (result["from"], result["meta"]["sourceSystem"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from postroom.hosts import desktop
-from postroom.model.alert import Rung, RungLetter
+from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Priority
 from tests.cli.conftest import desk
 from tests.cli.shell import Desk
@@ -20,7 +20,7 @@ HOSTILE = '--urgency=low <b>x</b> & $(touch pwned) `touch pwned` \u202e\n"; do s
 
 def ring(*subjects: str, priority: Priority = Priority.NORMAL) -> Rung:
     letters = tuple(
-        RungLetter(id=f"m-{n}", sender="eve", subject=subject, thread="t", priority=priority)
+        AlertLetter(id=f"m-{n}", sender="eve", subject=subject, thread="t", priority=priority)
         for n, subject in enumerate(subjects)
     )
     return Rung(mailbox="human", way="desktop", letters=letters, unread=7)

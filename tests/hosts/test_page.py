@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from postroom.hosts import webhooks
 from postroom.hosts.webhooks import WebhookClient
-from postroom.model.alert import RungLetter
+from postroom.model.alert import AlertLetter
 from postroom.model.message import Priority
 from postroom.model.webhook import Webhook, secret_of, signed_headers
 from tests.coverage import uncounted
@@ -129,7 +129,7 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
     bell: tuple[int, subprocess.Popen[str]],
 ) -> None:
     port, process = bell
-    letter = RungLetter(id="m-1", sender="coder", subject="May I?", thread="m-1", priority=Priority.URGENT)
+    letter = AlertLetter(id="m-1", sender="coder", subject="May I?", thread="m-1", priority=Priority.URGENT)
     body = webhooks.waiting("human", NOW, 1, [letter])
     url = f"http://127.0.0.1:{port}/"
     webhook = Webhook(
@@ -160,7 +160,7 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
 
 def test_the_pages_example_is_shaped_like_a_call() -> None:
     [example] = [json.loads(block.code) for block in blocks(PAGE) if block.language == "json"]
-    letter = RungLetter(id="m-1", sender="coder", subject="x" * 999, thread="m-1", priority=Priority.LOW)
+    letter = AlertLetter(id="m-1", sender="coder", subject="x" * 999, thread="m-1", priority=Priority.LOW)
     real = json.loads(webhooks.waiting("human", NOW, 60, [letter] * 60))
     assert list(example) == list(real) == list(json.loads(webhooks.trial("human", NOW)))
     assert list(example["letters"][0]) == list(real["letters"][0])
@@ -168,6 +168,6 @@ def test_the_pages_example_is_shaped_like_a_call() -> None:
 
 
 def test_a_subject_can_hide_nothing_in_a_call() -> None:
-    letter = RungLetter(id="m-1", sender="eve", subject="a\u202eb", thread="m-1", priority=Priority.LOW)
+    letter = AlertLetter(id="m-1", sender="eve", subject="a\u202eb", thread="m-1", priority=Priority.LOW)
     result = webhooks.waiting("human", NOW, 1, [letter])
     assert result.isascii() and "a\u202eb" == json.loads(result)["letters"][0]["subject"]

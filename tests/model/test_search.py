@@ -20,9 +20,9 @@ from postroom.model.query import (
     SearchQuery,
     Term,
     read_query,
+    search_text,
     stands_alone,
     texts,
-    wording,
     words,
 )
 from tests.letters import NOW, letter
@@ -184,4 +184,4 @@ def test_a_letter_is_searched_by_what_it_shows_and_not_by_what_it_keeps() -> Non
         "subject", "ann", "red", "body", "inner", "deep", "deeper", "happened", "it", "a.txt", "https://x",
         "label", "https://y", "", "word",
     ]  # fmt: skip
-    assert wording(message).startswith(f" subject {BREAK} ann {BREAK} red ")
+    assert search_text(message).startswith(f" subject {BREAK} ann {BREAK} red ")

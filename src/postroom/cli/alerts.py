@@ -30,7 +30,7 @@ from .read import FOR_EVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..model.alert import Rung, RungLetter
+    from ..model.alert import AlertLetter, Rung
     from .context import Context
     from .output import Screen
 
@@ -82,7 +82,7 @@ SHELL = "/bin/sh"
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
-def plain_letter(letter: RungLetter) -> dict[str, Any]:
+def plain_letter(letter: AlertLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "from": letter.sender,

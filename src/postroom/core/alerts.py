@@ -23,13 +23,13 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge
 from ..model import delivery as model_delivery
-from ..model.alert import AlertLog, Audit, Later, LostRing, RecipientAlerts, Ring, Rung, RungLetter, Sight
+from ..model.alert import Alert, AlertLetter, AlertLog, Audit, DeadAlertRow, Later, RecipientAlerts, Rung, Sight
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_id, check_kind
 from ..model.query import Found, Query
-from ..model.record import AUDIT, AUDITED, BELL, TOLD, bell_key
+from ..model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS, alert_log_key
 from ..model.report import Rate
 from ..model.values import check_line, check_text
 from ..policy import alerts
@@ -163,13 +163,13 @@ class Look(Struct, frozen=True):
 
 
 def find_log(core: Core, mailbox: str, way: str) -> tuple[AlertLog, Record] | None:
-    held = find_record(core, BELL, bell_key(mailbox, way))
+    held = find_record(core, ALERT_LOG, alert_log_key(mailbox, way))
     return None if held is None else (convert(held.value, AlertLog), held)
 
 
 def alert_logs(core: Core, mailbox: str | None) -> Iterator[tuple[str, str, AlertLog, Record]]:
     """Yield mailbox, channel, alert log and record: of one mailbox, or of all (None)."""
-    for held in core.store.records(BELL):
+    for held in core.store.records(ALERT_LOG):
         at, _, way = held.key.partition(" ")
         if mailbox in {None, at}:
             yield at, way, convert(held.value, AlertLog), held
@@ -185,7 +185,7 @@ def without(core: Core, ids: AbstractSet[str]) -> list[Write]:
 
 
 def put_log(mailbox: str, way: str, log: AlertLog, held: Record | None) -> Put:
-    return put_record(BELL, bell_key(mailbox, way), to_plain(log), held, durable=False)
+    return put_record(ALERT_LOG, alert_log_key(mailbox, way), to_plain(log), held, durable=False)
 
 
 def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
@@ -193,14 +193,14 @@ def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientA
 
     A room of an older version has only the logs of single channels; the alerts are then derived from those.
     """
-    held = find_record(core, TOLD, mailbox)
+    held = find_record(core, RECIPIENT_ALERTS, mailbox)
     if held is None:
         return alerts.recipient_from_logs((log for _, _, log, _ in alert_logs(core, mailbox)), moment), None
     return convert(held.value, RecipientAlerts), held
 
 
 def put_recipient(mailbox: str, recipient: RecipientAlerts, held: Record | None) -> Put:
-    return put_record(TOLD, mailbox, to_plain(recipient), held, durable=False)
+    return put_record(RECIPIENT_ALERTS, mailbox, to_plain(recipient), held, durable=False)
 
 
 def look(
@@ -234,11 +234,11 @@ def not_new(core: Core, mailbox: str, log: AlertLog, until: int) -> int:
     return min((until, *(_number(f) - 1 for f in core.store.find(held))))
 
 
-def alerted_letters(found: Iterable[Found]) -> tuple[RungLetter, ...]:
+def alerted_letters(found: Iterable[Found]) -> tuple[AlertLetter, ...]:
     """Return these letters as an alert names them: the most urgent first, then the oldest."""
     ordered = sorted(found, key=lambda f: (-f.delivery.priority, _number(f)))
     return tuple(
-        RungLetter(
+        AlertLetter(
             id=f.message.id,
             sender=f.message.sender,
             proven=f.message.proven,
@@ -398,12 +398,12 @@ def _record_alert(
     least: Priority,
     on_alert: OnAlert | None,
     within: float | None,
-) -> tuple[RungLetter, ...]:
+) -> tuple[AlertLetter, ...]:
     """Look again inside the commit, and record the alert. Returns its letters; none if another process was first.
 
     Letters that came after the first look (`until`) are left out: they may not be on stable storage yet.
     """
-    letters: tuple[RungLetter, ...] = ()
+    letters: tuple[AlertLetter, ...] = ()
 
     def plan() -> Sequence[Write]:
         nonlocal letters
@@ -423,7 +423,7 @@ def _record_alert(
         alerted = [waiting for waiting in seen.waiting if waiting.id in ids]
         up_to = min(recipient_alert.up_to, not_new(core, mailbox, log, until))
         log = alerts.record_alert(log, alerted, up_to, recipient_alert.number, moment, core.limits, within=within)
-        ring = Ring(at=moment.wall, way=way, telling=recipient_alert.number)
+        ring = Alert(at=moment.wall, way=way, telling=recipient_alert.number)
         letters = alerted_letters(seen.found[id] for id in ids)
         return [
             put_log(mailbox, way, alerts.forget(log, seen.settled), held),
@@ -554,7 +554,7 @@ def ring_done(core: Core, caller: Principal, mailbox: str, way: str, ids: Any) -
     core.store.commit(plan)
 
 
-def dead_rings(core: Core, caller: Principal, mailbox: str | None) -> list[LostRing]:
+def dead_rings(core: Core, caller: Principal, mailbox: str | None) -> list[DeadAlertRow]:
     """Return alerts that were given up, for letters that are still unread: of a mailbox, or of all (None)."""
     authorize(caller, "room" if mailbox is None else "ring", mailbox)
     return [lost for at, way, log, _ in alert_logs(core, mailbox) for lost in _lost(core, at, way, log)]
@@ -590,13 +590,13 @@ def retry_rings(
     return count
 
 
-def _lost(core: Core, mailbox: str, way: str, log: AlertLog) -> Iterator[LostRing]:
+def _lost(core: Core, mailbox: str, way: str, log: AlertLog) -> Iterator[DeadAlertRow]:
     for id, letter in _unread_dead(core, mailbox, log).items():
         dead = log.dead[id]
-        yield LostRing(mailbox=mailbox, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
+        yield DeadAlertRow(mailbox=mailbox, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
 
 
-def _unread_dead(core: Core, mailbox: str, log: AlertLog) -> dict[str, RungLetter]:
+def _unread_dead(core: Core, mailbox: str, log: AlertLog) -> dict[str, AlertLetter]:
     """Return the letters of given-up alerts that are still unread, by id."""
     ids = tuple(log.dead)
     query = Query(mailbox=mailbox, message_ids=ids, states=(State.UNREAD,), unread_only=True, order="age")

@@ -31,7 +31,7 @@ from ..errors import (
 from ..model.agent import Card, Warmth
 from ..model.codec import blake2b, convert, digest
 from ..model.delivery import open_delivery
-from ..model.message import CAME, Message, Recipient, same_name
+from ..model.message import FEDERATION_NOTE, Message, Recipient, same_name
 from ..model.names import (
     ANYWHERE,
     AT,
@@ -178,7 +178,13 @@ def _is_kept(core: Core, arrival: Arrival, target: Address) -> bool:
     if store.sent(sender, key) or store.records(SPENT, spent_key(sender, key)):
         return True
     held, memory = store.get([id]).get(id), store.records(FORGOTTEN, id)
-    came: Any = held.message.extra.get(CAME) if held else memory[0].value.get(CAME) if memory else None
+    came: Any = (
+        held.message.extra.get(FEDERATION_NOTE)
+        if held
+        else memory[0].value.get(FEDERATION_NOTE)
+        if memory
+        else None
+    )
     if not isinstance(came, dict) or not same_name(str(came.get("source")), arrival.source):
         return False
     return came.get("says") == _content_digest(arrival.message) and any(
@@ -280,7 +286,7 @@ class _Intake:
         held, memory = self._seen.letters.get(id), store.records(FORGOTTEN, id)
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
-        came: Any = held.message.extra.get(CAME) if held else memory[0].value.get(CAME)
+        came: Any = held.message.extra.get(FEDERATION_NOTE) if held else memory[0].value.get(FEDERATION_NOTE)
         if self._is_ours(came):
             have = {found.delivery.mailbox for found in store.find(Query(message_ids=(id,)))} | {*came["to"]}
             mailboxes = [name for name in mailboxes if name not in have]
@@ -322,7 +328,9 @@ class _Intake:
             "to": [*mailboxes],
             "at": self._now.isoformat(),
         }
-        message = replace(message, recipients=(*message.recipients, *missing), extra=message.extra | {CAME: came})
+        message = replace(
+            message, recipients=(*message.recipients, *missing), extra=message.extra | {FEDERATION_NOTE: came}
+        )
         return Post(
             message=message,
             encoded=encode_within_limit(message, self._core.limits),
@@ -341,7 +349,7 @@ def _content_digest(message: Message) -> str:
 
     A relaying system may change the recipients, allow fewer hops, and know the thread.
     """
-    extra = {name: value for name, value in message.extra.items() if name != CAME}
+    extra = {name: value for name, value in message.extra.items() if name != FEDERATION_NOTE}
     return digest(replace(message, extra=extra, **_BY_ROUTE))
 
 
@@ -419,7 +427,7 @@ def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
 def _localized(core: Core, arrival: Arrival, now: datetime) -> Message:
     """Return the letter as a local sender would write it: checked, and with local names and limits."""
     fields = arrival.message
-    extra = {name: value for name, value in fields.extra.items() if name != CAME}
+    extra = {name: value for name, value in fields.extra.items() if name != FEDERATION_NOTE}
     recipients = _at_home(core, fields)
     drafted = draft_of(replace(fields, key=None, extra=extra, recipients=recipients or (Recipient("x"),)))
     message = compose(core, drafted, now)

@@ -24,8 +24,8 @@ from ..model import names as model_names
 from ..model import task
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
-    CAME,
     DEFAULT_SCOPE,
+    FEDERATION_NOTE,
     LocalFile,
     Message,
     Part,
@@ -168,7 +168,7 @@ def encode_within_limit(message: Message, limits: Limits) -> bytes:
     Bytes that federation added on the way here do not count: the message was within the limit where it was sent.
     """
     encoded = encode(message)
-    if len(encoded) > limits.max_message_bytes + (ROUTE_ALLOWANCE if CAME in message.extra else 0):
+    if len(encoded) > limits.max_message_bytes + (ROUTE_ALLOWANCE if FEDERATION_NOTE in message.extra else 0):
         size = f"the letter is {len(encoded)} bytes, the limit is {limits.max_message_bytes}"
         raise TooLarge(size, field="body")
     return encoded

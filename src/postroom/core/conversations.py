@@ -38,16 +38,16 @@ from ..model.thread import (
     ENDS,
     THREAD,
     TYPES,
-    Seat,
+    ConversationRecord,
+    Participant,
     Shape,
-    Strand,
-    Talk,
+    ThreadRecord,
     TurnNote,
+    after_action,
     fold_conversation,
     general_scope,
-    seated,
-    stepped,
     thread_of,
+    with_participant,
 )
 from ..model.values import check_label, check_line, check_object
 from . import addressing, messages
@@ -77,11 +77,11 @@ ConversationEvent: TypeAlias = tuple[str, str]  # (what happened, the agent or t
 class View(Struct, frozen=True, kw_only=True):
     """A conversation as one caller may see it."""
 
-    talk: Talk
+    talk: ConversationRecord
     held: Record | None  # None: there is no record, only letters
     letters: tuple[Message, ...]  # the oldest first
-    seats: tuple[Seat, ...]  # the participants: agents that joined, senders and recipients of its letters
-    strands: tuple[Strand, ...]  # threads that were opened, and those that replies made
+    seats: tuple[Participant, ...]  # the participants: agents that joined, senders and recipients of its letters
+    strands: tuple[ThreadRecord, ...]  # threads that were opened, and those that replies made
     is_inside: bool = True  # False: the caller is no member, and this view is made from its own letters
 
     @property
@@ -89,11 +89,11 @@ class View(Struct, frozen=True, kw_only=True):
         last = self.letters[-1].created_at if self.letters else self.talk.updated_at
         return max(self.talk.updated_at, last)
 
-    def seat(self, agent: str) -> Seat | None:
+    def seat(self, agent: str) -> Participant | None:
         return next((seat for seat in self.seats if seat.agent == agent), None)
 
 
-Step: TypeAlias = Callable[[View], tuple[Talk, list[ConversationEvent]]]
+Step: TypeAlias = Callable[[View], tuple[ConversationRecord, list[ConversationEvent]]]
 
 
 # Views: what a caller may see.
@@ -125,7 +125,7 @@ def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | 
     """
     checked = check_id(id, "conversation")
     held = find_record(core, CONVERSATION, checked)
-    talk = None if held is None else convert(held.value, Talk)
+    talk = None if held is None else convert(held.value, ConversationRecord)
     found = letters_of(core, reader, checked) if known is None else known
     letters = tuple(seen_by(core, letter, reader) for letter in found)
     members = None if talk is None else _members_seen(core, talk, reader, found)
@@ -144,7 +144,7 @@ def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | 
     )
 
 
-def is_notified(core: Core, principal: Principal, talk: Talk) -> bool:
+def is_notified(core: Core, principal: Principal, talk: ConversationRecord) -> bool:
     """Tell whether this caller gets the events of a conversation now; an agent that left does not."""
     reader = reader_of(principal)
     seat = None if reader is None else talk.seat(reader)
@@ -167,12 +167,14 @@ def first_sender(core: Core, id: str) -> str:
     return current_name(core, first[0].message.sender) if first else ""
 
 
-def members_of(core: Core, talk: Talk, *, until: str | None = None) -> set[str]:
+def members_of(core: Core, talk: ConversationRecord, *, until: str | None = None) -> set[str]:
     """Return the members of a conversation; with `until`, stop as soon as this agent is found among them."""
     return _collect_members(core, talk, _pages(core, talk.id), until)
 
 
-def _members_seen(core: Core, talk: Talk, reader: str | None, letters: Sequence[Message]) -> set[str]:
+def _members_seen(
+    core: Core, talk: ConversationRecord, reader: str | None, letters: Sequence[Message]
+) -> set[str]:
     """Return the members that matter for a view of these letters.
 
     Usually the letters name only agents with a seat; then the rest of the conversation need not be read.
@@ -187,7 +189,7 @@ def _members_seen(core: Core, talk: Talk, reader: str | None, letters: Sequence[
 
 
 def _collect_members(
-    core: Core, talk: Talk, pages: Iterable[Sequence[Message]], until: str | None = None
+    core: Core, talk: ConversationRecord, pages: Iterable[Sequence[Message]], until: str | None = None
 ) -> set[str]:
     """Return the members of a conversation: an agent becomes one when a member that has not left writes to it."""
     members, resolve = _roots(talk), name_resolver(core)
@@ -212,7 +214,7 @@ def _pages(core: Core, id: str) -> Iterator[list[Message]]:
         last = found[-1].number
 
 
-def _roots(talk: Talk) -> set[str]:
+def _roots(talk: ConversationRecord) -> set[str]:
     return {talk.created_by, *(seat.agent for seat in talk.seats)}
 
 
@@ -221,7 +223,7 @@ def _addressees(letter: Message, reached: dict[str, list[str]], resolve: Callabl
     return {resolve(name) for name in (*named, *reached.get(letter.id, ()))}
 
 
-def seat_in(core: Core, view: View, agent: str) -> Seat | None:
+def seat_in(core: Core, view: View, agent: str) -> Participant | None:
     """Return the seat of an agent, under its current name or a former one."""
     return view.seat(current_name(core, check_agent(agent, "agent_id")))
 
@@ -231,10 +233,10 @@ def missing_conversation(id: str) -> Missing:
     return Missing(f"no conversation {id!r}", field="conversation")
 
 
-def talk_from_letters(letters: Sequence[Message]) -> Talk:
+def talk_from_letters(letters: Sequence[Message]) -> ConversationRecord:
     """Return the description of a conversation that has no record, as its first letter tells it."""
     fold = fold_conversation(letters[:1])
-    return Talk(
+    return ConversationRecord(
         id=fold.id,
         scope=fold.scope,
         subject=fold.subject,
@@ -265,7 +267,7 @@ def conversations(core: Core, caller: Principal, scope: str | None, after: str |
 def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]:
     active: dict[str, datetime] = {}
     for record in core.store.records(CONVERSATION):
-        talk = convert(record.value, Talk)
+        talk = convert(record.value, ConversationRecord)
         seen = reader is None or reader == talk.created_by or talk.seat(reader) is not None
         if seen and scope in {None, talk.scope}:
             active[talk.id] = talk.updated_at
@@ -294,8 +296,8 @@ def turn_in(view: View, letter: str) -> Message:
 
 
 def _visible_seats(
-    core: Core, talk: Talk, letters: Sequence[Message], members: set[str] | None
-) -> tuple[Seat, ...]:
+    core: Core, talk: ConversationRecord, letters: Sequence[Message], members: set[str] | None
+) -> tuple[Participant, ...]:
     """Return the seats of agents that joined and have not left, then of senders and visible recipients.
 
     With `members`, only they get a seat from a letter.
@@ -306,7 +308,7 @@ def _visible_seats(
         for name in (letter.sender, *_named_recipients(letter), *reached.get(letter.id, ())):
             agent = resolve(name)
             if agent not in seats and agent != POSTMASTER and (members is None or agent in members):
-                seats[agent] = Seat(agent=agent, joined_at=letter.created_at)
+                seats[agent] = Participant(agent=agent, joined_at=letter.created_at)
     return tuple(seat for seat in seats.values() if seat.left_at is None)
 
 
@@ -329,11 +331,13 @@ def _actual_recipients(core: Core, letters: Sequence[Message]) -> dict[str, list
     return reached
 
 
-def _visible_strands(talk: Talk, letters: Sequence[Message], *, everything: bool) -> tuple[Strand, ...]:
+def _visible_strands(
+    talk: ConversationRecord, letters: Sequence[Message], *, everything: bool
+) -> tuple[ThreadRecord, ...]:
     """Return the threads of which the caller sees a letter, the oldest first."""
     opened = {strand.id: strand for strand in talk.strands}
     by_id = {letter.id: letter for letter in letters}
-    replied: dict[str, Strand] = {}
+    replied: dict[str, ThreadRecord] = {}
     used = set()
     for letter in letters:
         thread = thread_of(letter)
@@ -342,7 +346,7 @@ def _visible_strands(talk: Talk, letters: Sequence[Message], *, everything: bool
         used.add(thread)
         if thread not in opened and thread not in replied:
             root = thread.removeprefix(THREAD)
-            replied[thread] = Strand(
+            replied[thread] = ThreadRecord(
                 id=thread,
                 root=root,
                 created_at=letter.created_at,
@@ -420,7 +424,7 @@ def join(core: Core, caller: Principal, id: str, agent: str, role: Any = None) -
 def invite(core: Core, caller: Principal, id: str, guest: Guest) -> View:
     """Give another agent a seat at once: every later turn reaches it."""
 
-    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
         _check_participant(caller, view)
         if caller.agent is not None:
             addressing.check_guard_at(core, caller.agent, _guest_name(core, guest))
@@ -436,14 +440,14 @@ def leave(core: Core, caller: Principal, id: str, agent: str) -> datetime:
     now = core.now().wall
     left = now
 
-    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
         nonlocal left
         seat = view.seat(name)
         if seat is None:
             gone = view.talk.seat(name)
             left = (gone.left_at if gone else None) or now
             return view.talk, []
-        return seated(view.talk, replace(seat, left_at=now)), [("left", name)]
+        return with_participant(view.talk, replace(seat, left_at=now)), [("left", name)]
 
     _change(core, caller, id, step)
     return left
@@ -451,16 +455,16 @@ def leave(core: Core, caller: Principal, id: str, agent: str) -> datetime:
 
 def start_thread(
     core: Core, caller: Principal, id: str, root: str, *, parent: str | None = None, subject: Any = None
-) -> Strand:
+) -> ThreadRecord:
     """Open a thread at a turn, which is named by the id of its letter.
 
     The first thread at a turn is the one to which its replies belong. A caller that is no agent may name a turn
     that does not exist, as programs for agent-inbox do; an agent must see it.
     """
     words = "" if subject is None else check_line(subject, "subject", LONGEST_SUBJECT)
-    made: list[Strand] = []
+    made: list[ThreadRecord] = []
 
-    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
         _check_participant(caller, view)
         check_id(root, "root_turn_id")
         if caller.agent is not None:
@@ -470,7 +474,7 @@ def start_thread(
             raise TooLarge(f"{MOST_STRANDS} threads were opened in it already", field="conversation")
         taken = {strand.id for strand in view.talk.strands}
         name = f"{THREAD}{root}"
-        strand = Strand(
+        strand = ThreadRecord(
             id=name if name not in taken else f"{THREAD}{core.ids.message()}",
             root=root,
             created_at=core.now().wall,
@@ -530,7 +534,9 @@ def _view_to_change(core: Core, reader: str | None, id: str, letters: Sequence[M
     return view
 
 
-def _writes(talk: Talk, before: View, events: Sequence[ConversationEvent], now: datetime) -> list[Write]:
+def _writes(
+    talk: ConversationRecord, before: View, events: Sequence[ConversationEvent], now: datetime
+) -> list[Write]:
     talk = replace(talk, updated_at=max(now, talk.updated_at))
     put = put_record(CONVERSATION, talk.id, to_plain(talk), before.held)
     return [put, *(_event_record(talk.id, *one, now) for one in events)]
@@ -542,9 +548,9 @@ def _event_record(id: str, what: str, whom: str, now: datetime) -> Put:
 
 
 def _set_status(core: Core, caller: Principal, id: str, action: str, event: str) -> View:
-    def step(view: View) -> tuple[Talk, list[ConversationEvent]]:
+    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
         _check_participant(caller, view)
-        after = stepped(view.talk, action, core.now().wall)
+        after = after_action(view.talk, action, core.now().wall)
         return after, [(event, caller.agent or "")]
 
     return _change(core, caller, id, step)
@@ -562,23 +568,23 @@ def seat_writes(core: Core, view: View, agent: str) -> list[Write]:
     return _writes(talk, view, events, core.now().wall)
 
 
-def _with_seat(core: Core, view: View, guest: Guest) -> tuple[Talk, list[ConversationEvent]]:
+def _with_seat(core: Core, view: View, guest: Guest) -> tuple[ConversationRecord, list[ConversationEvent]]:
     now = core.now().wall
     seat = _seat(core, guest, now)
     held = view.talk.seat(seat.agent)
     if held is not None and held.left_at is None:
         same = replace(held, role=seat.role or held.role, permissions=seat.permissions or held.permissions)
-        return seated(view.talk, same), []
+        return with_participant(view.talk, same), []
     for other in view.seats:
         if fold(other.agent) == fold(seat.agent) and other.agent != seat.agent:
             raise _look_alike(seat.agent, other.agent)
-    talk = seated(view.talk, seat)
+    talk = with_participant(view.talk, seat)
     if len(talk.seats) > core.limits.max_recipients:
         raise TooLarge(f"more than {core.limits.max_recipients} participants", field="agent_id")
     return talk, [("joined", seat.agent)]
 
 
-def _seat(core: Core, guest: Guest, now: datetime) -> Seat:
+def _seat(core: Core, guest: Guest, now: datetime) -> Participant:
     agent = current_name(core, _guest_name(core, guest))
     if fold(agent) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="agent_id")
@@ -587,7 +593,7 @@ def _seat(core: Core, guest: Guest, now: datetime) -> Seat:
         raise _look_alike(agent, spelt or "")
     role = "" if guest.role is None else check_label(guest.role, "role")
     permissions = check_object(guest.permissions or {}, "permissions", core.limits.max_depth)
-    return Seat(agent=agent, joined_at=now, role=role, permissions=permissions)
+    return Participant(agent=agent, joined_at=now, role=role, permissions=permissions)
 
 
 def _guest_name(core: Core, guest: Guest) -> str:
@@ -598,12 +604,14 @@ def _look_alike(name: str, held: str) -> LookAlike:
     return LookAlike(f"{name!r} reads like {held!r}", field="agent_id", hint=f"write {held!r}")
 
 
-def _new_talk(core: Core, caller: Principal, request: ConversationRequest, creator: str | None) -> Talk:
+def _new_talk(
+    core: Core, caller: Principal, request: ConversationRequest, creator: str | None
+) -> ConversationRecord:
     now = core.now().wall
     kind = TYPES[0] if request.type is None else request.type
     if kind not in TYPES:
         raise Invalid("is not a type of conversation", field="type", hint=", ".join(TYPES))
-    talk = Talk(
+    talk = ConversationRecord(
         id=_new_id(core, request.id),
         scope=DEFAULT_SCOPE if request.scope is None else check_scope(request.scope, "scope"),
         created_at=now,
@@ -788,7 +796,7 @@ def _audience(view: View, participant: str, visibility: Any) -> list[str]:
     return [seat.agent for seat in others if _is_for(seat, visibility)]
 
 
-def _is_for(seat: Seat, visibility: dict[str, Any]) -> bool:
+def _is_for(seat: Participant, visibility: dict[str, Any]) -> bool:
     kind = visibility.get("type")
     if kind in {"participants", "role"}:
         named = visibility.get("ids" if kind == "participants" else "roles")

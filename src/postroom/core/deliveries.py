@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StaleRevision, UnknownMessage
 from ..model.codec import blake2b
 from ..model.delivery import Delivery, open_delivery
-from ..model.message import BOUNCE, CAME, Message, Recipient, data, same_name, text
+from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, same_name, text
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found
 from ..policy import retry
@@ -207,7 +207,7 @@ def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
 def _is_forged(message: Message) -> bool:
     if AT not in message.sender:
         return False
-    came = message.extra.get(CAME)
+    came = message.extra.get(FEDERATION_NOTE)
     source = came.get("source") if isinstance(came, dict) else None
     return not isinstance(source, str) or not same_name(source, system_of(message.sender))
 

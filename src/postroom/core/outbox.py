@@ -20,7 +20,7 @@ from ..errors import Invalid, Missing, PostroomError, StaleRevision, UnknownMess
 from ..model import delivery as model_delivery
 from ..model.codec import convert, to_plain
 from ..model.delivery import GIVEN, Attempt, State
-from ..model.message import CAME, Recipient, is_any, same_name
+from ..model.message import FEDERATION_NOTE, Recipient, is_any, same_name
 from ..model.names import (
     ANYWHERE,
     AT,
@@ -163,7 +163,7 @@ def _waited_for(delivery: Delivery) -> str:
 
 def _came_at(letter: Message) -> datetime | None:
     """Return when a relayed letter arrived here; None if it was written here or its note is not ours."""
-    came: Any = letter.extra.get(CAME) if is_remote(letter.sender) else None
+    came: Any = letter.extra.get(FEDERATION_NOTE) if is_remote(letter.sender) else None
     try:
         at = None if came is None else datetime.fromisoformat(came["at"])
     except (LookupError, TypeError, ValueError):

@@ -50,7 +50,7 @@ from ..model.record import (
 )
 from ..model.report import BackupReport
 from ..model.task import Due, Escalation, Standing
-from ..model.thread import STATUSES, TYPES, Talk
+from ..model.thread import STATUSES, TYPES, ConversationRecord
 from ..model.values import check_line, check_object, check_time, read_json
 from ..store.protocol import Introduce, Post, Put, Rename, vouched
 from .agents import check_card
@@ -332,7 +332,7 @@ _VALUES: dict[str, Any] = {
     DUE: Due,
     SESSION: dict[str, Any],
     MOVED_HERE: Moved,
-    CONVERSATION: Talk,
+    CONVERSATION: ConversationRecord,
     SCOPE: ScopeCard,
 }
 _FAMILIES = (MEMBER, TASKS)  # prefixes of kinds that end with a name
@@ -421,7 +421,7 @@ def _check_value(core: Core, key: str, value: Any) -> None:
         _check_names(value)
     elif isinstance(value, Escalation):
         _check_escalation(key, value)
-    elif isinstance(value, Talk):
+    elif isinstance(value, ConversationRecord):
         _check_talk(core, key, value)
 
 
@@ -437,7 +437,7 @@ def _check_names(names: tuple[str, ...]) -> None:
             check_party(name, "value")
 
 
-def _check_talk(core: Core, key: str, value: Talk) -> None:
+def _check_talk(core: Core, key: str, value: ConversationRecord) -> None:
     if value.id != key or value.status not in STATUSES or value.type not in TYPES:
         raise Invalid("is no conversation of this id", field="value")
     check_scope(value.scope, "value")

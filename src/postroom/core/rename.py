@@ -12,10 +12,10 @@ from ..model.codec import convert, to_plain
 from ..model.names import POSTMASTER, check_agent, fold
 from ..model.record import (
     ACTIVE_TASKS,
+    ALERT_LOG,
     AUDIT,
     AUDITED,
     BEAT,
-    BELL,
     CARD,
     CLOSED_ESCALATION,
     CONVERSATION,
@@ -25,18 +25,18 @@ from ..model.record import (
     GUARD,
     MEMBER,
     OPEN_ESCALATION,
+    RECIPIENT_ALERTS,
     SCOPE,
     SEALED,
     SESSION,
     TASKS,
     TOKEN,
-    TOLD,
     WEBHOOK,
-    bell_key,
+    alert_log_key,
     session_key,
 )
 from ..model.task import Due, Escalation, Standing
-from ..model.thread import Talk
+from ..model.thread import ConversationRecord
 from ..store.protocol import Rename
 from .authorize import authorize
 from .core import find_record, put_record
@@ -109,7 +109,7 @@ def _records(core: Core, old: str, new: str) -> list[Write]:
 
 def _is_unannounced(kind: str) -> bool:
     """Tell whether changes of this kind of record are not announced."""
-    return kind in {BELL, TOLD, AUDITED} or kind.startswith(AUDIT)
+    return kind in {ALERT_LOG, RECIPIENT_ALERTS, AUDITED} or kind.startswith(AUDIT)
 
 
 def _value(core: Core, kind: str, key: str, default: Any = None) -> Any:
@@ -196,14 +196,14 @@ def _sessions(core: Core, old: str, new: str) -> Wanted:
 def _rings(core: Core, old: str, new: str) -> Wanted:
     """Move the log of alerts and the state of the alerters, so that no alert is repeated."""
     wanted: Wanted = {}
-    for kind in (AUDITED, TOLD):
+    for kind in (AUDITED, RECIPIENT_ALERTS):
         wanted |= {(kind, old): None, (kind, new): _value(core, kind, old)}
     for record in core.store.records(AUDIT + old):
         wanted |= {(AUDIT + old, record.key): None, (AUDIT + new, record.key): record.value}
-    for record in core.store.records(BELL):
+    for record in core.store.records(ALERT_LOG):
         mailbox, _, way = record.key.partition(" ")
         if mailbox == old:
-            wanted |= {(BELL, record.key): None, (BELL, bell_key(new, way)): record.value}
+            wanted |= {(ALERT_LOG, record.key): None, (ALERT_LOG, alert_log_key(new, way)): record.value}
     return wanted
 
 
@@ -217,7 +217,7 @@ def _escalation(value: Any, old: str, new: str) -> Any:
 
 def _talk(value: Any, old: str, new: str) -> Any:
     """Return a conversation with the new name in place of the old one."""
-    one = convert(value, Talk)
+    one = convert(value, ConversationRecord)
     seats = tuple(replace(seat, agent=_renamed(seat.agent, old, new)) for seat in one.seats)
     strands = tuple(replace(strand, created_by=_renamed(strand.created_by, old, new)) for strand in one.strands)
     return to_plain(replace(one, seats=seats, strands=strands, created_by=_renamed(one.created_by, old, new)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..model.names import HUMAN, check_id, fold
-from ..model.query import Marks, SearchQuery, read_query, wording, words
+from ..model.query import Marks, SearchQuery, read_query, search_text, words
 from .authorize import authorize
 from .deliveries import apply_timers
 from .inbox import check_spelling
@@ -95,7 +95,7 @@ def by_relevance(letters: Sequence[Message], query: SearchQuery) -> list[Message
 
     The rarity of a word plays no part: all these letters contain all the words of the query.
     """
-    texts = [wording(letter) for letter in letters]
+    texts = [search_text(letter) for letter in letters]
     average = sum(map(len, texts)) / max(len(texts), 1)
     scores = {
         letter.id: sum(_weight(_mentions(letter, text, term), len(text) / average) for term in query.terms)

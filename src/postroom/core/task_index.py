@@ -16,7 +16,7 @@ from ..model.message import same_name
 from ..model.record import ACTIVE_TASKS, FORGOTTEN, SESSION, SPENT, TASKS, session_key, spent_key
 from ..model.task import (
     TASK_UPDATE,
-    Pages,
+    RecordBuffer,
     Standing,
     TaskState,
     advance,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def with_index(core: Core, writes: Iterable[Write], step: Step | None = None) -> list[Write]:
     """Return these writes, preceded by the changes of the index that their letters make. Belongs inside a plan."""
-    pages, planned = Pages(core.store.records), list(writes)
+    pages, planned = RecordBuffer(core.store.records), list(writes)
     for place, write in enumerate(planned):
         if not isinstance(write, Post) or write.message.task is None or was_sent(core, write.message):
             continue
@@ -62,7 +62,7 @@ def _received(task: Standing, post: Post) -> Standing:
 
 def remove_tasks(core: Core, messages: Sequence[Message]) -> list[Write]:
     """Return the writes for deleted letters: every task that one of them opened leaves the index."""
-    pages = Pages(core.store.records)
+    pages = RecordBuffer(core.store.records)
     for message in messages:
         task = opened_by(core, message)
         if task is not None:
@@ -81,7 +81,7 @@ def cancel_unsent(core: Core, message: Message, now: datetime, *, seen: bool) ->
     task = opened_by(core, message)
     if task is None or task.is_final:
         return []
-    pages = Pages(core.store.records)
+    pages = RecordBuffer(core.store.records)
     write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
     if not seen and task.receiver != task.giver:
         pages.write(TASKS + task.receiver, task.letter, None)
@@ -90,7 +90,7 @@ def cancel_unsent(core: Core, message: Message, now: datetime, *, seen: bool) ->
 
 def redirect(core: Core, messages: Sequence[Message], name: str, mailbox: str) -> list[Write]:
     """Return the writes for letters that go on to a mailbox at another system: so do the tasks they open."""
-    pages = Pages(core.store.records)
+    pages = RecordBuffer(core.store.records)
     for message in messages:
         task = opened_by(core, message)
         if task is not None and same_name(task.receiver, name):
@@ -109,7 +109,9 @@ def has_moved(core: Core, message: Message) -> bool:
     """Return whether this letter is a step of a task, which the other party relies on."""
     if message.task is None or message.kind != TASK_UPDATE:
         return False
-    task = task_above(Pages(core.store.records), replace(message, sender=names.current_name(core, message.sender)))
+    task = task_above(
+        RecordBuffer(core.store.records), replace(message, sender=names.current_name(core, message.sender))
+    )
     return task is not None and task.id == message.task.id
 
 
@@ -139,7 +141,7 @@ def session_of(core: Core, giver: str, letter: str) -> dict[str, Any] | None:
     return found[0].value if found else None
 
 
-def _puts(pages: Pages) -> list[Write]:
+def _puts(pages: RecordBuffer) -> list[Write]:
     return [Put(record=record) for record in pages.changed()]
 
 

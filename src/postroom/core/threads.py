@@ -18,7 +18,7 @@ from ..model.message import Message, content_type
 from ..model.names import POSTMASTER, check_id, check_scope
 from ..model.query import LetterQuery
 from ..model.record import CARD
-from ..model.thread import Seat, Strand, fold_conversation, fold_thread, note_of, thread_of, turn_of
+from ..model.thread import Participant, ThreadRecord, fold_conversation, fold_thread, note_of, thread_of, turn_of
 from ..model.values import check_label
 from .agents import agent_of
 from .authorize import authorize
@@ -148,8 +148,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     speakers: dict[str, int]  # number of turns by agent
     content_types: dict[str, int]
     kinds: dict[str, int]  # number of letters by kind
-    seats: tuple[Seat, ...]
-    strands: tuple[Strand, ...]
+    seats: tuple[Participant, ...]
+    strands: tuple[ThreadRecord, ...]
     first: Message | None
     last: Message | None
     text: str  # a summary in a sentence or two
@@ -158,7 +158,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 class ParticipantPresence(Struct, frozen=True, kw_only=True):
     """A participant and its presence."""
 
-    seat: Seat
+    seat: Participant
     agent: Agent | None  # None: it never registered
     presence: str  # in the words of agent-inbox
 

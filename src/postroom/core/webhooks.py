@@ -18,11 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, Missing
-from ..model.alert import Rung, RungLetter
+from ..model.alert import AlertLetter, Rung
 from ..model.codec import convert, to_plain
 from ..model.message import Priority
 from ..model.names import check_agent, meant
-from ..model.record import BELL, CALLS, WEBHOOK, bell_key
+from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
 from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.trust import check_target
@@ -169,7 +169,7 @@ class DueCall(Struct, frozen=True, kw_only=True):
     """A call that is to be made now."""
 
     id: str
-    letters: tuple[RungLetter, ...]
+    letters: tuple[AlertLetter, ...]
     unread: int  # number of all unread letters at the mailbox
 
 
@@ -249,7 +249,7 @@ def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
 
 def forget(core: Core, webhook: Webhook) -> list[Put]:
     """Return the writes that delete all records of a webhook's calls. Belongs inside a plan."""
-    kept = [(CALLS, webhook.id), (BELL, bell_key(webhook.mailbox, webhook.way))]
+    kept = [(CALLS, webhook.id), (ALERT_LOG, alert_log_key(webhook.mailbox, webhook.way))]
     found = [(kind, key, find_record(core, kind, key)) for kind, key in kept]
     return [put_record(kind, key, None, held) for kind, key, held in found if held is not None]
 

@@ -15,7 +15,7 @@ from ..errors import Invalid, LeaseLost, StaleRevision, TooLarge, UnknownMessage
 from ..model import delivery as model_delivery
 from ..model.codec import digest
 from ..model.delivery import SETTLED, UNSENT, Attempt, Delivery, Lease, State
-from ..model.message import CAME
+from ..model.message import FEDERATION_NOTE
 from ..model.names import AT, check_id
 from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, spent_key
@@ -390,8 +390,8 @@ def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]
     for letter in letters:
         derived = messages.derived_fields(letter)
         memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": derived}
-        if CAME in letter.extra:
-            memory[CAME] = letter.extra[CAME]
+        if FEDERATION_NOTE in letter.extra:
+            memory[FEDERATION_NOTE] = letter.extra[FEDERATION_NOTE]
         memories[FORGOTTEN, letter.id] = memory
         # The id of one letter may be the key of another: an existing entry stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)

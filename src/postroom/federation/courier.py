@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from ..core import outbox
 from ..errors import PostroomError, StoreBusy, TooLarge
-from ..formats.federation import Refusal, each_of, envelope_of, read_refusal, refusals, way_of
+from ..formats.federation import Refusal, each_of, envelope_of, origin_route, read_refusal, refusals
 from ..formats.map import ROUTE
 from ..model.codec import encode
 from ..model.delivery import GIVEN
@@ -418,7 +418,7 @@ class Courier:
 
     def _refusal_of_ours(self, connection: PeerConnection, envelope: OutgoingEnvelope) -> Refusal | None:
         """Return why we do not send it, or None."""
-        if any(same_name(self._link.system, passed) for passed in way_of(envelope.letter).get("path", ())):
+        if any(same_name(self._link.system, passed) for passed in origin_route(envelope.letter).get("path", ())):
             return _CAME_FROM_THERE
         try:
             for target in envelope.targets:

@@ -38,8 +38,8 @@ from ..errors import (
 )
 from ..model.codec import convert, to_plain
 from ..model.message import (
-    CAME,
     DEFAULT_SCOPE,
+    FEDERATION_NOTE,
     Message,
     Priority,
     content_of,
@@ -117,7 +117,7 @@ def envelope_of(
     `is_ours` means that the other system is a post room: then content in our own form is not sent in MAP's as
     well, because both together may be over the line's limit.
     """
-    origin = way_of(letter)
+    origin = origin_route(letter)
     source = system_of(letter.sender) or here
     path = [*origin.get("path", ()), here]
     message = _message(letter, targets, here=here, id=origin.get("id") or letter.id, now=now)
@@ -136,9 +136,9 @@ def envelope_of(
     return {"payload": message, "federation": federation}
 
 
-def way_of(letter: Message) -> dict[str, Any]:
+def origin_route(letter: Message) -> dict[str, Any]:
     """Return the route by which a letter came: source, id, path and hops. Empty, if it was written here."""
-    origin = letter.extra.get(CAME) if is_remote(letter.sender) else None
+    origin = letter.extra.get(FEDERATION_NOTE) if is_remote(letter.sender) else None
     return origin if isinstance(origin, dict) else {}
 
 
@@ -187,7 +187,7 @@ def _meta(
 
 def _extra_fields(letter: Message, content: Any, targets: Sequence[Address], here: str) -> dict[str, Any]:
     """Return the fields of a letter for which MAP has none."""
-    extra = {name: value for name, value in letter.extra.items() if name != CAME}
+    extra = {name: value for name, value in letter.extra.items() if name != FEDERATION_NOTE}
     resolved = _resolve_recipients(letter.recipients, targets)
     # A bcc is sent only to its own system: other systems must not learn of it.
     shown = [one for one in resolved if one.kind != "bcc" or any(one.address == str(to) for to in targets)]
@@ -342,7 +342,9 @@ def _postroom_fields(ours: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a letter from another post room."""
     rest = {name: value for name, value in ours.items() if name not in IN_MAP and name != TARGETS}
     if "extra" in rest:
-        rest["extra"] = {name: value for name, value in _object(rest["extra"], "extra").items() if name != CAME}
+        rest["extra"] = {
+            name: value for name, value in _object(rest["extra"], "extra").items() if name != FEDERATION_NOTE
+        }
     return rest
 
 
@@ -427,7 +429,7 @@ _LETTER_FIELDS = ("importance", "subject", "threadTag", "inReplyTo", "scope", "c
 _INBOX_FIELDS = frozenset({*_ROUTING_FIELDS, *_LETTER_FIELDS})  # a letter's own metadata must not set these
 
 
-def envelope_said(params: dict[str, Any], peer: str, here: str) -> dict[str, Any]:
+def envelope_from_send(params: dict[str, Any], peer: str, here: str) -> dict[str, Any]:
     """Return the envelope for a `map/send` by a gateway of agent-inbox."""
     meta = params.get("meta")
     if not isinstance(meta, dict) or "messageId" not in meta:

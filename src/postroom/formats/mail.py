@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..core.conversations import View
     from ..core.threads import ParticipantPresence, Summary
     from ..model.message import Message
-    from ..model.thread import Seat, Strand
+    from ..model.thread import Participant, ThreadRecord
 
 
 NOBODY = "system"  # MAP's name for the creator of an object that no agent created
@@ -47,7 +47,7 @@ def conversation_record(view: View) -> dict[str, Any]:
     )
 
 
-def seat_record(seat: Seat) -> dict[str, Any]:
+def seat_record(seat: Participant) -> dict[str, Any]:
     """Return a participant."""
     return present(
         agent_id=seat.agent,
@@ -106,7 +106,7 @@ def thread_records(view: View) -> list[dict[str, Any]]:
     return [thread_record(strand, view.talk.id, turns.get(strand.id, [])) for strand in view.strands]
 
 
-def thread_record(strand: Strand, conversation: str, turns: Sequence[Message]) -> dict[str, Any]:
+def thread_record(strand: ThreadRecord, conversation: str, turns: Sequence[Message]) -> dict[str, Any]:
     last = max([strand.created_at, *(letter.created_at for letter in turns)])
     return present(
         id=strand.id,

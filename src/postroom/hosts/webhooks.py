@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..core.webhooks import DueCall
-    from ..model.alert import RungLetter
+    from ..model.alert import AlertLetter
     from ..model.webhook import Target, Webhook
     from ..server.executor import Executor
     from ..store.protocol import Watch
@@ -123,7 +123,7 @@ MOST_NAMED = 50  # letters that are listed; the others are counted
 LONGEST_SUBJECT = 200
 
 
-def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[RungLetter]) -> bytes:
+def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[AlertLetter]) -> bytes:
     """Return the body of a call about waiting letters."""
     content = {
         "type": WAITING,
@@ -141,7 +141,7 @@ def trial(mailbox: str, at: datetime) -> bytes:
     return encode({"type": TEST, "timestamp": at, "mailbox": mailbox, "unread": 0, "letters": [], "more": 0})
 
 
-def _letter(letter: RungLetter) -> dict[str, Any]:
+def _letter(letter: AlertLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "from": letter.sender,

@@ -24,7 +24,7 @@ from ..core.authorize import Principal
 from ..errors import NotAllowed, PostroomError
 from ..federation.connection import ConnectionLost
 from ..federation.dialler import AgentInboxConnection
-from ..formats.federation import envelope_said
+from ..formats.federation import envelope_from_send
 from ..formats.map import (
     AUTHENTICATE,
     DISCONNECT,
@@ -248,7 +248,7 @@ class PeerLink:
 
     async def _accept_message(self, session: PeerSession, params: dict[str, Any]) -> dict[str, Any]:
         """Route a message of agent-inbox; where it is refused for good, its sender gets a letter that says so."""
-        envelope = envelope_said(params, session.peer.system, self._server.system)
+        envelope = envelope_from_send(params, session.peer.system, self._server.system)
         try:
             result = await session.handler.call(ROUTE, {"envelope": envelope})
         except PostroomError as refused:

@@ -22,7 +22,7 @@ MOST_KEPT = 20  # newest alerts, and newest sights, that are kept of one letter 
 MOST_WAYS = 200  # channels of which the last alert is kept, however old: more than a room has webhooks
 
 
-class Ring(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An alert about one letter, sent by one channel."""
 
     at: datetime
@@ -43,14 +43,14 @@ class Sight(Struct, frozen=True, kw_only=True):
 class Audit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The alerts and sights of one letter at one mailbox, the oldest first."""
 
-    rings: tuple[Ring, ...] = ()
+    rings: tuple[Alert, ...] = ()
     sights: tuple[Sight, ...] = ()
 
-    def with_ring(self, ring: Ring) -> Audit:
+    def with_ring(self, ring: Alert) -> Audit:
         """Return the audit with one more alert. The newest alerts stay, and the last one of each channel."""
         older, newest = (*self.rings, ring)[:-MOST_KEPT], (*self.rings, ring)[-MOST_KEPT:]
         seen = {one.way for one in newest}
-        kept: list[Ring] = []
+        kept: list[Alert] = []
         for one in reversed(older):
             if one.way not in seen:
                 seen.add(one.way)
@@ -60,11 +60,11 @@ class Audit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def with_sight(self, sight: Sight) -> Audit:
         return replace(self, sights=(*self.sights, sight)[-MOST_KEPT:])
 
-    def last(self, way: str) -> Ring | None:
+    def last(self, way: str) -> Alert | None:
         """Return the last alert of a channel."""
         return next((ring for ring in reversed(self.rings) if ring.way == way), None)
 
-    def with_last(self, changed: Ring) -> Audit:
+    def with_last(self, changed: Alert) -> Audit:
         """Return the audit with the last alert of its channel replaced by `changed`, once its outcome is known."""
         last = self.last(changed.way)
         return replace(self, rings=tuple(changed if ring is last else ring for ring in self.rings))
@@ -79,7 +79,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     due: float | None = None  # uptime of the next attempt, if the last one failed
 
 
-class DeadRing(Struct, frozen=True, kw_only=True):
+class DeadAlert(Struct, frozen=True, kw_only=True):
     """An alert that failed too often."""
 
     at: datetime
@@ -97,10 +97,10 @@ class AlertLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: dict[str, Note] = {}
     # Letters whose alert must be confirmed, and the uptime at which it counts as failed.
     open: dict[str, float] = {}
-    dead: dict[str, DeadRing] = {}  # by letter, the newest last
+    dead: dict[str, DeadAlert] = {}  # by letter, the newest last
 
 
-class RungLetter(Struct, frozen=True, kw_only=True):
+class AlertLetter(Struct, frozen=True, kw_only=True):
     """The parts of a letter that an alert may show. Sender and subject are the writer's own words."""
 
     id: str
@@ -116,7 +116,7 @@ class Rung(Struct, frozen=True, kw_only=True):
 
     mailbox: str
     way: str
-    letters: tuple[RungLetter, ...]  # the most urgent first, then the oldest
+    letters: tuple[AlertLetter, ...]  # the most urgent first, then the oldest
     unread: int  # all unread letters of the mailbox
 
     @property
@@ -134,12 +134,12 @@ class Later(Struct, frozen=True):
         return False
 
 
-class LostRing(Struct, frozen=True, kw_only=True):
+class DeadAlertRow(Struct, frozen=True, kw_only=True):
     """A dead alert, as `dead_rings` lists it."""
 
     mailbox: str
     way: str
-    letter: RungLetter
+    letter: AlertLetter
     at: datetime
     tries: int
     why: str

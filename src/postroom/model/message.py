@@ -151,10 +151,12 @@ BOUNCE = "bounce"  # kind of a notice: mail could not be delivered
 ESCALATION_UPDATE = "escalation_update"  # kind of a notice: an escalation goes to the next person
 OVERDUE = "task_overdue"  # kind of a notice: a task is not finished at its deadline
 AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # kinds that only Postroom itself writes
-CAME = "federation"  # key in `extra`: the route by which the letter came from another system
+FEDERATION_NOTE = "federation"  # key in `extra`: the route by which the letter came from another system
 TURN_NOTE = "turn"  # key in `extra`: the letter was sent as a turn of a conversation
 MAP_NOTE = "map"  # key in `extra`: how the letter was written in a MAP message
-OWN_NOTES = frozenset({CAME, TURN_NOTE, MAP_NOTE})  # the keys that Postroom writes; all others come from outside
+OWN_NOTES = frozenset(
+    {FEDERATION_NOTE, TURN_NOTE, MAP_NOTE}
+)  # the keys that Postroom writes; all others come from outside
 
 RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 

@@ -139,7 +139,7 @@ def stands_alone(word: str) -> bool:
     return len(word) == 1 and _fold_character(word) != word
 
 
-def wording(message: Message) -> str:
+def search_text(message: Message) -> str:
     """Return all searchable words of a letter, with a blank before and after each."""
     return f" {f' {BREAK} '.join(' '.join(words(text)) for text in texts(message))} "
 

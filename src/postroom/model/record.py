@@ -41,8 +41,8 @@ PEER = "peer"  # another system, by its folded name; holds our token for it, so 
 ROUTE = "route"  # the system of a remote agent, by its folded name
 WEBHOOK = "webhook"  # a webhook, by its id; holds a secret, so it is never exported
 CALLS = "calls"  # the unanswered calls of a webhook, by its id
-BELL = "bell"  # the alert log of one channel, by mailbox and channel
-TOLD = "told"  # the alerts of a mailbox, shared by all its channels
+ALERT_LOG = "bell"  # the alert log of one channel, by mailbox and channel
+RECIPIENT_ALERTS = "told"  # the alerts of a mailbox, shared by all its channels
 AUDIT = "audit:"  # followed by a mailbox: the alerts of each of its letters, by letter; deleted with the letter
 AUDITED = "audited"  # the letters of a mailbox that had the latest alerts
 MOVED_HERE = "moved"  # a delivery that was moved here from another room, by letter and mailbox
@@ -69,7 +69,7 @@ def moved_key(letter: str, mailbox: str) -> str:
     return f"{letter} {mailbox}"
 
 
-def bell_key(mailbox: str, way: str) -> str:
+def alert_log_key(mailbox: str, way: str) -> str:
     return f"{mailbox} {way}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .alert import Ring, Sight
+from .alert import Alert, Sight
 from .delivery import Attempt, State
 from .message import Message, Priority, RecipientKind
 from .record import Cursor
@@ -148,7 +148,7 @@ class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
     holder: str | None = None  # the agent that holds it, or that acknowledged it
     reason: str | None = None
     history: tuple[Attempt, ...] = ()
-    rings: tuple[Ring, ...] = ()  # alerts to its recipient
+    rings: tuple[Alert, ...] = ()  # alerts to its recipient
     sights: tuple[Sight, ...] = ()  # the times it was shown
     task: TaskState | None = None  # of the task that it opened here
     done_at: datetime | None = None  # the time at which that task was finished

@@ -208,7 +208,7 @@ class Due(Struct, frozen=True):
     at: datetime
 
 
-class Pages:
+class RecordBuffer:
     """The records as they will be after a commit, in which several letters may change the same record."""
 
     def __init__(self, records: Callable[[str, str], Sequence[Record]]) -> None:
@@ -237,13 +237,13 @@ class Pages:
         ]
 
 
-def task_on(pages: Pages, party: str, letter: str) -> Standing | None:
+def task_on(pages: RecordBuffer, party: str, letter: str) -> Standing | None:
     """Return the task that a letter opened, from the records of one of its parties."""
     value = pages.read(TASKS + party, letter)
     return None if value is None else convert(value, Standing)
 
 
-def task_above(pages: Pages, message: Message) -> Standing | None:
+def task_above(pages: RecordBuffer, message: Message) -> Standing | None:
     """Return the task a letter is about: its sender's, found by the answered letter or the thread's root."""
     for above in (message.in_reply_to, message.thread_id):
         task = None if above is None else task_on(pages, message.sender, above)
@@ -252,14 +252,14 @@ def task_above(pages: Pages, message: Message) -> Standing | None:
     return None
 
 
-def write_task(pages: Pages, task: Standing) -> None:
+def write_task(pages: RecordBuffer, task: Standing) -> None:
     """Write the status of a task to the records of both parties."""
     for party in (task.giver, task.receiver):
         pages.write(TASKS + party, task.letter, to_plain(task))
     note_task(pages, task, active=task.is_active, due=not task.is_final)
 
 
-def note_task(pages: Pages, task: Standing, *, active: bool, due: bool) -> None:
+def note_task(pages: RecordBuffer, task: Standing, *, active: bool, due: bool) -> None:
     """Record whether the receiver is busy with a task, and whether its deadline is still to be watched."""
     busy_with = list(pages.read(ACTIVE_TASKS, task.receiver) or ())
     if active != (task.letter in busy_with):

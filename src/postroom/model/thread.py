@@ -171,7 +171,7 @@ TURN = "turn-"  # followed by the id of its letter
 THREAD = "thread-"  # followed by the id of its root letter, or by an id of its own
 
 
-class Seat(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Participant(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A participant of a conversation."""
 
     agent: str
@@ -181,7 +181,7 @@ class Seat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     permissions: dict[str, Any] = field(default_factory=dict)  # set by other programs, and shown unchanged
 
 
-class Strand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ThreadRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A thread that was opened explicitly, not by a reply."""
 
     id: str
@@ -192,7 +192,7 @@ class Strand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: str = ""
 
 
-class Talk(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ConversationRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The stored part of a conversation: everything that does not follow from its letters."""
 
     id: str
@@ -207,10 +207,10 @@ class Talk(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str | None = None  # another conversation
     parent_turn: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    seats: tuple[Seat, ...] = ()
-    strands: tuple[Strand, ...] = ()
+    seats: tuple[Participant, ...] = ()
+    strands: tuple[ThreadRecord, ...] = ()
 
-    def seat(self, agent: str) -> Seat | None:
+    def seat(self, agent: str) -> Participant | None:
         return next((seat for seat in self.seats if seat.agent == agent), None)
 
 
@@ -258,14 +258,14 @@ def reply_of(message: Message) -> str | None:
     return message.in_reply_to or (note.reply_to if note else None)
 
 
-def seated(talk: Talk, seat: Seat) -> Talk:
+def with_participant(talk: ConversationRecord, seat: Participant) -> ConversationRecord:
     """Return the talk with a participant added, or replaced at its position."""
     others = [held for held in talk.seats if held.agent != seat.agent]
     at = next((i for i, held in enumerate(talk.seats) if held.agent == seat.agent), len(others))
     return replace(talk, seats=(*others[:at], seat, *others[at:]))
 
 
-def stepped(talk: Talk, action: str, now: datetime) -> Talk:
+def after_action(talk: ConversationRecord, action: str, now: datetime) -> ConversationRecord:
     """Return the talk after `action`, unchanged if it already has that status, or raise IllegalMove."""
     wanted = ACTIVE if action == "reopen" else next(end for end, step in ENDS.items() if step == action)
     if talk.status == wanted:

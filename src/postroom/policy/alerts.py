@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.alert import DeadRing, Note, RecipientAlert, RecipientAlerts
+from ..model.alert import DeadAlert, Note, RecipientAlert, RecipientAlerts
 from ..model.message import Priority
 from .retry import backoff
 
@@ -207,7 +207,7 @@ def failed(
     tries = note.tries + was_tried
     if was_tried and tries >= limits.ring_tries:
         notes = {name: held for name, held in log.notes.items() if name != id}
-        dead = log.dead | {id: DeadRing(at=now.wall, tries=tries, why=why)}
+        dead = log.dead | {id: DeadAlert(at=now.wall, tries=tries, why=why)}
         return replace(log, notes=notes, dead=_newest(dead))
     due = now.steady + max(backoff(max(tries, 1), limits).total_seconds() * (0.5 + chance / 2), delay)
     again = replace(note, rung=note.rung - 1, tries=tries, due=due)

@@ -47,7 +47,7 @@ from ..model.message import DEFAULT_SCOPE
 from ..model.names import ONE_MAILBOX, check_agent, fold
 from ..model.query import Query
 from ..model.record import CARD, CONVERSATION, HAPPENED
-from ..model.thread import ENDS, Seat, Talk, conversation_of, thread_of
+from ..model.thread import ENDS, ConversationRecord, Participant, conversation_of, thread_of
 from .table import snake
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def _events_of_notice(room: Room, change: Change) -> Iterator[Event]:
         return
     id, what, whom, when = words
     held = find_record(room._core, CONVERSATION, id)
-    talk = None if held is None else convert(held.value, Talk)
+    talk = None if held is None else convert(held.value, ConversationRecord)
     about_caller = whom == room.principal.agent
     if talk is None or not (about_caller or conversations.is_notified(room._core, room.principal, talk)):
         return
@@ -351,12 +351,12 @@ def _notice(change: Change) -> list[str] | None:
     return words if len(words) == 4 and words[1] in _NOTICE_TYPES else None
 
 
-def _notice_data(room: Room, talk: Talk, what: str, whom: str) -> dict[str, Any] | None:
+def _notice_data(room: Room, talk: ConversationRecord, what: str, whom: str) -> dict[str, Any] | None:
     about = {"conversation_id": talk.id, "conversationId": talk.id}
     if what == "created":
         return _created_data(room, talk, about)
     if what in {"joined", "left"}:
-        seat = talk.seat(whom) or Seat(agent=whom, joined_at=talk.updated_at)
+        seat = talk.seat(whom) or Participant(agent=whom, joined_at=talk.updated_at)
         return about | {"agent_id": whom, "participantId": whom, "participant": seat_record(seat)}
     if what == "threaded":
         strand = next((one for one in talk.strands if one.id == whom), None)
@@ -367,7 +367,7 @@ def _notice_data(room: Room, talk: Talk, what: str, whom: str) -> dict[str, Any]
     return about | {"status": status} | by
 
 
-def _created_data(room: Room, talk: Talk, about: dict[str, str]) -> dict[str, Any] | None:
+def _created_data(room: Room, talk: ConversationRecord, about: dict[str, str]) -> dict[str, Any] | None:
     try:
         return conversation_record(conversations.get_view(room._core, room.principal, talk.id)) | about
     except Missing:

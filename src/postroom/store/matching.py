@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import fold
-from ..model.query import Marks, wording
+from ..model.query import Marks, search_text
 from ..model.report import Settled, Tally
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
 def _matches_terms(message: Message, query: SearchQuery) -> bool:
     if not query.terms and not query.without:
         return True
-    text = wording(message)
+    text = search_text(message)
     return all(_holds(text, term) for term in query.terms) and not any(
         _holds(text, term) for term in query.without
     )

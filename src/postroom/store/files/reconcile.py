@@ -27,7 +27,7 @@ from ...model.codec import blake2b, convert, to_plain
 from ...model.delivery import OPEN, UNSENT, Attempt, Lease, State, open_delivery
 from ...model.message import OWN_NOTES
 from ...model.record import GUARD, TASKS
-from ...model.task import TASK_UPDATE, Pages, Standing, answer, open_task, task_above, task_on, write_task
+from ...model.task import TASK_UPDATE, RecordBuffer, Standing, answer, open_task, task_above, task_on, write_task
 from ..protocol import Put
 from ..sqlite import rows
 from ..sqlite.writes import WriteTransaction
@@ -143,7 +143,7 @@ class TaskImporter:
         """Write the task records that changed, and return them."""
         if not self._arrived:
             return ()
-        self._pages = Pages(self._conn.records)
+        self._pages = RecordBuffer(self._conn.records)
         letters = [(replace(m, sender=self._current_name(m.sender)), delivery) for m, delivery in self._arrived]
         for message, delivery in letters:
             if delivery.kind == "to":
