@@ -49,6 +49,7 @@ class Kill:
 
 
 def put(place: Any, name: str, value: Any) -> None:
+    assert hasattr(place, name), f"there is no {name} any more"
     setattr(place, name, value)
 
 
@@ -241,7 +242,7 @@ def impatient() -> None:
 
 def tidy() -> None:
     """No bug: the janitor comes at once, and again."""
-    put(app, "EVERY", SOON)
+    put(app, "SWEEP_SECONDS", SOON)
 
 
 def ahead(hours: float) -> None:
