@@ -43,7 +43,7 @@ def kill_at(step: str) -> None:
 
     patch.object(arrivals, "accept", accepting).start()
     patch.object(Courier, "_settle", settling).start()
-    patch.object(outbox, "departed", open_remote_delivery).start()
+    patch.object(outbox, "record_departure", open_remote_delivery).start()
 
 
 def plant_the_bug() -> None:
