@@ -81,7 +81,7 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
 
 def _tool(spec: toolbox.ToolSpec) -> type[MailTool]:
     name = "".join(word.capitalize() for word in spec.name.split("_"))
-    return type(name, (MailTool,), {"row": spec, "_plugin_discoverable": True, "__doc__": spec.description})
+    return type(name, (MailTool,), {"spec": spec, "_plugin_discoverable": True, "__doc__": spec.description})
 
 
 MailSend, MailTask, MailReply, MailAgents, MailTasks, MailCancel, MailDecline, MailAsk = map(_tool, toolbox.TOOLS)
