@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # `signal` loads enum
 
 PREFIX = "POSTROOM_"
 AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
@@ -16,6 +17,16 @@ ROOM = "room.db"
 HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # prefixes of variables that belong to one host session
 
 _boot = ""
+
+
+class Uninterrupted:
+    """A block that Ctrl-C does not interrupt: a C library whose loading is interrupted may crash the program."""
+
+    def __enter__(self) -> None:
+        pthread_sigmask(SIG_BLOCK, {SIGINT})
+
+    def __exit__(self, *how: object) -> None:
+        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
 
 
 def environment() -> dict[str, str]:

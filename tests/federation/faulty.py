@@ -187,11 +187,11 @@ def trusting() -> None:
     """Takes a cut for a receipt."""
     real = Courier._call_route
 
-    async def asked(self: Courier, send_round: Any, **message: Any) -> Any:
+    async def call_route(self: Courier, send_round: Any, **message: Any) -> Any:
         result = await real(self, send_round, **message)
         return receipt(message) if result is None else result
 
-    put(Courier, "_call_route", asked)
+    put(Courier, "_call_route", call_route)
 
 
 def backwards() -> None:

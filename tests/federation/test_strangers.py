@@ -223,7 +223,7 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
         def _find(self, params: dict[str, Any]) -> dict[str, Any]:
             raise ZeroDivisionError(params)
 
-    async def asked(room: Room) -> dict[str, Any]:
+    async def ask(room: Room) -> dict[str, Any]:
         executor = Executor(room)
         try:
             serving = Faulty(executor, Link(Peer(system="near"), lambda: None), "here")
@@ -232,7 +232,7 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
             await executor.close()
 
     with postroom.open("memory:") as room:
-        result = asyncio.run(asked(room))
+        result = asyncio.run(ask(room))
     assert (5000, True) == (result["error"]["code"], read_refusal(result["error"]).waits)
 
 
@@ -312,7 +312,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
             noted.append(params["exposure"])
             return {}
 
-    async def told(room: Room) -> None:
+    async def announce(room: Room) -> None:
         executor = Executor(room)
         serving = Counting(executor, Link(Peer(system="near"), lambda: None), "here")
         for n in range(1000):
@@ -325,7 +325,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
         await executor.close()
 
     with postroom.open("memory:") as room:
-        asyncio.run(asyncio.wait_for(told(room), 20))
+        asyncio.run(asyncio.wait_for(announce(room), 20))
     assert 2 == len(noted)
 
 

@@ -24,7 +24,7 @@ from tests.hosts.receiver import Answer, Receiver, make_certificate
 pytestmark = pytest.mark.daemon
 KILLS = 15 if LONG else 2
 SETTINGS = ("ring_gather=0.05", "ring_cooldown=0", "backoff_first=0.2", "ring_tries=2")
-QUICK = ("--http", "off", *(word for said in SETTINGS for word in ("--set", said)))
+QUICK = ("--http", "off", *(word for setting in SETTINGS for word in ("--set", setting)))
 
 
 @pytest.fixture(scope="module")

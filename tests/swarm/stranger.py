@@ -113,5 +113,5 @@ class Stranger:
 if __name__ == "__main__":
     stranger = Stranger(Path(sys.argv[1]))
     for errand in sys.argv[2:]:
-        verb, said = json.loads(errand)
-        print(json.dumps(getattr(stranger, verb)(**said)))
+        verb, fields = json.loads(errand)
+        print(json.dumps(getattr(stranger, verb)(**fields)))

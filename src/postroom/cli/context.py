@@ -15,7 +15,7 @@ from shlex import quote, split
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..core.search import ids_with_prefix
-from ..environment import environment, own_room, project_room, sessions_folder, variable
+from ..environment import Uninterrupted, environment, own_room, project_room, sessions_folder, variable
 from ..errors import BadStore, Invalid, PostroomError, TooLarge
 from ..model.names import check_agent
 from ..room import Room, chosen_settings
@@ -23,7 +23,7 @@ from ..room import open as open_room
 from ..settings import NO_SUCH_SETTING, Settings
 from ..store.address import absolute, file_of, is_there, place_of
 from .errors import Abandoned, CannotCreate, Misconfigured, NoInput, Usage
-from .output import Screen, Uninterrupted, columns
+from .output import Screen, columns
 from .parse import meant
 
 if TYPE_CHECKING:

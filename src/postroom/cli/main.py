@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # `signal` loads enum
 
 
 def entry() -> None:
@@ -46,6 +45,7 @@ def main(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
+    from ..environment import Uninterrupted  # noqa: PLC0415 - from here on Ctrl-C is caught
     from .quick import quick_look, understood  # noqa: PLC0415 - from here on Ctrl-C is caught
 
     quick = understood(words)
@@ -54,11 +54,8 @@ def _run(words: list[str]) -> int:
         sys.stdout.flush()
         return 0
     gc.set_threshold(100_000)  # imports make many objects and no garbage; a short command never collects
-    pthread_sigmask(SIG_BLOCK, {SIGINT})  # a library in C whose loading is interrupted may crash the program
-    try:
+    with Uninterrupted():
         from .run import run  # noqa: PLC0415 - the rest of the program
-    finally:
-        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
     return run(words, None if quick is None else look)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # it is light
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ..model.message import Message
-
-
-class Uninterrupted:
-    """A block that Ctrl-C does not interrupt: a C library whose loading is interrupted may crash the program."""
-
-    def __enter__(self) -> None:
-        pthread_sigmask(SIG_BLOCK, {SIGINT})
-
-    def __exit__(self, *how: object) -> None:
-        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
 
 
 # -- the width of a terminal

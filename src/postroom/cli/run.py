@@ -6,10 +6,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..environment import Uninterrupted
 from ..errors import PostroomError
 from .context import Context, complete_ids
 from .main import end
-from .output import Answer, Uninterrupted
+from .output import Answer
 from .parse import parse
 from .quick import quick_look
 from .table import FILE_OF

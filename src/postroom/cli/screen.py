@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .output import Uninterrupted, width
+from ..environment import Uninterrupted
+from .output import width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

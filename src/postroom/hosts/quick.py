@@ -10,10 +10,18 @@ from __future__ import annotations
 import _thread
 import os
 import time
-from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask  # type: ignore[import-not-found] # `signal` loads enum
 
 from ..constants import safe_form
-from ..environment import AUTH_TOKEN, PREFIX, config_path, environment, own_room, project_room, variable
+from ..environment import (
+    AUTH_TOKEN,
+    PREFIX,
+    Uninterrupted,
+    config_path,
+    environment,
+    own_room,
+    project_room,
+    variable,
+)
 from . import claude, codex, gemini
 from .events import BETWEEN, PROMPT, START, STOP
 from .input import HOST, PERHAPS, read_input, read_object, text_of
@@ -57,11 +65,8 @@ def room_has_nothing(room: str, mailbox: str, others: list[str] | None = None) -
     """Has it surely nothing unread? `room` is its file, or the address of one of files. Where nobody there is
     called so, the names there are are put into `others`.
     """
-    pthread_sigmask(SIG_BLOCK, {SIGINT})  # a library in C whose loading is interrupted may crash the program
-    try:
+    with Uninterrupted():
         from ..store.peek import is_surely_empty  # noqa: PLC0415 - SQLite, which is most of what a look costs
-    finally:
-        pthread_sigmask(SIG_UNBLOCK, {SIGINT})
     return is_surely_empty(room, mailbox, others)
 
 
