@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from postroom.errors import Invalid
 from postroom.model.webhook import read_target
-from postroom.policy.trust import check_target, kind_of, may_be_called, why_not
+from postroom.policy.webhook_targets import check_target, kind_of, may_be_called, why_not
 
 KINDS = {
     "public": "8.8.8.8 93.184.216.34 100.63.255.255 100.128.0.0 172.32.0.1 2606:2800:220:1::1 2a00::1",

@@ -25,7 +25,7 @@ from ..model.names import check_agent, meant
 from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
 from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
-from ..policy.trust import check_target
+from ..policy.webhook_targets import check_target
 from . import alerts, inbox, names
 from .alerts import find_log
 from .authorize import authorize

@@ -35,7 +35,7 @@ from ..core.presentation import escape_json
 from ..errors import Missing, PostroomError
 from ..model.codec import encode
 from ..model.webhook import read_target, signed_headers
-from ..policy.trust import why_not
+from ..policy.webhook_targets import why_not
 from ..store.notification import ROOM
 
 if TYPE_CHECKING:
