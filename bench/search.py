@@ -14,7 +14,7 @@ from typing import Any
 import postroom
 from postroom.room import Room
 from postroom.store.sqlite import search
-from postroom.store.sqlite.search import RARELY
+from postroom.store.sqlite.store import RARELY
 
 from .fill import RARE, TALKER, filled_room
 from .measure import Act, Effort, Line, Samples, Turns, micros, ratio, take_turns, timed, typical

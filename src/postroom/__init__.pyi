@@ -54,8 +54,9 @@ from .model.message import (
     reference,
     text,
 )
+from .model.query import Tally
 from .model.record import Change, Cursor
-from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Tally, Trace
+from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Trace
 from .model.task import Escalation, Standing, TaskState
 from .model.thread import Conversation, Thread, Turn
 from .room import Room, open

@@ -37,17 +37,18 @@ if TYPE_CHECKING:
 
     from .core.compose import Draft
     from .core.messages import Receipt
+    from .keywords import Fields, Filters, Wanted, When
     from .letter import Batch, Letter, Work
     from .mailbox import Mailbox
     from .model.agent import Agent
     from .model.alert import DeadAlertRow, Later, Rung
     from .model.message import Handoff, Message
+    from .model.query import Tally
     from .model.record import Cursor
-    from .model.report import Tally, Trace
+    from .model.report import Trace
     from .model.task import Escalation, TaskState
     from .model.thread import Conversation, Thread, Turn
     from .policy.admission import Judge
-    from .settings import Fields, Filters, Wanted, When
     from .store.protocol import Store, Watch
     from .task import Task
 

@@ -9,6 +9,10 @@ INDEX_APPLICATION = (
 WARNING_AT = 20  # "!" after a failed sync
 NOTE_AT = 32  # the note of how far the room reached (store/sqlite/note.py)
 
+# The answers of `check` and `digest` for a mailbox without unread mail.
+NO_MAIL = "No unread mail for {0}.\n"
+NO_DIGEST = "You have no unread letters.\n"
+
 HUMAN = "human"
 ONE_MAILBOX = {"user": HUMAN, "ceo": HUMAN}  # other names of the person's mailbox
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from .core.compose import Draft
     from .core.messages import Receipt
+    from .keywords import Fields
     from .mailbox import Mailbox
     from .model.delivery import Delivery
     from .model.message import Message, Part, Priority, Recipient
     from .model.record import Cursor
-    from .settings import Fields
 
 
 class LetterView:

@@ -3,6 +3,9 @@
 A mailbox belongs to a `Room` and acts under the name it was opened with. Each method checks the shape of its
 arguments and calls one function of `core`, which authorizes the caller, decides and commits. What a method returns
 is committed: a sent letter is on stable storage, and a list of letters is settled all or none.
+
+Sending and reading are imported with this module. The other verbs import their module of `core` when they are
+called: a command uses one verb, and start-up is most of what it costs.
 """
 
 from __future__ import annotations
@@ -11,13 +14,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, overload
 
-from .core import agents, alerts, compose, escalation, inbox, search, stats, tasks, threads, validation
+from .core import compose, inbox, validation
 from .core import messages as core_messages
-from .core import work as core_work
 from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.names import HUMAN, check_agent, meant
-from .task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
 
     from .core.compose import Draft
     from .core.messages import Receipt
+    from .keywords import Fields, Filters, Wanted, When
     from .model.agent import Agent
     from .model.alert import DeadAlertRow, Later, Rung
     from .model.message import Handoff, Message
-    from .model.query import Found
+    from .model.query import Found, Tally
     from .model.record import Cursor
-    from .model.report import Tally, Trace
+    from .model.report import Trace
     from .model.task import Escalation
     from .model.thread import Conversation, Thread, Turn
     from .room import Room
-    from .settings import Fields, Filters, Wanted, When
+    from .task import Task
 
 
 def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
@@ -118,6 +120,8 @@ class Mailbox:
 
     def sent(self, limit: int = 20) -> list[Message]:
         """Return the letters that were sent here, the newest first."""
+        from .core import search
+
         return search.sent(self._core, self._caller, self.name, limit=limit)
 
     # -- reading
@@ -154,10 +158,14 @@ class Mailbox:
 
     def stats(self) -> Tally:
         """Return the numbers of open and dead mail here."""
+        from .core import stats
+
         return stats.mailbox_stats(self._core, self._caller, self.name)
 
     def trace(self, id: str) -> Trace:
         """Return the history of a letter that was sent or received here, with every delivery and its outcome."""
+        from .core import stats
+
         return stats.trace(self._core, self._caller, self.name, id)
 
     def wait(
@@ -181,6 +189,8 @@ class Mailbox:
         The query holds words, "a phrase", from: to: tag: kind: thread: before: after:, and - before a word or
         phrase that must not occur.
         """
+        from .core import search
+
         return search.search(self._core, self._caller, self.name, query, limit=limit, ranked=ranked)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
@@ -227,6 +237,8 @@ class Mailbox:
 
         With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
         """
+        from .core import work as core_work
+
         wanted = 1 if count is None else count
         filter = inbox.as_filter(filters)
         held_by = f"{self.name} (process {os.getpid()})" if holder is None else holder
@@ -278,18 +290,24 @@ class Mailbox:
 
         The token is `work.delivery.lease.token`.
         """
+        from .core import work as core_work
+
         return Work(self, core_work.find_claimed(self._core, self._caller, self.name, id, token))
 
     # -- settling, any number of letters in one commit: all or none
 
     def ack(self, letters: Sequence[Letter], *, archive: bool = True) -> None:
         """Acknowledge these letters: they leave the inbox for good."""
+        from .core import work as core_work
+
         self._settle(letters, core_work.ack, archive=archive)
 
     def ack_and_send(
         self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool = True
     ) -> list[Receipt]:
         """Acknowledge these letters and send others, in one commit."""
+        from .core import work as core_work
+
         held = self._held(letters)
         after, receipts = core_work.ack_and_send(
             self._core, self._caller, self.name, held, self._own(drafts), archive=archive
@@ -299,6 +317,8 @@ class Mailbox:
 
     def fail(self, letters: Sequence[Letter], reason: str, *, retry: bool = True) -> None:
         """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once."""
+        from .core import work as core_work
+
         self._settle(letters, core_work.fail, reason, retry=retry)
 
     def reject(self, letters: Sequence[Letter], reason: str) -> None:
@@ -307,25 +327,35 @@ class Mailbox:
 
     def release(self, letters: Sequence[Letter]) -> None:
         """Give these letters back, as if they had never been claimed."""
+        from .core import work as core_work
+
         self._settle(letters, core_work.release)
 
     def renew(self, letters: Sequence[Letter], lease: float | None = None) -> None:
         """Extend the leases of these letters, counted from now."""
+        from .core import work as core_work
+
         self._settle(letters, core_work.renew, lease)
 
     # -- dead letters
 
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
+        from .core import work as core_work
+
         found = core_work.list_dead(self._core, self._caller, self.name, limit)
         return [Letter(self, f) for f in found]
 
     def revive(self, *ids: str) -> list[Letter]:
         """Put dead letters back into the inbox."""
+        from .core import work as core_work
+
         return [Letter(self, f) for f in core_work.revive(self._core, self._caller, self.name, ids)]
 
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good, and return how many."""
+        from .core import work as core_work
+
         return core_work.purge_dead(self._core, self._caller, self.name, ids)
 
     # -- tasks
@@ -340,6 +370,8 @@ class Mailbox:
         **fields: Unpack[Fields],
     ) -> Receipt:
         """Give one agent a task. `session` says where the request came from; it stays here, as `task.session`."""
+        from .core import tasks
+
         return tasks.give(
             self._core, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
         )
@@ -349,6 +381,9 @@ class Mailbox:
 
         With the `Work` that opened it, its lease comes along.
         """
+        from .core import tasks
+        from .task import Task
+
         letter = id if isinstance(id, Letter) else None
         name = id.id if isinstance(id, Letter) else id
         return Task(self, tasks.find(self._core, self._caller, self.name, name), letter)
@@ -357,6 +392,9 @@ class Mailbox:
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
     ) -> list[Task]:
         """Return tasks `given` or `received` here, or any; the most recently changed first."""
+        from .core import tasks
+        from .task import Task
+
         found = tasks.list_tasks(self._core, self._caller, self.name, role=role, states=states, limit=limit)
         return [Task(self, standing) for standing in found]
 
@@ -369,6 +407,8 @@ class Mailbox:
 
         A question that stays unanswered climbs further, by `room.sweep()`.
         """
+        from .core import escalation
+
         compose.check_fields(fields)
         return escalation.escalate(
             self._core, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
@@ -376,40 +416,58 @@ class Mailbox:
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Return the escalations by this mailbox or to it, the oldest first."""
+        from .core import escalation
+
         return escalation.escalations(self._core, self._caller, self.name, open_only=open_only)
 
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
+        from .core import escalation
+
         return escalation.resolve(self._core, self._caller, self.name, id)
 
     # -- threads
 
     def thread(self, id: str) -> list[Message]:
         """Return the letters of a thread that were sent or received here, the oldest first."""
+        from .core import threads
+
         return threads.thread(self._core, self._caller, self.name, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """Return the letters with a thread tag that were sent or received here."""
+        from .core import threads
+
         return threads.tagged(self._core, self._caller, self.name, tag, scope)
 
     def reply_chain(self, id: str) -> list[Message]:
         """Return the letters from the root of a thread down to this one."""
+        from .core import threads
+
         return threads.reply_chain(self._core, self._caller, self.name, id)
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Return threads with replies, the most recently active first."""
+        from .core import threads
+
         return threads.threads(self._core, self._caller, self.name, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first."""
+        from .core import threads
+
         return threads.conversations(self._core, self._caller, self.name, scope, limit)
 
     def conversation(self, id: str) -> Conversation:
         """Return a conversation's participants and counts."""
+        from .core import threads
+
         return threads.conversation(self._core, self._caller, self.name, id)
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order."""
+        from .core import threads
+
         return threads.turns(self._core, self._caller, self.name, conversation)
 
     # -- directory
@@ -418,6 +476,8 @@ class Mailbox:
         """Publish this agent's card: display_name, description, capabilities, program, model, scopes, allow_from,
         max_concurrent_tasks, metadata.
         """
+        from .core import agents
+
         return agents.register(self._core, self._caller, self.name, **card)
 
     def heartbeat(
@@ -428,6 +488,8 @@ class Mailbox:
         active: bool = False,
     ) -> Agent:
         """Record that this agent is alive; without a heartbeat it counts as offline after a minute."""
+        from .core import agents
+
         return agents.heartbeat(
             self._core,
             self._caller,
@@ -439,20 +501,28 @@ class Mailbox:
 
     def leave(self, *, dormant: bool = False) -> Agent:
         """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it."""
+        from .core import agents
+
         return agents.heartbeat(self._core, self._caller, self.name, leaving=True, dormant=dormant)
 
     # -- refusing senders
 
     def block(self, name: str) -> list[str]:
         """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused."""
+        from .core import agents
+
         return agents.block(self._core, self._caller, self.name, name)
 
     def unblock(self, name: str) -> list[str]:
         """Accept mail from this name again. Returns all names that are still refused."""
+        from .core import agents
+
         return agents.unblock(self._core, self._caller, self.name, name)
 
     def blocked(self) -> list[str]:
         """Return the names whose mail is refused here."""
+        from .core import agents
+
         return agents.blocked(self._core, self._caller, self.name)
 
     # -- alerts: telling a person or a program that mail waits. An alert is a hint; it moves no letter.
@@ -463,6 +533,8 @@ class Mailbox:
         Letters that are unread already count as alerted, unless `backlog`. Returns their number; 0 after the
         first time.
         """
+        from .core import alerts
+
         return alerts.begin(self._core, self._caller, self.name, way, backlog=backlog)
 
     def try_ring(
@@ -473,6 +545,8 @@ class Mailbox:
         With `within`, the caller promises `ring_done` within so many seconds; without it the alert counts as
         failed then. So no alert is lost with the process that should have carried it out.
         """
+        from .core import alerts
+
         return alerts.try_ring(self._core, self._caller, self.name, way, may_ring, within=within)
 
     def wait_to_ring(
@@ -487,10 +561,14 @@ class Mailbox:
 
         `may_ring` is called before it is recorded; `within` as in `try_ring`.
         """
+        from .core import alerts
+
         return alerts.wait_to_ring(self._core, self._caller, self.name, way, timeout, may_ring, within=within)
 
     def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
         """Record that the alert for these letters was carried out, as was promised by `within`."""
+        from .core import alerts
+
         alerts.ring_done(self._core, self._caller, self.name, way, ids)
 
     def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
@@ -498,14 +576,20 @@ class Mailbox:
 
         Returns for how many letters it is given up.
         """
+        from .core import alerts
+
         return alerts.ring_failed(self._core, self._caller, self.name, way, ids, why)
 
     def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread."""
+        from .core import alerts
+
         return alerts.dead_rings(self._core, self._caller, self.name)
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try given-up alerts again, and return how many."""
+        from .core import alerts
+
         return alerts.retry_rings(self._core, self._caller, self.name, way=way, ids=ids)
 
     def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
@@ -513,6 +597,8 @@ class Mailbox:
 
         They are stamped as read, unless only their headings were shown (`read=False`).
         """
+        from .core import alerts
+
         return alerts.mark_shown(self._core, self._caller, self.name, ids, host, where, read=read)
 
     # -- shared steps

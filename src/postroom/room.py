@@ -5,34 +5,18 @@
     room.mailbox("coder").send("researcher", "Which sort is stable?")
 
 `Room` holds a `Core` and the principal for whom it acts; its methods are the verbs of the whole room. No server is
-needed and none is started.
+needed and none is started. As in `mailbox.py`, rare verbs import their module of `core` when they are called.
 """
 
 from __future__ import annotations
 
 import os
-from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
 from .clock import RandomIds, SystemClock
-from .core import (
-    agents,
-    alerts,
-    compose,
-    escalation,
-    inbox,
-    peers,
-    portable,
-    presentation,
-    rename,
-    retention,
-    search,
-    stats,
-    threads,
-)
-from .core import doctor as core_doctor
+from .core import compose, inbox, peers, presentation
 from .core.authorize import OWNER, authorize
 from .core.core import Core
 from .core.validation import as_list, check_count
@@ -41,7 +25,6 @@ from .letter import Letter
 from .mailbox import Mailbox
 from .model.message import DEFAULT_SCOPE
 from .model.names import check_agent, check_party, meant
-from .model.report import warning
 from .settings import default_room, load_settings, misspelt
 from .store.address import open_store
 
@@ -55,6 +38,7 @@ if TYPE_CHECKING:
     from .core.authorize import Principal
     from .core.portable import Imported
     from .core.retention import Sweep
+    from .keywords import Wanted
     from .model.agent import Agent
     from .model.alert import DeadAlertRow
     from .model.message import Message, Template
@@ -62,7 +46,7 @@ if TYPE_CHECKING:
     from .model.report import BackupReport, Diagnosis, Flow, Progress, Stats, Trace
     from .model.task import Escalation
     from .model.thread import Conversation, Thread, Turn
-    from .settings import Settings, Wanted
+    from .settings import Settings
     from .store.protocol import Store
 
 
@@ -128,6 +112,8 @@ class Room:
 
     def acting_as(self, principal: Principal) -> Room:
         """Return this room for another principal. Servers that authenticate their callers use it."""
+        from copy import copy
+
         room = copy(self)
         room._principal = principal  # noqa: SLF001 - a Room too
         return room
@@ -174,14 +160,20 @@ class Room:
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
     ) -> list[Agent]:
         """Return the registered agents with card, presence and current tasks; with `gone`, former ones too."""
+        from .core import agents
+
         return agents.agents(self._core, self._principal, scope=scope, capability=capability, gone=gone)
 
     def agent(self, name: str) -> Agent:
         """Return one agent with card, presence and current tasks."""
+        from .core import agents
+
         return agents.agent(self._core, self._principal, meant(check_party(name, "id"), self.settings.human))
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name; its mail and records follow, and mail to the old name still arrives."""
+        from .core import rename
+
         rename.rename(self._core, self._principal, old, new)
 
     # -- templates
@@ -206,30 +198,44 @@ class Room:
 
     def thread(self, id: str) -> list[Message]:
         """Return all letters of a thread, the oldest first."""
+        from .core import threads
+
         return threads.thread(self._core, self._principal, None, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """Return all letters with a thread tag, the oldest first."""
+        from .core import threads
+
         return threads.tagged(self._core, self._principal, None, tag, scope)
 
     def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
         """Find letters of all mailboxes by their text. See `Mailbox.search`."""
+        from .core import search
+
         return search.search(self._core, self._principal, None, query, limit=limit, ranked=ranked)
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Return threads with replies, the most recently active first."""
+        from .core import threads
+
         return threads.threads(self._core, self._principal, None, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first."""
+        from .core import threads
+
         return threads.conversations(self._core, self._principal, None, scope, limit)
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order."""
+        from .core import threads
+
         return threads.turns(self._core, self._principal, None, conversation)
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""
+        from .core import escalation
+
         return escalation.escalations(self._core, self._principal, None, open_only=open_only)
 
     def cursor(self) -> Cursor:
@@ -245,10 +251,14 @@ class Room:
 
     def sweep(self, *, progress: Progress | None = None) -> Sweep:
         """Do one round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it regularly."""
+        from .core import retention
+
         return retention.sweep(self._core, self._principal, progress)
 
     def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
         """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
+        from .core import retention
+
         return retention.archive(self._core, self._principal, older_than, progress)
 
     def purge(
@@ -263,30 +273,45 @@ class Room:
         Deletes those settled more than so many seconds ago, and all but the newest `keep`; without either, as the
         settings say. Open mail is never touched.
         """
+        from .core import retention
+
         return retention.purge(self._core, self._principal, older_than, keep, progress)
 
     def stats(self) -> Stats:
         """Return the room in numbers: letters, deliveries by state, what waits where and for how long."""
+        from .core import stats
+
         return stats.room_stats(self._core, self._principal)
 
     def flow(self, last: Flow | None = None) -> Flow:
         """Return what waits now, and what was sent and settled since the last call: `flow = room.flow(flow)`."""
+        from .core import stats
+
         return stats.flow(self._core, self._principal, last)
 
     def trace(self, id: str) -> Trace:
         """Return the history of one letter, with every delivery and its outcome."""
+        from .core import stats
+
         return stats.trace(self._core, self._principal, None, id)
 
     def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread, at all mailboxes."""
+        from .core import alerts
+
         return alerts.dead_rings(self._core, self._principal, None)
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try given-up alerts again, and return how many."""
+        from .core import alerts
+
         return alerts.retry_rings(self._core, self._principal, None, way=way, ids=ids)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
+        from .core import doctor as core_doctor
+        from .model.report import warning
+
         known = [
             warning("settings", f"{name} is not a setting and is ignored", f"did you mean {likely}?")
             for name, likely in misspelt().items()
@@ -299,14 +324,20 @@ class Room:
         self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
     ) -> BackupReport:
         """Copy this room as it is now into a file of its own. Other processes may go on using the room."""
+        from .core import portable
+
         return portable.backup(self._core, self._principal, path, overwrite=overwrite, progress=progress)
 
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """Yield the whole room as JSON lines."""
+        from .core import portable
+
         return portable.export_room(self._core, self._principal, progress)
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
+        from .core import portable
+
         return portable.import_room(self._core, self._principal, lines, progress)
 
     def markdown(self, message: Message) -> str:

@@ -1,4 +1,4 @@
-"""Settings: one frozen object with every setting of a room, and the keyword arguments of the Python API.
+"""Settings: one frozen object with every setting of a room.
 
 Defaults ← config file ← the room of the project around us ← environment `POSTROOM_*` ← arguments. Only this module
 reads the config file and knows what the variables mean. An unknown setting is refused.
@@ -7,16 +7,13 @@ reads the config file and knows what the variables mean. An unknown setting is r
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from .environment import PREFIX, config_path, own_room, project_room
 from .environment import environment as own_environment
 from .errors import BadStore, Invalid
-from .model.message import Priority, TaskNote
 from .model.names import POSTMASTER, fold
 from .policy.limits import Limits, Seconds
 
@@ -189,52 +186,3 @@ def _check_combinations(settings: Settings) -> Settings:
             text, field="federation_upstream", hint="federation_strategy = hierarchical, or leave it out"
         )
     return settings
-
-
-# -- keyword arguments of the Python API, for type checkers and readers
-
-When = datetime | timedelta | float
-
-
-class Fields(TypedDict, total=False):
-    """The fields of a letter besides its recipient and body."""
-
-    cc: Any
-    bcc: Any
-    data: Any  # any JSON; becomes a data part
-    subject: str
-    kind: str
-    priority: Priority | str | int
-    scope: str
-    expires: When  # not offered after this
-    at: When  # not delivered before this
-    thread_tag: str
-    conversation_id: str
-    in_reply_to: str
-    task: TaskNote | dict[str, Any]
-    callback: dict[str, Any]
-    context: dict[str, Any]
-    attachments: Sequence[str]
-    tags: Sequence[str]
-    metadata: dict[str, Any]
-    key: str  # a repeat with the same key sends nothing
-    id: str  # only for a letter that has one already
-    extra: dict[str, Any]
-
-
-class Wanted(TypedDict, total=False):
-    """Conditions for the letters that a reader waits for."""
-
-    kinds: str | Sequence[str]
-    min_priority: Priority | str | int
-    sender: str
-    thread: str
-    thread_tag: str
-    tag: str
-    scope: str
-
-
-class Filters(Wanted, total=False):
-    """Conditions for the letters that are returned or claimed."""
-
-    since: datetime  # written at or after this time

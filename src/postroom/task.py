@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from .core.messages import Receipt
     from .core.tasks import Moved
+    from .keywords import Fields
     from .letter import Letter
     from .mailbox import Mailbox
     from .model.message import Message
     from .model.task import Standing
     from .policy.admission import Judge
-    from .settings import Fields
 
 
 class TaskView:

@@ -8,8 +8,7 @@ from postroom import LookAlike, Resync, StaleRevision, UnknownMessage
 from postroom.model import delivery
 from postroom.model.delivery import REDIRECTED, State, redirect
 from postroom.model.message import Priority
-from postroom.model.query import LetterQuery, Query
-from postroom.model.report import Settled, Tally
+from postroom.model.query import LetterQuery, Query, Settled, Tally
 from postroom.store.protocol import Introduce, Move, Store
 from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
 

@@ -15,7 +15,7 @@ from postroom.errors import Invalid
 from postroom.model import message as model_message
 from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Recipient
-from postroom.model.query import read_query
+from postroom.model.search import read_query
 from postroom.store.protocol import Post, Store
 from postroom.store.sqlite import search
 from tests.contract.stores import STORES

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
 from postroom import NameTaken, Room, UnknownAgent
 from postroom.core.authorize import agent_principal
@@ -95,7 +96,7 @@ def test_presence_follows_the_last_sign_of_life(
 
 
 def test_the_words_of_the_designs_map_by_one_table() -> None:
-    assert {str(ours): tuple(theirs) for ours, theirs in WORDS.items()} == {
+    assert {str(ours): astuple(theirs) for ours, theirs in WORDS.items()} == {
         "idle": ("active", "idle", "idle"), "busy": ("active", "busy", "busy"),
         "active": ("active", "idle", "active"), "away": ("idle", "offline", "orphaned"),
         "offline": ("offline", "offline", "stopped"), "expired": ("offline", "offline", "stopped"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom import aio, errors, settings
+from postroom import aio, errors, keywords
 from postroom.core.inbox import Filter
 from postroom.environment import PREFIX
 from postroom.model import task as model_task
@@ -147,9 +147,9 @@ def test_what_the_reference_tells_of_a_call_is_true(owner: str, name: str, text:
 def test_every_field_and_filter_is_in_its_table() -> None:
     fields = {name for cells in rows(section(REFERENCE, "What a letter may carry")) for name in named(cells[0])}
     filters = {name for cells in rows(section(REFERENCE, "Filters")) for name in named(cells[0])}
-    assert set(settings.Fields.__annotations__) == fields
+    assert set(keywords.Fields.__annotations__) == fields
     assert set(Filter.__struct_fields__) == filters
-    assert set(settings.Wanted.__annotations__) == filters - {"since"}  # which is a cursor in `wait`
+    assert set(keywords.Wanted.__annotations__) == filters - {"since"}  # which is a cursor in `wait`
 
 
 VALUES: list[type] = [

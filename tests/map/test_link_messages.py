@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from postroom.federation.connection import ConnectionLost, MapRefusal, RpcConnection
 from postroom.formats.map import GUEST
@@ -221,7 +222,7 @@ def test_the_page_has_the_words_of_the_one_table() -> None:
     page = (HOME / "docs" / "map-client.md").read_text(encoding="utf-8")
     results = [line.strip("|").split("|") for line in page[page.index("## Several words") :].splitlines()[4:]]
     rows = {tuple(cell.strip() for cell in cells) for cells in results}
-    ours = {str(one): tuple(words) for one, words in WORDS.items()}
+    ours = {str(one): astuple(words) for one, words in WORDS.items()}
     wanted = {
         (name, *ours[name.partition(",")[0]]) for name in ("idle", "busy", "away", "expired, gone", "dormant")
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from postroom.errors import Invalid, TooLarge
 from postroom.model import message as model_message
-from postroom.model.query import (
+from postroom.model.search import (
     BREAK,
     LONGEST,
     MOST_TERMS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.core.search import by_relevance
 from postroom.model import message as model_message
 from postroom.model.message import Message
-from postroom.model.query import read_query
+from postroom.model.search import read_query
 from tests.letters import NOW, letter
 
 

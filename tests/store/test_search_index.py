@@ -11,8 +11,10 @@ import apsw
 import pytest
 
 from postroom.model import message
-from postroom.model.query import LetterQuery, read_query
+from postroom.model.query import LetterQuery
+from postroom.model.search import read_query
 from postroom.store.sqlite import search
+from postroom.store.sqlite import store as store_module
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, ack, after, forget, held, letter, names, post
@@ -95,7 +97,7 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
 
 
 def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "RARELY", 80)
+    monkeypatch.setattr(store_module, "RARELY", 80)
     monkeypatch.setattr(search, "SLICE", 10)
     with opened(path, durable=False) as one, opened(path, durable=False) as two:
         say(one, 0, 1000)
@@ -107,7 +109,7 @@ def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypat
 
 
 def test_nobody_adds_letters_while_only_few_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "RARELY", 8)
+    monkeypatch.setattr(store_module, "RARELY", 8)
     with opened(path, durable=False) as store:
         for n in range(1000):
             say(store, n, n + 1)
@@ -151,8 +153,8 @@ def test_a_word_is_found_on_every_page_of_letters_that_are_not_in_it(path: Path,
 
 def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
     with opened(path, durable=False) as store:
-        say(store, 0, 2 * search.OFTEN + 1000)
-    for n in range(1512, 1512 + search.OFTEN):
+        say(store, 0, 2 * store_module.OFTEN + 1000)
+    for n in range(1512, 1512 + store_module.OFTEN):
         with opened(path, durable=False) as store:
             say(store, n, n + 1)
     assert in_index(path) == search.SLICE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from postroom.model.query import read_query
+from postroom.model.search import read_query
 from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
 from tests.letters import NOW, letter, names, post

@@ -11,10 +11,8 @@ import os
 import sys
 from contextlib import suppress
 from functools import cached_property, partial
-from shlex import quote, split
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..core.search import ids_with_prefix
 from ..environment import Uninterrupted, environment, own_room, project_room, sessions_folder, variable
 from ..errors import BadStore, Invalid, PostroomError, TooLarge
 from ..model.names import check_agent
@@ -136,6 +134,7 @@ def editor() -> str:
 def run_editor(draft: Path) -> None:
     """Run the user's editor on a file until it ends."""
     import subprocess  # noqa: PLC0415 - only for people
+    from shlex import split  # noqa: PLC0415 - only for people
 
     try:
         done = subprocess.run([*split(editor()), str(draft)], check=False)  # noqa: S603 - the user's own
@@ -206,6 +205,7 @@ def program() -> list[str]:
 
 def typed_program() -> str:
     """Return the words that start this program as a user types them in a shell."""
+    from shlex import quote  # noqa: PLC0415 - only for lines to paste
     from shutil import which  # noqa: PLC0415 - only for lines to paste
 
     found = which("postroom")  # another installation may come first, with other extras
@@ -275,6 +275,7 @@ def _whole(context: Context, word: str) -> str:
 
 
 def _beginning(context: Context, word: str) -> list[str]:
+    from ..core.search import ids_with_prefix  # noqa: PLC0415 - only for commands with an ID
 
     room = context.room
     mailbox = None if _is_operator(context) else context.mailbox.name
@@ -440,6 +441,8 @@ class Context:
         file = place_of(self.settings.store) or ""
         folder = os.path.dirname(os.path.realpath(file))
         if not os.path.lexists(folder) and os.path.realpath(file) != os.path.realpath(own_room(environment())):
+            from shlex import quote  # noqa: PLC0415 - only for lines to paste
+
             hint = f"mkdir -p {quote(folder)}"
             raise CannotCreate(f"there is no folder {folder}", field="--room", hint=hint)
 

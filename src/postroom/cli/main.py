@@ -6,6 +6,9 @@ import gc
 import os
 import sys
 
+# The commands that may have a quick answer, and the flags that it understands.
+QUICK_FLAGS = {"check": ("--json", "--peek"), "counts": ("--json",), "digest": ("--json",), "hook": ("--wait",)}
+
 
 def entry() -> None:
     """What the installed program calls. It ends at once: nothing of ours needs closing, and time is short."""
@@ -46,17 +49,21 @@ def main(words: list[str]) -> int:
 
 def _run(words: list[str]) -> int:
     from ..environment import Uninterrupted  # noqa: PLC0415 - from here on Ctrl-C is caught
-    from .quick import quick_look, understood  # noqa: PLC0415 - from here on Ctrl-C is caught
 
-    quick = understood(words)
-    if quick is not None and (look := quick_look(*quick)).text is not None:
+    look = None
+    if words and words[0] in QUICK_FLAGS:
+        from .quick import quick_look, understood  # noqa: PLC0415 - only these commands have a quick answer
+
+        quick = understood(words)
+        look = None if quick is None else quick_look(*quick)
+    if look is not None and look.text is not None:
         sys.stdout.write(look.text)
         sys.stdout.flush()
         return 0
     gc.set_threshold(100_000)  # imports make many objects and no garbage; a short command never collects
     with Uninterrupted():
         from .run import run  # noqa: PLC0415 - the rest of the program
-    return run(words, None if quick is None else look)
+    return run(words, look)
 
 
 def end(text: str, code: int) -> int:

@@ -28,9 +28,9 @@ DEEPEST = 200  # levels of nested JSON; the room's own limit is lower
 LONGEST_COUNT = 15  # digits
 LARGEST = 64 * 1024 * 1024  # bytes of JSON in one argument; the room's own limit is lower
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SPAN = re.compile(r"\+?(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
-_PIECE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_SPAN = r"\+?(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
+_PIECE = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 
 
 def convert_all(values: dict[str, Any], options: dict[str, Option]) -> None:
@@ -126,11 +126,11 @@ _CONVERTERS: dict[str, Any] = {  # by the kind of an option
 def _span(word: str) -> float | None:
     if len(word) > 100:
         return None
-    if _NUMBER.fullmatch(word):
+    if re.fullmatch(_NUMBER, word):
         return float(word)
-    if not _SPAN.fullmatch(word):
+    if not re.fullmatch(_SPAN, word):
         return None
-    return sum(float(number) * _UNITS[unit] for number, unit in _PIECE.findall(word))
+    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PIECE, word))
 
 
 def _time(word: str, option: Option) -> datetime:

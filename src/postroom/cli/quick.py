@@ -6,11 +6,11 @@ rest of the program. Where it is not certain, or a word is unusual, there is no 
 
 from __future__ import annotations
 
+from ..constants import NO_DIGEST, NO_MAIL
 from ..environment import variable
 from ..hosts.quick import DIALECTS, Look, chosen_room_has_nothing, is_plain_name, look
+from .main import QUICK_FLAGS
 
-NO_MAIL = "No unread mail for {0}.\n"
-NO_DIGEST = "You have no unread letters.\n"
 _NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'
 # command -> (text, fields of the JSON answer), for a mailbox {0} without unread mail
 _EMPTY = {
@@ -19,13 +19,12 @@ _EMPTY = {
     "digest": (NO_DIGEST, '"mailbox":"{0}","text":"You have no unread letters."'),
 }
 _WITH_VALUE = frozenset({"--as", "--room"})
-_FLAGS = {"check": ("--json", "--peek"), "counts": ("--json",), "digest": ("--json",), "hook": ("--wait",)}
 _HOOKS = frozenset({"prompt", "session-start", *DIALECTS})
 
 
 def understood(words: list[str]) -> tuple[str, dict[str, object]] | None:
     """Return a command and its options; None where a word is unusual, so that the whole parser must read it."""
-    if not words or words[0] not in _FLAGS or not all(word.isascii() for word in words):
+    if not words or words[0] not in QUICK_FLAGS or not all(word.isascii() for word in words):
         return None
     first = 2 if words[0] == "hook" else 1
     if first == 2 and (len(words) < 2 or words[1] not in _HOOKS):
@@ -42,7 +41,7 @@ def understood(words: list[str]) -> tuple[str, dict[str, object]] | None:
             if value.startswith("-"):
                 return None
             values[name] = value
-        elif word in _FLAGS[words[0]]:
+        elif word in QUICK_FLAGS[words[0]]:
             values[name] = True
         else:
             return None

@@ -20,7 +20,7 @@ from ..errors import Invalid, StoreFailing, UnknownMessage
 from ..formats.plain import plain_letter, plain_message
 from ..model.codec import to_plain
 from ..model.message import same_name
-from ..model.query import read_query, words
+from ..model.search import read_query, words
 from ..store.address import file_of
 from . import views
 from .copies import FULL
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ..letter import Letter
     from ..model.message import Message, Part
-    from ..model.query import Term
+    from ..model.search import Term
     from .context import Context
     from .output import Screen
 

@@ -12,7 +12,6 @@ from .context import Context, complete_ids
 from .main import end
 from .output import Answer
 from .parse import parse
-from .quick import quick_look
 from .table import FILE_OF
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ def run(words: Sequence[str], look: Look | None) -> int:
     try:
         call = parse(words)
         if look is None and call.name.startswith("hook ") and "help" not in call.values:
+            from .quick import quick_look  # noqa: PLC0415 - only for hooks
+
             look = quick_look(call.name, call.values)
             if look.text is not None:
                 sys.stdout.write(look.text)

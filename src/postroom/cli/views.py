@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..constants import NO_DIGEST, NO_MAIL
 from ..core.presentation import NOTICE, OWN_NOTICE, data_line, file_line
 from ..core.presentation import markdown as fenced
 from ..model.names import fold
 from .output import ago, body_lines, due, facts, hint, moment, one_line, state_word, table
-from .quick import NO_DIGEST, NO_MAIL
 
 if TYPE_CHECKING:
     from .output import Screen

@@ -17,10 +17,8 @@ from ..model.message import Recipient, is_any, same_name
 from ..model.names import ANY, AT, at_system, fold, system_of
 from ..model.query import Query
 from ..model.record import CARD, GUARD
-from ..policy import routing
 from ..policy.admission import check_guard, without_letter
 from ..store.protocol import FEW, check_space
-from . import agents as core_agents
 from . import outbox
 from .names import current_name, is_sent_by, names_of, renamed_error
 
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..model.agent import Guard
     from ..model.message import Message
+    from ..policy.routing import Candidate
     from ..store.protocol import Post
     from .core import Core
 
@@ -170,7 +169,7 @@ def _choose(core: Core, post: Post, wanted: Collection[str], taken: Collection[s
     """Return the least busy agent that has all these capabilities and accepts the letter."""
     refusal: NotAllowed | QuotaFull | None = None
     sender = post.message.sender
-    for candidate in routing.least_busy(_candidates(core, wanted, taken)):
+    for candidate in _candidates(core, wanted, taken):
         try:
             check_guard_at(core, sender, candidate.name)
             if post.quota is not None:
@@ -207,13 +206,17 @@ def _has_capabilities(card: Card, wanted: Collection[str]) -> bool:
     return AT not in card.id and set(wanted) <= set(card.capabilities)
 
 
-def _candidates(core: Core, wanted: Collection[str], taken: Collection[str]) -> list[routing.Candidate]:
+def _candidates(core: Core, wanted: Collection[str], taken: Collection[str]) -> list[Candidate]:
+    """Return the agents that have these capabilities, the least busy first."""
+    from ..policy import routing  # noqa: PLC0415 - only for `any:` addresses
+    from . import agents as core_agents  # noqa: PLC0415 - only for `any:` addresses
+
     moment = core.now()
     agents = [core_agents.agent_of(core, record, moment) for record in core.store.records(CARD)]
     able = [
         agent for agent in agents if _has_capabilities(agent.card, wanted) and fold(agent.card.id) not in taken
     ]
-    return [
+    return routing.least_busy(
         routing.Candidate(
             name=agent.card.id,
             tasks=len(agent.presence.current_tasks),
@@ -223,4 +226,4 @@ def _candidates(core: Core, wanted: Collection[str], taken: Collection[str]) -> 
         )
         for agent in able
         if routing.is_routable(agent.presence)
-    ]
+    )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Step = Callable[[Delivery], Delivery]
 SLICE = 200  # deliveries that are moved in one commit at most
-_PROCESS_SUFFIX = re.compile(r"\(process (\d+)\)$")  # how a mailbox names the holder of its claims
+_PROCESS_SUFFIX = r"\(process (\d+)\)$"  # how a mailbox names the holder of its claims
 
 
 def find_offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
@@ -108,7 +108,7 @@ def is_process_gone(holder: str) -> bool:
 
     Only a hint: a process of another container has ids of its own.
     """
-    named = _PROCESS_SUFFIX.search(holder)
+    named = re.search(_PROCESS_SUFFIX, holder)
     if named is None:
         return False
     try:

@@ -12,12 +12,10 @@ not yet announced to anybody, is replaced by that.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -34,6 +32,7 @@ from .core import find_record, put_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from urllib.parse import SplitResult
 
     from ..model.peer import Exposure
     from ..model.record import Record
@@ -243,7 +242,6 @@ def _fresh_token() -> str:
 
 PIN_RULE = "sha256: and 64 hex digits, as postroom peers trust shows it"
 TOKENS = frozenset({"bearer", "api-key"})  # proofs that are a token
-_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def check_peer(peer: Peer, ours: str = "") -> Peer:
@@ -274,7 +272,7 @@ def check_pin(value: Any, field: str) -> str:
     """Return a fingerprint in our form, also from the form of openssl."""
     text = check_line(value, field, 200)
     pin = text.lower().replace("sha256 fingerprint=", "").replace(":", "").removeprefix("sha256")
-    if not _HEX.fullmatch(pin):
+    if not re.fullmatch(r"[0-9a-f]{64}", pin):
         raise Invalid(f"{text!a} is no fingerprint", field=field, hint=PIN_RULE)
     return f"sha256:{pin}"
 
@@ -284,7 +282,7 @@ def check_url(url: Any) -> str:
     text = check_line(url, "url", 2000)
     hint = "such as wss://mail.example.com:4650/map"
     try:
-        split = urlsplit(text)
+        split = _split(text)
         host, _ = split.hostname or "", split.port
     except ValueError:
         raise Invalid(f"{text!a} is no address", field="url", hint=hint) from None
@@ -299,9 +297,17 @@ def check_url(url: Any) -> str:
     return text if split.path else f"{text}/map"
 
 
+def _split(url: str) -> SplitResult:
+    from urllib.parse import urlsplit  # noqa: PLC0415 - slow to import; every send imports this module
+
+    return urlsplit(url)
+
+
 def is_loopback(host: str) -> bool:
+    from ipaddress import ip_address  # noqa: PLC0415 - slow to import; every send imports this module
+
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -324,7 +330,7 @@ def _check_auth(peer: Peer, url: str) -> None:
     if peer.auth not in TOKENS and (peer.token or peer.proof):
         text = f"a token says nothing where auth is {peer.auth}"
         raise Invalid(text, field="token", hint="no token; or auth bearer or api-key")
-    if peer.auth == "none" and url and not is_loopback(urlsplit(url).hostname or ""):
+    if peer.auth == "none" and url and not is_loopback(_split(url).hostname or ""):
         text = "none is for a peer on this machine that cannot show a token"
         raise Invalid(text, field="auth", hint="bearer, api-key or mtls")
     if peer.auth == "mtls" and url and not url.startswith("wss:"):

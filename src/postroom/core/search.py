@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..model.names import HUMAN, check_id, fold
-from ..model.query import Marks, SearchQuery, read_query, search_text, words
+from ..model.search import Marks, SearchQuery, read_query, search_text, words
 from .authorize import authorize
 from .deliveries import apply_timers
 from .inbox import check_spelling
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..model.message import Message
-    from ..model.query import Term
+    from ..model.search import Term
     from .authorize import Principal
     from .core import Core
 

@@ -14,9 +14,9 @@ from ..errors import Invalid, Resync, UnknownMessage
 from ..model.delivery import State
 from ..model.message import BOUNCE, Priority
 from ..model.names import check_id
-from ..model.query import LetterQuery, Query
+from ..model.query import LetterQuery, Query, Tally, Traffic
 from ..model.record import CARD, FORGOTTEN
-from ..model.report import AgentFlow, Flow, Stats, Tally, Trace, Traffic, stop_of, with_audit
+from ..model.report import AgentFlow, Flow, Stats, Trace, stop_of, with_audit
 from . import alerts, inbox, outbox, task_index
 from . import deliveries as core_deliveries
 from .addressing import routed_to, without_copy
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..model.query import Moment
-    from ..model.report import Settled, Stop
+    from ..model.query import Moment, Settled
+    from ..model.report import Stop
     from ..model.task import Standing
     from .authorize import Principal
     from .core import Core

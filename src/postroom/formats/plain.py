@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ..model.alert import Rung
     from ..model.delivery import Delivery
     from ..model.message import Message, Template
-    from ..model.report import Stats, Stop, Tally, Trace
+    from ..model.query import Tally
+    from ..model.report import Stats, Stop, Trace
     from ..model.task import Escalation
     from ..task import TaskView
 

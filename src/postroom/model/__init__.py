@@ -8,7 +8,8 @@ delivery   one message at one mailbox, and the table of its transitions
 agent      agent cards, presence, guards, scopes
 task       tasks, their transition table, and escalations
 thread     threads, conversations and turns, computed from messages
-query      queries to a store, and the search language
+query      queries to a store, and answers that count
+search     the search language; text as words
 record     small named records with a revision; changes and cursors
 alert      alerts to agents about mail, and the times at which mail was shown
 peer       other systems with which a room exchanges mail

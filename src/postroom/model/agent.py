@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -81,7 +81,7 @@ class Warmth(StrEnum):
     DORMANT = "dormant"  # asleep on its own request, until it is woken
 
 
-class Words(NamedTuple):
+class Words(Struct, frozen=True):
     """The term of each source design for one status."""
 
     inbox: str  # agent-inbox: active, idle, offline

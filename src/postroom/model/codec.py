@@ -7,6 +7,7 @@ which is how a repeated send is recognized.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -56,13 +57,18 @@ def _from_builtin(wanted: type, value: Any) -> Any:
 
 encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_builtin).encode  # any value of the model
 _encode_sorted = msgspec.json.Encoder(enc_hook=_to_builtin, order="deterministic").encode
-_decode_message = msgspec.json.Decoder(Message, dec_hook=_from_builtin).decode
+
+
+@cache
+def _message_decoder() -> msgspec.json.Decoder[Message]:
+    """Return the decoder of letters, made when first needed: a process that only sends decodes none."""
+    return msgspec.json.Decoder(Message, dec_hook=_from_builtin)
 
 
 def decode_message(raw: bytes) -> Message:
     """Return the letter as it was accepted, or raise Unreadable."""
     try:
-        return _decode_message(raw)
+        return _message_decoder().decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
         raise Unreadable(f"a stored letter cannot be read: {broken}") from None
 

@@ -356,7 +356,7 @@ class Handoff(Struct, frozen=True, kw_only=True):
 # cannot add another place.
 
 PLACE_RULE = "{name}, with letters, digits and _; a brace itself is written {{ or }}"
-_PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]")
+_PIECE = r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]"
 
 
 class Template(Struct, frozen=True, kw_only=True):
@@ -379,7 +379,7 @@ class Template(Struct, frozen=True, kw_only=True):
 def places_in(text: str, field: str) -> list[str]:
     """Return the names of the places in a text. Refuse a single brace that begins or ends no place."""
     found = []
-    for piece in _PIECE.finditer(text):
+    for piece in re.finditer(_PIECE, text):
         if piece[0] in {"{", "}"}:
             around = text[piece.start() : piece.start() + 20]
             raise Invalid(f"holds a single brace at {around!a}", field=field, hint=PLACE_RULE)
@@ -390,4 +390,4 @@ def places_in(text: str, field: str) -> list[str]:
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return the text with a value in each place."""
-    return _PIECE.sub(lambda piece: values[piece[1]] if piece[1] else piece[0][0], text)
+    return re.sub(_PIECE, lambda piece: values[piece[1]] if piece[1] else piece[0][0], text)

@@ -29,15 +29,15 @@ AT = "@"  # separates an agent from its system; local names never contain it
 POSTMASTER = "postmaster"  # the sender of Postroom's own notices; no agent may use the name
 ANY = "any:"  # followed by capabilities, with commas: some agent that has all of them
 
-_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,127})?")
-_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-_NAME = re.compile(_WORD)
+# Patterns are texts, which `re` compiles at their first use and keeps: most commands need one of them.
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_AGENT = rf"{_NAME}(?:/{_NAME})?"
 # At most 32 parts, so that the id of a scope's catch-all conversation stays an id (model/thread.py). No part is
 # `..` or empty: a scope may name a folder.
-_SCOPE = re.compile(r"(?!.{129})[A-Za-z0-9][A-Za-z0-9._-]*(?:[:/][A-Za-z0-9][A-Za-z0-9._-]*){0,31}")
-_PARTY = re.compile(rf"(?:{_AGENT.pattern})?@(?:\*|{_WORD})(?:/{_SCOPE.pattern})?")
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
-_KIND = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,63}")
+_SCOPE = r"(?!.{129})[A-Za-z0-9][A-Za-z0-9._-]*(?:[:/][A-Za-z0-9][A-Za-z0-9._-]*){0,31}"
+_PARTY = rf"(?:{_AGENT})?@(?:\*|{_NAME})(?:/{_SCOPE})?"
+_ID = r"[A-Za-z0-9._:-]{1,200}"
+_KIND = r"[A-Za-z][A-Za-z0-9._:-]{0,63}"
 
 
 # The human has one mailbox, whatever a source design calls it.
@@ -89,7 +89,7 @@ def check_scope(value: Any, field: str) -> str:
 
 def is_scope_only(value: str) -> bool:
     """Return whether this can name a scope but no agent, such as `swarm:team`."""
-    return bool(_SCOPE.fullmatch(value)) and not _AGENT.fullmatch(value)
+    return bool(re.fullmatch(_SCOPE, value)) and not re.fullmatch(_AGENT, value)
 
 
 def check_name(value: Any, field: str) -> str:
@@ -107,10 +107,10 @@ def fold(name: str) -> str:
     return name.lower()
 
 
-def _check(value: Any, field: str, rule: re.Pattern[str], words: str) -> str:
+def _check(value: Any, field: str, pattern: str, words: str) -> str:
     if not isinstance(value, str):
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint=words)
-    if not rule.fullmatch(value):
+    if not re.fullmatch(pattern, value):
         raise Invalid(_complaint(value), field=field, hint=words)
     return value if type(value) is str else str.__str__(value)
 
@@ -126,7 +126,7 @@ def _complaint(value: str) -> str:
 # Addresses
 
 ANYWHERE = "*"  # the system of an agent that has to be looked up
-_SYSTEM = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SYSTEM = rf"\*|{_NAME}"
 _FIELDS = ("agent", "system", "scope")
 
 
@@ -175,7 +175,7 @@ def check_system(value: Any, field: str) -> str:
     """Return the name of another system, or `*`."""
     if not isinstance(value, str):
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint="a system's name")
-    if not _SYSTEM.fullmatch(value):
+    if not re.fullmatch(_SYSTEM, value):
         raise Invalid(f"{value[:300]!a} is no name of a system", field=field, hint="agent@system")
     return value
 

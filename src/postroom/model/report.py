@@ -13,35 +13,13 @@ from msgspec.structs import replace
 from .alert import Alert, Sight
 from .delivery import Attempt, State
 from .message import Message, Priority, RecipientKind
+from .query import Tally
 from .record import Cursor
 from .task import TaskState
 
 if TYPE_CHECKING:
     from .alert import Audit
     from .delivery import Delivery
-
-
-class Tally(Struct, frozen=True, kw_only=True):
-    """The open and dead mail of one mailbox. Settled mail is not counted: that would read all of it."""
-
-    mailbox: str
-    unread: dict[Priority, int]  # not read yet
-    seen: int = 0  # read, not settled
-    claimed: int = 0
-    queued: int = 0  # not due yet
-    dead: int = 0
-    oldest_unread_at: datetime | None = None  # time of delivery
-    oldest_seen_at: datetime | None = None  # time of delivery
-    oldest_claimed_at: datetime | None = None  # time of delivery
-
-    @property
-    def total_unread(self) -> int:
-        return sum(self.unread.values())
-
-    @property
-    def backlog(self) -> int:
-        """The number of letters that are not settled."""
-        return self.total_unread + self.seen + self.claimed
 
 
 class Rate(Struct, frozen=True, kw_only=True):
@@ -68,22 +46,6 @@ class Stats(Struct, frozen=True, kw_only=True):
     quarantined: int
     mailboxes: tuple[Tally, ...]  # those with open or dead mail, by name
     rates: tuple[Rate, ...] = ()  # by name
-
-
-class Settled(Struct, frozen=True):
-    """A settled delivery: its mailbox, and the seconds from its arrival until it was settled."""
-
-    mailbox: str
-    seconds: float
-
-
-class Traffic(Struct, frozen=True, kw_only=True):
-    """The traffic of a room since a cursor."""
-
-    cursor: Cursor  # the end of the period
-    sent: int
-    settled: tuple[Settled, ...]
-    died: int
 
 
 class AgentFlow(Struct, frozen=True, kw_only=True):

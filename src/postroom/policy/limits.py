@@ -1,15 +1,10 @@
 """Every setting on which the rules depend, with its default; and the cut-off times of retention."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+# No postponed annotations: msgspec would compile each of them at every start.
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
 
 HOUR = 3600.0
 DAY = 24 * HOUR

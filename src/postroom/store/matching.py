@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import fold
-from ..model.query import Marks, search_text
-from ..model.report import Settled, Tally
+from ..model.query import Settled, Tally
+from ..model.search import Marks, search_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..model.query import Found, Moment, Query, SearchQuery, Term
+    from ..model.query import Found, Moment, Query
+    from ..model.search import SearchQuery, Term
 
 
 def matches_delivery(delivery: Delivery, query: Query) -> bool:

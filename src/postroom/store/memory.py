@@ -28,9 +28,9 @@ from ..model.codec import decode_message, digest, encode
 from ..model.delivery import OPEN, REDIRECTED, SETTLED, SIGNS_OF_LIFE, State
 from ..model.message import Priority
 from ..model.names import AT, fold, system_of
-from ..model.query import Found, LetterQuery, Query
+from ..model.query import Found, LetterQuery, Query, Traffic
 from ..model.record import CARD, FORGOTTEN, SPENT, Change, Cursor, spent_key
-from ..model.report import Traffic, note
+from ..model.report import note
 from ..model.thread import conversation_of
 from .matching import (
     SORT,
@@ -53,9 +53,10 @@ if TYPE_CHECKING:
 
     from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..model.query import Moment, SearchQuery
+    from ..model.query import Moment, Tally
     from ..model.record import Record
-    from ..model.report import Finding, Progress, Tally
+    from ..model.report import Finding, Progress
+    from ..model.search import SearchQuery
     from .notification import LocalWatch
     from .protocol import Plan, Rename, Write
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import struct
 import sys
 import time
@@ -369,6 +368,8 @@ def open_inotify() -> int | None:
 
 
 def readable(descriptor: int, timeout: float) -> bool:
+    import select  # noqa: PLC0415 - a sender waits for nothing
+
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(max(timeout, 0) * 1000))

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..model.message import Priority
-    from ..model.query import Found, LetterQuery, Moment, Query, SearchQuery
+    from ..model.query import Found, LetterQuery, Moment, Query, Tally, Traffic
     from ..model.record import Change, Cursor
-    from ..model.report import Finding, Progress, Tally, Traffic
+    from ..model.report import Finding, Progress
+    from ..model.search import SearchQuery
 
 
 FEW = 8  # up to this many recipients are looked up one by one

@@ -19,7 +19,7 @@ import apsw
 from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from ...model.names import AT, fold
 from ...model.record import FORGOTTEN, GUARD, ROUTE, SPENT
-from . import ground, queries, search
+from . import ground, queries
 from .lock import WriterLock
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
@@ -277,7 +277,9 @@ class Connection:
     @cached_property
     def index(self) -> Index:
         """The text index, opened at the first search or update of it."""
-        return search.Index(self._path, self.database)
+        from .search import Index  # noqa: PLC0415 - most commands do not search
+
+        return Index(self._path, self.database)
 
     def _enter(self, boot: str) -> None:
         """Begin an epoch if need be, also on a full disk: its mail can still be read and acknowledged."""

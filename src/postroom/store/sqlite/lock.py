@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-import weakref
+from _weakrefset import WeakSet  # `weakref` is slow to import
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ TRAY_AT = 64  # then the tray; between both lies the note (`note.AT`)
 _NOBODY = bytes(2)  # both flags while no writer waits
 
 
-_LOCKS: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+_LOCKS: WeakSet[WriterLock] = WeakSet()
 
 
 class WriterLock:

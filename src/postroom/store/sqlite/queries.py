@@ -17,8 +17,7 @@ from ...model.codec import encode
 from ...model.delivery import UNSENT, State
 from ...model.message import DEFAULT_SCOPE, Priority
 from ...model.names import AT, fold
-from ...model.query import Query
-from ...model.report import Settled, Tally, Traffic
+from ...model.query import Query, Settled, Tally, Traffic
 from ...model.thread import general_conversation, general_scope
 from .rows import DELIVERY, FRESH, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
 

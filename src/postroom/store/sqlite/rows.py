@@ -6,9 +6,9 @@ its JSON: a letter that does not match it is Unreadable, and never returned.
 
 from __future__ import annotations
 
+from binascii import crc32
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 

@@ -7,9 +7,9 @@ only go forward.
 from __future__ import annotations
 
 import os
+from binascii import crc32
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from ...constants import ROOM_APPLICATION
 from ...errors import BadStore, Damaged, SchemaTooNew

@@ -27,8 +27,8 @@ from msgspec.structs import replace
 
 from ...errors import PostroomError, StoreBusy, Unreadable
 from ...model.codec import blake2b
-from ...model.query import BREAK, Marks, has_controls, texts, words
 from ...model.record import FORGOTTEN
+from ...model.search import BREAK, Marks, has_controls, texts, words
 from ..matching import any_name, marks_of, matches_search
 from ..protocol import Letter
 from . import rows
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...model.message import Message
-    from ...model.query import SearchQuery, Term
+    from ...model.search import SearchQuery, Term
     from .queries import Statement
 
 
@@ -478,27 +478,3 @@ class Search:
 def _is_plain(body: Any) -> bool:
     """Tell whether the letter is ASCII: otherwise a word may be written in many ways."""
     return isinstance(body, bytes) and body.isascii()
-
-
-# -- when a sender adds to the index
-#
-# To index a letter costs a tenth of sending it, which is too much for a process that sends many. Such a process
-# indexes one letter in sixteen and leaves the rest to searches and to the janitor. Processes that send one letter
-# each keep up with all that they send.
-
-OFTEN = 256  # after the first letter of a process: if its number is a multiple of this, check the index
-RARELY = 8192  # after each later letter
-
-
-class Lookout:
-    """The schedule by which a sender checks whether the index lags behind."""
-
-    def __init__(self) -> None:
-        self._has_sent = False
-
-    def is_due(self, number: int, letters: int) -> bool:
-        """Tell whether to check now, by the last letter's number: so of all senders exactly one gets the turn."""
-        if self._has_sent:
-            return number % RARELY < letters
-        self._has_sent = True
-        return number % OFTEN == 0

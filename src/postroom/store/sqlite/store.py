@@ -8,8 +8,8 @@ into quarantine while the query is repeated without it.
 from __future__ import annotations
 
 import os
-import weakref
 from _thread import _local
+from _weakrefset import WeakSet  # `weakref` is slow to import
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -28,11 +28,9 @@ from ..protocol import Undone, mailboxes_to_notify
 from . import commit as sqlite_commit
 from . import connection as sqlite_connection
 from . import ground, queries, rows
-from . import search as sqlite_search
 from . import writes as sqlite_writes
 from .commit import commit, make_safe
 from .connection import NEXT_NUMBER, Connection, translate, translated
-from .search import Lookout
 from .writes import BY_KEY, WAITING, place_of
 
 if TYPE_CHECKING:
@@ -41,9 +39,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from ...model.query import Found, LetterQuery, Moment, Query, SearchQuery
+    from ...model.query import Found, LetterQuery, Moment, Query, Tally, Traffic
     from ...model.record import Change, Cursor
-    from ...model.report import Finding, Progress, Tally, Traffic
+    from ...model.report import Finding, Progress
+    from ...model.search import SearchQuery
     from ..protocol import Letter, Plan, Posted, Watch, Write
     from .commit import Batch, Committed
     from .queries import Statement
@@ -59,6 +58,28 @@ SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases
 SPELLING = """
 SELECT name FROM mailboxes WHERE folded = ?1
 UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
+
+
+# To index a letter costs a tenth of sending it, which is too much for a process that sends many. Such a process
+# indexes one letter in sixteen and leaves the rest to searches and to the janitor. Processes that send one letter
+# each keep up with all that they send.
+
+OFTEN = 256  # after the first letter of a process: if its number is a multiple of this, check the index
+RARELY = 8192  # after each later letter
+
+
+class _IndexSchedule:
+    """The schedule by which a sender checks whether the index lags behind."""
+
+    def __init__(self) -> None:
+        self._has_sent = False
+
+    def is_due(self, number: int, letters: int) -> bool:
+        """Tell whether to check now, by the last letter's number: so of all senders exactly one gets the turn."""
+        if self._has_sent:
+            return number % RARELY < letters
+        self._has_sent = True
+        return number % OFTEN == 0
 
 
 class _Local(_local):
@@ -80,11 +101,11 @@ class SqliteStore:
         self._boot = boot
         self._busy_timeout = busy_timeout
         self._local = _Local()
-        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()  # a connection goes when its thread ends
+        self._open: WeakSet[Connection] = WeakSet()  # a connection goes when its thread ends
         self._forks = sqlite_connection.count
         self._durable = durable
         self._notifier = ProcessNotifier(f"{self.path}.bells")
-        self._lookout = Lookout()
+        self._index_schedule = _IndexSchedule()
         self._connection()  # a room that cannot be opened is refused now, not at the first letter
 
     def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the caller makes the id
@@ -96,7 +117,7 @@ class SqliteStore:
         """Return this thread's connection, opened on first use."""
         if self._forks != sqlite_connection.count:  # SQLite's connections must not be used or closed after a fork
             _ABANDONED.append([*self._open, self._local])
-            self._local, self._open, self._forks = _Local(), weakref.WeakSet(), sqlite_connection.count
+            self._local, self._open, self._forks = _Local(), WeakSet(), sqlite_connection.count
         connection = self._local.connection
         if connection is None:
             connection = self._connect()
@@ -207,9 +228,11 @@ class SqliteStore:
         if batch is None:
             self._make_safe(conn, done)
         posted = done.posted
-        if posted and self._lookout.is_due(posted[-1].number, len(posted)):
+        if posted and self._index_schedule.is_due(posted[-1].number, len(posted)):
+            from .search import index_some  # noqa: PLC0415 - rarely due
+
             self._flush_batch()
-            sqlite_search.index_some(conn.index, self._query)
+            index_some(conn.index, self._query)
         return posted
 
     def _make_safe(self, conn: Connection, done: Committed) -> None:
@@ -323,16 +346,20 @@ class SqliteStore:
         return [id for (id,) in self._query(*queries.ids(beginning, party, limit))]
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
+        from .search import Search  # noqa: PLC0415 - most processes do not search
+
         self._flush_batch()  # the text index reads through a connection of its own
         party = None if reader is None else self._mailbox_ids((reader,))
         if party == []:
             return []
-        search = sqlite_search.Search(query, reader, None if party is None else party[0])
+        search = Search(query, reader, None if party is None else party[0])
         return search.find(self._connection().index, self._query, self._fetch, limit)
 
     def keep_index(self) -> int:
+        from .search import catch_up  # noqa: PLC0415 - most processes do not search
+
         self._flush_batch()
-        return sqlite_search.catch_up(self._connection().index, self._query)
+        return catch_up(self._connection().index, self._query)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
         return [thread for thread, _ in self._query(*queries.threads(party, limit))]

@@ -11,10 +11,10 @@ space it has, and acks go on. Letters are refused until the reserve is back.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 import apsw
@@ -25,6 +25,8 @@ from .ground import sync_file, sync_path
 from .rows import SALVAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .connection import NameCache
     from .ground import FileAt
     from .lock import WriterLock
@@ -32,15 +34,23 @@ if TYPE_CHECKING:
 
 
 _START_WRITEBACK = 2  # SYNC_FILE_RANGE_WRITE
-_call = getattr(ctypes.CDLL(None), "sync_file_range", None)
-if _call is not None:
-    _call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 def start_writeback(descriptor: int) -> None:
     """Let the disk begin to write the file before the sync waits for it (Linux). Only a hint."""
-    if _call is not None:
-        _call(descriptor, 0, 0, _START_WRITEBACK)
+    call = _sync_file_range()
+    if call is not None:
+        call(descriptor, 0, 0, _START_WRITEBACK)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    import ctypes  # noqa: PLC0415 - slow to import, and a process that commits once or twice does not need it
+
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call
 
 
 # -- the reserve
