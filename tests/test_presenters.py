@@ -25,7 +25,7 @@ import postroom
 from postroom import Priority
 from postroom.cli import alerts, views
 from postroom.cli.alerts import plain_ring
-from postroom.cli.output import Screen
+from postroom.cli.answer import Screen
 from postroom.core import presentation
 from postroom.formats.plain import plain_message
 from postroom.hosts import claude, codex, desktop, gemini

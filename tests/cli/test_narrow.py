@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from postroom.cli.output import Screen, table, width, wrapped
+from postroom.cli.answer import Screen
+from postroom.cli.output import table, width, wrapped
 from postroom.clock import SystemClock
 from tests.cli.shell import Desk
 from tests.cli.terminal import show

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from postroom.cli import views
-from postroom.cli.output import Screen, ago, body_lines, cut, one_line, table, width
+from postroom.cli.answer import Screen
+from postroom.cli.output import ago, body_lines, cut, one_line, table, width
 from postroom.clock import SystemClock
 from tests.cli.shell import Desk
 from tests.cli.terminal import Terminal, editor, show

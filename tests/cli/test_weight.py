@@ -32,7 +32,7 @@ HEAVY = {
     "msgspec", "json", "re", "argparse", "pathlib", "dataclasses", "typing", "logging", "datetime", "enum", "inspect",
     "asyncio", "ctypes", "subprocess", "tomllib", "postroom.room", "postroom.model", "postroom.core",
 }  # fmt: skip
-# `inspect` would come with typing_extensions, which msgspec is kept from.
+# `inspect` comes with msgspec, by way of typing_extensions.
 
 
 @pytest.mark.parametrize(
@@ -144,3 +144,29 @@ def test_what_is_unusual_gets_no_quick_answer(room: Desk) -> None:
 def test_help_opens_no_room(desk: Desk) -> None:
     assert "apsw" not in loaded(desk, "help", "send")
     assert not (desk.home / "room.db").exists()
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "send"], ["--version"], ["send", "--help"]])
+def test_help_and_the_version_are_shown_without_the_library(desk: Desk, words: list[str]) -> None:
+    assert loaded(desk, *words) & {"msgspec", "pathlib", "postroom.room", "postroom.core"} == set()
+
+
+def test_a_send_loads_only_what_it_uses(room: Desk) -> None:
+    found = loaded(room, "send", "bob", "--as", "ann", "--body", "x")
+    rare = {
+        "agents",
+        "alerts",
+        "arrivals",
+        "conversations",
+        "escalation",
+        "portable",
+        "retention",
+        "stats",
+        "tasks",
+        "work",
+    }
+    assert found & {f"postroom.core.{name}" for name in rare} == set()
+    assert (
+        found & {"ctypes", "ipaddress", "pathlib", "shlex", "subprocess", "tempfile", "urllib.parse", "weakref"}
+        == set()
+    )

@@ -6,7 +6,8 @@
     parse     from words to a command and its values
     run       runs the command
     context   what a command works with: caller, room, texts
-    output    answers as JSON, Markdown or tables
+    answer    the answer of a command, and the screen on which it is shown
+    output    tables and harmless text for people
     errors    errors and exit codes
     views     what people read of letters, agents and receipts
     screen    a screen of its own on a terminal, for `top` and the inbox

@@ -11,9 +11,9 @@ from ..formats.plain import plain_agent
 from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
+from .answer import Answer
 from .context import note
 from .errors import Usage
-from .output import Answer
 
 if TYPE_CHECKING:
     from ..model.agent import Agent

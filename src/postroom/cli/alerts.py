@@ -21,18 +21,19 @@ from ..environment import environment, without_host
 from ..hosts import desktop
 from ..model.codec import encode, to_plain
 from . import views
+from .answer import Answer
 from .context import note
 from .errors import NOT_NOW, NOTHING, OK, Usage
 from .health import is_operator
-from .output import Answer, ago, cut, hint, one_line, table
+from .output import ago, cut, hint, one_line, table
 from .read import FOR_EVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..model.alert import AlertLetter, Rung
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 Data = Mapping[str, Any]

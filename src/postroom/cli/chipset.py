@@ -16,9 +16,10 @@ from ..chipset.notes import HEALTH_CHECK, RESPONSE
 from ..errors import Invalid, PostroomError
 from ..hosts.quick import state_of
 from ..model.codec import to_plain
+from .answer import Answer
 from .context import body_text
 from .errors import NOTHING, NoInput
-from .output import Answer, one_line, sayable
+from .output import one_line, sayable
 from .parse import seconds
 from .table.chipset import ANSWER_OF
 from .table.shape import EVERYWHERE
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from ..chipset import Hook, Nudge, Patience, Round
     from ..chipset.folder import Fields
     from ..errors import Unreadable
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 # Field of the library -> the option that sets it.

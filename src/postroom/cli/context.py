@@ -20,8 +20,8 @@ from ..room import Room, chosen_settings
 from ..room import open as open_room
 from ..settings import NO_SUCH_SETTING, Settings
 from ..store.address import absolute, file_of, is_there, place_of
+from .answer import screen_of
 from .errors import Abandoned, CannotCreate, Misconfigured, NoInput, Usage
-from .output import Screen, columns
 from .parse import meant
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..hosts.sessions import Session
     from ..mailbox import Mailbox
+    from .answer import Screen
     from .parse import Call
 
     T = TypeVar("T")
@@ -454,18 +455,10 @@ class Context:
 
     @cached_property
     def screen(self) -> Screen:
-        terminal = sys.stdout.isatty()
-        wish = self.get("color", "auto")
-        plain = variable("NO_COLOR") or variable("TERM") == "dumb"
-        return Screen(
-            json=bool(self.get("json")),
-            tables=terminal or wish == "always",
-            colour=wish == "always" or (wish == "auto" and terminal and not plain),
-            width=columns(sys.stdout) if terminal else 100,
-            caller=named if (named := self.get("as", "")) != variable("POSTROOM_AGENT") else "",
-            room=self.get("room", ""),
-            short=partial(short, self) if terminal else str,
-        )
+        screen = screen_of(self.call)
+        if sys.stdout.isatty():
+            screen.short = partial(short, self)
+        return screen
 
     def keep_draft(self, error: PostroomError) -> None:
         """Add to an error where the text of the unsent letter is kept, if there is any."""

@@ -20,9 +20,10 @@ from ..model.codec import to_plain
 from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
+from .answer import Answer
 from .context import STDIN
 from .errors import CannotCreate, NoInput, Usage, exit_code
-from .output import Answer, Progress, hint, one_line, sayable
+from .output import Progress, hint, one_line, sayable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from ..core.portable import Imported
     from ..core.transfer import Copied
     from ..model.report import BackupReport
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # errors of the disk, not of the name of a file

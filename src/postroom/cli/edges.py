@@ -9,15 +9,16 @@ from ..errors import NameTaken
 from ..nanobot.channel.doctor import diagnose
 from ..swarm.install import export, install
 from . import health
+from .answer import Answer
 from .errors import CannotCreate, Usage
 from .health import end_of, plain_finding
-from .output import Answer, one_line, sayable
+from .output import one_line, sayable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 def run_nanobot_doctor(context: Context) -> Answer:

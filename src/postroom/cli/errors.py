@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ..core.presentation import escape_json
-from ..environment import variable
+from ..environment import Uninterrupted, variable
 from ..errors import (
     BadStore,
     Busy,
@@ -119,7 +118,9 @@ def complain(error: PostroomError, words: Sequence[str]) -> int:
     error.message = _shortened(error.message)
     error.field, error.hint = error.field and _shortened(error.field), error.hint and _shortened(error.hint)
     if "--json" in words:
-        from ..model.codec import encode  # noqa: PLC0415 - only for JSON
+        with Uninterrupted():
+            from ..core.presentation import escape_json  # noqa: PLC0415 - only for JSON
+            from ..model.codec import encode  # noqa: PLC0415 - only for JSON
 
         text = escape_json(encode({"schema": 1, "error": as_plain(error)})).decode()
     else:
@@ -146,7 +147,8 @@ def as_plain(error: PostroomError) -> dict[str, Any]:
 
 
 def _for_people(error: PostroomError) -> str:
-    from ..core.presentation import show_hidden  # noqa: PLC0415 - only for mistakes
+    with Uninterrupted():
+        from ..core.presentation import show_hidden  # noqa: PLC0415 - only for mistakes
 
     bold, plain = ("\033[1;31m", "\033[0m") if _is_colourful() else ("", "")
     where = f"{error.field}: " if error.field else ""
@@ -170,7 +172,7 @@ def _folded(line: str) -> list[str]:
         return [line]
     from textwrap import wrap  # noqa: PLC0415 - only for mistakes
 
-    from .output import columns  # noqa: PLC0415
+    from .answer import columns  # noqa: PLC0415
 
     return wrap(line, columns(sys.stderr), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 

@@ -20,7 +20,8 @@ from ..model.message import Priority, same_name
 from ..model.names import HUMAN, POSTMASTER
 from ..model.task import ESCALATION, TASK_UPDATE, TaskState
 from ..policy.routing import rungs_above
-from .output import Answer, again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
+from .answer import Answer
+from .output import again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
 from .send import content_of, fields_of
 from .views import sent
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from ..letter import Letter
     from ..mailbox import Mailbox
     from ..model.message import Message
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
     from .views import Data
 
 

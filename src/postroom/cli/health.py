@@ -22,29 +22,17 @@ from ..model.delivery import State
 from ..model.names import AT
 from ..model.report import Level
 from ..room import chosen_settings
+from .answer import Answer
 from .errors import Misconfigured
-from .output import (
-    Answer,
-    Progress,
-    ago,
-    cut,
-    facts,
-    moment,
-    one_line,
-    painted,
-    sayable,
-    state_word,
-    table,
-    wrapped,
-)
+from .output import Progress, ago, cut, facts, moment, one_line, painted, sayable, state_word, table, wrapped
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
     from ..model.report import AgentFlow, Diagnosis, Finding, Flow
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 Data = Mapping[str, Any]

@@ -8,23 +8,21 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..core import peers, webhooks
-from ..environment import environment, own_room, project_room, variable
+from ..environment import Uninterrupted, environment, own_room, project_room, variable
 from ..errors import PostroomError
+from .answer import Answer, screen_of
 from .errors import MEANINGS, Usage
-from .output import Answer
 from .parse import Call
 from .table import FILE_OF, GROUPS, HIDDEN, below, everywhere, row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ..mailbox import Mailbox
     from ..model.agent import Agent
     from ..room import Room
-    from .context import Context
-    from .output import Screen
+    from .answer import Screen
     from .table.shape import Command, Option
 
 
@@ -335,8 +333,9 @@ def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
 
 def _from_room(what: str, words: Sequence[str]) -> list[str]:
     """Return names and ids from the room; a room that does not exist is not made."""
-    from ..room import open as open_room  # noqa: PLC0415 - only here
-    from ..store.address import is_there  # noqa: PLC0415
+    with Uninterrupted():
+        from ..room import open as open_room  # noqa: PLC0415 - only here
+        from ..store.address import is_there  # noqa: PLC0415
 
     address = _after("--room", words) or _after("--store", words) or variable("POSTROOM_STORE")
     address = address or f"sqlite:{project_room() or own_room(environment())}"
@@ -347,20 +346,24 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
         with open_room(address) as room:
             if what == "agents":
                 return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
-            if what in _NAMES:
-                return _NAMES[what](room)
+            if (names := _named_in(room, what)) is not None:
+                return names
             return _from_mailbox(what, room.mailbox(me)) if me else []
     except PostroomError:
         return []
 
 
-# What a room lists by name.
-_NAMES: dict[str, Callable[[Room], list[str]]] = {
-    "scopes": lambda room: sorted({scope for agent in room.agents() for scope in agent.card.scopes}),
-    "templates": lambda room: [template.name for template in room.templates()],
-    "peers": lambda room: list(peers.all_peers(room._core)),
-    "webhooks": lambda room: [one.id for one in webhooks.all_webhooks(room._core)],
-}
+def _named_in(room: Room, what: str) -> list[str] | None:
+    """Return what a room lists by name; None where a mailbox lists it."""
+    from ..core import peers, webhooks  # noqa: PLC0415 - only here
+
+    if what == "scopes":
+        return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
+    if what == "templates":
+        return [template.name for template in room.templates()]
+    if what == "peers":
+        return list(peers.all_peers(room._core))
+    return [one.id for one in webhooks.all_webhooks(room._core)] if what == "webhooks" else None
 
 
 def _addresses(agents: Sequence[Agent]) -> list[str]:
@@ -421,36 +424,37 @@ def _contents(screen: Screen) -> Answer:
     )
 
 
-def run_help(context: Context) -> Answer:
-    name = " ".join(context.get("command", ()))
+def run_help(call: Call) -> Answer:
+    screen = screen_of(call)
+    name = " ".join(call.values.get("command", ()))
     if not name:
-        return explain(Call(None), context.screen)
+        return explain(Call(None), screen)
     if name == "all":
-        return _contents(context.screen)
+        return _contents(screen)
     if name not in FILE_OF and below(name):
-        return explain(Call(None, name), context.screen)
+        return explain(Call(None, name), screen)
     if name not in FILE_OF:
         raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help all lists them")
-    return explain(Call(row(name)), context.screen)
+    return explain(Call(row(name)), screen)
 
 
-def run_version(context: Context) -> Answer:
+def run_version(call: Call) -> Answer:
     import apsw  # noqa: PLC0415 - rare
 
     known = {"version": __version__, "python": sys.version.split()[0], "sqlite": apsw.sqlite_lib_version()}
     text = f"postroom {known['version']} (Python {known['python']}, SQLite {known['sqlite']})\n"
-    return Answer(context.name, known, lambda _screen, _data: text)
+    return Answer(call.name, known, lambda _screen, _data: text)
 
 
-def run_completion(context: Context) -> Answer:
-    shell = context.get("shell")
+def run_completion(call: Call) -> Answer:
+    shell: str = call.values["shell"]
     text = _SCRIPTS[shell]
-    return Answer(context.name, {"shell": shell, "script": text}, lambda _screen, _data: text)
+    return Answer(call.name, {"shell": shell, "script": text}, lambda _screen, _data: text)
 
 
-def run_complete(context: Context) -> Answer:
-    found = candidates(context.get("word", ()))
-    return Answer(context.name, {"candidates": found}, lambda _screen, _data: "".join(f"{one}\n" for one in found))
+def run_complete(call: Call) -> Answer:
+    found = candidates(call.values.get("word", ()))
+    return Answer(call.name, {"candidates": found}, lambda _screen, _data: "".join(f"{one}\n" for one in found))
 
 
 def _all() -> list[Command]:

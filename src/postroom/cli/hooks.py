@@ -14,8 +14,8 @@ from ..hosts.hooks import HookCall, SessionHook, agent_inbox_prompt, agent_inbox
 from ..hosts.quick import DIALECTS, agent_of, folder_of, host_of, name_said, socket_of
 from ..hosts.recipes import MARGIN, WAIT
 from ..model.codec import encode
+from .answer import Answer
 from .context import note, whole_address
-from .output import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..mailbox import Mailbox
     from ..room import Room
     from ..settings import Settings
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 WOKEN = 2  # the exit code by which a waiter wakes a session of Claude Code, with its text on standard error

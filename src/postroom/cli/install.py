@@ -30,16 +30,17 @@ from ..hosts.install.plan import has_rules, standing
 from ..hosts.install.write import beside
 from ..mcp.sdk import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
+from .answer import Answer
 from .context import note, program, whole_address
 from .errors import NOTHING, OK, CannotCreate, Usage
-from .output import Answer, one_line, sayable
+from .output import one_line, sayable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..hosts.install.plan import Change, Plan
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 # -- the shim

@@ -1,11 +1,10 @@
-"""What a command prints: its answer as JSON or for people, tables, harmless text, and a progress bar.
+"""What a command prints for people: tables, harmless text, and a progress bar.
 
 Everything another agent wrote passes through `one_line`, `body_lines` or `cell` before it is printed: control and
 bidi characters, line separators and invisible characters are written out, and each line of a body stands behind a
 bar. So no letter can look like the program's own words.
 
-On a terminal an answer is laid out for people; elsewhere it is Markdown. With --json it is one document, whose
-fields are those of the command table.
+On a terminal an answer is laid out for people; elsewhere it is Markdown.
 """
 
 from __future__ import annotations
@@ -15,36 +14,15 @@ import sys
 import time
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 from unicodedata import category, east_asian_width
 
-from ..core import presentation
 from ..core.presentation import defuse, show_hidden
-from ..environment import variable
-from ..model.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import TextIO
 
-    from ..model.message import Message
-
-
-# -- the width of a terminal
-
-NARROWEST = 40
-
-
-def columns(stream: TextIO) -> int:
-    """Return the width of a terminal. The variable COLUMNS takes precedence over what the terminal reports."""
-    wish = variable("COLUMNS")
-    if wish.isascii() and wish.isdecimal() and len(wish) < 5:
-        return max(int(wish), NARROWEST)
-    try:
-        return max(os.get_terminal_size(stream.fileno()).columns, NARROWEST)
-    except OSError:
-        return 80
+    from .answer import Screen
 
 
 # -- text that others wrote, made harmless
@@ -283,71 +261,6 @@ def facts(screen: Screen, pairs: Sequence[tuple[str, str]]) -> str:
         return "".join(f"- {name}: {value}\n" for name, value in shown)
     room = max((len(name) for name, _ in shown), default=0)
     return "".join(f"{painted(screen, name.ljust(room), 'dim')}  {value}\n" for name, value in shown)
-
-
-# -- the answer of a command
-
-SCHEMA = 1  # version of every JSON document; grows when a field changes its meaning or goes
-
-
-class Screen:
-    """The terminal, file or pipe on which an answer is shown."""
-
-    def __init__(
-        self,
-        *,
-        json: bool,
-        tables: bool,
-        colour: bool,
-        width: int,
-        now: datetime | None = None,
-        caller: str = "",
-        room: str = "",
-        short: Callable[[str], str] = str,
-    ) -> None:
-        self.json = json
-        self.tables = tables  # a terminal; else Markdown, for a file, a pipe or a prompt
-        self.colour = colour
-        self.width = width
-        self._now = now
-        self.caller = caller  # the agent, where the next command must name it again
-        self.room = room  # the room, where the next command must name it again
-        self.short = short  # shortens an id for a table
-        self.human = "human"  # name of the person's mailbox; the settings may change it
-
-    @cached_property
-    def now(self) -> datetime:
-        """The time when it was first asked for, or the one that was passed in."""
-        if self._now is not None:
-            return self._now
-        from ..clock import SystemClock  # noqa: PLC0415 - help needs no clock
-
-        return SystemClock().now().wall
-
-
-class Answer:
-    """One answer of a command: `data` for programs, and a `view` that renders it for people."""
-
-    def __init__(
-        self,
-        command: str,
-        data: Mapping[str, Any],
-        view: Callable[[Screen, Mapping[str, Any]], str],
-        *,
-        letters: tuple[Message, ...] = (),
-        code: int = 0,
-    ) -> None:
-        self.command = command
-        self.data = data
-        self.view = view
-        self.letters = letters  # the messages, for views that fence them
-        self.code = code
-
-    def text(self, screen: Screen) -> str:
-        if screen.json:
-            document = encode({"schema": SCHEMA, "command": self.command, **self.data})
-            return presentation.escape_json(document).decode() + "\n"
-        return self.view(screen, {**self.data, "accepted": self.letters})
 
 
 def sayable(text: str) -> str:

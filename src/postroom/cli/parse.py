@@ -10,9 +10,8 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..clock import SystemClock
+from ..environment import Uninterrupted
 from ..errors import Invalid
-from ..model.values import read_json
 from .errors import Usage
 from .table import FILE_OF, below, everywhere, row
 
@@ -61,6 +60,9 @@ def past(word: str, option: Option) -> datetime:
     span = _span(word)
     if span is None:
         return _time(word, option)
+    with Uninterrupted():
+        from ..clock import SystemClock  # noqa: PLC0415 - help needs no msgspec
+
     try:
         return SystemClock().now().wall - timedelta(seconds=span)
     except OverflowError:
@@ -76,6 +78,9 @@ def count(word: str, option: Option) -> int:
 
 
 def json(word: str, option: Option) -> Any:
+    with Uninterrupted():
+        from ..model.values import read_json  # noqa: PLC0415 - help needs no msgspec
+
     return read_json(word, _field(option), depth=DEEPEST, largest=LARGEST)
 
 

@@ -23,17 +23,18 @@ from ..policy.trust import speaks_for
 from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
 from ..store.address import absolute
+from .answer import Answer
 from .context import STDIN, note, read_source
 from .errors import NOT_NOW, Usage
-from .output import Answer, facts, hint, one_line, table
+from .output import facts, hint, one_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.peer import Peer
     from ..room import Room
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 _EXPOSURES = {

@@ -23,9 +23,10 @@ from ..model.message import same_name
 from ..model.search import read_query, words
 from ..store.address import file_of
 from . import views
+from .answer import Answer
 from .copies import FULL
 from .errors import NOTHING, CannotCreate, Usage
-from .output import Answer, again, ago, hint, painted, sayable, table
+from .output import again, ago, hint, painted, sayable, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from ..letter import Letter
     from ..model.message import Message, Part
     from ..model.search import Term
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 # -- saving the files of a letter

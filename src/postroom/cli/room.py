@@ -12,8 +12,9 @@ from ..errors import BadStore, StoreFailing
 from ..model.codec import to_plain
 from ..room import open as open_room
 from . import views
+from .answer import Answer
 from .errors import CannotCreate, Usage
-from .output import Answer, Progress, sayable
+from .output import Progress, sayable
 
 if TYPE_CHECKING:
     from .context import Context

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..environment import Uninterrupted
 from ..errors import PostroomError
-from .context import Context, complete_ids
+from .answer import Answer, screen_of
 from .main import end
-from .output import Answer
 from .parse import parse
 from .table import FILE_OF
 
@@ -18,8 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..hosts.quick import Look
-    from .output import Screen
+    from .answer import Screen
     from .parse import Call
+
+
+HELP = "help"  # the module of the commands about the program itself
 
 
 def run(words: Sequence[str], look: Look | None) -> int:
@@ -43,13 +45,14 @@ def run(words: Sequence[str], look: Look | None) -> int:
 
 
 def _run_call(call: Call) -> int:
-    context = Context(call)
-    if call.command is None or "help" in call.values:
-        from .help import explain  # noqa: PLC0415 - rare
-
-        return _print(explain(call, context.screen), context.screen)
+    file = FILE_OF.get(call.name, HELP)
+    if call.command is None or file == HELP or "help" in call.values:
+        return _run_help(call)
     with Uninterrupted():
-        module = import_module(f".{FILE_OF[call.name]}", __package__)
+        from .context import Context, complete_ids  # noqa: PLC0415 - the library, which help does not need
+
+        module = import_module(f".{file}", __package__)
+    context = Context(call)
     function = getattr(module, f"run_{call.command.function}")
     try:
         complete_ids(context)
@@ -66,6 +69,17 @@ def _run_call(call: Call) -> int:
         raise
     context.drop_draft()
     return code
+
+
+def _run_help(call: Call) -> int:
+    """Run a command about the program itself, which needs no room."""
+    from . import help  # noqa: PLC0415 - rare
+
+    screen = screen_of(call)
+    if call.command is None or "help" in call.values:
+        return _print(help.explain(call, screen), screen)
+    answer: Answer = getattr(help, f"run_{call.command.function}")(call)
+    return _print(answer, screen)
 
 
 def _print(answer: Answer, screen: Screen) -> int:

@@ -17,9 +17,10 @@ from ..model import message as model_message
 from ..model.message import file, reference
 from ..model.values import read_json
 from . import views
+from .answer import Answer
 from .context import body_text, read_source
 from .errors import NoInput, Usage
-from .output import Answer, body_lines, facts, hint, one_line, table
+from .output import body_lines, facts, hint, one_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from ..core.compose import Draft
     from ..core.messages import Receipt
     from ..model.message import Part
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 _SAME = ("cc", "bcc", "subject", "priority", "kind", "at", "expires", "data", "scope", "thread_tag", "task",

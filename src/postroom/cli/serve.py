@@ -23,16 +23,17 @@ from ..model.codec import to_plain
 from ..model.names import check_agent, check_scope
 from ..room import chosen_settings
 from ..server.client import SocketClient
+from .answer import Answer
 from .context import is_own, note, program, typed_program, whole_address, whole_path
 from .errors import Usage
-from .output import Answer, facts, hint, one_line, sayable, table
+from .output import facts, hint, one_line, sayable, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..core.tokens import Token
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 def run_serve(context: Context) -> Iterator[Answer]:

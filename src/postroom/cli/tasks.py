@@ -13,8 +13,9 @@ from ..errors import IllegalMove, LeaseLost
 from ..formats.plain import plain_message, plain_receipt, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
+from .answer import Answer
 from .errors import Usage
-from .output import Answer, ago, due, facts, hint, table
+from .output import ago, due, facts, hint, table
 from .send import content_of, fields_of
 from .views import receipt, thread
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from ..model.agent import Card
     from ..model.message import Message
     from ..task import Task
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
     from .views import Data
 
 

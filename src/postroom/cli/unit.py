@@ -12,15 +12,16 @@ from ..environment import environment
 from ..errors import NameTaken, Refused
 from ..room import chosen_settings
 from ..store.address import absolute
+from .answer import Answer
 from .errors import CannotCreate
-from .output import Answer, facts, one_line, sayable
+from .output import facts, one_line, sayable
 from .table.serve import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 _PATHS = (

@@ -17,7 +17,7 @@ from ..model.names import fold
 from .output import ago, body_lines, due, facts, hint, moment, one_line, state_word, table
 
 if TYPE_CHECKING:
-    from .output import Screen
+    from .answer import Screen
 
 
 Data = Mapping[str, Any]

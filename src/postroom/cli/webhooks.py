@@ -11,9 +11,10 @@ from ..core import webhooks
 from ..model.codec import to_plain
 from ..model.message import Priority
 from ..model.webhook import shown
+from .answer import Answer
 from .context import note, note_unknown
 from .errors import NOT_NOW
-from .output import Answer, hint, one_line, table
+from .output import hint, one_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from ..hosts.webhooks import Outcome
     from ..model.webhook import Webhook
     from ..room import Room
+    from .answer import Screen
     from .context import Context
-    from .output import Screen
 
 
 _PAINT = {"on": "green", "off": "red"}

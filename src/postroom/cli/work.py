@@ -20,9 +20,9 @@ from ..formats.plain import plain_letter, plain_move, plain_receipt, plain_work
 from ..model.codec import encode
 from ..model.delivery import State
 from . import views
+from .answer import Answer
 from .context import STDIN, note, read_stdin
 from .errors import NOTHING, Usage
-from .output import Answer
 from .read import FOR_EVER, filters_of
 
 if TYPE_CHECKING:

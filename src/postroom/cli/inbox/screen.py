@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import terminal_size
 
+    from ..answer import Screen
     from ..escalation import Entry
-    from ..output import Screen
     from .state import InboxState, Writing
 
 

@@ -26,9 +26,10 @@ from ...model.message import Part
 from ...model.names import HUMAN, meant
 from ...model.task import ESCALATION
 from ...store.address import place_of
+from ..answer import Screen
 from ..context import editor, run_editor
 from ..escalation import questions_first, waiting_for
-from ..output import BAR, Screen, barred, width, wrapped
+from ..output import BAR, barred, width, wrapped
 from ..screen import LiveScreen
 from ..views import thread
 from . import state
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from ...mailbox import Mailbox
     from ...model.message import Message
     from ...store.protocol import Watch
+    from ..answer import Answer
     from ..context import Context
     from ..escalation import Entry, Texts
-    from ..output import Answer
     from ..screen import Frame
     from .screen import Key
     from .state import Draft

@@ -1,0 +1,117 @@
+"""The answer of a command, and the screen on which it is shown.
+
+With --json an answer is one document, whose fields are those of the command table; else a view lays it out for
+people. This module imports neither the library nor `output`, so that help and the version cost little.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..environment import Uninterrupted, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+    from typing import TextIO
+
+    from ..model.message import Message
+    from .parse import Call
+
+
+SCHEMA = 1  # version of every JSON document; grows when a field changes its meaning or goes
+NARROWEST = 40
+
+
+class Screen:
+    """The terminal, file or pipe on which an answer is shown."""
+
+    def __init__(
+        self,
+        *,
+        json: bool,
+        tables: bool,
+        colour: bool,
+        width: int,
+        now: datetime | None = None,
+        caller: str = "",
+        room: str = "",
+        short: Callable[[str], str] = str,
+    ) -> None:
+        self.json = json
+        self.tables = tables  # a terminal; else Markdown, for a file, a pipe or a prompt
+        self.colour = colour
+        self.width = width
+        self._now = now
+        self.caller = caller  # the agent, where the next command must name it again
+        self.room = room  # the room, where the next command must name it again
+        self.short = short  # shortens an id for a table
+        self.human = "human"  # name of the person's mailbox; the settings may change it
+
+    @cached_property
+    def now(self) -> datetime:
+        """The time when it was first asked for, or the one that was passed in."""
+        if self._now is not None:
+            return self._now
+        from ..clock import SystemClock  # noqa: PLC0415 - help needs no clock
+
+        return SystemClock().now().wall
+
+
+class Answer:
+    """One answer of a command: `data` for programs, and a `view` that renders it for people."""
+
+    def __init__(
+        self,
+        command: str,
+        data: Mapping[str, Any],
+        view: Callable[[Screen, Mapping[str, Any]], str],
+        *,
+        letters: tuple[Message, ...] = (),
+        code: int = 0,
+    ) -> None:
+        self.command = command
+        self.data = data
+        self.view = view
+        self.letters = letters  # the messages, for views that fence them
+        self.code = code
+
+    def text(self, screen: Screen) -> str:
+        if screen.json:
+            with Uninterrupted():
+                from ..core.presentation import escape_json  # noqa: PLC0415 - help needs no msgspec
+                from ..model.codec import encode  # noqa: PLC0415 - help needs no msgspec
+
+            document = encode({"schema": SCHEMA, "command": self.command, **self.data})
+            return escape_json(document).decode() + "\n"
+        return self.view(screen, {**self.data, "accepted": self.letters})
+
+
+def screen_of(call: Call) -> Screen:
+    """Return the screen for the answer to a call: what standard output is, and what the options ask for."""
+    terminal = sys.stdout.isatty()
+    wish = call.values.get("color", "auto")
+    plain = variable("NO_COLOR") or variable("TERM") == "dumb"
+    named = call.values.get("as", "")
+    return Screen(
+        json=bool(call.values.get("json")),
+        tables=terminal or wish == "always",
+        colour=wish == "always" or (wish == "auto" and terminal and not plain),
+        width=columns(sys.stdout) if terminal else 100,
+        caller=named if named != variable("POSTROOM_AGENT") else "",
+        room=call.values.get("room", ""),
+    )
+
+
+def columns(stream: TextIO) -> int:
+    """Return the width of a terminal. The variable COLUMNS takes precedence over what the terminal reports."""
+    wish = variable("COLUMNS")
+    if wish.isascii() and wish.isdecimal() and len(wish) < 5:
+        return max(int(wish), NARROWEST)
+    try:
+        return max(os.get_terminal_size(stream.fileno()).columns, NARROWEST)
+    except OSError:
+        return 80
