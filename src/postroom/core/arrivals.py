@@ -150,7 +150,7 @@ def _are_independent(letters: Sequence[Message]) -> bool:
 
 
 class _Seen:
-    """What one plan has read of the room: a cache that lives as long as the plan."""
+    """A cache of what one plan has read of the room; it lives as long as the plan."""
 
     def __init__(self) -> None:
         self.letters: dict[str, Letter] = {}  # letters that are stored already

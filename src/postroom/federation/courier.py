@@ -111,7 +111,7 @@ class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells envelopes of one letter apart: no other one is for its first recipient."""
+        """The id that tells envelopes of one letter apart: no other one is for its first recipient."""
         return self.letter.id, self.found[0].delivery.mailbox
 
     @property

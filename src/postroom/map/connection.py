@@ -60,7 +60,7 @@ _AUTH_CODES = {1005: "method_not_supported", 1006: "invalid_credentials"}
 
 
 class Transport(Protocol):
-    """What a connection needs of the WebSocket or the socket that carries its bytes."""
+    """The side of a WebSocket or socket that a connection uses to send its bytes."""
 
     def push(self, notice: dict[str, Any]) -> bool:
         """Send a message that answers nothing. False: not now; `MapConnection.resume` is called when there is

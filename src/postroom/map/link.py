@@ -42,7 +42,7 @@ LONGEST_ID = 200
 
 
 class LinkMemory:
-    """What the room keeps of one server, by its address."""
+    """The room's record of one server, by its address."""
 
     def __init__(self, core: Core, server: str, name: str) -> None:
         self._core = core

@@ -84,7 +84,7 @@ FIRST_ANSWER = 10.0  # seconds
 
 
 class ServerInfo(Struct, frozen=True, kw_only=True):
-    """What a server says of itself in the handshake."""
+    """A server's description of itself in the handshake."""
 
     name: str
     session: str  # its id of this connection

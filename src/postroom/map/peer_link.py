@@ -57,7 +57,7 @@ LONGEST = 500  # characters of a system's name that is looked for
 
 
 class PeerLink:
-    """What a connection knows of the peer it may belong to.
+    """A connection's knowledge of the peer it may belong to.
 
     `certificate` is the fingerprint of its TLS certificate; `is_near`: does it come from this machine?
     """

@@ -45,7 +45,7 @@ _FIELDS = frozenset(param.name for row in ROWS for param in row.params)
 
 
 class MisuseLog:
-    """What connections do wrong, in the log: each kind once an hour, however often it happens.
+    """A log of the errors that connections make: each kind once an hour, however often it happens.
 
     A kind consists of our own words only: a number, a field, a reason. What a caller said may stand in the line as
     an example, but never makes another kind: else a caller that says many different things would fill the log.

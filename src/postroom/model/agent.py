@@ -64,7 +64,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Status(StrEnum):
-    """What an agent is doing, in nanobot's terms."""
+    """The activity of an agent, in nanobot's terms."""
 
     IDLE = "idle"
     BUSY = "busy"

@@ -67,7 +67,9 @@ class FileConnection(Connection):
         self.journal = Journal(own)
         self._durable = durable
         super().__init__(path, boot=boot, busy_timeout=busy_timeout)
+        # Kept while all is well, for the time when the disk has no inode left.
         keep_spare_file(f"{own}/spare")
+        # Last: while it is opened and recovered, the index changes without a FileTransaction.
         self.on_commit = FileTransaction(self, durable=durable)
 
     def _enter(self, boot: str) -> None:

@@ -193,6 +193,7 @@ def rename_new(source: str, target: str) -> None:
         failed = ctypes.get_errno()
         if failed not in _UNKNOWN_CALL:
             raise OSError(failed, os.strerror(failed), source, None, target)
+    # macOS, and file systems without RENAME_NOREPLACE.
     os.link(source, target, follow_symlinks=False)  # refuses a taken name as well
     os.unlink(source)
 
@@ -251,6 +252,7 @@ def _make_missing(folder: str, parent: str) -> bool:
     except FileExistsError:  # another process created it
         check_folder(folder)
         return False
+    # Once per folder: a synced file in a folder whose own name is lost is lost, too (G1).
     sync_path(parent)
     return True
 
@@ -280,6 +282,7 @@ def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, St
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise Unreadable("it is no regular file")
+        # Whoever has the second name can change the letter after it was checked.
         if found.st_nlink > 1 and Stamp.of(found) != known:
             raise Unreadable("it has a second name (hard link)")
         if not -(2**63) <= found.st_mtime_ns < 2**63:  # SQLite could not store it
@@ -300,6 +303,7 @@ def remove(path: str) -> None:
 
 @cache
 def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
+    # Python has no binding for it, and os.rename replaces a file in silence.
     found = ctypes.CDLL(None, use_errno=True).renameat2
     found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
     return found

@@ -54,6 +54,7 @@ class Journal:
         size = os.lseek(descriptor, 0, os.SEEK_END)
         try:
             left = line
+            # A write may take only part, for example on a disk that is nearly full.
             while left := left[os.write(descriptor, left) :]:
                 pass
             if durable:
@@ -65,6 +66,7 @@ class Journal:
 
     def cut(self, size: int) -> None:
         """Cut the journal to this length: what follows was never confirmed."""
+        # Set before the call and cleared after it: if the cut fails, the warning in the lock file must stay.
         self.is_torn = True
         os.ftruncate(self._opened(), size)
         self.is_torn = False
@@ -84,6 +86,7 @@ class Journal:
         last = [_entry(line) for line in self._last_lines(2)]
         if not last:
             return True
+        # Steps without a `done` line behind them: the commit was interrupted.
         if last[-1] is None or last[-1].get("steps"):
             return False
         return all(number_of(entry) <= known for entry in last if entry is not None)
@@ -163,6 +166,7 @@ class Journal:
             self._descriptor = os.open(self._path, _APPEND, 0o600)
             self._inode = os.fstat(self._descriptor).st_ino
             self._small = -1
+            # A new journal: its name must last as long as its lines.
             if inode < 0:
                 sync_path(self._folder)
         return self._descriptor
@@ -206,6 +210,7 @@ def compact_if_long(conn: FileConnection) -> None:
 
 def compact(conn: FileConnection) -> None:
     """Replace the journal by one line with the present content of the index, which is synced first."""
+    # `maintain` opens the log, which `sync` needs.
     conn.log.maintain(conn.lock)
     conn.log.sync(conn.lock)
     conn.journal.replace_by([{"n": conn.ledger.last_line(), "writes": list(_all(conn))}])

@@ -232,14 +232,20 @@ class Reconciler:
         for folder, names in changes.items():
             self._compare(folder, names, fresh, gone)
         if gone:
+            # Moves first: a file that is gone here and new there is one letter that changed its state, not a
+            # deletion.
             fresh = [file for file in fresh if not self._follow_move(file, gone)]
+        # In the order of the letters' times, so that numbers follow it: file systems list names in any order
+        # (G7).
         for file, where, parsed in sorted(self._parse_all(fresh), key=lambda each: (each[2].order, each[0].name)):
             self._admit(file, where, parsed, gone)
+        # Deletions last: until now a new file may have turned out to be the one that is missing.
         for (folder, name), held in gone.items():
             self._handle_deleted(folder, name, held)
         for folder in (folder for folder, names in changes.items() if names is None):
             if (at := changed[folder]) is None:
                 self._ledger.clear_folder_time(folder)
+            # A time that is too recent may not change with the next write, so the folder is read again.
             elif is_settled(at) and folder not in self._retry:
                 self._ledger.set_folder_time(folder, at)
         entered = self._tasks.enter(self._writing)
@@ -260,12 +266,14 @@ class Reconciler:
         there = self._listed(folder, names)
         if there is None:  # unreadable: its files count neither as new nor as deleted
             return
+        # SQLite stores UTF-8 only, so the index could not name this file.
         for name in [name for name in there if not is_text(name)]:
             self._set_aside(ChangedFile(folder, name, there.pop(name)), "its name is not UTF-8")
         if names is None:
             known = self._ledger.files_in(folder)
         else:
             named = filter(is_text, names)
+            # Only what the caller names: the rest of a folder of thousands is not read.
             known = {name: held for name in named if (held := self._ledger.file_at(folder, name)) is not None}
         for name, stamp in there.items():
             held = known.get(name)
@@ -368,6 +376,7 @@ class Reconciler:
             self._forget_names()
             self._set_aside(file, why_taken(taken, self._tree.of(file.folder)[0]))
         except Exception as wrong:
+            # A failing disk or a damaged index must not send good letters to quarantine.
             if isinstance(wrong, _OF_THE_ROOM) and not isinstance(wrong, _OF_THE_FILE):
                 raise
             self._forget_names()
@@ -390,6 +399,7 @@ class Reconciler:
             self._set_aside(_finished(file), "it does not say what was accepted")
             return
         first = self._letter(message.id)
+        # Other programs may reuse ids. The second letter is kept under an id of its own (G2).
         if first is not None and not is_same(first[1], message):
             message = replace(message, id=another_id(message.id, file.folder, file.name))
             first = self._letter(message.id)
@@ -451,6 +461,7 @@ class Reconciler:
         """
         if self._after_crash and file.name == name:
             earlier, later = sorted((folder, file.folder), key=self._rank)
+            # Recovery has synced both folders before, so removing the earlier copy loses nothing.
             os.unlink(f"{self._tree.path(earlier)}/{name}")
             if later == file.folder:
                 self._ledger.update_file(number, mailbox, file.folder, file.name, file.stamp)
@@ -567,6 +578,7 @@ class Reconciler:
         delivery = self._delivery(held.number, held.mailbox)
         if delivery is None:
             return
+        # Nobody acknowledged it, so it must not vanish in silence: a dead letter can be listed (G6).
         if delivery.state in OPEN:
             dead = replace(
                 delivery,

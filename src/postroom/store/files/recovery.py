@@ -35,12 +35,15 @@ _log = logging.getLogger("postroom")
 
 def recover(conn: FileConnection) -> None:
     """Recover under the writer lock. If it is interrupted itself, it is repeated from the start."""
+    # First, else the lines that recovery appends would follow half a line and be unreadable.
     conn.journal.mend()
     entries = list(conn.journal.entries())
+    # Files before the index: reconciliation below takes the files as they are for the truth.
     _finish(conn, entries)
     with conn.database:
         known = conn.ledger.last_line()
         _remember(conn, [entry for entry in entries if number_of(entry) > known])
+        # A folder's time may be of before the crash while its content is not: read them all.
         conn.ledger.clear_folder_times()
         if conn.registry is not None:
             conn.registry.forget()
@@ -72,6 +75,7 @@ def _finish(conn: FileConnection, entries: list[dict[str, Any]]) -> None:
     """Complete the steps of an interrupted commit."""
     begun: list[transaction.Step] = []
     for entry in entries:
+        # Only the last line can be open: the next commit begins after a `done` line or a recovery.
         begun = transaction.from_json(entry["steps"], conn.tree.home) if entry.get("steps") else []
         if "done" in entry:
             begun = []
@@ -102,6 +106,7 @@ def _remember(conn: FileConnection, entries: list[dict[str, Any]]) -> None:
             except PostroomError as refused:  # it may depend on a damaged line; the rest still counts
                 _log.warning("%s in the journal is skipped: %s", write, refused)
         conn.ledger.reach_line(number_of(entry))
+    # The entries may have renamed mailboxes, so remembered ids no longer hold.
     conn.names.committed.clear()
 
 
@@ -146,8 +151,10 @@ def was_deleted(failing: PostroomError) -> bool:
 def delete_index(root: str, inode: int | None = None) -> None:
     """Delete the index files, unless another process has already put a new index in their place."""
     with suppress(FileNotFoundError):
+        # Two processes may find the same damage: the slower one must not delete the index the other has rebuilt.
         if inode not in {None, os.stat(f"{root}/{OWN_FOLDER}/{INDEX}").st_ino}:
             return
+    # The log before the file: a log that is left beside a new file would be replayed into it.
     for end in ("-wal", "-shm", "", ".search", ".search-wal", ".search-shm"):
         with suppress(FileNotFoundError):
             os.unlink(f"{root}/{OWN_FOLDER}/{INDEX}{end}")
@@ -159,6 +166,7 @@ def sync_all(root: str) -> None:
     try:
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
         if syncfs is None:
+            # macOS has no syncfs.
             os.sync()
         elif syncfs(descriptor) != 0:
             failed = ctypes.get_errno()

@@ -260,6 +260,7 @@ class FileTransaction:
         """Note what the index will no longer know after it has changed."""
         self._clear()
         names = self._conn.names
+        # Another process wrote since: it may have renamed a mailbox or moved its folder.
         if self._destinations and names.seal != names.sealed():
             self._destinations.clear()
         for write in writes:
@@ -352,18 +353,22 @@ class FileTransaction:
 
     def _perform(self) -> None:
         """Do the planned steps, with a journal line first unless a single step is all."""
+        # One rename is atomic by itself: no journal line, one sync less.
         if len(self._steps) == 1 and not self._entries:
             self._perform_step(*self._steps[0])
             return
         for step, _, _ in self._steps:  # before the first step: another program may have moved a file
             if isinstance(step, MoveFile):
                 self._check_there(self._current_path(step.former), step.name)
+        # A claim or a read stamp need not survive a power cut, so it needs no journal line either.
         lasting = [step for step, _, must in self._steps if must]
+        # Synced before the first step, so that recovery can complete the rest (G2).
         if self._entries or len(lasting) > 1:
             self._write_journal_line(lasting)
         # A removal cannot be undone, so it comes last.
         for each in sorted(self._steps, key=lambda each: isinstance(each[0], RemoveFile)):
             self._perform_step(*each)
+        # All names are durable before the line that says so: recovery trusts a `done` line.
         if self._journal_size is not None and lasting:
             self._sync_folders()
             self._conn.journal.append(DONE, durable=self._durable)
@@ -381,6 +386,7 @@ class FileTransaction:
         if at is not None:
             self._index_step(step, at, stamp)
         folders = step.folders
+        # A move between folders is synced in any case: half of it on the disk is two copies, or none.
         if self._durable and (must or len(folders) > 1):
             self._must_sync(*folders)
 
@@ -424,6 +430,8 @@ class FileTransaction:
         """Sync the noted folders. A failed sync is never retried: the second may only seem to succeed."""
         folders = self._unsynced
         try:
+            # Folders that got a file come first: after a power cut in between there may be two copies, never none
+            # (G1).
             for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
                 sync_path(folder)
         except OSError as failed:
@@ -455,14 +463,17 @@ class FileTransaction:
         # letters would have to follow it.
         created = post.message.created_at
         sent = min(created, post.deliveries[0].delivered_at or created)
+        # File names sort by this time. It only ever grows, so a clock set back does not change the order (G7).
         self._last_order = order = max(max(self._last_order, destination.latest) + 1, micros(sent))
         if len(destinations) == 1:
             delivery = post.deliveries[0]
             self._create(post.message, number, destination, delivery, order)
+            # Only with a folder of its own is the destination complete; else the next letter looks it up again.
             if destination.home is not None:
                 self._destinations[delivery.mailbox] = destination
             return
         self._destinations.clear()
+        # Read back from the index: for a broadcast the writes hold only the first delivery and a list of names.
         deliveries = {mailbox: delivery for mailbox, _, delivery in self._conn.deliveries(post.message, number)}
         for destination in destinations:
             self._create(post.message, number, destination, deliveries[destination.mailbox], order)
@@ -523,10 +534,12 @@ class FileTransaction:
             message, order = self._conn.letter(number)
             self._create(message, number, Destination(*self._conn.mailbox(after.mailbox)), after, order)
             if kept is not None:
+                # The copy in the new mailbox is created first, and removals are done last (G4).
                 self._steps.append((RemoveFile(folder=self._tree.path(kept[0]), name=kept[1]), None, True))
                 self._ledger.drop_file(number, mailbox)
             return
         if kept is None:  # its file was deleted by another program
+            # Write it anew where its owner can still get it; a dead letter without a file needs none.
             if after.state is not State.DEAD:
                 _, owner = self._conn.mailbox(name)
                 message, order = self._conn.letter(number)
@@ -540,6 +553,7 @@ class FileTransaction:
         if self._layout.changes_content(move.before, after):
             fields, was = self._fields(former, file, self._ledger.file_at(indexed_folder, file))
             found = letter_files.state_at(self._layout, fields, place, name)
+            # Compare and set, against the file: the index may not have seen yet what another program wrote.
             if found.state is not self._layout.visible_state(move.before):  # another program changed it
                 raise self._stale(former, file)
             self._layout.write_state(fields, after)

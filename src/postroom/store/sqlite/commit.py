@@ -67,6 +67,7 @@ def make_safe(conn: Connection, done: Committed) -> None:
     """Sync what must last, after the lock was left, and answer the writers whose letters were carried."""
     try:
         if conn.on_commit is not None:
+            # In a room of files the folders are synced here.
             conn.on_commit.make_safe()
         if done.must_sync:
             conn.log.sync(conn.lock)
@@ -112,7 +113,9 @@ def _transact(
     begun: CommitHook | None = None  # set once the hook has prepared something that must be undone
     try:
         execute("BEGIN IMMEDIATE")
+        # A plan runs inside the transaction: nobody writes between its reads and what it decides.
         planned = writes() if callable(writes) else writes
+        # While disk space is short only letters are refused: acks free space and must go on (G10).
         if conn.lock.is_short and (parcels or sends(planned)):
             conn.log.check_disk_space(conn.lock)
         writing = WriteTransaction(database, conn.names)
@@ -122,6 +125,8 @@ def _transact(
         posted = writing.apply(planned)
         carried = _carry(writing, parcels) if parcels else ()
         if on_commit is not None:
+            # Files change before the COMMIT. A crash in between leaves the warning in the lock file, and the next
+            # process compares all folders with the index.
             on_commit.carry_out(planned, posted)
         execute("COMMIT")
     except BaseException as error:
@@ -134,11 +139,13 @@ def _transact(
         if not is_full or callable(planned) or sends(planned):
             raise
     else:
+        # Only after the COMMIT: a name or number of a transaction that was rolled back must not be reused.
         writing.remember(alone=True)
         if on_commit is not None:
             on_commit.settle()
         must_sync = (durable and any(map(must_last, planned))) or (bool(parcels) and _any_durable(parcels))
         return Committed(planned, posted, must_sync, carried)
+    # An ack or a record on a full disk: the reserve makes room for it, once (G10).
     conn.log.release_reserve(conn.lock)
     return _transact(conn, planned, (), durable=durable, in_need=True)
 
@@ -206,6 +213,8 @@ class Batch:
         try:
             self.end_transaction()
         finally:
+            # Also after an error in the block: the commits before it are in the room, and are synced like any
+            # other (G1).
             self._make_safe()
         if self._failed is not None:  # a transaction failed inside the block
             raise self._failed
@@ -234,6 +243,7 @@ class Batch:
             try:
                 joint.end()
             except BaseException as error:
+                # "Nothing was written" is only true if no earlier transaction of this block was committed.
                 is_known = isinstance(error, Undone) and not self._kept
                 self._failed = error if is_known else StoreFailing("not all of it could be written")
                 raise self._failed from error
@@ -257,6 +267,7 @@ class Batch:
             for conn, done in self._kept:
                 if done.carried:
                     make_safe(conn, replace(done, must_sync=False))
+            # After the sync: nobody is notified of a letter that a power cut could still take (G1).
             self._notifier.notify(self._signals)
         finally:
             self._notifier.close_signals(self._signals)

@@ -100,7 +100,7 @@ _UNKNOWN = (-1, -1)
 
 
 class NameCache:
-    """What one connection remembers between commits: mailbox ids, and the next number while no one else writes."""
+    """The memory of one connection between commits: mailbox ids, and the next number while no one else writes."""
 
     def __init__(self, database: apsw.Connection) -> None:
         self._database = database
@@ -148,7 +148,7 @@ _WRITABLE = "is the folder there and writable? Try again once it is"
 
 
 class CommitHook(Protocol):
-    """What else a commit does, in the same step as the tables change. Rooms of files write their files here."""
+    """Further work of a commit, in the same step as the tables change. Rooms of files write their files here."""
 
     def prepare(self, writes: Sequence[Write]) -> None:
         """Called in the transaction, before anything is written."""
@@ -208,11 +208,13 @@ class Connection:
                 self.names = NameCache(self.database)
                 self.log = Log(self.database, path, self.names)
                 self._inode = os.stat(path).st_ino
+                # Before anything is written: SQLite would overwrite what it cannot read of a damaged log (G2).
                 self._check_reach()
                 _prepare(self.database, path, self.application)
                 is_new = bring_up(self.database, path, application=self.application)
                 self.database.execute(self.more_tables)
                 check_shape(self.database, path, self.shape, self.more_tables)
+                # Only now: an interrupt while tables are made must not look like damage, see there.
                 self.log.watch()
                 self._enter(boot)
                 wrote = self.database.total_changes() > 0
@@ -221,6 +223,7 @@ class Connection:
                 if is_new:
                     self._keep_tables()
             if wrote:
+                # After the lock was left, like every sync: other writers need not wait for the disk.
                 self.log.sync(self.lock)
         except BadStore:
             self.close()
@@ -304,10 +307,12 @@ class Connection:
         self.log.check_index()
         if not self._folder.is_untouched():
             self._check_same()
+        # An interrupt (Ctrl-C) between BEGIN and COMMIT left it open.
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
         if not self.log.reaches(self.lock.noted):
             self.log.check_complete()
+            # No damage: the log has started over since, and the noted place belongs to its former round.
             self.lock.lower_note()
         if self.lock.sync_failed:
             self.log.rebuild(self.lock)
@@ -320,6 +325,7 @@ class Connection:
             same = both = False
         if not same:
             raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
+        # Only after both files were compared may the folder's time stand for them.
         if both:
             self._folder.trust()
 
@@ -334,6 +340,8 @@ class Connection:
         """
         if not self._closing.acquire(blocking=False):
             return
+        # Through `__dict__`: opening may have failed half way, and asking for `index` would open it. The lock
+        # goes last.
         for held in ("index", "log", "database", "lock"):
             if held in self.__dict__:
                 self.__dict__[held].close()
@@ -433,6 +441,8 @@ def _configure(database: apsw.Connection, patience: int) -> None:
     """Set the options that are needed even if the room is damaged."""
     database.set_busy_timeout(patience)
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
+    # The file may come from anywhere: its schema must not call unsafe functions, and no SQL may write to SQLite's
+    # own tables.
     database.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     database.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else every new value plans its query again: 50 µs each
@@ -451,6 +461,7 @@ def _enter(database: apsw.Connection, boot: str) -> None:
     last_boot = database.execute("SELECT boot FROM room").get
     epoch = os.urandom(4).hex()
     if last_boot is None:
+        # Cursors carry this name, so that a cursor of another room is recognised.
         name = os.urandom(8).hex()
         database.execute("INSERT INTO room VALUES (1, ?, ?, ?, 0)", (name, epoch, boot))
     elif last_boot != boot:

@@ -93,6 +93,7 @@ class WriterLock:
             fcntl.flock(self._descriptor, _AT_ONCE)
         except BlockingIOError:
             return False
+        # One read for the holder's name, the flags and the note: every commit passes here.
         read = os.pread(self._descriptor, note.END, 0)
         written = read[:TURN_AT]
         self.is_alone = written == self._usual
@@ -103,6 +104,7 @@ class WriterLock:
         if read[note.AT :] != self._note:
             self._note = read[note.AT :]
             self.noted = note.unpack(self._note)
+        # The disk refused the mark, so only this process knows of the failed sync: it rebuilds the log itself.
         if self._failure_unwritten:
             self.sync_failed = True
         return True

@@ -84,6 +84,7 @@ def find_fresh(query: Query) -> Statement | None:
     """
     if query.mailbox is None or not query.unread_only or query.states != _UNREAD or query.after is not None:
         return None
+    # With a limit SQLite must sort, or the wrong letters would be cut off.
     if query.limit is None and query.order == "age":
         query = replace(query, order="inbox")
     sql, values = find(query)
@@ -329,6 +330,7 @@ def _pieces(query: Query) -> Iterator[tuple[str, list[Any]]]:
         yield f"d.rank IN ({', '.join(map(str, range(RANK[query.min_priority] + 1)))})", []
     elif query.min_priority > 1:
         yield "d.rank <= ?", [RANK[query.min_priority]]
+    # Mail that was delivered later than accepted has `arrived`, and `find_late` finds it by that number.
     if query.after is not None:
         yield "d.arrived IS NULL AND d.number > ?", [query.after]
     if query.until is not None:
@@ -366,6 +368,8 @@ def _pieces_of_time(query: Query) -> Iterator[tuple[str, list[Any]]]:
     if query.offered_at is not None:
         yield "(d.expires_at IS NULL OR d.expires_at > ?)", [micros(query.offered_at)]
     if query.due_at is not None:
+        # A time further ahead than any retry delay was written under a wrong clock: such a letter is offered now
+        # (G7).
         late = "" if query.due_most is None else " OR d.due_at > ? AND d.attempts > 0"
         values = [micros(time) for time in (query.due_at, query.due_most) if time is not None]
         yield f"(d.due_at IS NULL OR d.due_at <= ?{late})", values
@@ -401,6 +405,7 @@ def _pace(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
     if query.received_by is not None:
         yield _RECEIVED, [fold(query.received_by), query.received_by]
     if query.to_several:
+        # A second delivery is enough: no need to count them.
         yield "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number LIMIT 1 OFFSET 1)", []
 
 

@@ -49,7 +49,9 @@ def bring_up(
     if version == len(steps):
         return False
     if version > 0:
+        # Migrations only go forward: this copy is the way back to the earlier version.
         back_up(database, path, version)
+    # One transaction for all steps and the version: a crash leaves the old schema or the new one.
     with database:
         for step in steps[version:]:
             with open(step, encoding="utf-8") as file:
@@ -63,6 +65,7 @@ def check_shape(database: apsw.Connection, path: Place, shape: int = SHAPE, more
     """Refuse damaged table definitions: SQLite would read wrong columns, or no rows, from intact pages."""
     if shape_of(database) != shape and _definitions(database) != _definitions(_new(type(database), more_tables)):
         raise Damaged(f"{path} is damaged: its tables are no longer defined as they were", hint=SALVAGE)
+    # A flipped bit in a root page number would show the rows of one table as those of another.
     if database.execute(_SAME_PAGES).get:
         raise Damaged(f"{path} is damaged: two tables stand in one place", hint=SALVAGE)
     check_names(database, path)

@@ -136,10 +136,12 @@ class SqliteStore:
     def _query(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """Return all rows at once, so that no reader keeps the log from starting over."""
         conn = self._connection()
+        # Before every read: a shortened index would end the whole process (SIGBUS).
         conn.log.check_index()
         try:
             return conn.read_cursor.execute(sql, values).fetchall()
         except apsw.Error as error:
+            # A log that another program cut short gives these errors too, and then deserves its own message.
             if isinstance(error, (apsw.IOError, apsw.CorruptError, apsw.NotADBError)):
                 conn.log.check_complete()
             raise translate(error, self.path) from error
@@ -237,6 +239,7 @@ class SqliteStore:
 
     def _make_safe(self, conn: Connection, done: Committed) -> None:
         """Sync, then notify: no process may learn of a letter that a power cut could still take back."""
+        # Opened before the sync: a watch that begins later finds the letter by its first look.
         signals = self._open_signals(mailboxes_to_notify(done.writes, done.posted))
         try:
             if done.must_sync or done.carried or conn.on_commit:
@@ -286,6 +289,7 @@ class SqliteStore:
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._with_seen(self._fetch(rows.found_apart, queries.find_apart(query)[0]), query)
+        # The common case, an inbox of unread mail, reads fewer columns. `NotFresh`: some letter needs them all.
         fresh = queries.find_fresh(query)
         if fresh is not None:
             with suppress(rows.NotFresh):
@@ -297,6 +301,7 @@ class SqliteStore:
         found = self._fetch(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
         if query.after is None:
             return found
+        # Mail sent for a later time counts by the number of its arrival, else a cursor would pass it by.
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
     def _find_everywhere(self, request: list[Statement]) -> list[Found]:
@@ -458,6 +463,7 @@ class SqliteStore:
         from .backup import copy_room  # noqa: PLC0415 - rarely needed, and heavy
 
         self._flush_batch()
+        # A connection of its own: the copy is one long read transaction.
         source = self._connect()
         try:
             with translated(self.path):
@@ -515,6 +521,7 @@ class SqliteStore:
                 ).get
                 if newest is None:
                     return 0
+                # Both in one transaction: a cursor older than `trimmed` must get Resync, never a gap.
                 with conn.database:
                     conn.database.execute("UPDATE room SET trimmed = ?", (newest,))
                     conn.database.execute("DELETE FROM changes WHERE number <= ?", (newest,))

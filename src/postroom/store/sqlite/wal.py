@@ -113,6 +113,7 @@ STEP = 512 * 1024  # how much the log is filled ahead, until it is as large as i
 FAILING = "is the disk failing? If it goes on, postroom doctor tells"
 CUT_SHORT = "leave the files of an open room alone; it is made anew: try again"
 REPLACED = "the room was deleted or moved while it was open; try again"
+# Beyond the mark at which a checkpoint is due, so that the commit which passes it still overwrites zeros.
 LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
 SOME = 8  # syncs, after which further ones are likely
 _HEAD, _FRAME_HEAD, _SALTS = 32, 24, 8  # bytes in SQLite's format: of the log, of each frame, and of its salts
@@ -166,6 +167,7 @@ class Log:
             return
         if self._descriptor < 0:
             self._open()
+        # Without the folder's sync a power cut could take the name of a synced log, and all mail in it (G1).
         if not self._has_name:
             sync_path(os.path.dirname(self._path))
             self._has_name = True
@@ -215,6 +217,7 @@ class Log:
             with suppress(OSError):  # a disk that is read-only by now cannot record it: the lock remembers it
                 lock.mark_sync_failed()
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}", hint=FAILING) from None
+        # Noted after the sync, never before: a log that does not reach the note has lost confirmed mail (G2).
         if self.pages:
             place = self._salts_of(self.pages)
             number = self._name_cache.as_of - 1 if self._name_cache.as_of else lock.noted.number
@@ -265,6 +268,7 @@ class Log:
 
         Then another program emptied it, cut it short or replaced it while the room was open.
         """
+        # NOOP copies nothing; it returns how many frames SQLite counts in the log.
         frames, _ = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         if frames <= 0:
             return
@@ -272,6 +276,7 @@ class Log:
             if self._descriptor < 0:
                 self._open()
             salts = os.pread(self._descriptor, _SALTS, _SALTS_AT)
+            # The head of the log and all frames of one round carry the same salts.
             if any(salts) and os.pread(self._descriptor, _SALTS, self._salts_of(frames)) == salts:
                 return
         raise Damaged(f"{self._path} was emptied, cut short or replaced while the room was open", hint=SALVAGE)
@@ -339,6 +344,7 @@ class Log:
 
     def _checkpoint(self, lock: WriterLock) -> None:
         try:
+            # PASSIVE waits for no reader: a checkpoint must not hold up the writers behind us.
             frames, done = self._database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.BusyError, apsw.FullError):  # nothing of the log is lost
             frames, done = self.pages, 0

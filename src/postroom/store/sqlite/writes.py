@@ -1,4 +1,4 @@
-"""What each write does to the tables, inside the transaction of a commit.
+"""The changes that each write makes to the tables, inside the transaction of a commit.
 
 `WriteTransaction` applies Post, Move, Put, Forget, Introduce and Rename. It raises where a precondition does not
 hold, and the caller rolls back. Numbers are taken in the order of acceptance, and a write that changes the
@@ -204,6 +204,8 @@ def mark_as_read(execute: Callable[..., Any], moves: Sequence[Move], mailbox: in
     numbers = [move.before.number for move in moves]
     for start in range(0, len(numbers), SOME):
         some = numbers[start : start + SOME]
+        # Filled up with the last number: SQLite then compiles one statement, and a repeated number changes no
+        # more rows.
         some += some[-1:] * (SOME - len(some))
         execute(_READ_SOME, (*values, *some))
     return numbers
@@ -316,6 +318,8 @@ class WriteTransaction:
         message = post.message
         if not self._number and self._name_cache.is_bare is not False:
             self._read_state()
+        # In a bare room only a letter with the same id can stand in the way, and the table's unique index finds
+        # it: insert first, and look for the earlier letter only if that fails (G3).
         if not self._is_bare or message.key is not None or post.routes:
             return self._repeated(message) or self._insert(post)
         try:
@@ -329,6 +333,8 @@ class WriteTransaction:
     def _insert(self, post: Post) -> Posted:
         original, message = post, post.message
         leads = self._is_led and not all(self._name_cache.is_placed(one.mailbox) for one in post.deliveries)
+        # Guards and routes may have changed since the letter was checked: ask again inside the transaction, but
+        # only where the room has any.
         if post.admit is not None and (post.routes or self._guarded or leads):
             post = post.admit(post)
         deliveries = post.deliveries
@@ -340,6 +346,7 @@ class WriteTransaction:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
         if post.quota is not None or post.outbox is not None:
             self._check_space(post, sender, names, places)
+        # The number is the order of acceptance (G7): taken under the lock, so no clock decides it.
         number = self._number
         row = letter_row(message, number, sender, post.encoded or encode(message))
         if row[4:11] == _NONE_OF_7:
@@ -406,6 +413,7 @@ class WriteTransaction:
         for name, mailbox in zip(names, mailboxes, strict=True):
             limit = post.outbox if AT in name else post.quota
             # An inbox holds no more letters than the room ever accepted: in a young room no count is needed.
+            # Twice, because one sender gets at most half of the space (`check_space`).
             if limit is None or (AT not in name and 2 * self._number <= limit):
                 continue
             place = place_of(name, mailbox)
@@ -416,6 +424,7 @@ class WriteTransaction:
         found = self._execute("SELECT number FROM letters WHERE id = ?", (write.message_id,)).get
         if found is None:
             raise UnknownMessage
+        # States below 3 are open: nothing removes a letter that somebody may still get (G4).
         if self._execute("SELECT 1 FROM deliveries WHERE number = ? AND state < 3 LIMIT 1", (found,)).get:
             raise IllegalMove("a letter that is not settled everywhere cannot be deleted")
         self._execute("DELETE FROM deliveries WHERE number = ?", (found,))
@@ -442,6 +451,7 @@ class WriteTransaction:
             mailbox, known = names.get(before.mailbox) or self.mailbox(before.mailbox, "mailbox", known=lives)
             if lives and not known:
                 self.mailbox(before.mailbox, "mailbox", known=True)
+            # The number of its arrival: a cursor that has passed the letter's own number must still meet it.
             if action == "deliver":
                 after = replace(after, arrived=change)
             steps.append((*values(after), before.number, mailbox, before.revision))
@@ -450,6 +460,8 @@ class WriteTransaction:
                 counts.append((place_of(before.mailbox, mailbox), before.number, 1 if after.waits else -1))
         changed = self._database.total_changes()
         self._execute_many(update, steps)
+        # Compare and set: the UPDATE skips a row that is no longer at its revision, and one skipped row undoes
+        # the whole commit (G5).
         if self._database.total_changes() != changed + len(steps):
             self._raise_conflict(steps)
         self._execute_many(INSERT_MOVED, changes)
@@ -460,6 +472,7 @@ class WriteTransaction:
         before, change = move.before, self.take_number()
         former, _ = self.mailbox(before.mailbox, "mailbox")
         mailbox, _ = self.mailbox(move.after.mailbox, "to")
+        # Before the delivery is deleted: the count is read from the table.
         count_deliveries(self._execute, before.number, former, -1)
         step = (before.number, former, before.revision)
         deleted = "DELETE FROM deliveries WHERE number = ? AND mailbox = ? AND revision = ? RETURNING 1"
@@ -534,6 +547,7 @@ class WriteTransaction:
         held = self._execute(
             "SELECT revision FROM records WHERE kind = ? AND key = ?", (record.kind, record.key)
         ).get
+        # Revision 0 stands for "not there yet": of two writers who both make the record, the second fails.
         if (held or 0) != record.revision:
             raise StaleRevision
         if record.kind in IN_THE_WAY:
@@ -559,6 +573,7 @@ class WriteTransaction:
 
     def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
         found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
+        # A renamed agent keeps its former name, so that nobody else can take it.
         found = found or self._execute(BY_ALIAS, (fold(name),)).fetchall()
         if not found:
             insert = "INSERT INTO mailboxes (folded, name, known) VALUES (?, ?, ?) RETURNING id"
@@ -567,6 +582,7 @@ class WriteTransaction:
             return number, known
         row: tuple[Any, ...] = found[0]
         number, held, was_known = row
+        # Names that differ only in case are refused: they could be taken for one agent.
         if held != name:
             raise LookAlike(f"{name!r} reads like {held!r}", field=field, hint=f"write {held!r}")
         if known and not was_known:
@@ -588,6 +604,7 @@ class WriteTransaction:
     def _read_state(self) -> int:
         """Return the next number, and learn whether the room is bare: from memory while no one else wrote."""
         names = self._name_cache
+        # Nobody has written since our last commit, so what it left in memory still holds: a query saved.
         if names.seal == names.sealed():
             self._number, self._is_bare, self._is_led = names.as_of, names.is_bare is True, names.is_led
         else:

@@ -1,4 +1,4 @@
-"""What a layout is, and what all layouts share.
+"""The base of all layouts: what a layout must tell the store, and what they share.
 
 A layout writes a letter as the JSON object of its design (`fields`) and reads it back as the model's JSON
 (`plain`, as `codec.to_plain` makes it). What the design has no field for goes under one key of ours in the file
