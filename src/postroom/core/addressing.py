@@ -38,6 +38,7 @@ def resolve_post(core: Core, post: Post, *, ask: bool = True) -> Post:
     if gone:  # `moved_to` is always the current name, so one step is enough
         post = _to_current_names(post, gone)
         _check_guards(core, post, ask=ask)
+    # After the guards: only names that no agent here has may stand for agents of other systems.
     post = outbox.resolve_recipients(core, post)
     return _resolve_any(core, post) if post.routes else post
 
@@ -78,6 +79,7 @@ def _check_guards(core: Core, post: Post, *, ask: bool) -> dict[str, str]:
     """
     sender = post.message.sender
     mailboxes = [sender, *(delivery.mailbox for delivery in post.deliveries), *post.copies]
+    # One query for all guards is cheaper than one for each member of a large scope.
     if len(mailboxes) > FEW:
         guards = set(core.store.keys(GUARD))
         mailboxes = [name for name in mailboxes if name in guards] if guards else []
@@ -152,6 +154,7 @@ def _to_current_names(post: Post, gone: Mapping[str, str]) -> Post:
 def _resolve_any(core: Core, post: Post) -> Post:
     """Return the post with an agent's mailbox in place of each `any:`, never one that has the letter already."""
     message = post.message
+    # Whoever passed the letter on must not be chosen for it again (G11).
     passed = [current_name(core, name) for name in message.trace]
     taken = {fold(name) for name in (message.sender, *passed, *post.copies)}
     taken |= {fold(delivery.mailbox) for delivery in post.deliveries}

@@ -106,10 +106,12 @@ def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
     try:
         message = check_arrival(core, peer, arrival, now, Batch())
         verdicts = _Intake(core, peer, arrival, message, now, _Seen()).taken()
+    # These say nothing about the letter. Raised, they leave it in the peer's outbox for another attempt (G9).
     except (StoreBusy, StoreFailing, Damaged):
         raise
     except PostroomError as refused:
         verdicts = [Verdict(target, refused) for target in arrival.targets]
+    # Only for a peer that may speak for the source: nobody else learns which letters are here (G8).
     if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
         return verdicts
     return [Verdict(one.target) if _is_kept(core, arrival, one.target) else one for one in verdicts]
@@ -209,6 +211,7 @@ class _Intake:
     def taken(self) -> list[Verdict]:
         try:
             self._core.store.commit(self._plan)
+        # Counting every inbox costs queries, so it is done only once the store has refused.
         except QuotaFull:  # one of the mailboxes is full: find out which
             self._counts = True
             self._core.store.commit(self._plan)
@@ -287,9 +290,12 @@ class _Intake:
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
         came: Any = held.message.extra.get(FEDERATION_NOTE) if held else memory[0].value.get(FEDERATION_NOTE)
+        # The same letter again, maybe for further mailboxes: those that had it are not asked twice.
         if self._is_ours(came):
             have = {found.delivery.mailbox for found in store.find(Query(message_ids=(id,)))} | {*came["to"]}
             mailboxes = [name for name in mailboxes if name not in have]
+        # The id is taken, by a letter of another system or by this one for other recipients: store it under an id
+        # of ours.
         return [copy for name in mailboxes if (copy := self._copy(name)) is not None]
 
     def _is_ours(self, came: Any) -> bool:
@@ -364,6 +370,7 @@ def _key(arrival: Arrival, id: str, mailbox: str) -> str:
 def recognize(core: Core, peer: Peer, arrival: Arrival) -> Arrival:
     """Return the arrival with its system and sender spelt as they are known here."""
     names = (peer.system, *peer.relays_for)
+    # With two spellings of its system one agent would get two mailboxes here.
     source = next((name for name in names if same_name(name, arrival.source)), arrival.source)
     message = arrival.message
     if same_name(system_of(message.sender), source):
@@ -376,6 +383,7 @@ def check_arrival(core: Core, peer: Peer, arrival: Arrival, now: datetime, batch
     """Return the letter as it would be written here, or raise a refusal of it for all targets."""
     _check_way(core, peer, arrival)
     message = _localized(core, arrival, now)
+    # Automatic mail passes the answer rate, so only a room itself may write it (G11).
     if message.is_automatic and agent_of(message.sender) != POSTMASTER:
         raise NotAllowed(f"only a house writes a {message.kind!r}", field="kind")
     check_expiry(message.expires_at, now)
@@ -414,10 +422,12 @@ def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
     if not same_name(sender.system, arrival.source):
         wrong = f"{arrival.message.sender!r} is not at {arrival.source!r}"
         raise NotAllowed(wrong, field="from", hint="agent@system, where the letter was written")
+    # A peer speaks for itself and for the systems it relays; anything else would be a forged sender (G8).
     if not trust.speaks_for(peer, arrival.source):
         raise NotAllowed(f"{peer.system!r} does not speak for {arrival.source!r}", field="from")
     if core_peers.is_ours(core, arrival.source):
         raise LoopDetected("the letter was written here", field="from")
+    # Hops and path are checked on every way in: a ring of rooms must not pass a letter around (G11).
     if any(core_peers.is_ours(core, system) for system in arrival.path):
         raise LoopDetected(f"the letter was here before ({' → '.join(arrival.path)})", field="path")
     if max(arrival.hops, len(arrival.path) - 1) >= core.limits.federation_hops:
@@ -435,8 +445,10 @@ def _localized(core: Core, arrival: Arrival, now: datetime) -> Message:
     return replace(
         message,
         recipients=message.recipients if recipients else (),
+        # A peer cannot grant more hops than a sender here has.
         hops=max(1, min(fields.hops, core.limits.hops)),
         trace=tuple(trace),
+        # The clock of the other system may be ahead of ours.
         created_at=min(fields.created_at, now),
     )
 
@@ -477,6 +489,7 @@ def _with_thread(core: Core, message: Message, arrival: Arrival) -> Message:
             conversation_id=message.conversation_id or parent.conversation_id,
         )
     root = arrival.message.thread_id
+    # Else a peer that guesses an id could write into a thread of others.
     if root is None or (core.store.get([root]) and _known(core, message, arrival, root) is None):
         return message
     return replace(message, thread_id=check_id(root, "thread_id"))

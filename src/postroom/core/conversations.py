@@ -130,9 +130,11 @@ def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | 
     letters = tuple(seen_by(core, letter, reader) for letter in found)
     members = None if talk is None else _members_seen(core, talk, reader, found)
     is_inside = members is None or reader is None or reader in members
+    # Absent and forbidden look the same: the error must not tell that there is such a conversation (G8).
     if not letters and (talk is None or not is_inside):
         raise missing_conversation(checked)
     if talk is None or not is_inside:
+        # No member, but it has letters: it sees what these tell, and nothing of the record (G8).
         talk, members = talk_from_letters(letters), None
     return View(
         talk=talk,
@@ -199,6 +201,7 @@ def _collect_members(
         for letter in letters:
             sender = resolve(letter.sender)
             left_at = left.get(sender)
+            # Whoever left can write no further agent into the conversation.
             if sender in members and (left_at is None or letter.created_at <= left_at):
                 members |= _addressees(letter, reached, resolve)
         if until in members:
@@ -387,6 +390,7 @@ def create(core: Core, caller: Principal, request: ConversationRequest, first: T
     authorize(caller, "converse", caller.agent)
     name = request.creator or caller.agent
     creator = None if name is None else check_agent(name, "agent_id")
+    # The seat is for an agent the caller may act as, not for anyone it names (G8).
     authorize(caller, "join", creator)
     talk = _new_talk(core, caller, request, creator)
     view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
@@ -395,6 +399,7 @@ def create(core: Core, caller: Principal, request: ConversationRequest, first: T
     posts = [] if first is None or creator is None else [turn_post(core, caller, view, creator, first)]
 
     def plan() -> Sequence[Write]:
+        # Inside the commit: of two who open the same id, the second gets IdTaken.
         _check_free(core, reader_of(caller), talk.id)
         events = [("created", creator or ""), *(("joined", seat.agent) for seat in talk.seats)]
         return [*_writes(talk, view, events, talk.created_at), *posts]
@@ -427,6 +432,7 @@ def invite(core: Core, caller: Principal, id: str, guest: Guest) -> View:
     def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
         _check_participant(caller, view)
         if caller.agent is not None:
+            # A seat brings every later turn into the guest's inbox, so its allow list is asked now.
             addressing.check_guard_at(core, caller.agent, _guest_name(core, guest))
         return _with_seat(core, view, guest)
 
@@ -508,6 +514,7 @@ def _change(core: Core, caller: Principal, id: str, step: Step) -> View:
 
     def plan() -> Sequence[Write]:
         nonlocal view
+        # Letters may grow meanwhile, and that does no harm; only the record decides who has a seat.
         if revision(core, id) != (view.held.revision if view.held else 0):
             view = _view_to_change(core, reader, id, letters)
         after, events = step(view)
@@ -698,6 +705,7 @@ def turn(core: Core, caller: Principal, id: str, participant: str, request: Turn
         nonlocal view
         if revision(core, id) != (view.held.revision if view.held else 0):
             view = _view_to_speak(core, caller, id)
+            # Somebody joined or left between the look and the commit: address the turn anew.
             posts[:] = [turn_post(core, caller, view, name, request)]
         if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
             return posts
@@ -717,6 +725,7 @@ def _view_to_speak(core: Core, caller: Principal, id: str) -> View:
 
 def turn_post(core: Core, caller: Principal, view: View, participant: str, request: TurnRequest) -> Post:
     """Return the post of a turn, ready to be committed, or raise the reason why not."""
+    # A repeat is answered even if the conversation was closed since (G3).
     first = None if request.key is None else core.store.sent(participant, request.key)
     if first is None:
         _check_open(view, participant, strict=not caller.operator)
@@ -740,6 +749,8 @@ def turn_post(core: Core, caller: Principal, view: View, participant: str, reque
     post = messages.prepare(core, caller, draft, now)
     if audience or not post.deliveries:
         return post
+    # Nobody else is there. The turn is kept in the participant's own mailbox, done already, so that it is part of
+    # the conversation.
     done = ack(open_delivery(post.message, participant, "to", now), now, archive=True)
     return replace(post, deliveries=(done,), quota=None)
 

@@ -65,6 +65,7 @@ def move_found(
     def plan() -> Sequence[Write]:
         return steps(core.store.find(query))
 
+    # Outside of the lock first. In the usual case nobody else wants the same letters, and the lock is short.
     moves = plan() if first is None else steps(first)
     if not moves:
         return []
@@ -90,6 +91,7 @@ def apply_timers(core: Core, moment: Moment, mailboxes: Sequence[str] | None) ->
                 delivery, action = after
                 done[action] = done.get(action, 0) + 1
                 writes.append(Move(found.delivery, delivery, action))
+                # In the same commit as the death (G6).
                 if action == "bury":
                     writes += bounce(core, found.message, delivery, moment.wall)
         return writes
@@ -152,6 +154,7 @@ def notice(
         **fields,
     )
     home = core.store.spelling(to) or to  # the agent may have been renamed
+    # No quota: a notice reaches its agent however full the inbox is (G6).
     return Post(message=message, deliveries=(open_delivery(message, home, "to", now),))
 
 
@@ -191,6 +194,7 @@ def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
     key = f"refused:{blake2b(f'{message.sender} {message.id}'.encode(), digest_size=16).hexdigest()}"
 
     def plan() -> Sequence[Write]:
+        # The peer sends the letter again until it is confirmed; its sender gets one bounce.
         if core.store.sent(POSTMASTER, key):
             return []
         words = f"Your letter to {to} was not taken: {reason}"

@@ -73,6 +73,7 @@ def escalate(
     fields = {"subject": "", "priority": None, "id": None, "key": None} | more
     id = core.new_id(mailbox) if fields["id"] is None else check_id(fields["id"], "id")
     escalation_id = _id(mailbox, fields["key"] or id)
+    # A repeat must address the same agent as the first call, else the key would belong to another letter (G3).
     rungs = _from_first(core, mailbox, fields["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
     own = {
@@ -101,6 +102,7 @@ def escalate(
     )
 
     def plan() -> Sequence[Write]:
+        # The record of the first call may be closed by now; it must not be opened again.
         if _is_repeat(core, post):
             return [post]
         return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
@@ -343,6 +345,7 @@ def _letter(core: Core, one: Escalation, place: int, note: str, now: datetime) -
         created_at=now,
         parts=(text(note), *(_with_rung(part, place) for part in first.parts)),
         priority=after_climb(first.priority),
+        # The question climbs because nobody answered; it must not expire on its way up.
         expires_at=None,
         thread_id=one.thread,
         in_reply_to=one.letters[-1],

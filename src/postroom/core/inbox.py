@@ -102,6 +102,7 @@ def check(
     """
     authorize(caller, "check", mailbox)
     moment = core.now()
+    # Time works on mail only when somebody looks; no timer runs in the background.
     apply_timers(core, moment, (mailbox,))
     query = apply_filter(
         core, _inbox_query(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter
@@ -143,6 +144,7 @@ def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:
     A letter that does not exist and one that belongs to another mailbox give the same error (G8).
     """
     found = core.store.find(Query(mailbox=mailbox, message_ids=(check_id(id, field),), shown_only=True))
+    # Mail that is scheduled for later is in nobody's inbox yet.
     if not found or found[0].delivery.state is State.QUEUED:
         check_spelling(core, mailbox)
         raise UnknownMessage(f"no letter {id!r} in {mailbox!r}", field=field)
@@ -240,6 +242,7 @@ def wait_until(
 def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
     """Return how long to sleep before a timer of these mailboxes is due."""
     timer = core.store.next_timer(core.now(), mailboxes)
+    # A millisecond more, so that the timer is surely over when we look.
     return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
 
 
@@ -312,6 +315,7 @@ def _stamp_read(core: Core, found: Sequence[Found], moment: Moment) -> list[Foun
     """Set `read_at` on open letters that have none; return all letters as they are afterwards."""
     new = [f.message.id for f in found if f.delivery.read_at is None and f.delivery.state in READABLE]
     fresh: dict[str, Found] = {}
+    # In slices, so that a long list does not hold the lock for long.
     for start in range(0, len(new), SLICE):
         ids = tuple(new[start : start + SLICE])
         query = Query(mailbox=found[0].delivery.mailbox, message_ids=ids, states=READABLE, unread_only=True)

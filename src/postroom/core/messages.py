@@ -109,6 +109,7 @@ def commit_posts(
     # The post of a letter that was sent before with the same key has no deliveries: its rate was counted then.
     senders = (post.message.sender for post in posts if post.deliveries)
     try:
+        # The rate of the sender is counted with the commit, so letters that were refused do not count.
         with core.within_rate(senders):
             posted = core.store.commit(writes)
     except PostroomError as error:
@@ -154,10 +155,13 @@ def _key_to_retry(core: Core, draft: Draft) -> str:
 
 def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
     """Check everything that does not need the commit lock, in the order in which errors are most useful."""
+    # First of all: the sender is the one the credential allows, never just the one the draft names (G8).
     authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(core, draft, now)
     if caller.token is not None and caller.agent is not None:
+        # A token proves who wrote it. Readers see that as the verified origin (G8, G12).
         message = vouched(core.store, replace(message, proven=True))
+    # Automatic mail causes no bounce and no answer, so an agent must not pass its own mail for it (G11).
     if message.is_automatic:
         raise Invalid(f"only Postroom itself writes a {message.kind!r}", field="kind")
     must_route = core.limits.federation_strategy != "table"
@@ -174,6 +178,7 @@ def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: 
         return _repeat(core, message, earlier, draft)
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
+    # From here on everything may fail for reasons that change with time.
     first, others = _resolve_mailboxes(core, message, draft)
     if peers is not None and not must_route:
         # If all these peers are open, nothing is left to decide inside the commit, and another process that holds
@@ -183,6 +188,7 @@ def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: 
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _with_parent_fields(core, message, names, draft)
+    # After the parent's thread is known: the rate counts per thread or conversation (G11).
     check_answer_rate(core, message, batch)
     at = draft.fields.get("at")
     due_at = None if at is None else _due_at(message, at, now)
@@ -420,6 +426,7 @@ def _resolve_mailboxes(
         raise Invalid("only a broadcast can exclude agents", field="exclude")
     human = core.limits.human
     excluded = [meant(check_agent(name, "exclude"), human) for name in as_list(draft.exclude, "exclude")]
+    # Named recipients have their own delivery already: nobody gets a letter twice.
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
     members = [name for scope in scopes for name in core.store.keys(MEMBER + scope)]
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]
@@ -429,6 +436,7 @@ def _resolve_mailboxes(
         )
     if len(named) + len(members) > core.limits.max_recipients:
         raise TooLarge(f"more than {core.limits.max_recipients} recipients", field="to")
+    # The store copies the first delivery for all members, so that one must be of kind `to`.
     if not named or named[0][1] != "to":
         first: list[tuple[str, RecipientKind]] = [(name, "to") for name in members[:1]]
         named = first + named
@@ -488,6 +496,7 @@ def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
 
     def plan() -> Sequence[Write]:
         found = [f.delivery for f in core.store.find(Query(message_ids=(id,), order="age"))]
+        # A second call changes nothing, and is no error: the answer of the first may have been lost.
         if all(_is_unsent(delivery) for delivery in found):
             return []
         _check_untouched(found)  # inside the commit: a recipient may claim the letter at this moment
@@ -602,6 +611,7 @@ def _check_group_rate(core: Core, message: Message, place: LetterQuery, batch: B
         return
     since = 0 if earlier[0] is None else earlier[0] - 1  # minus one: that letter may be the person's own
     person = core.store.letters(replace(place, sender=core.limits.human, after=since))
+    # A person wrote meanwhile: agents may go on, and count from there (G11).
     if person:
         earlier = _earlier_letter(core, message, replace(several, after=person[0].number), back)
     if earlier is not None and _is_answer(core, message, place, earlier[0]):

@@ -90,6 +90,7 @@ def assign(core: Core, letters: Sequence[Found], system: str) -> None:
     attempt = Attempt(at=core.now().wall, holder=system, reason=f"{GIVEN}{system}")
 
     def plan() -> Sequence[Write]:
+        # A letter that one system may have is never given to another: it would be delivered twice (G9).
         free = [one for found in letters for one in _still_queued(core, found) if not one.given_to]
         return [Move(one, model_delivery.give(one, attempt), "give") for one in free]
 
@@ -103,6 +104,7 @@ def record_departure(core: Core, deliveries: Sequence[Delivery], system: str) ->
     try:
         core.store.commit(steps)
     except (StaleRevision, UnknownMessage):  # something was unsent, or expired, while it was on its way
+        # One by one: a letter that was taken back meanwhile must not keep the others from being settled.
         for step in steps:
             _depart_now(core, step.before, now, system)
 
@@ -143,6 +145,7 @@ def give_up_old(core: Core, now: datetime) -> int:
     while next(_too_old(core, now), None) is not None:
         before = given_up
         core.store.commit(plan)
+        # Somebody else settled them between the look and the commit.
         if given_up == before:
             break
     return given_up
@@ -177,6 +180,7 @@ def _next_at(core: Core, mailbox: str, now: datetime, limit: int, takes: Callabl
     for found in _queued(core, mailbox, max(limit, SLICE)):
         delivery, sender = found.delivery, found.message.sender
         is_due = _is_due(core, delivery, now)
+        # A letter that was scheduled for later (no attempts) holds nothing back; one that is retried does (G7).
         if (not is_due and delivery.attempts) or (is_due and not takes(found)):
             held.add(sender)
         elif is_due and sender not in held:
@@ -189,6 +193,7 @@ def _next_at(core: Core, mailbox: str, now: datetime, limit: int, takes: Callabl
 def _is_due(core: Core, delivery: Delivery, now: datetime) -> bool:
     if delivery.due_at is None or delivery.due_at <= now:
         return True
+    # A retry further ahead than any delay was set by a wrong clock.
     return delivery.attempts > 0 and delivery.due_at > latest_try(now, core.limits)
 
 
@@ -213,6 +218,7 @@ def _too_old(core: Core, now: datetime) -> Iterator[Found]:
     for mailbox in core.store.outgoing(now, latest_try(now, core.limits)):
         for found in _queued(core, mailbox, SLICE):
             since = waits_since(found)
+            # By the earlier of both times, because a revived letter waits anew and would end the search too soon.
             if not is_too_old(min(found.message.created_at, since), now, core.limits):
                 break
             is_due = _is_due(core, found.delivery, now)
@@ -354,9 +360,11 @@ def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str |
 
     def plan() -> Sequence[Write]:
         sent.clear()
+        # Registered here since it was looked up: its mail stays.
         if core.store.is_known(name):
             return []
         now, peers = core.now().wall, core_peers.all_peers(core)
+        # The outbox has a limit per system; what does not fit stays here, where it lies safe (G10).
         free = core.limits.outbox_max_letters - core.store.waiting(mailbox, name)[0]
         lying = Query(mailbox=name, states=(State.UNREAD,), unread_only=True, order="age", limit=max(0, free))
         going = [one for one in core.store.find(lying) if _may_go_on(core, peers, one, mailbox, now)]
@@ -384,6 +392,7 @@ def search_again(core: Core, found: Found, reason: str) -> bool:
     name, system = agent_of(mailbox), system_of(mailbox)
     held = core.store.records(ROUTE, fold(name))
     route = convert(held[0].value, Route) if held else None
+    # Only a name that was looked up is looked up again: a sender who named the system meant it.
     was_found = route is not None and route.is_found and same_name(route.system, system)
     if (
         not was_found

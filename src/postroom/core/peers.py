@@ -90,6 +90,7 @@ def change(
         held = find_record(core, PEER, key)
         before = None if held is None else convert(held.value, Peer)
         after = check_peer(_without_old(before, step(before)), ours)
+        # Plans may run twice: set, not append.
         kept[:] = [after]
         return [] if after == before else [put_record(PEER, key, to_plain(after), held)]
 
@@ -169,10 +170,12 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
     found = peer(core, system) if isinstance(system, str) and len(system) <= _LONGEST else None
     is_right = _is_proven(core, found, credential, certificate)
     if found is None or not is_right or not found.trusted:
+        # One error for unknown, untrusted and unproven: a caller learns nothing about the peers of this room.
         text = "this system is no peer here, or did not prove that it is"
         raise NotAllowed(text, field="auth", hint="its operator: postroom peers add, peers trust")
     if certificate:
         check_certificate(core, found, certificate)
+    # The peer has the new token, so the old one ends now.
     if found.former_proof and _shows(credential, found.proof):
         return _without_former(core, found)
     return found
@@ -288,9 +291,11 @@ def check_url(url: Any) -> str:
         raise Invalid(f"{text!a} is no address", field="url", hint=hint) from None
     if split.scheme not in {"ws", "wss"} or not host or " " in text:
         raise Invalid(f"{text!a} is no address of a WebSocket", field="url", hint=hint)
+    # Addresses are listed and logged; a secret in one would be, too.
     if split.username is not None or split.query or split.fragment:
         message = "holds more than a place"
         raise Invalid(message, field="url", hint="a token is given by --token-file, never in an address")
+    # Tokens and mail would cross the network in the clear.
     if split.scheme == "ws" and not is_loopback(host):
         message = f"{host} is another machine; that needs TLS"
         raise Invalid(message, field="url", hint="wss://, or ws:// to a tunnel that ends at 127.0.0.1")

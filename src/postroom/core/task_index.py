@@ -47,6 +47,8 @@ def with_index(core: Core, writes: Iterable[Write], step: Step | None = None) ->
         message, opened = write.message, open_task(write.message)
         before = task_above(pages, message)
         if opened is not None:
+            # The receiver of a task must be known here: let the store's question be answered now, and give the
+            # store this answer, so that an `any:` address is not decided twice.
             ready = write if write.admit is None else write.admit(write)
             planned[place] = replace(write, admit=lambda _post, ready=ready: ready)
             write_task(pages, _received(opened, ready))
@@ -83,6 +85,7 @@ def cancel_unsent(core: Core, message: Message, now: datetime, *, seen: bool) ->
         return []
     pages = RecordBuffer(core.store.records)
     write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
+    # Like the letter: whoever has not read it never learns of it.
     if not seen and task.receiver != task.giver:
         pages.write(TASKS + task.receiver, task.letter, None)
     return _puts(pages)

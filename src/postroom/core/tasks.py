@@ -98,6 +98,7 @@ def give(
         raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
 
     def plan() -> Sequence[Write]:
+        # A repeat: its deadline was checked when it was first sent (G3).
         if was_sent(core, post.message):
             return [post]
         if due is not None and due <= now:
@@ -328,6 +329,7 @@ def admit(
         raise Invalid(f"must be a function, not {type(judge).__name__}", field="judge")
     task = find(core, caller, mailbox, letter)
     _check_step(core, mailbox, letter, TaskState.ACCEPTED)
+    # The rules before the judge: a task that they refuse costs no call of a model.
     unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)
     moment = core.now()
     deliveries.apply_timers(core, moment, (mailbox,))
@@ -336,6 +338,7 @@ def admit(
 
     def plan() -> Sequence[Write]:
         current = _check_step(core, mailbox, letter, TaskState.ACCEPTED)
+        # The rules once more: while the judge thought, another task may have taken the last place.
         why = _why_not(core, current, moment) or unfit
         after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
         draft = _update(core, caller, mailbox, current, after, None, why, {})
@@ -351,6 +354,7 @@ def admit(
 def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
     """Return the letter of a step, which passes the other party's allow list."""
     post = prepare(core, caller, draft, moment.wall)
+    # Who gave a task must hear of it. The table of states bounds the number of steps, so this lets in no flood.
     return replace(post, admit=partial(addressing.resolve_post, core, ask=False))
 
 
@@ -404,6 +408,7 @@ def _settle(
     delivery = inbox.received(core, mailbox, task.letter).delivery
     if delivery.state is State.DEAD and after is TaskState.ACCEPTED:
         raise IllegalMove(f"its letter is dead: {delivery.reason}", field="id", hint="revive it first")
+    # Settled by an earlier step; nobody holds it, so no lease is asked for.
     if delivery.state in {State.DONE, State.DEAD}:
         return []
     work.check_holder(delivery, lease, moment)
@@ -481,6 +486,7 @@ def report_overdue(core: Core, now: datetime) -> int:
         notices += sum(isinstance(write, Post) for write in writes)
         return writes
 
+    # In slices: other writers wait for a commit, and a thousand deadlines may fall on one day.
     for start in range(0, len(due), SLICE):
         some = due[start : start + SLICE]
         core.store.commit(plan)

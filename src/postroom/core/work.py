@@ -67,12 +67,14 @@ def claim(
         states=(State.UNREAD,),
         offered_at=moment.wall,
         due_at=moment.wall,
+        # A retry that a wrong clock set far ahead is offered now: clocks must not withhold mail (G7).
         due_most=latest_retry(moment.wall, core.limits),
         order="priority",
         limit=check_count(count, "count", most=MOST_CLAIMED),
     )
     query = apply_filter(core, query, filter)
     taken = _lease(core, moment, mailbox, lease, holder)
+    # Found outside of the commit, then moved: if somebody else was faster, `move_found` plans inside it.
     first = deliveries.find_offered(core, query, moment, mailbox)
     found = deliveries.move_found(
         core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
@@ -106,6 +108,7 @@ def _lease(core: Core, moment: Moment, mailbox: str, seconds: float | None, hold
     return Lease(
         token=core.ids.token(),
         holder=mailbox if holder is None else check_line(holder, "holder", 200),
+        # Uptime, not the wall clock: setting the clock neither ends nor stretches a lease (G7).
         until=moment.steady + _check_lease(core, seconds),
         boot=moment.boot,
     )
@@ -171,6 +174,7 @@ def ack_and_send(
     """Mark letters as done and send others in the same commit. A repeated call sends nothing twice."""
     moment = core.now()
     done = _acknowledge(moment, archive=archive)
+    # With a key of its own each answer is sent once, however often the ack is repeated (G3, G5).
     keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
     return _settle(core, caller, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
 
@@ -185,6 +189,7 @@ def fail(
     """
     moment = core.now()
     why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
+    # The reason may be the text of any exception: lone surrogates and NUL cannot be stored.
     why = why.encode("utf-8", "replace").decode().replace("\0", "")
 
     def failed(delivery: Delivery) -> tuple[Delivery, str]:
@@ -249,6 +254,7 @@ def _settle(
         return [*writes, *posts]
 
     try:
+        # The usual case needs no query: the store compares the revision that the holder knows.
         receipts = _commit(core, posts, plan(held))
     except (StaleRevision, LeaseLost, UnknownMessage):
         # The holder's copy may be stale: read the deliveries again inside the commit and compare the token.
@@ -283,6 +289,7 @@ def _moves(
         delivery, action = settle(now.delivery)
         after.append(Found(now.message, delivery))
         writes.append(Move(now.delivery, delivery, action))
+        # In the same commit as the death, so that no dead letter goes without its bounce (G6).
         if action == "bury":
             writes += deliveries.bounce(core, now.message, delivery, moment.wall)
     return after, writes
@@ -292,6 +299,7 @@ def check_holder(current: Delivery, lease: Lease | None, moment: Moment) -> None
     """Raise LeaseLost unless the lease is current; a letter that is not claimed may be settled without a lease."""
     if current.state is State.CLAIMED:
         held = current.lease
+        # The token decides, not the holder's name: two workers may share a name (G5).
         if held is None or lease is None or held.token != lease.token:
             raise LeaseLost(f"{current.message_id} is held by {held.holder if held else 'nobody'}")
         if has_lapsed(held, moment):
@@ -392,6 +400,7 @@ def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]
         memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": derived}
         if FEDERATION_NOTE in letter.extra:
             memory[FEDERATION_NOTE] = letter.extra[FEDERATION_NOTE]
+        # Ids and keys stay spent after the letter is gone: a late retry must not send it again (G3).
         memories[FORGOTTEN, letter.id] = memory
         # The id of one letter may be the key of another: an existing entry stays.
         memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)

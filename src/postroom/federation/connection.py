@@ -142,6 +142,7 @@ class RpcConnection:
             error = {"code": METHOD_NOT_FOUND, "message": f"{method} is nothing that is asked of a guest"}
             await self._send({"jsonrpc": "2.0", "id": id, "error": error})
         else:
+            # Waiting here stops the reading of frames, so a peer cannot pile up calls (threat 7).
             await self._turns.acquire()
             handler = asyncio.ensure_future(self._answer(id, method, params if isinstance(params, dict) else {}))
             self._served.add(handler)
@@ -162,6 +163,7 @@ class RpcConnection:
     def receive_response(self, id: Any, params: Mapping[str, Any]) -> None:
         """Take the answer to a call of ours."""
         answer = self._pending.get(id) if isinstance(id, int) else None
+        # An answer that came too late, or to a call that was never made.
         if answer is None or answer.done():
             return
         if params.get("error") is not None:
@@ -176,6 +178,7 @@ class RpcConnection:
             handler.cancel()
         for answer in self._pending.values():
             if not answer.done():
+                # As a result: an exception that nobody awaits would be logged by asyncio as never retrieved.
                 answer.set_result(ConnectionLost(_CUT))
 
 
@@ -220,6 +223,7 @@ def why(cut: BaseException) -> str:
 
 def pause(tries: int) -> float:
     """Return the seconds to wait after this many failed tries: doubling, and a random part of that."""
+    # At most 2**30: the exponent must not overflow after days of failed tries.
     longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
     return longest * random.uniform(0.5, 1.0)
 
@@ -234,6 +238,7 @@ async def dial(
     secret = client_context(pin, certificate, key) if urlsplit(server).scheme == "wss" else None
     async with connect(
         server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE, close_timeout=CLOSING,
+        # A proxy of the environment is no way to this machine itself.
         proxy=None if is_near(server) else True, max_size=largest, ssl=secret, compression=None,
     ) as socket:  # fmt: skip
         if pin:

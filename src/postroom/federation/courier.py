@@ -352,6 +352,7 @@ class Courier:
         envelopes = await self._look_up(waiting, route)
         self._new.clear()
         if any(envelope.is_free for envelope in envelopes):
+            # Before anything is sent: otherwise two links could both deliver it (G9).
             envelopes = await self._reserve(waiting, route, envelopes)
         if not envelopes:
             for mailbox in waiting:
@@ -361,10 +362,14 @@ class Courier:
         try:
             await self._send_all(send_round, envelopes)
         finally:
+            # What the peer confirmed is recorded before the next look, or it would be sent again.
             await self._wait_until_written()
         if send_round.is_over:
+            # Whether the peer has these, nobody knows. They go again on the next connection; the peer knows their
+            # ids (G9).
             await self._after_cut(send_round.unanswered)
             return False
+        # After a cut letters go one by one, so that a letter which breaks the connection is found (`_after_cut`).
         self._window = min(WINDOW, self._window * 2)
         return send_round.moved > 0
 
@@ -418,6 +423,7 @@ class Courier:
 
     def _refusal_of_ours(self, connection: PeerConnection, envelope: OutgoingEnvelope) -> Refusal | None:
         """Return why we do not send it, or None."""
+        # A hub must not send a letter back where it came from (G11).
         if any(same_name(self._link.system, passed) for passed in origin_route(envelope.letter).get("path", ())):
             return _CAME_FROM_THERE
         try:
@@ -487,6 +493,7 @@ class Courier:
                 return
             refused = envelope.all_refused(refusal)
         else:
+            # Only the peer's word that it keeps the letter ends our duty to keep it (G9).
             refused = refusals(result) if result.get("routed") is True else envelope.all_refused(_NO_RECEIPT)
         await self._settle_answered(send_round, envelope, refused)
 
@@ -523,6 +530,7 @@ class Courier:
         if is_barred:
             self._link.exclude(found)  # the next system that has an agent of the name gets it
         elif refusal.waits:
+            # A random part: many letters that failed together must not come back together.
             due = next_try(delivery, now, limits, random.random())
         if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
             reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays reserved for this peer
@@ -573,6 +581,7 @@ class Courier:
 
     async def _after_cut(self, envelopes: list[OutgoingEnvelope]) -> None:
         self._window = 1
+        # Of several nobody knows which one broke the connection.
         if len(envelopes) != 1:
             return
         (envelope,) = envelopes

@@ -79,6 +79,8 @@ class AgentInboxConnection(RpcConnection):
             raise MapRefusal(federation_error(wrong)) from None
         for message in messages:
             await self.notify(MESSAGE, message=message)
+        # agent-inbox confirms no letter. It handles frames in order, so its answer to a ping says that it has
+        # read them.
         await self._wait_until_read()
         return {"routed": True}
 
@@ -143,6 +145,7 @@ class Dialler:
                 self._link.report_problem(why(cut))
             except Exception:  # the link must be dialled again, whatever went wrong
                 log.exception("the link to the system %s broke because of an internal error", self._link.system)
+            # A peer that takes the connection and drops it at once must not be dialled without pause.
             was_useful = monotonic() - began >= STEADY or self._link.transferred > transferred
             tries = 1 if was_useful else tries + 1
             await self._link.sleep(pause(tries))
@@ -167,6 +170,7 @@ class Dialler:
             )
             handler.leave = reading.cancel
             self._link.join(connection)
+            # `wait` does not raise; `result` below does, with the reason why the connection ended.
             await asyncio.wait((reading,))
             if not reading.cancelled():
                 reading.result()

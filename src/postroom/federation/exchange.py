@@ -113,6 +113,7 @@ class Exchange:
         rpc_type: type[RpcConnection] = RpcConnection,
     ) -> tuple[dict[str, Any], PeerSession]:
         """Begin federation with a peer that has proven itself; return the answer for it, and its session."""
+        # The link may not be open yet: the peer can call before our next poll sees its record.
         link = self.link_to(peer)
         result = await self._executor.submit(
             partial(connect_answer, self._executor, peer, self.local.system, params)
@@ -157,6 +158,7 @@ class Exchange:
                 if watch.fileno() >= 0 and not self._is_listening:
                     loop.add_reader(watch.fileno(), self._on_watch, watch)
                     self._is_listening = True
+                # Before the poll: what comes during it wakes us for the next one.
                 self._woken.clear()
                 try:
                     await self._poll()
@@ -219,6 +221,7 @@ class Exchange:
         self._empty_polls = 0 if waiting else self._empty_polls + 1
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
+        # At half the time for which peers believe it, so that one lost announcement does no harm.
         is_time = loop.time() - self._announced_at >= strategy_of(self._core.limits).believes / 2
         has_news = [link for link in self.links if link.has_news]
         for link in has_news:
@@ -249,6 +252,8 @@ class Exchange:
         for key, link in list(self._links.items()):
             if wanted.get(key) != link.peer:
                 if key in wanted and _keeps_connection(link.peer, wanted[key]):
+                    # What is allowed has changed, who it is has not: keep the connection, and tell the peer of
+                    # our agents anew.
                     link.peer = wanted[key]
                     self._last_exposure.pop(key, None)
                     self._announced_at = 0.0

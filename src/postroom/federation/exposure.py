@@ -127,10 +127,14 @@ def note(core: Core, system: str, params: Any) -> bool:
             before = routes.get(key)
             if before is not None and _is_fresh(before, route, now, until):
                 continue
+            # First come, first believed: a peer cannot draw away mail for another peer's agent by announcing its
+            # name.
             if before is None or same_name(before.teller, system) or before.until <= now:
                 is_new = is_new or before is None or replace(before, until=until) != replace(route, until=until)
                 value = to_plain(replace(route, until=until))
                 writes.append(put_record(ROUTE, key, value, held.get(key), durable=False))
+        # An announcement lists all agents. One that is missing is gone, unless it was found by asking for its
+        # name.
         theirs = [key for key, one in routes.items() if same_name(one.teller, system) and not one.is_found]
         gone = [key for key in theirs if key not in result]
         is_new = is_new or bool(gone)
@@ -201,6 +205,7 @@ def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
     def plan() -> Sequence[Write]:
         cards = {record.key: record for record in store.records(CARD)}
         beats = {record.key: record for record in store.records(BEAT)}
+        # Unmounted since: show nothing, else guests would stay for ever.
         shown = {} if peers.peer(room._core, host) is None else wanted
         writes: list[Write] = []
         for name, agent in shown.items():

@@ -61,6 +61,7 @@ async def handshake(
     if result.get("connected") is not True:
         raise MapRefusal(result.get("error") or _no("it does not connect"))
     named = result.get("systemId", peer.system)
+    # Mail for this peer must not go to a system of another name.
     if not isinstance(named, str) or not same_name(named, peer.system):
         raise MapRefusal(_no(f"it is called {named!a} and not {peer.system!r}"))
     return result
@@ -182,6 +183,7 @@ class PeerHandler:
 
     def _peer(self) -> Peer:
         """Return the peer as it is trusted now."""
+        # Read anew at every call: trust may end while a connection is open.
         found = peers.peer(self._core, self._link.system)
         if found is None or not found.trusted:
             raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
@@ -213,6 +215,7 @@ class PeerHandler:
             read = [self._read(peer, params) for params in each]
         except PostroomError:
             return None
+        # A successor of a letter that was refused must not overtake it (G7).
         if any(self._held_back(one, params["after"]) for one, params in zip(read, each, strict=True)):
             return None
         if not self._accept_together(peer, [_arrival_of(one, one.targets) for one in read]):
@@ -256,6 +259,7 @@ class PeerHandler:
             self._held.pop(mark, None)
             if verdict.problem is None:
                 self._link.taken += 1
+            # It comes again, so what follows it waits (G7). After a final refusal the next letters may go.
             elif verdict.problem.temporary:
                 self._held[mark] = None
         while len(self._held) > MOST_HELD:
@@ -268,6 +272,7 @@ class PeerHandler:
             params = read_route({"envelope": envelope}, self._here, peer.system, self._core.now().wall)
         except PostroomError:  # then the sender is not known
             return
+        # Only to a sender at the peer itself: any other name may be forged, and would get mail it did not cause.
         if params.source == peer.system:
             to = params.targets[0].agent
             deliveries.bounce_remote(self._core, params.message, to, f"{self._here}: {reason}")

@@ -210,6 +210,7 @@ class Link:
         """Add a connection. An older one that the same side opened is lost, though we may not have noticed yet."""
         for other in [one for one in self._connections if one.is_dialled == connection.is_dialled]:
             self._connections.remove(other)
+            # First the calls, which are repeated on the new connection; closing may take its time.
             other.rpc.abort()
             other.close()
         self._connections.append(connection)
@@ -257,6 +258,7 @@ class Link:
         """Wait until it is connected, or a try has failed."""
         if self._change is None:
             self._change = asyncio.get_running_loop().create_future()
+        # Several may wait for it: one that gives up must not cancel the others' future.
         await asyncio.shield(self._change)
 
     def _notify_change(self) -> None:

@@ -58,6 +58,7 @@ async def find(
                 if found.link is not None:
                     return found
                 is_sure = is_sure and found.is_sure
+    # Some peer did not answer. It may have the agent, so letters wait instead of bouncing (G9).
     except TimeoutError:
         is_sure = False
     finally:
@@ -130,6 +131,7 @@ class AgentLookup:
         letter, queried, until = self._recent.get(name, (0, [], 0.0))
         if name in self._under_way or (letter == newest and queried == ends and now < until):
             return
+        # Only a memory of answers: without it peers are asked once more.
         if len(self._recent) >= MOST:
             self._recent.clear()
         self._recent[name] = (newest, ends, now + strategy_of(self._core.limits).believes)

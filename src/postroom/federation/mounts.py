@@ -93,8 +93,11 @@ class MountedRoom:
 def open_mounted(peer: Peer, here: str, settings: Settings) -> MountedRoom:
     """Open the room of a mount. The folder must exist: mounting makes none."""
     place = os.path.realpath(place_of(peer.place) or "")
+    # Opening would make an empty room in its place, and mail there would be lost.
     if _identity(place) is None:
         raise Missing(f"{place} is not there", field="place", hint="it is used as soon as it is back")
+    # Limits and rules of the host hold in the folder too: mail that one side accepts must not be refused by the
+    # other.
     same = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in _ITS_OWN}
     room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
     try:
@@ -252,6 +255,7 @@ class MountRunner:
             )
         ]
         try:
+            # Before the connections count as up, as in a handshake: routes are known when the first letter goes.
             await self._exchange_exposure(executor, far.peer)
             far.join(far_connection)
             self._link.join(near)
