@@ -108,6 +108,7 @@ class Identity:
 
     def _same_principal(self, params: dict[str, Any]) -> Principal:
         principal = principal_of(self._core, params, is_open=self._server.is_open)
+        # A connection stays who it is: its agents and subscriptions were granted to that principal (G8).
         if (principal.agent, principal.operator) != (self.principal.agent, self.principal.operator):
             raise NotAllowed("this token is somebody else's", field="token")
         return principal
@@ -148,8 +149,10 @@ def child_id(core: Core, principal: Principal, parent: str, params: dict[str, An
     name = check_agent(_below(below, wanted), "name")
     if not below:
         return name
+    # A parent's token must not open the mailbox of an agent that has its own (G8).
     if fold(name) in map(fold, tokens.sealed(core)):
         raise NotAllowed(f"{name!r} has a token of its own", field="agent_id")
+    # A mailbox with mail and without a card: nobody proves to be its owner by being a child.
     if core.store.spelling(name) is not None and not core.store.records(CARD, name):
         raise NameTaken(f"{name!r} is a mailbox already", field="agent_id")
     return name

@@ -76,6 +76,7 @@ def _register(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     words["principal"] = room.principal.name
     if params.get("parent") is not None:
         _check_parent(room, name, params["parent"])
+    # Before the card is written: whoever writes it holds the name.
     _check_free(room, name, params)
     agent = _write(room, name, result, words)
     room.mailbox(name).heartbeat(poll_interval=BEAT_EVERY, active=True)
@@ -152,6 +153,7 @@ def list_agents(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     cursor, limit = params.get("cursor"), min(check_count(params.get("limit", MOST), "limit"), MOST)
     if cursor is not None:
         rows = [agent for agent in rows if agent.card.id > cursor]
+    # By id, because the cursor is an id: agents that come meanwhile shift no page.
     rows.sort(key=lambda agent: agent.card.id)
     shown = [agent_record(agent, children.get(agent.card.id, ())) for agent in rows[:limit]]
     return {"agents": shown} | ({"nextCursor": shown[-1]["id"]} if len(rows) > limit else {})
@@ -306,6 +308,7 @@ def _check_parent(room: Room, name: str, parent: str) -> None:
     """Refuse a parent that is a descendant of the agent."""
     seen: set[str] = set()
     step: str | None = check_agent(parent, "parent")
+    # Older cards may hold a cycle, which must not stop us here.
     while step is not None and step not in seen:
         if step == name:
             raise Invalid(f"{name!r} would be above itself", field="parent")

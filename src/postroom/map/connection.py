@@ -156,7 +156,10 @@ class MapConnection:
         step = wanted.steps[0]
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         try:
+            # Before anything is carried out: a peer has the methods of federation only.
             self.peer.check_allowed(step)
+            # These change who the connection is. Until one is settled, later frames wait (`read`), so that none
+            # acts as the wrong agent (G8).
             if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
                 return JobFuture.of(self._settle(step))
             if self.peer.handles(step):
@@ -263,6 +266,7 @@ class MapConnection:
         self.agents.acknowledges = isinstance(delivery, dict) and delivery.get("acks") is True
         method = "bearer"  # of the HTTP header, if the connection is known already
         self.is_gateway = params["participant_type"] == GATEWAY
+        # A system that proves itself as a peer needs no token of an agent.
         if not self.identity.is_known and self.peer.recognise(params.get("name"), params.get("auth") or {}):
             method = str((params.get("auth") or {}).get("method", NONE))
         elif self.identity.is_known:
@@ -275,6 +279,7 @@ class MapConnection:
             try:
                 self._prove(auth)
             except NotAllowed as refused:
+                # The connection stays open: the client may try another token, MOST_TRIES times.
                 return self._challenge() | {"error": _auth_error(refused)}
         self.admit(params.get("name"))
         return self._welcome(await self.agents.reclaim(params.get("resume_token")), method)
@@ -304,6 +309,7 @@ class MapConnection:
         if self._opener is not None:
             self._opener.become(principal)
         for agent, caller in [*self.agents.callers.items(), *self._subscribers.items()]:
+            # Also the subscriptions: with the old token revoked they would end.
             caller.become(acting_as(principal, agent))
         return {"success": True, "principal": principal_record(principal, params["method"])}
 
@@ -453,6 +459,7 @@ class MapConnection:
 
     def close(self) -> None:
         """Clean up after the connection has ended. Mail that its agents have not received stays unread."""
+        # `close` runs after every end, also without `disconnect`: its steps may come twice.
         self._admission_timer.cancel()
         if self.session.is_in:
             self.remember()

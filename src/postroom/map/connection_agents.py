@@ -98,6 +98,8 @@ class ConnectionAgents:
         """Write the card of an agent, take it from the connection that had it, and begin to deliver its mail."""
         if self._conn.identity.is_anonymous and name not in self._reclaimed:
             self._server.check_not_away(name)
+        # Reserved before the card is written: two connections that register one name at once must not both get
+        # it.
         self._server.reserve(name, self._conn, is_proven=self._is_same_agent(name))
         was_here = name in self._session.agents
         fields = {**params, "agent_id": name, "owner": self._conn.identity.participant, IS_HERE: was_here}
@@ -191,6 +193,7 @@ class ConnectionAgents:
         A message to a scope comes once for each agent in it, so on a connection with several agents it names its
         own.
         """
+        # Else the client could not tell which of its agents is meant.
         if len(self._session.agents) > 1:
             notice["params"]["message"]["_meta"] = {"postroom": {"for": agent}}
         if not self._conn.transport.push(notice):
@@ -215,6 +218,7 @@ class ConnectionAgents:
     def receive_pong(self, id: Any) -> None:
         """Take the answer to one of our pings as the receipt of the messages before it."""
         digits = id.removeprefix(_PING_ID) if isinstance(id, str) and id.startswith(_PING_ID) else ""
+        # The client writes this id. `int` accepts other digits too, and takes long for very long texts.
         if digits.isascii() and digits.isdecimal() and len(digits) <= 18:
             self.answers_pings = True
             self.received_up_to(int(digits))

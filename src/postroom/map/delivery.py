@@ -92,6 +92,7 @@ class AgentDelivery:
         letters = [self._pending[id][1] for id in ids if id not in self._settling]
         if not letters:
             return
+        # A second receipt of the same letters, while the first is written, must not acknowledge them twice.
         self._settling.update(found.message.id for found in letters)
         done = self._executor.submit(partial(self._acknowledge, self._room(), letters))
         done.add_done_callback(lambda done: self._settled(letters, done.exception()))
@@ -137,6 +138,7 @@ class AgentDelivery:
         with self._executor.listen([self._agent]) as wake:
             self._wake = wake
             while True:
+                # Before the look: mail that comes during it wakes us again.
                 wake.clear()
                 try:
                     is_full = await self._push_waiting()
@@ -163,6 +165,7 @@ class AgentDelivery:
         while (free := WINDOW - len(self._pending)) > 0:
             self._settled_since.clear()
             found = await self._executor.submit(partial(self._unread, self._room()))
+            # The read began before some receipts were written, so it may show letters that are done by now.
             known = self._pending.keys() | self._settled_since
             fresh = [one for one in found if one.message.id not in known][:free]
             for one in fresh:

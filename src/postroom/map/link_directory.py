@@ -97,6 +97,7 @@ def remote_agents(
     held = {one.id: one.mailbox for one in before.values()}
     by_id: dict[str, Any] = {}
     for row in rows:
+        # Neither our own agents nor those that came there through us: mail would go in a circle (G11).
         if _is_sound(row) and row["id"] not in ours and not (guests_of and link_that_brought(row) == guests_of):
             by_id.setdefault(row["id"], row)
     sound = list(by_id.values())[:MOST]
@@ -138,6 +139,7 @@ def _free_name(row: Mapping[str, Any], system: str, taken: set[str], held: str |
     wanted = _wanted(row, system)
     if held is not None and fold(held) == fold(wanted):
         wanted = held  # as it is spelt here
+    # The id is the last resort: it is unique there, but changes with each restart of the SDK's server.
     choices = (wanted, held, _by_id(row["id"], system))
     return next((mailbox for mailbox in choices if mailbox and fold(mailbox) not in taken), None)
 
@@ -306,6 +308,7 @@ def register_here(room: Room, remote: Mapping[str, RemoteAgent], every: float) -
     alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
     agents.heartbeats(room._core, LINK, sorted(alive), poll_interval=every)
     known = {name for name, card in held.items() if card.principal == LINK.name}
+    # Their mail waits here until the server lists them again.
     leave(room, sorted((known | shown.keys()) - alive))
     return {mailbox: replace(one, mailbox=mailbox) for mailbox, one in shown.items()}
 

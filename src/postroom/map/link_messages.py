@@ -205,6 +205,7 @@ def _payload_and_meta(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 def _key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     """Return the sender's own id, which is the same for a repetition; else the server's; else a hash of it."""
+    # A repetition gets a new id from the server, but carries the sender's own (G3).
     for id in (meta.get("messageId"), message.get("id")):
         if isinstance(id, str) and id:
             return id
@@ -256,6 +257,7 @@ class LinkSender:
         }
 
     def _new_mailboxes(self, system: str) -> set[str]:
+        # Read first: a letter that comes during the query is found by the next one.
         now = self._store.cursor().number
         query = Query(states=(State.UNREAD,), unread_only=True, after=self._number, until=now, order="age")
         found = self._store.find(query) if now > self._number else []
@@ -312,6 +314,7 @@ class LinkSender:
                 await self._send_one(work, one, send)
                 done.append(work)
         finally:
+            # Also after a cut: what the server has is done, and the rest does not wait for its lease to end.
             await self._executor.run_slow(lambda: _settle(works, done))
         return len(works) == AT_ONCE
 
@@ -325,6 +328,7 @@ class LinkSender:
             await self._failed(work, f"the line was cut: {cut}")
             raise
         except MapRefusal as refused:
+            # No failed try: the letter is in order, its agent is away.
             if refused.code in NOT_THERE:
                 raise _AgentLeft from None
             log.warning("the MAP server did not take a letter for %s: %s", one.mailbox, refused)

@@ -214,11 +214,14 @@ def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     to = recipients(room, sender, read_address(params["to"])) if "to" in params else None
     fields = letter_fields(params) | _reply(room, sender, params) | _once(params)
     body = fields.pop("body")
+    # The id names nothing, but the caller wants one.
     if to is not None and not to:
         return {"messageId": room._core.ids.message(), "delivered": []}
     try:
         sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
     except IdTaken:  # sent again, with another timestamp in its meta
+        # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
+        # counts.
         first = room._core.store.sent(sender, fields["key"]) if "key" in fields else None
         if first is None:
             raise
@@ -260,12 +263,14 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
         raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
     store = room._core.store
     now = store.cursor()
+    # One before its number: further events of the same change may follow it.
     cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
     results: list[dict[str, Any]] = []
     is_past = id is None
     for _ in range(MOST_LOOKED_AT // SLICE):
         changes, after = store.changes(cursor, SLICE)
         for event in events(room, LoadedChanges(room, changes)):
+            # Several events may share the number of one change: go on right behind the one that was named.
             if not is_past and event.number <= number:
                 is_past = event.id == id
                 continue

@@ -202,6 +202,7 @@ class Session:
 
     def _step(self, call: protocol.Call) -> Step | None:
         method = for_map(call.method)
+        # Nobody would get the refusal or the result.
         if call.is_notification and method.name not in NOTIFIED:
             return None
         allowed = BEFORE.get(self.state)
@@ -247,6 +248,7 @@ def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, A
     A text that is a call nonetheless, but holds what no letter may, such as half a character, is answered with the
     call's id: else its caller would wait in vain.
     """
+    # The size is checked before the second parse, too (threat 7).
     id = _id_in(raw) if len(raw) <= limits.max_message_bytes + protocol.EXTRA_BYTES else None
     return unreadable(str(why)) if id is None else failure(id, INVALID_PARAMS, str(why))
 

@@ -100,6 +100,7 @@ class AgentEvents:
         self._states |= {id: before[id] for id in fresh & before.keys()}
         for agent in agents:
             was = before.get(agent["id"], agent["state"])
+            # The scan may have read this agent before its last event was published.
             if was != agent["state"] and agent["id"] not in fresh:
                 self._publish_agent(AGENT_CHANGED, {"agent": agent, "previousState": was})
 
