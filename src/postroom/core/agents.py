@@ -80,6 +80,7 @@ def register(core: Core, caller: Principal, name: str, /, **fields: Any) -> Agen
 
     def _check_taken(core: Core, held: Card, moment: Moment) -> None:
         alive = is_routable(presence(_last_beat(core, name), moment, core.limits))
+        # Only where nobody has tokens does the first holder keep the name: a token proves whose it is (G8).
         if alive and held.principal != caller.name and caller.token is None:
             raise NameTaken(f"{name!r} is held by another live agent", field="id")
 
@@ -148,7 +149,9 @@ def heartbeat(
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
         if dormant:
             _check_warm(core, name, moment)
-        beat = replace(_next_beat(core, name, moment), **changed)
+        last = _last_beat(core, name) or first_beat(moment)
+        beat = replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, **changed)
+        # A lost heartbeat is repeated soon. That an agent is dormant is said once, and must last.
         return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=dormant)]
 
     core.store.commit(plan)
@@ -176,6 +179,7 @@ def heartbeats(
 
     def plan() -> Sequence[Write]:
         cards = set(core.store.keys(CARD))
+        # One query for all, because a link may beat for a thousand agents.
         beats = {record.key: record for record in core.store.records(BEAT)} if names else {}
         writes: list[Write] = []
         for name in names:
@@ -305,12 +309,6 @@ def membership_writes(core: Core, name: str, card: Card, held: Record | None) ->
     joined = [(scope, True) for scope in card.scopes if scope not in before]
     left = [(scope, None) for scope in before if scope not in card.scopes]
     return [put_record(MEMBER + s, name, value, find_record(core, MEMBER + s, name)) for s, value in joined + left]
-
-
-def _next_beat(core: Core, name: str, moment: Moment) -> Heartbeat:
-    """Return the next heartbeat of an agent, with the other values of its last one."""
-    last = _last_beat(core, name) or first_beat(moment)
-    return replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, left=False, dormant=False)
 
 
 def _release_claimed(core: Core, name: str) -> list[Write]:

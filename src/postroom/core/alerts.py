@@ -362,6 +362,7 @@ def try_ring(
         begin(core, caller, mailbox, way)
         return Later()
     more = alerts.unconfirmed(log, moment)[1]
+    # Letters up to here are synced below before anybody is alerted; later ones wait for the next look.
     until = core.store.cursor().number
     seen = look(core, mailbox, way, log, moment, until, least)
     if not seen.waiting:
@@ -371,6 +372,7 @@ def try_ring(
     verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
     if not verdict.ring:
         return Later(min((s for s in (verdict.look_again, more) if s is not None), default=None))
+    # Called last and outside of the commit: it may ask a host, and what it costs is paid only when there is mail.
     if may_ring is not None and not may_ring():
         return Later(NOT_NOW)
     core.store.sync()  # the letters must survive a power cut before anybody hears of them
@@ -414,6 +416,7 @@ def _record_alert(
         log, held = found
         seen = look(core, mailbox, way, log, moment, until, least)
         before, recipient = find_recipient(core, mailbox, moment)
+        # Decided again inside the commit: of two processes that alert by this channel, only one records it (G11).
         verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
         ids = verdict.ring
         if not ids:
@@ -421,6 +424,7 @@ def _record_alert(
         after = alerts.recipient_notified(before, len(ids), until, moment, core.limits, joins=verdict.joins)
         recipient_alert = after.tellings[-1]
         alerted = [waiting for waiting in seen.waiting if waiting.id in ids]
+        # Where it joins an earlier alert, only letters of that time are no longer new.
         up_to = min(recipient_alert.up_to, not_new(core, mailbox, log, until))
         log = alerts.record_alert(log, alerted, up_to, recipient_alert.number, moment, core.limits, within=within)
         ring = Alert(at=moment.wall, way=way, telling=recipient_alert.number)
@@ -522,6 +526,7 @@ def ring_failed(
         is_known = log.open.keys().isdisjoint(named)
         log = alerts.done(log, named)
         lasts = {id: audit_of(core, mailbox, id).last(way) for id in named}
+        # An alert that was reported as failed before has another outcome by now: it counts once.
         lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
         for id in lost:
             log = alerts.failed(log, id, why, moment, core.limits, delay=delay, chance=chance, was_tried=was_tried)
@@ -557,7 +562,13 @@ def ring_done(core: Core, caller: Principal, mailbox: str, way: str, ids: Any) -
 def dead_rings(core: Core, caller: Principal, mailbox: str | None) -> list[DeadAlertRow]:
     """Return alerts that were given up, for letters that are still unread: of a mailbox, or of all (None)."""
     authorize(caller, "room" if mailbox is None else "ring", mailbox)
-    return [lost for at, way, log, _ in alert_logs(core, mailbox) for lost in _lost(core, at, way, log)]
+    rows = []
+    for at, way, log, _ in alert_logs(core, mailbox):
+        for id, letter in _unread_dead(core, at, log).items():
+            dead = log.dead[id]
+            row = DeadAlertRow(mailbox=at, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
+            rows.append(row)
+    return rows
 
 
 def retry_rings(
@@ -590,12 +601,6 @@ def retry_rings(
     return count
 
 
-def _lost(core: Core, mailbox: str, way: str, log: AlertLog) -> Iterator[DeadAlertRow]:
-    for id, letter in _unread_dead(core, mailbox, log).items():
-        dead = log.dead[id]
-        yield DeadAlertRow(mailbox=mailbox, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
-
-
 def _unread_dead(core: Core, mailbox: str, log: AlertLog) -> dict[str, AlertLetter]:
     """Return the letters of given-up alerts that are still unread, by id."""
     ids = tuple(log.dead)
@@ -621,6 +626,7 @@ def rates(core: Core) -> tuple[Rate, ...]:
 
 
 def _sample(core: Core) -> Iterator[AuditedDelivery]:
+    # Each mailbox gets the same share of the sample, so that a busy one does not hide the others.
     recent = core.store.records(AUDITED)[:SAMPLE]
     share = SAMPLE // max(len(recent), 1)
     for held in recent:

@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from ..model.delivery import Delivery
-    from ..model.message import RecipientKind
     from ..model.peer import Peer
     from ..store.protocol import Letter, Write
     from .core import Core
@@ -340,14 +338,10 @@ class _Intake:
         return Post(
             message=message,
             encoded=encode_within_limit(message, self._core.limits),
-            deliveries=tuple(self._delivery(message, name) for name in mailboxes),
+            deliveries=tuple(open_delivery(message, name, kinds.get(name, "to"), self._now) for name in mailboxes),
             quota=self._core.limits.inbox_quota,
             outbox=self._core.limits.outbox_max_letters,
         )
-
-    def _delivery(self, message: Message, mailbox: str) -> Delivery:
-        kind: RecipientKind = next((r.kind for r in message.recipients if r.address == mailbox), "to")
-        return open_delivery(message, mailbox, kind, self._now)
 
 
 def _content_digest(message: Message) -> str:

@@ -186,6 +186,7 @@ def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
         for address in as_list(addresses, kind):
             checked = meant(check_address(address, kind), human)
             recipients.setdefault(checked, Recipient(checked, kind))
+            # Checked in the loop: a list of a million names ends here, not after it was read (threat 7).
             if len(recipients) > limits.max_recipients:
                 raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)
     if not recipients:
@@ -249,6 +250,7 @@ def check_address(address: Any, field: RecipientKind) -> str:
     if type(address) is not str or AT in address:
         return _check_remote_address(address, field)
     name = check_agent(address, field)
+    # Nobody reads mail to the postmaster, and two automatic senders must not answer each other (G11).
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field=field)
     return name
@@ -304,15 +306,10 @@ def _check_conversation(value: Any, field: str) -> str:
     return id
 
 
-def _check_subject(value: Any, field: str) -> str:
-    """Return the subject; None counts as "", any other empty value is not text."""
-    return "" if value is None else check_line(value, field, LONGEST_SUBJECT)
-
-
 # How each field of a letter is checked: (value, field name, allowed depth of JSON) -> the checked value.
 CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
     "id": lambda value, field, _: None if value is None else check_id(value, field),
-    "subject": lambda value, field, _: _check_subject(value, field),
+    "subject": lambda value, field, _: "" if value is None else check_line(value, field, LONGEST_SUBJECT),
     "kind": lambda value, field, _: check_kind(value, field),
     "priority": lambda value, field, _: check_priority(value, field),
     "scope": lambda value, field, _: DEFAULT_SCOPE if value is None else check_scope(value, field),

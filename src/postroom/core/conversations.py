@@ -743,7 +743,8 @@ def turn_post(core: Core, caller: Principal, view: View, participant: str, reque
         scope=view.talk.scope,
         **_fields(view, request),
     )
-    if parent is not None and _is_known(core, parent, participant, audience):
+    # To a recipient without the letter that is answered, the answer would count as a relay and cost a hop.
+    if parent is not None and not addressing.without_copy(core, parent, [participant, *audience]):
         draft = draft.but(in_reply_to=parent.id)
     now = core.now().wall
     post = messages.prepare(core, caller, draft, now)
@@ -821,8 +822,3 @@ def _is_for(seat: Participant, visibility: dict[str, Any]) -> bool:
             hint="all, participants, role, private",
         )
     return bool(kind == "all")
-
-
-def _is_known(core: Core, parent: Message, participant: str, audience: Sequence[str]) -> bool:
-    """Tell whether all of them have the letter that is answered; if not, the answer would count as a relay."""
-    return not addressing.without_copy(core, parent, [participant, *audience])

@@ -178,7 +178,8 @@ def bounce(core: Core, message: Message, delivery: Delivery, now: datetime) -> l
     if message.is_automatic or _is_forged(message):
         return []
     reason = delivery.reason or "no reason given"
-    words = f"Your letter to {delivery.mailbox} is dead after {_count_tries(delivery.attempts)}: {reason}"
+    tries = "1 try" if delivery.attempts == 1 else f"{delivery.attempts} tries"
+    words = f"Your letter to {delivery.mailbox} is dead after {tries}: {reason}"
     facts = {"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}
     subject = f"Undeliverable: {message.subject or message.id}"
     return [notice(core, BOUNCE, message.sender, subject, words, facts, now, **thread_fields(message))]
@@ -214,7 +215,3 @@ def _is_forged(message: Message) -> bool:
     came = message.extra.get(FEDERATION_NOTE)
     source = came.get("source") if isinstance(came, dict) else None
     return not isinstance(source, str) or not same_name(source, system_of(message.sender))
-
-
-def _count_tries(count: int) -> str:
-    return "1 try" if count == 1 else f"{count} tries"

@@ -497,7 +497,7 @@ def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
     def plan() -> Sequence[Write]:
         found = [f.delivery for f in core.store.find(Query(message_ids=(id,), order="age"))]
         # A second call changes nothing, and is no error: the answer of the first may have been lost.
-        if all(_is_unsent(delivery) for delivery in found):
+        if all(delivery.state is State.DEAD and delivery.reason == UNSENT for delivery in found):
             return []
         _check_untouched(found)  # inside the commit: a recipient may claim the letter at this moment
         _check_task(core, letter.message)
@@ -509,17 +509,17 @@ def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
     return letter.message
 
 
-def _is_unsent(delivery: Delivery) -> bool:
-    return delivery.state is State.DEAD and delivery.reason == UNSENT
-
-
 def _check_untouched(deliveries: Sequence[Delivery]) -> None:
     """Raise IllegalMove, naming the recipients, if any recipient has claimed or settled the letter.
 
     A claim that was released does not count. A failed attempt does, unless it was one to send the letter to
     another system.
     """
-    taken = [d for d in deliveries if d.state not in {State.QUEUED, State.UNREAD} or _was_attempted(d)]
+    taken = [
+        d
+        for d in deliveries
+        if d.state not in {State.QUEUED, State.UNREAD} or (d.attempts > 0 and d.state is not State.QUEUED)
+    ]
     if taken:
         holders = [f"{d.mailbox} ({_what_happened(d)})" for d in taken[:_MAX_NAMED]]
         more = f" and {len(taken) - _MAX_NAMED} more" if len(taken) > _MAX_NAMED else ""
@@ -537,10 +537,6 @@ def _check_task(core: Core, message: Message) -> None:
         raise IllegalMove(text, field="id", hint="cancel the task")
     if has_moved(core, message):
         raise IllegalMove("a step of a task cannot be taken back", field="id", hint="send a correction")
-
-
-def _was_attempted(delivery: Delivery) -> bool:
-    return delivery.attempts > 0 and delivery.state is not State.QUEUED
 
 
 def _what_happened(delivery: Delivery) -> str:

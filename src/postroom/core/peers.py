@@ -177,7 +177,8 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
         check_certificate(core, found, certificate)
     # The peer has the new token, so the old one ends now.
     if found.former_proof and _shows(credential, found.proof):
-        return _without_former(core, found)
+        ended = _keep(core, found.system, lambda now: replace(now, former_proof="", former_until=None))
+        return ended or found
     return found
 
 
@@ -208,12 +209,6 @@ def _shows(credential: Any, proof: str) -> bool:
     if not isinstance(credential, str) or len(credential) > _LONGEST or not credential.isascii():
         return False
     return is_same_secret(token_hash(credential), proof)
-
-
-def _without_former(core: Core, found: Peer) -> Peer:
-    """Return the peer without its former token: the new one was used."""
-    ended = _keep(core, found.system, lambda now: replace(now, former_proof="", former_until=None))
-    return ended or found
 
 
 def _keep(core: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:

@@ -156,6 +156,7 @@ def _purge_slices(core: Core, query: LetterQuery, now: datetime, tell: Progress)
         purged += len(letters)
         return forget(core, [letter.message for letter in letters], now)
 
+    # In slices, so that no commit keeps other writers waiting.
     while core.store.letters(_sparing(core, query)):
         core.store.commit(plan)
         tell(purged, max(purged, total))
@@ -177,6 +178,7 @@ def _forget_memories(core: Core, now: datetime) -> int:
     if last and (now - datetime.fromisoformat(last[0].value)).total_seconds() < DAY:
         return 0
     cutoff = memory_cutoff(now, core.limits).isoformat()
+    # `memory_cutoff` is at least 30 days back: until then a late retry finds its first letter (G3).
     old = [r for kind in (FORGOTTEN, SPENT) for r in core.store.records(kind) if r.value["at"] < cutoff]
     done = Record(kind=CHORE, key="memories", value=now.isoformat(), revision=last[0].revision if last else 0)
     gone = [Put(record=Record(kind=r.kind, key=r.key, value=None, revision=r.revision)) for r in old]

@@ -50,6 +50,8 @@ def room_stats(core: Core, caller: Principal) -> Stats:
         State.DONE: 0,
         State.DEAD: sum(tally.dead for tally in tallies),
     }
+    # Done mail is most of a room and has no index: it is what the other states leave. The counts are of two
+    # moments, so the difference may be below zero.
     states[State.DONE] = max(0, deliveries - sum(states.values()))
     return Stats(
         letters=core.store.count_letters(LetterQuery()),
@@ -208,6 +210,7 @@ def _unknown(core: Core, mailbox: str | None, id: str) -> UnknownMessage:
 
     Only the operator learns that it was deleted or damaged; to others, absent and forbidden look the same.
     """
+    # Absent and forbidden look the same to everybody but the operator (G8).
     hint = None
     if mailbox is None and (gone := core.store.records(FORGOTTEN, id)):
         hint = f"it was deleted at {gone[0].value['at']}"

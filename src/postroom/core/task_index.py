@@ -51,15 +51,12 @@ def with_index(core: Core, writes: Iterable[Write], step: Step | None = None) ->
             # store this answer, so that an `any:` address is not decided twice.
             ready = write if write.admit is None else write.admit(write)
             planned[place] = replace(write, admit=lambda _post, ready=ready: ready)
-            write_task(pages, _received(opened, ready))
+            # The letter may name a former name, or only a skill.
+            receiver = next(one.mailbox for one in ready.deliveries if one.kind == "to")
+            write_task(pages, replace(opened, receiver=receiver))
         elif before is not None and (after := (step or advance)(before, message)) != before:
             write_task(pages, after)
     return [*_puts(pages), *planned]
-
-
-def _received(task: Standing, post: Post) -> Standing:
-    """Return the task with the agent that receives it: the letter may name a former name, or only a skill."""
-    return replace(task, receiver=next(d.mailbox for d in post.deliveries if d.kind == "to"))
 
 
 def remove_tasks(core: Core, messages: Sequence[Message]) -> list[Write]:

@@ -191,7 +191,10 @@ def list_tasks(
     authorize(caller, "task", mailbox)
     if not isinstance(role, str) or role not in ROLES:
         raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
-    wanted = {_check_word(word) for word in as_list(states, "states")} if states is not None else set(TaskState)
+    wanted = set(TaskState)
+    if states is not None:
+        words = [check_text(word, "states", 64) for word in as_list(states, "states")]
+        wanted = {check_state(word, "states") for word in words}
     most = check_count(limit, "limit")
     deliveries.apply_timers(core, core.now(), (mailbox,))
     # A letter that is scheduled for later has not arrived, so its receiver does not see the task yet.
@@ -209,10 +212,6 @@ def list_tasks(
     if not found:
         inbox.check_spelling(core, mailbox)
     return sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
-
-
-def _check_word(word: Any) -> TaskState:
-    return check_state(check_text(word, "states", 64), "states")
 
 
 def session(core: Core, caller: Principal, mailbox: str, letter: str) -> dict[str, Any] | None:

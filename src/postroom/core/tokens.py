@@ -64,6 +64,8 @@ def create(
     authorize(caller, "tokens")
     chosen = _check_scopes(agent, scopes)
     name = None if agent is None else _current_agent(core, agent)
+    # The id is no secret: it finds the record. The 256 random bits behind it are the secret, and only their hash
+    # is kept.
     id = os.urandom(6).hex()
     text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
     token = Token(
@@ -176,6 +178,7 @@ def _is_sealed(core: Core, name: str, sealed_names: set[str]) -> bool:
     """
     seen: set[str] = set()
     step: str | None = name
+    # Cards are written by agents, so parents may form a cycle.
     while step is not None and fold(step) not in seen:
         seen.add(fold(step))
         now = core_names.current_name(core, core.store.spelling(step) or step)

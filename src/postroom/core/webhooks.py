@@ -72,6 +72,7 @@ def add(
         return [put_record(WEBHOOK, made.id, to_plain(made), None)]
 
     _check_space(core)
+    # Before the webhook exists: a letter that comes in between is then new to it, and not missed.
     alerts.begin(core, caller, made.mailbox, made.way)
     core.store.commit(plan)
     return made.secret, made
@@ -189,6 +190,7 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
     def record_calls(ids: Collection[str]) -> Sequence[Write]:
         held = find_record(core, CALLS, webhook.id)
         before = _kept(core, webhook, _calls(held))
+        # In the commit of the alert, so a killed server finds the id and repeats the same call.
         opened[:] = _calls_for(before, ids, core.ids.token())
         known = {call.id for call in before}
         return [_put(webhook, [*before, *(call for call in opened if call.id not in known)], held)]

@@ -356,22 +356,20 @@ def revive(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> l
     now = core.now().wall
 
     def plan() -> Sequence[Write]:
-        found = _find_dead(core, mailbox, ids)
-        revived[:] = [Found(f.message, _revived(f.delivery, now)) for f in found]
-        return [
-            Move(f.delivery, g.delivery, _revive_action(g.delivery)) for f, g in zip(found, revived, strict=True)
-        ]
+        revived.clear()
+        moves = []
+        for found in _find_dead(core, mailbox, ids):
+            before = found.delivery
+            if AT in before.mailbox:
+                after, action = model_delivery.requeue(before, now), "requeue"
+            else:
+                after, action = model_delivery.revive(before), "revive"
+            revived.append(Found(found.message, after))
+            moves.append(Move(before, after, action))
+        return moves
 
     core.store.commit(plan)
     return revived
-
-
-def _revived(delivery: Delivery, now: datetime) -> Delivery:
-    return model_delivery.requeue(delivery, now) if AT in delivery.mailbox else model_delivery.revive(delivery)
-
-
-def _revive_action(revived: Delivery) -> str:
-    return "requeue" if revived.state is State.QUEUED else "revive"
 
 
 def purge_dead(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:

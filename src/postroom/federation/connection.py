@@ -105,7 +105,9 @@ class RpcConnection:
                 results = [await answer for _, answer in answers]
         except TimeoutError:
             method = next(
-                call[0] for call, (_, answer) in zip(calls, answers, strict=True) if not _has_answer(answer)
+                call[0]
+                for call, (_, answer) in zip(calls, answers, strict=True)
+                if answer.cancelled() or not answer.done()
             )
             raise ConnectionLost(f"no answer to {method} in {self._patience:g} s") from None
         finally:
@@ -186,10 +188,6 @@ def _object(result: Any) -> dict[str, Any]:
     if isinstance(result, list):
         return {"items": result}
     return result if isinstance(result, dict) else {}
-
-
-def _has_answer(answer: asyncio.Future[Any]) -> bool:
-    return answer.done() and not answer.cancelled()
 
 
 def _raise_if_lost(result: RpcResult | ConnectionLost) -> RpcResult:

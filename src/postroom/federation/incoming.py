@@ -218,7 +218,7 @@ class PeerHandler:
         # A successor of a letter that was refused must not overtake it (G7).
         if any(self._held_back(one, params["after"]) for one, params in zip(read, each, strict=True)):
             return None
-        if not self._accept_together(peer, [_arrival_of(one, one.targets) for one in read]):
+        if not core_arrivals.accept_together(self._core, peer, [_arrival_of(one, one.targets) for one in read]):
             return None
         for one in read:
             self._remember(one, [Verdict(target) for target in one.targets])
@@ -241,9 +241,6 @@ class PeerHandler:
 
     def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
         return core_arrivals.accept(self._core, peer, arrival)
-
-    def _accept_together(self, peer: Peer, arrivals: list[Arrival]) -> bool:
-        return core_arrivals.accept_together(self._core, peer, arrivals)
 
     def _held_back(self, envelope: Envelope, after: Any) -> set[str]:
         """Return the recipients whose earlier letter was refused for now."""

@@ -264,7 +264,9 @@ class MountRunner:
             self._link.leave(near)
             far.leave(far_connection)
             await _end(tasks)
-        _raise_of(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()  # raises the error of the first task that failed
 
     async def _exchange_exposure(self, executor: Executor, host: Peer) -> None:
         """Announce the agents of both rooms to each other, as two systems do in their handshake."""
@@ -299,10 +301,3 @@ async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-
-
-def _raise_of(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Raise the error of the first task that failed."""
-    for task in tasks:
-        if not task.cancelled():
-            task.result()

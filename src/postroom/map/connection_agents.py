@@ -20,7 +20,6 @@ from .session import Step
 from .table import MAP
 
 if TYPE_CHECKING:
-    from ..model.query import Found
     from ..room import Room
     from ..server.callers import Caller
     from .connection import MapConnection
@@ -172,7 +171,7 @@ class ConnectionAgents:
                 partial(self.room_of, agent),
                 agent,
                 partial(self._push, agent),
-                partial(self._on_received, agent),
+                lambda found: self._server.events.delivered(found.message, agent),
             )
         self.pause(agent, state)
 
@@ -203,9 +202,6 @@ class ConnectionAgents:
         if ping is not None and self._conn.transport.push(ping):
             self.pinged_up_to = self.sent_count
         return self.sent_count
-
-    def _on_received(self, agent: str, found: Found) -> None:
-        self._server.events.delivered(found.message, agent)
 
     # -- receipts
 

@@ -142,7 +142,9 @@ class AgentDelivery:
                 wake.clear()
                 try:
                     is_full = await self._push_waiting()
-                    seconds = 3600.0 if is_full or self.is_paused else self._seconds_to_next()
+                    seconds = 3600.0
+                    if not is_full and not self.is_paused:
+                        seconds = seconds_to_sleep(self._room()._core, [self._agent])
                 except NotAllowed as refused:
                     log.warning("no mail is pushed to %s: %s", self._agent, refused)
                     return
@@ -152,9 +154,6 @@ class AgentDelivery:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await wake.wait()
-
-    def _seconds_to_next(self) -> float:
-        return seconds_to_sleep(self._room()._core, [self._agent])
 
     async def _push_waiting(self) -> bool:
         """Push unread letters while there is room. True: stop until `wake` is called, by the transport or a

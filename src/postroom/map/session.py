@@ -190,7 +190,8 @@ class Session:
         if isinstance(value, list):
             return failure(None, INVALID_REQUEST, "MAP has no batches: one message in each frame")
         if is_answer(value):
-            return Answer(value.get("id"), value.get("result"), _object(value.get("error")))
+            error = value.get("error")
+            return Answer(value.get("id"), value.get("result"), error if isinstance(error, dict) else None)
         call = protocol.read_call(value)
         if isinstance(call, dict):
             wrong = call["error"]
@@ -274,7 +275,3 @@ def refusal(call: protocol.Call | protocol.Action, error: PostroomError, *, is_i
 def is_answer(value: Any) -> bool:
     """Is it the answer to a call of ours?"""
     return isinstance(value, dict) and "method" not in value and ("result" in value or "error" in value)
-
-
-def _object(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None

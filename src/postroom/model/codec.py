@@ -103,6 +103,8 @@ def digest(message: Message) -> str:
     task = message.task
     if task is not None and task.deadline is not None:
         task = replace(task, deadline=_NO_TIME)
+    # A repeated send gets a new id and a new time, and a span such as "in 5 min" another expiry: only whether
+    # there is one counts (G3).
     bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, task=task, key=None, proven=False)
     bare = with_defaults(bare)
     return blake2b(_encode_sorted(bare), digest_size=16).hexdigest()

@@ -208,6 +208,7 @@ def come_due(delivery: Delivery, now: datetime) -> Delivery:
 
 def give(delivery: Delivery, attempt: Attempt) -> Delivery:
     """Return a delivery that is about to go to one of several possible systems. This is not a failed attempt."""
+    # The last 20 attempts are kept: a delivery is read and written whole.
     return advance(delivery, "give", reason=attempt.reason, history=(*delivery.history, attempt)[-20:])
 
 
@@ -232,6 +233,7 @@ def read(delivery: Delivery, now: datetime) -> Delivery:
 
 
 def claim(delivery: Delivery, lease: Lease) -> Delivery:
+    # `due_at` of a retry is over once somebody works on it.
     return advance(delivery, "claim", lease=lease, due_at=None)
 
 
@@ -293,6 +295,7 @@ def requeue(delivery: Delivery, now: datetime) -> Delivery:
 def _restart(delivery: Delivery, action: str) -> Delivery:
     if delivery.state is State.DEAD and delivery.reason == UNSENT:
         raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
+    # Without the expiry, else a letter that died of it would die again at once.
     return advance(delivery, action, dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
 
 

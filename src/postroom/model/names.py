@@ -53,7 +53,9 @@ def check_agent(name: Any, field: str) -> str:
     if found is not None:
         return found
     checked = _check(name, field, _AGENT, AGENT_RULE)
+    # `user` and `ceo` have at most four letters: longer names are not looked up.
     agent = checked if len(checked) > 4 else ONE_MAILBOX.get(fold(checked), checked)
+    # Names come from callers, so the cache must be bounded.
     if len(_checked_agents) >= _MOST_CHECKED:
         _checked_agents.clear()
     _checked_agents[checked] = agent
@@ -112,12 +114,14 @@ def _check(value: Any, field: str, pattern: str, words: str) -> str:
         raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint=words)
     if not re.fullmatch(pattern, value):
         raise Invalid(_complaint(value), field=field, hint=words)
+    # A subclass of str could change its mind after the check.
     return value if type(value) is str else str.__str__(value)
 
 
 def _complaint(value: str) -> str:
     if not value:
         return "is empty"
+    # An error must not repeat a megabyte that the caller sent.
     if len(value) > 256:
         return f"is {len(value)} characters long"
     return f"{value!a} is not allowed"

@@ -95,6 +95,7 @@ def check_object(value: Any, field: str, depth: int) -> dict[str, Any]:
 
 def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
     """Parse JSON from outside: size before parsing, no duplicate keys, no NaN, bounded depth."""
+    # The size is checked before the text is parsed (threat 7).
     size = len(raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw)
     if size > largest:
         raise TooLarge(f"is {size} bytes, the limit is {largest}", field=field)
@@ -103,6 +104,7 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
             value = msgspec.json.decode(raw)
             # A duplicate key is lost by decoding, so the encoded value is shorter than the normalized input.
             has_no_duplicates = msgspec.json.encode(value) == msgspec.json.format(raw, indent=-1)
+            # No more brackets than levels means that it cannot be too deep: the walk is for the rest.
             if has_no_duplicates and (raw.count(b"[") + raw.count(b"{") <= depth or _is_within(value, depth)):
                 return value
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):

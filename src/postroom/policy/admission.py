@@ -39,6 +39,7 @@ def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
     `names` holds the sender's present name and its former ones.
     """
     known = {fold(name) for name in names}
+    # Also under its former names: a new name is no way around a block.
     if any(fold(name) in known for name in guard.block):
         refused = f"{recipient!r} takes no mail from {names[0]!r}"
         raise NotAllowed(refused, field="to", hint="it has blocked you")
@@ -104,6 +105,7 @@ def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) 
             field="drafts",
             hint="send them in smaller pieces, or raise sender_burst",
         )
+    # `now` is uptime: setting the clock neither fills nor empties the bucket.
     full_again = max(full_at, now) + letters / rate
     wait = full_again - now - burst / rate
     if wait > _TICK:
@@ -180,6 +182,7 @@ def relay(letter: Message, relayer: str, targets: Iterable[str], most: int) -> t
     for agent in (letter.sender, relayer):
         trace = trace if agent in trace else (*trace, agent)
     for target in targets:
+        # The hops bound the length of a chain, the trace finds a ring at once (G11).
         if any(same_name(target, agent) for agent in trace):
             chain = " → ".join(trace)
             raise LoopDetected(f"the letter already went through {target!r} ({chain})", field="to")

@@ -129,12 +129,14 @@ def decide(
     gathering = _gathering(waiting, now.wall, limits)
     own = {w.id: _own_time(w, log, now, gathering, limits) for w in waiting}
     joining = {w.id for w in waiting if _joins(w, log, recipient)}
+    # Both hold: the channel's own pause, and that of the recipient, which all channels share (G11).
     here, there = _hold(log.recent, now, limits), _hold(recipient.times, now, limits)
     times = {
         w.id: max(seconds, here.seconds(w), 0.0 if w.id in joining else there.seconds(w))
         for w in waiting
         if (seconds := own[w.id]) is not None
     }
+    # Nothing is due. `look_again` is the earliest moment at which that may change.
     if not times or min(times.values()) > 0:
         return Verdict(look_again=min(times.values(), default=None))
     others = [w for w in waiting if w.id not in joining]
@@ -160,7 +162,9 @@ def record_alert(
     None: it needs no confirmation.
     """
     log = done(of_this_boot(log, now), [w.id for w in rung])
-    notes = log.notes | {w.id: _noted(log.notes.get(w.id), now) for w in rung if _is_noted(w, log)}
+    # An urgent letter is noted to be alerted again, and one that failed before until it succeeds.
+    noted = [w.id for w in rung if w.is_urgent or w.id in log.notes]
+    notes = log.notes | {id: _noted(log.notes.get(id), now) for id in noted}
     promised = {} if within is None else {w.id: now.steady + within for w in rung}
     recent = (*last_hour(log.recent, now), now.steady)
     return replace(
@@ -210,6 +214,7 @@ def failed(
         dead = log.dead | {id: DeadAlert(at=now.wall, tries=tries, why=why)}
         return replace(log, notes=notes, dead=_newest(dead))
     due = now.steady + max(backoff(max(tries, 1), limits).total_seconds() * (0.5 + chance / 2), delay)
+    # A failed alert does not count towards `ring_most`: nobody noticed it.
     again = replace(note, rung=note.rung - 1, tries=tries, due=due)
     return replace(log, notes=_newest(log.notes | {id: again}))
 
@@ -304,10 +309,6 @@ def _joins(letter: Waiting, log: AlertLog, recipient: RecipientAlerts) -> bool:
 # Notes
 
 
-def _is_noted(letter: Waiting, log: AlertLog) -> bool:
-    return letter.is_urgent or letter.id in log.notes
-
-
 def _noted(held: Note | None, now: Moment) -> Note:
     """Return the note after one more alert. Earlier failures count until one succeeds."""
     if held is None:
@@ -317,4 +318,5 @@ def _noted(held: Note | None, now: Moment) -> Note:
 
 
 def _newest(held: dict[str, T]) -> dict[str, T]:
+    # Dictionaries keep the order in which entries came, so the last are the newest.
     return dict(list(held.items())[-MOST_NOTES:])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def backoff(attempts: int, limits: Limits) -> timedelta:
     """Return the pause after this many failed attempts: doubling, from `backoff_first` to `backoff_most`."""
+    # At most 2**30: the power of a large count would overflow a float.
     seconds = limits.backoff_first * 2 ** min(attempts - 1, 30)
     return timedelta(seconds=min(seconds, limits.backoff_most))
 
@@ -34,6 +35,7 @@ def latest_retry(now: datetime, limits: Limits) -> datetime:
 
 def after_failure(delivery: Delivery, attempt: Attempt, limits: Limits) -> tuple[Delivery, str]:
     """Return the delivery after a failed attempt, and the action: `retry`, or `bury` after the last attempt."""
+    # This failure is the last one allowed: a dead letter with its history, never an endless retry (G6).
     if delivery.attempts + 1 >= limits.max_attempts:
         return model_delivery.bury(delivery, attempt), "bury"
     due_at = attempt.at + backoff(delivery.attempts + 1, limits)
@@ -44,6 +46,7 @@ def after_lapse(delivery: Delivery, attempt: Attempt, limits: Limits) -> tuple[D
     """Return the delivery after its lease ran out, and the action: `lapse` back into the inbox, or `bury`."""
     if delivery.attempts + 1 >= limits.max_attempts:
         return model_delivery.bury(delivery, attempt), "bury"
+    # Without a pause: the holder died, and nothing says that the letter is at fault.
     return model_delivery.lapse(delivery, attempt), "lapse"
 
 
@@ -58,6 +61,7 @@ def has_lapsed(lease: Lease, moment: Moment) -> bool:
 def catch_up(delivery: Delivery, moment: Moment, limits: Limits) -> tuple[Delivery, str] | None:
     """Return the delivery after an overdue action, and the action; None if nothing is overdue."""
     expired = delivery.expires_at is not None and delivery.expires_at <= moment.wall
+    # Not while it is claimed: its holder may finish what it began.
     if delivery.state in {State.QUEUED, State.UNREAD} and expired:
         return model_delivery.expire(delivery, moment.wall), "expire"
     if delivery.state is State.QUEUED and delivery.due_at is not None and delivery.due_at <= moment.wall:

@@ -37,6 +37,7 @@ def least_busy(candidates: Iterable[Candidate]) -> list[Candidate]:
 
     def burden(candidate: Candidate) -> tuple[bool, int, int, datetime, str]:
         full = candidate.tasks >= candidate.most_tasks
+        # The name comes last, so that equal agents are chosen in the same order everywhere.
         return full, candidate.tasks, candidate.letters, candidate.active_at or _LONG_AGO, candidate.name
 
     return sorted(candidates, key=burden)
@@ -85,6 +86,7 @@ def _warmth(beat: Heartbeat, moment: Moment, limits: Limits) -> Warmth:
         return Warmth.EXPIRED if silent < limits.expired_kept else Warmth.GONE
     silent = moment.steady - beat.steady
     if not beat.left:
+        # An agent may miss two heartbeats before it counts as silent.
         silent -= max(limits.offline_after, 3 * beat.poll_interval)
         if silent <= 0:
             return Warmth.ACTIVE

@@ -64,6 +64,7 @@ def routes_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Ite
     A distrusted system is not reached through any peer.
     """
     itself = _named(peers, system)
+    # Else distrust could be passed by, through a hub.
     if itself is not None and not itself.trusted:
         return
     if itself is not None:
@@ -147,6 +148,7 @@ def check_relaying(coming_from: Peer, going_to: Peer | None) -> None:
 
 def permits(peer: Peer, ours: str, system: str, theirs: str) -> bool:
     """Return whether mail may pass between a scope of ours and one of another system."""
+    # No list of scopes: everything may pass.
     if not peer.scopes:
         return True
     allowed = (*_of_scope(peer, ours), *peer.scopes.get(EVERYWHERE, ()))

@@ -71,7 +71,8 @@ def current_entry(card: Card, beat: Heartbeat | None, active: Sequence[str], mom
     if beat is None:
         return entry_of(card, Status.OFFLINE, active, None)
     tasks = tasks_of(beat, active)
-    return entry_of(card, status_word(beat, tasks, is_online=not _is_silent(beat, moment)), tasks, beat.at)
+    is_online = beat.boot == moment.boot and moment.steady <= silent_from(beat)
+    return entry_of(card, status_word(beat, tasks, is_online=is_online), tasks, beat.at)
 
 
 def tasks_of(beat: Heartbeat, active: Sequence[str]) -> list[str]:
@@ -95,10 +96,6 @@ def own_status(status: str, tasks: Sequence[str]) -> str:
 def silent_from(beat: Heartbeat) -> float:
     """Return the uptime from which the agent counts as offline."""
     return beat.steady + max(OFFLINE_AFTER, 3 * beat.poll_interval)
-
-
-def _is_silent(beat: Heartbeat, moment: Moment) -> bool:
-    return beat.boot != moment.boot or moment.steady > silent_from(beat)
 
 
 # -- reading entries of other programs

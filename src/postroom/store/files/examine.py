@@ -225,7 +225,9 @@ def _temporary_files(conn: FileConnection, *, repair: bool) -> Iterator[Finding]
         path
         for folder in dict.fromkeys(folders)
         for name in _listed(folder)
-        if _is_temporary(name) and _is_older(path := f"{folder}/{name}", before)
+        if name.startswith(".")
+        and name.endswith(files_durable.TEMPORARY)
+        and _is_older(path := f"{folder}/{name}", before)
     ]
     if not found:
         yield ok("leavings", "no temporary files were left behind")
@@ -237,10 +239,6 @@ def _temporary_files(conn: FileConnection, *, repair: bool) -> Iterator[Finding]
     for path in found:
         os.unlink(path)
     yield warning("leavings", what, repaired=True)
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(".") and name.endswith(files_durable.TEMPORARY)
 
 
 def _is_older(path: str, nanoseconds: int) -> bool:

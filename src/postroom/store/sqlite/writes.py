@@ -399,13 +399,11 @@ class WriteTransaction:
         if body is not None:
             return repeat_of_letter(message, body, "id")
         if message.key is not None:
-            first = self._by_key(message.sender, message.key)
+            same_key = (fold(message.sender), message.sender, message.key)
+            first: list[tuple[Any, ...]] = self._execute(BY_KEY, same_key).fetchall()
             if first:
                 return repeat_of_letter(message, first[0][2], "key")
         return None
-
-    def _by_key(self, sender: str, key: str) -> Sequence[tuple[Any, ...]]:
-        return self._execute(BY_KEY, (fold(sender), sender, key)).fetchall()
 
     def _check_space(self, post: Post, sender: int, names: Sequence[str], mailboxes: Sequence[int]) -> None:
         """Refuse a letter for which an inbox, or the outbox for another system, has no room."""
