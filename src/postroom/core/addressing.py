@@ -1,4 +1,4 @@
-"""From addresses to mailboxes: check guards, follow former names, choose agents for `any:SKILLS`.
+"""Resolution of addresses to mailboxes: guards, former names, agents for `any:SKILLS`.
 
 `resolve_post` runs inside the commit of a letter. No other writer comes between its reads and the write, so two
 senders cannot choose the same idle agent, and a guard that was just set is respected.
@@ -154,7 +154,7 @@ def _to_current_names(post: Post, gone: Mapping[str, str]) -> Post:
 def _resolve_any(core: Core, post: Post) -> Post:
     """Return the post with an agent's mailbox in place of each `any:`, never one that has the letter already."""
     message = post.message
-    # Whoever passed the letter on must not be chosen for it again (G11).
+    # An agent that passed the letter on must not be chosen for it again (G11).
     passed = [current_name(core, name) for name in message.trace]
     taken = {fold(name) for name in (message.sender, *passed, *post.copies)}
     taken |= {fold(delivery.mailbox) for delivery in post.deliveries}

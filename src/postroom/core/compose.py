@@ -237,8 +237,9 @@ def check_task(value: Any, depth: int) -> TaskNote:
 
 
 def check_address(address: Any, field: RecipientKind) -> str:
-    """Return an address in its normal form: an agent here, a broadcast, `any:SKILLS`, or an agent at another
-    system.
+    """Return an address in its normal form.
+
+    It names an agent here, a broadcast, `any:SKILLS`, or an agent at another system.
     """
     if type(address) is str and ":" in address and is_broadcast(address):
         if field == "bcc":

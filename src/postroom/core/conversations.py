@@ -201,7 +201,7 @@ def _collect_members(
         for letter in letters:
             sender = resolve(letter.sender)
             left_at = left.get(sender)
-            # Whoever left can write no further agent into the conversation.
+            # An agent that left can write no further agent into the conversation.
             if sender in members and (left_at is None or letter.created_at <= left_at):
                 members |= _addressees(letter, reached, resolve)
         if until in members:
@@ -705,7 +705,7 @@ def turn(core: Core, caller: Principal, id: str, participant: str, request: Turn
         nonlocal view
         if revision(core, id) != (view.held.revision if view.held else 0):
             view = _view_to_speak(core, caller, id)
-            # Somebody joined or left between the look and the commit: address the turn anew.
+            # An agent joined or left between the look and the commit: address the turn anew.
             posts[:] = [turn_post(core, caller, view, name, request)]
         if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
             return posts

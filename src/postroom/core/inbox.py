@@ -102,7 +102,7 @@ def check(
     """
     authorize(caller, "check", mailbox)
     moment = core.now()
-    # Time works on mail only when somebody looks; no timer runs in the background.
+    # Every look at a mailbox applies what is due, so no mail waits for the janitor.
     apply_timers(core, moment, (mailbox,))
     query = apply_filter(
         core, _inbox_query(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter

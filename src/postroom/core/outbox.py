@@ -145,7 +145,7 @@ def give_up_old(core: Core, now: datetime) -> int:
     while next(_too_old(core, now), None) is not None:
         before = given_up
         core.store.commit(plan)
-        # Somebody else settled them between the look and the commit.
+        # Another process settled them between the look and the commit.
         if given_up == before:
             break
     return given_up

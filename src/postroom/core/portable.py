@@ -148,11 +148,14 @@ def import_room(
     tell, source = check_progress(progress), iter(lines)
     head = check_head(core.limits, next(source, b""))
     room, total = head.room, head.lines
+    # Marked before the first line: an interrupted import is known, and only its own export may go on.
     _begin(core, room)
     taken = {Post: 0, Put: 0, Introduce: 0}
     slice: list[Write] = []
     for number, value in _values(core.limits, source, has_end=head.postroom not in OLDER):
         write = _write(core, value, f"line {number + 1}")
+        # Taken in by an earlier try. Letters need no such look: the same id with the same content is a no-op
+        # (G3).
         if isinstance(write, Put) and core.store.records(write.record.kind, write.record.key):
             continue
         taken[type(write)] += 1
@@ -216,6 +219,7 @@ def _begin(core: Core, room: str) -> None:
 def _finish(core: Core) -> None:
     done = [Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)]
     core.store.commit(done)
+    # Cursors of before the import would skip what came in.
     core.store.renew_epoch()
 
 
@@ -243,6 +247,7 @@ def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Pos
     now = check_time(message.created_at, "created_at")
     message = _with_one_human(message)
     set_by_room = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
+    # A file can hold anything: only what could have been sent here is taken in.
     if replace(compose(core, draft_of(message), now), **set_by_room) != message:
         raise Invalid("is not written as a letter is written here", field="letter")
     message = vouched(core.store, message)

@@ -65,6 +65,7 @@ def _hidden() -> re.Pattern[str]:
 
 def show_hidden(text: str) -> str:
     """Return the text with every character that hides or reorders others as an escape."""
+    # Most texts: no pattern is compiled or run.
     if text.isascii() and text.isprintable():
         return text
     return _hidden().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
@@ -194,7 +195,9 @@ def _fitting(message: Message, nonce: str, longest: int, room: int) -> str | Non
 
 def fence(content: str, nonce: str, longest: int | None = None, *, notice: str = NOTICE) -> str:
     """Return the content, cut to `longest` characters, between two lines that it cannot imitate."""
+    # Cut before the work is done: a letter may be megabytes long.
     kept = show_hidden(content if longest is None else content[:longest])
+    # The sender cannot know the nonce. Should it guess or learn it, it does not get through (threat 5).
     safe = defuse(kept).replace(nonce, "…")
     if longest is not None and max(len(safe), len(content)) > longest:
         left = max(len(safe), len(content)) - longest

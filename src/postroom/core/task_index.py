@@ -82,7 +82,7 @@ def cancel_unsent(core: Core, message: Message, now: datetime, *, seen: bool) ->
         return []
     pages = RecordBuffer(core.store.records)
     write_task(pages, replace(task, state=TaskState.CANCELED, reason=UNSENT, moved_at=now))
-    # Like the letter: whoever has not read it never learns of it.
+    # Like the letter: a receiver that has not read it never learns of it.
     if not seen and task.receiver != task.giver:
         pages.write(TASKS + task.receiver, task.letter, None)
     return _puts(pages)

@@ -74,7 +74,7 @@ def claim(
     )
     query = apply_filter(core, query, filter)
     taken = _lease(core, moment, mailbox, lease, holder)
-    # Found outside of the commit, then moved: if somebody else was faster, `move_found` plans inside it.
+    # Found outside of the commit, then moved: if another worker was faster, `move_found` plans inside it.
     first = deliveries.find_offered(core, query, moment, mailbox)
     found = deliveries.move_found(
         core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first

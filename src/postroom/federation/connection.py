@@ -92,8 +92,9 @@ class RpcConnection:
         return result
 
     async def call_all(self, *calls: tuple[str, Mapping[str, Any]]) -> list[RpcResult]:
-        """Send several calls in this order without waiting in between. A refusal stands in the place of its
-        result.
+        """Send several calls in this order without waiting in between.
+
+        A refusal stands in the place of its result.
         """
         if self.lost.is_set():
             raise ConnectionLost(_CUT)
@@ -230,8 +231,10 @@ def pause(tries: int) -> float:
 async def dial(
     server: str, largest: int, *, pin: str = "", certificate: str = "", key: str = ""
 ) -> AsyncIterator[ClientConnection]:
-    """Open a WebSocket. `largest`: bytes of one frame. With a `pin` the server's certificate must be that one,
-    whoever signed it. `certificate` and `key` are the files of our own certificate, for a server that asks for it.
+    """Open a WebSocket.
+
+    `largest`: bytes of one frame. With a `pin` the server's certificate must be that one, whoever signed it.
+    `certificate` and `key` are the files of our own certificate, for a server that asks for it.
     """
     secret = client_context(pin, certificate, key) if urlsplit(server).scheme == "wss" else None
     async with connect(
@@ -301,7 +304,7 @@ def connected_pair(first: RpcHandler, second: RpcHandler, patience: float) -> tu
 
 
 def is_near(server: str) -> bool:
-    """Is this URL on this machine?"""
+    """Return whether this URL is on this machine."""
     host = urlsplit(server).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -94,7 +94,7 @@ class RouteFilter(Struct, frozen=True, kw_only=True):
     is_ours: bool  # is the peer a Postroom, too?
 
     def takes(self, found: Found) -> bool:
-        """May it go there? Not if another system may have it by now, and not if this one refused it."""
+        """Return whether it may go there: not if another system may have it by now, or if this one refused it."""
         holder = found.delivery.given_to
         return (not holder or same_name(holder, self.system)) and not self.excludes(found)
 
@@ -125,7 +125,7 @@ class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
 
     @property
     def is_free(self) -> bool:
-        """Could it go to another system as well, and is it reserved for none?"""
+        """Whether it could go to another system as well, and is reserved for none."""
         return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
 
     def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
@@ -135,8 +135,9 @@ class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
 def next_envelopes(
     core: Core, here: str, waiting: Mapping[str, str], most: int, route: RouteFilter
 ) -> list[OutgoingEnvelope]:
-    """Return the next envelopes for these mailboxes, in order of acceptance. `waiting`: the system of each
-    mailbox.
+    """Return the next envelopes for these mailboxes, in order of acceptance.
+
+    `waiting`: the system of each mailbox.
     """
     together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
     for found in outbox.next_letters(core, list(waiting), most, route.takes):
@@ -229,7 +230,7 @@ class SendRound:
         return list(self._under_way.values())
 
     async def may_go(self, envelope: OutgoingEnvelope) -> bool:
-        """May it go, without passing an envelope of the same pair that waits?
+        """Return whether it may go without passing an envelope of the same pair that waits.
 
         To a peer that does not know `after`, the letters of each pair go one after the other.
         """
@@ -376,8 +377,9 @@ class Courier:
     async def _reserve(
         self, waiting: dict[str, str], route: RouteFilter, envelopes: list[OutgoingEnvelope]
     ) -> list[OutgoingEnvelope]:
-        """Reserve letters that could go by another link as well, so that after a cut or a crash they go by ours
-        alone.
+        """Reserve for our link the letters that could go by another one as well.
+
+        After a cut or a crash they go by ours alone.
         """
         free = [found for envelope in envelopes if envelope.is_free for found in envelope.found]
         await self._executor.submit(partial(outbox.assign, self._core, free, self._link.system), self)
@@ -385,8 +387,9 @@ class Courier:
         return [envelope for envelope in await self._look_up(waiting, route) if not envelope.is_free]
 
     async def _look_up(self, waiting: dict[str, str], route: RouteFilter) -> list[OutgoingEnvelope]:
-        """Look up what goes next: a few on the fast path, for a busy thread delays the event loop longer than they
-        take.
+        """Look up what goes next: a few on the fast path.
+
+        A busy thread delays the event loop longer than a few take.
         """
         if len(waiting) <= FEW and not self._has_many:
             run = partial(next_envelopes, self._core, self._here, waiting, FEW, route)
@@ -549,7 +552,7 @@ class Courier:
         return is_left
 
     def _may_have(self, found: Found, refusal: Refusal) -> bool:
-        """May the peer have the letter nonetheless, from before a cut? Then no other peer gets it.
+        """Return whether the peer may have the letter nonetheless, from before a cut: then no other peer gets it.
 
         A final refusal means that the peer does not have it; a temporary one, or one of ours, says nothing of
         before.

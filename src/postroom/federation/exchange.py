@@ -1,5 +1,6 @@
-"""All links of a running server: which peers have one, which link a waiting letter goes by, and what peers are
-told of our agents.
+"""All links of a running server, and the choice of the link that a waiting letter goes by.
+
+It also tells peers of our agents.
 
 The exchange polls the room whenever the store notifies it of a commit, and now and then besides. Where there are
 no peers, it does nothing else.
@@ -192,8 +193,9 @@ class Exchange:
         await asyncio.sleep(min(PACE * max(0, self._empty_polls - OFTEN), SLOWEST))
 
     async def _wait_for_idle_courier(self) -> None:
-        """Wait a moment while all couriers are busy: they look for more themselves, and a poll is slow where much
-        waits.
+        """Wait a moment while all couriers are busy.
+
+        They look for more themselves, and a poll is slow where much waits.
         """
         busy = [courier for courier in self._couriers.values() if not courier.idle.is_set()]
         if busy and len(busy) == len(self._couriers):
@@ -267,7 +269,7 @@ class Exchange:
             self.admit(shown)
 
     def _is_linked(self, peer: Peer) -> bool:
-        """Does this peer get a link? Not the room that has mounted us: it carries the mail both ways."""
+        """Return whether this peer gets a link: not the room that has mounted us, which carries mail both ways."""
         return peer.trusted and (not peer.is_mount or bool(peer.place))
 
     def link_to(self, peer: Peer) -> Link:
@@ -368,6 +370,6 @@ class Exchange:
 
 
 def _keeps_connection(before: Peer, after: Peer) -> bool:
-    """Does a changed peer keep its connection?"""
+    """Return whether a changed peer keeps its connection."""
     names = ("url", "auth", "token", "proof", "pin", "is_mount", "place")
     return all(getattr(before, name) == getattr(after, name) for name in names)

@@ -1,5 +1,6 @@
-"""Which agents a peer is told of, and which agents it tells us of: the routes by which bare names are found
-elsewhere.
+"""The agents that a peer is told of, and those it tells us of.
+
+The latter are the routes by which bare names are found elsewhere.
 
 What a peer says of its agents is believed for a while, and it repeats it before that is over. All of it runs on
 the executor's threads.
@@ -45,8 +46,9 @@ _NEVER = datetime.min.replace(tzinfo=UTC)  # a route is believed from the moment
 
 
 def exposure(room: Room, peer: Peer) -> dict[str, Any]:
-    """Return what a peer is told: `{agents: [{agentId, status, scopes}]}`, and under `further` the agents of other
-    systems that it reaches through us, with their `systemId`.
+    """Return what a peer is told of our agents: `{agents: [{agentId, status, scopes}]}`.
+
+    Under `further` stand the agents of other systems that it reaches through us, with their `systemId`.
 
     Of more agents than fit into one frame it is told the first; the others are reached by name and system.
     """
@@ -101,7 +103,7 @@ def _ours(room: Room) -> list[Agent]:
 
 
 def _is_ours(agent: Agent) -> bool:
-    """Is it an agent of this room, and no guest by a link?"""
+    """Return whether it is an agent of this room, and no guest by a link."""
     return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
 
 
@@ -145,7 +147,7 @@ def note(core: Core, system: str, params: Any) -> bool:
 
 
 def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bool:
-    """Was the same announced a moment ago? Then it need not be written again."""
+    """Return whether the same was announced a moment ago: then it need not be written again."""
     is_young = before.until - now > (until - now) * 0.9
     return is_young and replace(before, until=until) == replace(route, until=until)
 

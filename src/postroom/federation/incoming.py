@@ -1,5 +1,6 @@
-"""The calls that a peer makes: route, announce, find, connect, disconnect; and the handshake on a connection that
-we open.
+"""The calls that a peer makes: route, announce, find, connect, disconnect.
+
+Also the handshake on a connection that we open.
 
 Nothing is confirmed before it is safe in our room. What a peer may do is checked anew for each letter, so a peer
 that is not trusted any more is refused at once.
@@ -78,7 +79,7 @@ def software_info(limits: Limits) -> dict[str, Any]:
 
 
 def knows_order(result: dict[str, Any]) -> bool:
-    """Is the peer a Postroom, which knows `after`?"""
+    """Return whether the peer is a Postroom, which knows `after`."""
     return isinstance(result.get(SOFTWARE), dict)
 
 

@@ -1,5 +1,6 @@
-"""Finding the system of an agent of which only the name is known (`name@*`), by asking peers or by a system above
-us.
+"""The search for the system of an agent of which only the name is known (`name@*`).
+
+Peers are asked, or a system above us.
 
 The first peer that has an agent of the name gets the letter. A peer that cannot be asked, or does not answer, has
 not said no: while there is one, nobody knows that the agent is nowhere.
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class LookupResult(NamedTuple):
-    """Where an agent is."""
+    """The place of an agent, as peers answered."""
 
     link: Link | None  # to the system that has it
     is_sure: bool  # where there is none: have all peers said no?

@@ -75,7 +75,7 @@ class MountedRoom:
         return same_name(peer.system, self._host) and _mounts_us(peer)
 
     def routes_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
-        """Does mail for this system go by the host? The room may have other peers, or be mounted twice."""
+        """Return whether mail for this system goes by the host. The room may have other peers, or two hosts."""
         first = route_to(peers, system, strategy_of(self.room._core.limits))
         return first is not None and self.is_host(first)
 

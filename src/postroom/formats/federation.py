@@ -128,6 +128,7 @@ def envelope_of(
         "targetSystem": target,
         "hopCount": origin.get("hops", 0) + 1 if origin else 0,
         "maxHops": most_hops,
+        # Each system once: the receiver refuses a letter that lists it (G11).
         "path": list(dict.fromkeys(path)),
         "originTimestamp": milliseconds(letter.created_at),
     }
@@ -167,6 +168,7 @@ def _meta(
 ) -> dict[str, Any]:
     left = None
     if letter.expires_at is not None:
+        # At least 1 ms: MAP takes no ttl of 0.
         left = max(1, int((letter.expires_at - now).total_seconds() * 1000))
     mail = present(conversationId=letter.conversation_id, inReplyTo=letter.in_reply_to)
     known = present(
@@ -307,6 +309,7 @@ def _read_letter(message: dict[str, Any], source: str, here: str, now: datetime)
         "recipients": [],
         "created_at": _time(message.get("timestamp"), now).isoformat(),
         **(_postroom_fields(ours) if ours else _map_fields(message, now)),
+        # Behind the fields of the peer, which cannot overwrite id, sender and content (G8).
         "id": check_id(message.get("id"), "id"),
         "sender": f"{sender}@{source}",
         "parts": _parts(message, ours),
@@ -316,6 +319,7 @@ def _read_letter(message: dict[str, Any], source: str, here: str, now: datetime)
     except msgspec.ValidationError as broken:
         raise Invalid(str(broken), field="envelope.payload") from None
     times = (letter.created_at, letter.expires_at, letter.task.deadline if letter.task else None)
+    # Naive times cannot be compared with ours, and would fail far from here.
     if any(time is not None and time.tzinfo is None for time in times):
         raise Invalid("says a time without a time zone", field="envelope.payload")
     letter = replace(letter, expires_at=_expiry(letter, message, now))

@@ -165,6 +165,7 @@ def present(fields: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str
 
 
 def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> bool:
+    # A hidden recipient is shown to itself and to the sender alone (G8).
     return kind != "bcc" or (reader is not None and (same_name(reader, name) or reader == message.sender))
 
 

@@ -65,6 +65,7 @@ def turn_record(message: Message) -> dict[str, Any]:
     note, thread, reply = note_of(message), thread_of(message), reply_of(message)
     kind = content_type(message) if note is None else note.content_type
     answers = None if reply is None else turn_id(reply)
+    # A letter that was not sent as a turn counts as one all the same; MAP calls that intercepted.
     intercepted = {"type": "intercepted", "messageId": message.id}
     return present(
         id=turn_id(message.id),
@@ -172,6 +173,7 @@ def map_message(message: Message) -> dict[str, Any]:
 def _to(message: Message) -> dict[str, Any]:
     """Return the addressees without bcc, under the field of agent-inbox and that of MAP's clients."""
     shown = [r.address for r in message.recipients if r.kind != "bcc"]
+    # MAP's `to` holds one scope; a letter to several names the first.
     scopes = [address.removeprefix(BROADCAST) for address in shown if is_broadcast(address)]
     if scopes:
         return {"scope": scopes[0]}

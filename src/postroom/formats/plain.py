@@ -42,6 +42,7 @@ def plain_message(message: Message) -> dict[str, Any]:
 def plain_delivery(delivery: Delivery) -> dict[str, Any]:
     """Return a delivery without the lease token, which only the claiming agent gets, once."""
     plain: dict[str, Any] = to_plain(asdict(delivery))
+    # The token proves who holds the letter (G5): a reader of the listing could settle it.
     del plain["lease"], plain["priority"], plain["message_id"]
     return plain | {"holder": delivery.lease.holder if delivery.lease else None}
 
@@ -71,6 +72,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
 
 def plain_task(task: TaskView) -> dict[str, Any]:
     standing: dict[str, Any] = to_plain(asdict(task.standing))
+    # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
     called, id = standing.pop("id"), standing.pop("letter")
     return {"id": id, "called": called, **standing, "is_final": task.is_final, "session": task.session}
 

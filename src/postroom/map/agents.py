@@ -76,7 +76,7 @@ def _register(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     words["principal"] = room.principal.name
     if params.get("parent") is not None:
         _check_parent(room, name, params["parent"])
-    # Before the card is written: whoever writes it holds the name.
+    # Before the card is written, because its writer holds the name.
     _check_free(room, name, params)
     agent = _write(room, name, result, words)
     room.mailbox(name).heartbeat(poll_interval=BEAT_EVERY, active=True)
@@ -95,7 +95,7 @@ def spawn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_anothers(room: Room, held: Agent, parent: str) -> bool:
-    """Is it the agent of another principal, or of another parent? One that stopped may get a new parent."""
+    """Return whether it is another principal's agent, or another parent's unless it stopped."""
     has_stopped = state_of(held) == STOPPED
     if holder_of(held.card) != room.principal.name and (has_stopped or is_routable(held.presence)):
         return True

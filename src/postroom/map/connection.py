@@ -1,5 +1,6 @@
-"""One MAP connection: its calls are carried out as the agent that makes them, and its agents' mail is pushed to
-it.
+"""One MAP connection: its calls are carried out as the agent that makes them.
+
+The mail of its agents is pushed to it.
 
 A transport drives it: `read`, `carry_out`, `resume`, `replies_sent`, `close`. It does no I/O itself; what it needs
 of the transport is the protocol `Transport`. Three parts belong to it:
@@ -63,8 +64,9 @@ class Transport(Protocol):
     """The side of a WebSocket or socket that a connection uses to send its bytes."""
 
     def push(self, notice: dict[str, Any]) -> bool:
-        """Send a message that answers nothing. False: not now; `MapConnection.resume` is called when there is
-        room.
+        """Send a message that answers nothing.
+
+        False: not now; `MapConnection.resume` is called when there is room.
         """
 
     def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
@@ -174,8 +176,9 @@ class MapConnection:
         return reply
 
     def _check_anonymous(self, step: Step) -> None:
-        """Refuse an anonymous client without agents that speaks under another name than its own, or under the name
-        of an agent that is on another connection.
+        """Refuse an anonymous client without agents that speaks under a name of others.
+
+        That is any name but its own, and its own while an agent of that name is on another connection.
         """
         method, participant = step.method, self.identity.participant
         speaks = method.whose or method.name.startswith(PREFIX)
@@ -485,7 +488,7 @@ def _auth_error(refused: NotAllowed) -> dict[str, Any]:
 
 
 def _is_ping(value: Any) -> bool:
-    """Is it `map/ping`? It is answered like an unknown method, and must not count as misuse."""
+    """Return whether it is `map/ping`, which is answered like an unknown method and must not count as misuse."""
     return isinstance(value, dict) and value.get("method") == PING
 
 

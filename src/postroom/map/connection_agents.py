@@ -123,8 +123,10 @@ class ConnectionAgents:
         return result
 
     def _is_same_agent(self, name: str) -> bool:
-        """Does this connection prove that it is the agent that another one has? By its resume token, by the
-        agent's own token or, for a child, by the token that the other connection has shown.
+        """Return whether this connection proves to be the agent that another one has.
+
+        The proof is its resume token, the agent's own token or, for a child, the token that the other connection
+        has shown.
         """
         if name in self._reclaimed or self._conn.principal.agent == name:
             return True
@@ -206,8 +208,9 @@ class ConnectionAgents:
     # -- receipts
 
     def ping(self, number: int) -> dict[str, Any] | None:
-        """Return the ping whose answer is the receipt of all messages up to this number; None: the client
-        acknowledges messages itself.
+        """Return the ping whose answer is the receipt of all messages up to this number.
+
+        None: the client acknowledges messages itself.
         """
         return None if self.acknowledges else request(f"{_PING_ID}{number}", PING)
 

@@ -156,8 +156,9 @@ class AgentDelivery:
                         await wake.wait()
 
     async def _push_waiting(self) -> bool:
-        """Push unread letters while there is room. True: stop until `wake` is called, by the transport or a
-        receipt.
+        """Push unread letters while there is room.
+
+        True: stop until `wake` is called, by the transport or a receipt.
         """
         if self.is_paused:
             return True

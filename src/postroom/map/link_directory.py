@@ -60,22 +60,22 @@ class RemoteAgent(Struct, frozen=True, kw_only=True):
 
     @property
     def is_here(self) -> bool:
-        """Can it be sent to?"""
+        """Whether it can be sent to."""
         return _is_here(self.state)
 
     @property
     def is_away(self) -> bool:
-        """Is it known there, but not connected just now? Messages to it wait."""
+        """Whether it is known there, but not connected just now. Messages to it wait."""
         return MAP_STATES.get(self.state) is Warmth.AWAY
 
 
 def is_here(row: Mapping[str, Any]) -> bool:
-    """Can the agent of this row be sent to?"""
+    """Return whether the agent of this row can be sent to."""
     return _is_here(str(row.get("state")))
 
 
 def _is_here(state: str) -> bool:
-    """Can an agent in this state be sent to? One that has stopped comes back under another id."""
+    """Return whether an agent in this state can be sent to. One that stopped comes back under another id."""
     return MAP_STATES.get(state) is not Status.OFFLINE
 
 
@@ -240,7 +240,7 @@ async def send_confirmed(rpc: RpcConnection, message: dict[str, Any], id: str) -
 
 
 async def _is_listed(rpc: RpcConnection, id: str) -> bool:
-    """Is an agent listed? For servers that cannot get a single one."""
+    """Return whether an agent is listed, for servers that cannot get a single one."""
     rows = await all_agents(rpc)
     return any(isinstance(row, dict) and row.get("id") == id and is_here(row) for row in rows)
 
@@ -314,8 +314,9 @@ def register_here(room: Room, remote: Mapping[str, RemoteAgent], every: float) -
 
 
 def _register_agent(room: Room, mailbox: str, one: RemoteAgent, held: Card | None) -> bool:
-    """Write the card of a remote agent; False: an agent of ours has the name, and keeps it however long it is
-    away.
+    """Write the card of a remote agent.
+
+    False: an agent of ours has the name, and keeps it however long it is away.
     """
     title = presentation.one_line(one.title)[:200]
     metadata: dict[str, Any] = {LINKED: {"id": one.id}} | ({"role": one.role} if one.role else {})
@@ -376,7 +377,7 @@ def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> d
 
 
 def may_answer_to(room: Room, text: str, name: str) -> bool:
-    """May an agent that wrote to the server be registered there, for an answer? Not one that is dormant."""
+    """Return whether an agent that wrote to the server may be registered there for an answer: not if dormant."""
     card, beat = (room._core.store.records(kind, name) for kind in (CARD, BEAT))
     if beat and beat[0].value.get("dormant"):
         return False
@@ -384,7 +385,7 @@ def may_answer_to(room: Room, text: str, name: str) -> bool:
 
 
 def _may_be_shown(name: str, card: Card | None, text: str) -> bool:
-    """Is it an agent of this room that the options expose?"""
+    """Return whether it is an agent of this room that the options expose."""
     is_guest = card is not None and (card.principal == LINK.name or GUEST in card.metadata)
     is_wanted = text != NONE and (text == ALL or name in {one.strip() for one in text.split(",")})
     return is_wanted and not is_guest and fold(name) != POSTMASTER
@@ -477,7 +478,7 @@ class ExposedAgents:
         self._memory.note_address(id, name)
 
     async def has_lost(self, rpc: RpcConnection, name: str) -> bool:
-        """Has another agent there taken the name of this one, which the server refuses? Then it is dropped."""
+        """Return whether another agent there has taken the name of this one, which is then dropped."""
         id = self.ids.get(name)
         if id is None or name == self.own or link_that_brought(await get_agent(rpc, id)) == self.own:
             return False

@@ -1,5 +1,6 @@
-"""Letters to a MAP server and messages from it: their conversion, sending, storing, and what the server left
-undelivered.
+"""Letters to a MAP server and messages from it: conversion, sending, storing.
+
+Also messages that the server left undelivered.
 
 **Conversion.** `meta` says everything in the protocol's words and in agent-inbox's, flat. The SDK's own server
 drops it; so there a payload that is an object carries the same once more, under `_meta`, and where a message comes
@@ -151,8 +152,9 @@ def _mail(message: Message) -> dict[str, Any] | None:
 
 
 def event_params(event: Event) -> dict[str, Any]:
-    """Return payload and `meta` of an event that is passed on: MAP's agents send only messages, so this one
-    expires.
+    """Return payload and `meta` of an event that is passed on.
+
+    MAP's agents send only messages, so it goes as one that expires.
     """
     meta = {"messageId": event.id, "delivery": "fire-and-forget", "ttlMs": FLEETING}
     return {"payload": {"type": event.type, "source": event.sender, **event.data}, "meta": meta}
@@ -238,8 +240,9 @@ class LinkSender:
         self._waiting: set[str] = set()
 
     async def scan_all(self, system: str) -> None:
-        """Look at every mailbox of the server's agents: at the beginning, and now and then for retries that are
-        due.
+        """Look at every mailbox of the server's agents.
+
+        At the beginning, and now and then for retries that are due.
         """
         self._waiting = await self._executor.run_slow(lambda: self._all_mailboxes(system))
 
@@ -274,7 +277,7 @@ class LinkSender:
         return any(change.kind == CARD for change in changes) or len(changes) == SLICE
 
     def _is_linked_mailbox(self, name: str, system: str) -> bool:
-        """Does it belong to an agent of the server, or to nobody yet? One of ours may have such a name."""
+        """Return whether it is for an agent of the server, or for nobody yet. Ours may have such a name, too."""
         if not name.startswith(f"{system}/"):
             return False
         card = self._store.records(CARD, name)
@@ -285,7 +288,7 @@ class LinkSender:
 
     @property
     def has_unknown_recipients(self) -> bool:
-        """Is there mail for an agent that the server has not listed?"""
+        """Whether there is mail for an agent that the server has not listed."""
         return bool(self._waiting)
 
     async def send_waiting(self, remote: Mapping[str, RemoteAgent], send: Send) -> set[str]:
@@ -319,8 +322,9 @@ class LinkSender:
         return len(works) == AT_ONCE
 
     async def _send_one(self, work: Work, one: RemoteAgent, send: Send) -> None:
-        """Send one letter. A cut meanwhile counts as a failed try: the letter may be its cause, which must not
-        repeat for ever.
+        """Send one letter.
+
+        A cut meanwhile counts as a failed try: the letter may be its cause, which must not repeat for ever.
         """
         try:
             await send(work.message, one)
@@ -375,7 +379,7 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
 
 
 def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
-    """Is it for one of our agents? Messages of others are replayed, too."""
+    """Return whether it is for one of our agents. Messages of others are replayed, too."""
     names = frozenset(shown.values())
     params = _named(_address(message), lambda _: [])
     return any(one in shown or one in names for one in params) or message.target in names
@@ -396,8 +400,9 @@ def _named(address: Address, members: Members) -> list[str]:
 
 
 def only_recent_sender(room: Room, mailbox: str) -> tuple[str | None, str | None]:
-    """Return the agent of ours that wrote to this mailbox, if it is the only recent one; and its last letter, if
-    all are of one thread.
+    """Return the agent of ours that wrote to this mailbox, if it is the only recent one.
+
+    Also its last letter, if all are of one thread.
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
     letters = [found.message for found in room._core.store.find(lately)]
@@ -426,8 +431,10 @@ def store_incoming(room: Room, message: Incoming, sender: str, to: list[str]) ->
 
 
 def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], answers: str | None) -> None:
-    """Send with all fields; then without `in_reply_to`, if its sender never had that letter; at last without
-    labels that are not valid here. Those stay in its metadata.
+    """Send with as many fields as are valid here.
+
+    First with all; then without `in_reply_to`, if its sender never had that letter; at last without labels that
+    are not valid here, which stay in its metadata.
     """
     box, bare = room.mailbox(sender), {name: fields[name] for name in fields if name in _NEEDED}
     if answers is not None:

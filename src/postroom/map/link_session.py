@@ -60,6 +60,7 @@ def checked(options: LinkOptions) -> LinkOptions:
     if place.scheme not in {"ws", "wss"} or not place.hostname:
         hint = "such as ws://127.0.0.1:8080 or wss://map.example.com"
         raise Invalid(f"{options.server!a} is no WebSocket address", field="map-server", hint=hint)
+    # Tokens never cross a network in the clear.
     if options.token and place.scheme == "ws" and not is_near(options.server):
         raise Invalid(
             "a token would go there for everybody to read",
@@ -214,6 +215,7 @@ class LinkSession:
             self._inbound.put_nowait((method, params))
             self._arrived.set()
         except asyncio.QueueFull:
+            # Nothing is dropped: the server keeps or replays them in the next session (G10).
             raise ConnectionLost("more messages came than could be stored") from None
 
     def emit(self, event: Event) -> None:
@@ -227,8 +229,10 @@ class LinkSession:
         self._memory.resume = server.resume
         await self._executor.run_slow(lambda: self._adopt_names(server))
         await self._exposed.reclaim(server.back, accepts_updates=server.is_postroom)
+        # Before we register: the server may send mail of our agents at once.
         storing = asyncio.ensure_future(self._store_all(rpc, server))
         try:
+            # First of all: the SDK's server sends messages for our session to the first agent.
             await self._exposed.register_link(rpc)
             await self._sync_directories(rpc)
             if not server.takes_acks:  # else the server kept what we missed, and sends it
@@ -249,6 +253,7 @@ class LinkSession:
     ) -> None:
         looked = monotonic()
         while not storing.done() and not rpc.lost.is_set():
+            # Before the look: what comes during it wakes us again.
             self._woken.clear()
             if await self._sender.scan_new(self._memory.system):
                 await self._exposed.register_changed(rpc)
@@ -270,8 +275,9 @@ class LinkSession:
     # -- directories
 
     def _adopt_names(self, server: ServerInfo) -> None:
-        """Take the server's name as the first part of its agents' names here, and as our own name, if we have
-        none.
+        """Take the server's name as the first part of its agents' names here.
+
+        Also as our own name, if we have none.
 
         The name of another Postroom is not taken as our own: two rooms of one name would get each other's mail.
         """
@@ -406,6 +412,7 @@ class LinkSession:
             if found is None:
                 continue
             await self._store_message(rpc, found)
+            # Only once the letter is stored: until then the server keeps it (G9).
             if server.takes_acks and found.id:
                 with suppress(ConnectionLost):
                     await rpc.notify(MESSAGE_ACK, messageIds=[found.id])
@@ -455,8 +462,9 @@ class LinkSession:
         return next((id for id in found if id is not None), None)
 
     async def _sender_mailbox(self, rpc: RpcConnection, message: Incoming) -> str:
-        """Return the mailbox of the sender. The SDK's server gives only its session, and can list the agents in
-        that.
+        """Return the mailbox of the sender.
+
+        The SDK's server gives only its session, and can list the agents in that.
         """
         session = message.speaker
         found = self._mailbox_of(session)

@@ -1,5 +1,6 @@
-"""The part of a MAP connection that belongs to another system: it proves that it is a peer, then letters go both
-ways.
+"""The part of a MAP connection that belongs to another system.
+
+It proves that it is a peer, then letters go both ways.
 
 There are two kinds of peers here:
 
@@ -100,6 +101,8 @@ class PeerLink:
         self._claimed_name = name if isinstance(name, str) else ""
         peers = core_peers.all_peers(self._core).values()
         named = [one for one in peers if isinstance(name, str) and same_name(one.system, name)]
+        # Gateways of the SDK send the name of the system they call, not their own: then the token tells who it
+        # is.
         for one in named or [one for one in peers if one.auth in {"bearer", "api-key"}]:
             try:
                 self._become(self._proven(one.system, auth, self._certificate if named else ""))
@@ -127,6 +130,7 @@ class PeerLink:
     def _proven(self, system: str, auth: dict[str, Any], certificate: str) -> Peer:
         credential = next((auth[word] for word in ("credential", "credentials", "token") if auth.get(word)), None)
         peer = core_peers.proven_peer(self._core, system, credential, certificate=certificate)
+        # Only on this machine may a peer go without proof; the operator chose that for it.
         if peer.auth == "none" and not self._is_near:
             text = f"{peer.system!r} shows no token, and is not on this machine"
             raise NotAllowed(text, field="auth", hint=f"postroom peers add {peer.system} --auth bearer")
@@ -187,6 +191,7 @@ class PeerLink:
     def _still_trusted(self, proven: Peer) -> Peer:
         """Return the peer as it is now: since its proof it may have been removed, or be asked for another one."""
         peer = core_peers.peer(self._core, proven.system)
+        # Between `map/connect` and this call the operator may have withdrawn the trust.
         if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
             raise NotAllowed(f"the system {proven.system!r} has to prove anew that it is a peer", field="auth")
         return peer
@@ -223,7 +228,7 @@ class PeerLink:
             raise NotAllowed(f"a system may not say {name}", field="method")
 
     def handles(self, step: Step) -> bool:
-        """Is this call one of federation?"""
+        """Return whether this call is one of federation."""
         name = step.method.name
         return name in FEDERATION or (self._registers_as_agent and name in _INBOX_METHODS)
 
@@ -270,6 +275,7 @@ class PeerLink:
         if self._uses_dots and "method" in params:
             params = {**params, "method": dotted(params["method"])}
         async with self._turn:
+            # The transport is full: wait for room instead of piling up letters in memory (threat 7).
             while not self._conn.transport.push(params):
                 if self._is_closed:
                     raise ConnectionLost("the connection was cut")

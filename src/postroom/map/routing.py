@@ -1,5 +1,6 @@
-"""`map/send`: from an address to mailboxes, and a durable letter by the rules of all letters; `map/replay`: past
-events.
+"""`map/send`, from an address to a durable letter, and `map/replay`, past events.
+
+A letter follows the rules of all letters.
 
 Roles, relatives and broadcasts mean every agent that is registered and not gone, present or away: mail for those
 away waits. Scopes stay addresses of the room itself.
@@ -86,8 +87,9 @@ def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
 
 
 def _near(room: Room, address: Address) -> Iterator[str]:
-    """Return the addresses of agents of a named system: this one, a linked MAP server, or one that a peer leads
-    to.
+    """Return the addresses of agents of a named system.
+
+    It is this one, a linked MAP server, or one that a peer leads to.
     """
     own = system_id(room._core, OWNER, room.settings.system) if address.remote else ""
     linked = _linked_systems(room) if address.remote else frozenset()
@@ -144,7 +146,7 @@ def _spelt(room: Room, name: str) -> str:
 
 
 def _has_others(room: Room, scope: str, sender: str) -> bool:
-    """Has the scope another member than the sender? Missing, if there is no such scope."""
+    """Return whether the scope has another member than the sender; Missing if there is no such scope."""
     members = room._core.store.keys(MEMBER + check_scope(scope, "to.scope"))
     if not members:
         core_agents.find_scope(room._core, OWNER, scope)
@@ -204,8 +206,9 @@ MOST_LOOKED_AT = 20_000  # changes in one call; a caller that wants more calls a
 
 
 def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Send a letter; `delivered` lists the mailboxes it is in now. `message.delivered` tells when each has read
-    it.
+    """Send a letter; `delivered` lists the mailboxes it is in now.
+
+    The event `message.delivered` tells when each has read it.
 
     A message to a scope with no other member is accepted and delivered to nobody, as by the SDK's own server.
     Without `to`, an answer goes to the sender of the letter that it answers.

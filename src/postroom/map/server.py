@@ -150,7 +150,7 @@ class MapServer:
 
     @property
     def is_full(self) -> bool:
-        """Are too many connections not admitted yet?"""
+        """Whether too many connections are not admitted yet."""
         return sum(not conn.session.is_in for conn in self.connections) >= MOST_WAITING
 
     def add(self, conn: MapConnection) -> None:
@@ -160,8 +160,9 @@ class MapServer:
         self.connections.discard(conn)
 
     def check_subscriptions(self, who: Principal) -> None:
-        """Bound the subscriptions of one principal over all its connections: each costs something with every
-        letter.
+        """Bound the subscriptions of one principal over all its connections.
+
+        Each costs something with every letter.
         """
         if sum(conn.subscriptions_of(who) for conn in self.connections) >= MOST_SUBSCRIPTIONS:
             text = f"{MOST_SUBSCRIPTIONS} subscriptions on all connections of {who.agent or who.name} are enough"
@@ -196,6 +197,7 @@ class MapServer:
     def mark_away(self, agent: str, room: Room) -> None:
         """Record that the connection of an agent has ended, and keep its name for a while."""
         now = self._loop.time()
+        # The oldest entries come first, so this stops at the first that is still kept.
         while self._away and next(iter(self._away.values())) < now:
             del self._away[next(iter(self._away))]
         self._away.pop(agent, None)
@@ -240,7 +242,9 @@ class MapServer:
 
     def recall(self, token: str, principal: Principal) -> tuple[str, ...]:
         """Return the agents that a resume token brings back. It can be used once."""
+        # Kept by their hash, like all tokens: the table itself gives none away.
         left = self._resumable.get(_key(token))
+        # A resume token is good for the principal it was given to, and for no other (G8).
         if left is None or left.until < self._loop.time() or left.principal != principal.name:
             return ()
         del self._resumable[_key(token)]

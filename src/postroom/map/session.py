@@ -1,5 +1,6 @@
-"""The state of one MAP connection as the protocol sees it: what may be called in each state, and how it is
-answered.
+"""The state of one MAP connection as the protocol sees it.
+
+It says what may be called in each state, and how it is answered.
 
 It does no I/O and knows no room. A transport drives it, over WebSocket or in lines:
 
@@ -129,8 +130,9 @@ class Step(protocol.Step, frozen=True):
 
 
 class Later(protocol.Request, frozen=True):
-    """A value that was read while a call that changes the session was under way. It is read again after that call,
-    and nothing overtakes it.
+    """A value that was read while a call that changes the session was under way.
+
+    It is read again after that call, and nothing overtakes it.
     """
 
     value: Any = None
@@ -223,8 +225,9 @@ class Session:
         return {**params, name: self.agents[0]}
 
     def speaker(self, step: Step) -> str | None:
-        """Return the agent of this connection that makes a call: the one it names, else the first. None: it names
-        an agent of another connection, or there is none.
+        """Return the agent of this connection that makes a call: the one it names, else the first.
+
+        None: it names an agent of another connection, or there is none.
         """
         named = step.params.get(step.method.whose) if step.method.whose is not None else None
         if named is not None:
@@ -273,5 +276,5 @@ def refusal(call: protocol.Call | protocol.Action, error: PostroomError, *, is_i
 
 
 def is_answer(value: Any) -> bool:
-    """Is it the answer to a call of ours?"""
+    """Return whether it is the answer to a call of ours."""
     return isinstance(value, dict) and "method" not in value and ("result" in value or "error" in value)

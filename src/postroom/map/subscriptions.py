@@ -146,8 +146,9 @@ SCAN_EVERY = 15.0  # seconds
 
 
 class StateWatcher:
-    """A periodic scan for agents that fell silent: no call tells of that. It runs only while there are
-    subscribers.
+    """A periodic scan for agents that fell silent, which no call tells.
+
+    It runs only while there are subscribers.
 
     Made inside an event loop.
     """

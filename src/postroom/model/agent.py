@@ -72,7 +72,7 @@ class Status(StrEnum):
 
 
 class Warmth(StrEnum):
-    """How long ago an agent was active, in agent-inbox's terms."""
+    """The time since an agent was active, in agent-inbox's terms."""
 
     ACTIVE = "active"
     AWAY = "away"  # still routable

@@ -233,7 +233,7 @@ def read(delivery: Delivery, now: datetime) -> Delivery:
 
 
 def claim(delivery: Delivery, lease: Lease) -> Delivery:
-    # `due_at` of a retry is over once somebody works on it.
+    # `due_at` of a retry has no meaning once a holder works on it.
     return advance(delivery, "claim", lease=lease, due_at=None)
 
 

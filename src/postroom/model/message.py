@@ -162,7 +162,7 @@ RecipientKind: TypeAlias = Literal["to", "cc", "bcc"]
 
 
 class Priority(IntEnum):
-    """How urgent a letter is. An inbox lists the highest priority first."""
+    """The urgency of a letter. An inbox lists the highest priority first."""
 
     LOW = 1
     NORMAL = 2

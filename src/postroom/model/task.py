@@ -175,6 +175,7 @@ def advance(task: Standing, letter: Message) -> Standing:
     if letter.kind != TASK_UPDATE or note is None or note.id != task.id or letter.thread != task.thread:
         return task
     after = TaskState(note.state) if note.state in set(TaskState) else task.state
+    # Not an error: anybody can write a letter. One that makes no legal step is mail and nothing more.
     if after not in MOVES[task.state] or not set(movers(task.state, after)) & set(task.roles_of(letter.sender)):
         return task
     return replace(task, state=after, reason=note.reason, moved_at=letter.created_at, last=letter.id)
@@ -267,6 +268,7 @@ def note_task(pages: RecordBuffer, task: Standing, *, active: bool, due: bool) -
         pages.write(ACTIVE_TASKS, task.receiver, busy_with or None)
     if not due:
         pages.write(DUE, task.letter, None)
+    # Only when the task is opened: a later step must not bring back a notice that was sent.
     elif task.deadline is not None and task.last == task.letter:
         pages.write(DUE, task.letter, to_plain(Due(giver=task.giver, at=task.deadline)))
 

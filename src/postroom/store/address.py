@@ -67,6 +67,7 @@ def _open_files(rest: str, address: str, **how: Any) -> Store:
     from .files.store import FileStore  # noqa: PLC0415
 
     folder, layout = _folder(rest, address)
+    # Before anything is written: files of another layout would be set aside as damaged.
     is_marked = _check_layout(folder, layout)
     store = FileStore(folder, layout_named(layout), **how)
     if not is_marked:
@@ -173,6 +174,7 @@ def is_blank(place: str) -> bool:
     from .sqlite.note import number_in  # noqa: PLC0415 - see the docstring
 
     found = os.stat(place)
+    # An emptied room still has a log, or a note of how far it reached: that is damage, not a free place (G2).
     if found.st_size or not stat.S_ISREG(found.st_mode) or number_in(f"{place}.lock"):
         return False
     with suppress(FileNotFoundError):
@@ -188,6 +190,7 @@ def file_of(address: str) -> str | None:
 
 def _file(path: str, address: str) -> str:
     path = path.removeprefix("//")
+    # SQLite would read what follows a `?` as options of its own.
     if not path or path.endswith("/") or "?" in path or "\n" in path:
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
     try:

@@ -56,6 +56,7 @@ def matches_letter(message: Message, query: Query, sender: str) -> bool:
 
 def _matches_times(delivery: Delivery, query: Query) -> bool:
     offered, due, archived = query.offered_at, query.due_at, query.unarchived_before
+    # Only a retry can be too far ahead; the time of scheduled mail is its sender's choice (G7).
     at, most = delivery.due_at, query.due_most if delivery.attempts else None
     return (
         (offered is None or delivery.expires_at is None or delivery.expires_at > offered)
@@ -72,6 +73,7 @@ def seconds_left(delivery: Delivery, moment: Moment) -> float:
     left = float("inf")
     if delivery.state is State.CLAIMED and delivery.lease:
         lease = delivery.lease
+        # A lease of an earlier boot is over: its holder did not survive.
         return lease.until - moment.steady if lease.boot == moment.boot else 0
     if delivery.state in {State.QUEUED, State.UNREAD} and delivery.expires_at is not None:
         left = (delivery.expires_at - moment.wall).total_seconds()
@@ -84,6 +86,7 @@ def by_arrival(found: Found) -> int:
     return found.delivery.arrived or found.delivery.number
 
 
+# By number, never by a clock: the order of acceptance (G7). `queries._ORDER` says the same in SQL.
 SORT: dict[str, Callable[[Found], Any]] = {
     "inbox": lambda f: (f.delivery.read_at is not None, -f.delivery.priority, f.delivery.number),
     "priority": lambda f: (-f.delivery.priority, f.delivery.number),

@@ -180,6 +180,7 @@ class LocalWatch:
         self._notified: set[str] = set()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
+        # A commit must never wait for a watch that nobody reads.
         os.set_blocking(self._writer, False)
 
     def add(self, mailbox: str) -> None:
@@ -257,6 +258,7 @@ class InotifyWatch:
             if mask & _IN_IGNORED:  # the kernel's farewell to a watch that was removed
                 continue
             touched = self.mailboxes_of(watch, name)
+            # A broadcast signals EVERYONE: any of the watched mailboxes may have mail.
             notified |= set().union(*self._mailboxes.values()) if EVERYONE in touched else touched
         return notified - {EVERYONE}
 
@@ -266,6 +268,7 @@ class InotifyWatch:
 
     def close(self) -> None:
         for watch in self._mailboxes:
+            # Removed one by one, because the descriptor is kept for the next watch.
             libc().inotify_rm_watch(self._descriptor, watch)
         self._mailboxes.clear()
         if self._descriptor >= 0:

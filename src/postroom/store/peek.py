@@ -1,4 +1,4 @@
-"""One quick look from outside: is there surely nothing unread in a mailbox?
+"""A quick look from outside that finds out whether a mailbox surely holds nothing unread.
 
 Hooks and `postroom check` ask this at every prompt, and mostly there is nothing. So this module and all that it
 imports stay light: no model, no store, no `typing`. It opens the file for reading only, and knows two answers:
@@ -147,8 +147,9 @@ def _is_laid_out(own: str, layout: str) -> bool:
 
 
 def _is_warned(own: str) -> bool:
-    """Is somebody in the middle of a commit, or was cut off there? It is looked at as the store opens it: a place
-    that cannot be written is for the store to judge.
+    """Return whether a process is in the middle of a commit, or was cut off there.
+
+    The file is opened as the store opens it: a place that cannot be written is for the store to judge.
     """
     descriptor = os.open(f"{own}/{INDEX}.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -158,7 +159,7 @@ def _is_warned(own: str) -> bool:
 
 
 def _is_current(index: apsw.Connection, tree: FolderTree, mailbox: str) -> bool:
-    """Does the index know all that may be mail for this mailbox?"""
+    """Return whether the index knows all that may be mail for this mailbox."""
     names = (mailbox.lower(), mailbox)
     is_known, shares_folder = index.execute(_WHO, names).get
     if shares_folder or not (is_known or _is_registry_known(index, tree)):
@@ -173,7 +174,7 @@ def _is_current(index: apsw.Connection, tree: FolderTree, mailbox: str) -> bool:
 
 
 def _is_registry_known(index: apsw.Connection, tree: FolderTree) -> bool:
-    """Is the file that shows all agents as one of us left it? It may name somebody like this mailbox."""
+    """Return whether the registry file is as one of us left it. It may name an agent like this mailbox."""
     if tree.paths.registry is None:
         return True
     try:
@@ -192,7 +193,7 @@ def _is_known(index: apsw.Connection, tree: FolderTree, folder: str) -> bool:
 
 
 def _is_same(index: apsw.Connection, tree: FolderTree, folder: str, path: str) -> bool:
-    """Are the files in it those that the index has? Most changes are our own."""
+    """Return whether the files in it are those that the index has. Most changes are our own."""
     names = os.listdir(path)
     if len(names) > MOST:
         return False

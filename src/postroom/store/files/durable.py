@@ -282,7 +282,7 @@ def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, St
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise Unreadable("it is no regular file")
-        # Whoever has the second name can change the letter after it was checked.
+        # The owner of the second name could change the letter after it was checked.
         if found.st_nlink > 1 and Stamp.of(found) != known:
             raise Unreadable("it has a second name (hard link)")
         if not -(2**63) <= found.st_mtime_ns < 2**63:  # SQLite could not store it

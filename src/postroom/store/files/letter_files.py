@@ -72,6 +72,7 @@ def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, orde
 
 def _simple_fields(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain | None:
     """Return the fields where the layout knows at once what goes under our key, as for most letters; else None."""
+    # Most letters take this way and are not read back, which saves much of a send (docs/decisions/files.md).
     own = layout.simple_own(message, mailbox, name) if order == micros(message.created_at) else None
     if own is None:
         return None
@@ -82,9 +83,11 @@ def _simple_fields(layout: Layout, message: Message, mailbox: str, *, name: str,
 
 
 def _full_fields(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
+    # Only what this mailbox may see goes into its file: a bcc must not show (G8).
     raw = encode(message.seen_by(mailbox))
     seen, plain = decode_message(raw), _plain(raw)  # as from a file: lists instead of tuples
     fields = layout.write(seen, mailbox)
+    # Under our key stands what the design's own fields do not say: read back and compare (G2).
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
         own = _with_subject(layout, fields, plain, mailbox, name)
@@ -103,6 +106,7 @@ def parse_file(layout: Layout, raw: bytes, where: Where, largest: int) -> Parsed
     """
     try:
         return _parse(layout, raw, where, largest)
+    # Says nothing about the file: it must not be set aside.
     except MemoryError:
         raise
     except KeyError as missing:
@@ -125,6 +129,7 @@ def _parse(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile
     message = _message(plain | {name: own[name] for name in own if name in _FIELDS} if own else plain)
     if own:
         _check(message)
+    # A file of another program must not pass for a notice of ours (G8).
     if message.sender == POSTMASTER and not message.is_automatic:
         raise Unreadable("only Postroom writes in the name of postmaster")
     return ParsedFile(

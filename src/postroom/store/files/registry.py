@@ -227,6 +227,7 @@ class Registry:
         if not changed and not is_due and not is_lost:
             return
         with self._conn.database:
+            # A change of another program is taken in first, or ours would overwrite it.
             known = self._stamp()
             if known != self._snapshot.stamp():
                 known = self._import_file(self._path, changed).stamp
@@ -287,6 +288,8 @@ class Registry:
         importer, imported = AgentImporter(self._conn, self._moment(), stamp.time), []
         for agent, entry in found.items():
             former = self._snapshot.get(agent)
+            # Other programs rewrite the whole file from a copy they read earlier: an old version of an entry is
+            # no change.
             if entry == former.entry or agent in skip or digest_of(entry) in former.older:
                 continue  # unchanged, or a stale copy of a version that we replaced
             importer.import_entry(agent, entry, former.entry)
@@ -302,6 +305,7 @@ class Registry:
         except FileNotFoundError:
             return False
         except PostroomError:
+            # Broken and just written: its writer may be in the middle. Later it counts as damaged.
             return 0 <= time.time_ns() - _written(self._path) < WRITE_GRACE * 1e9
         return False
 
@@ -353,6 +357,8 @@ class Registry:
             text, mode = self._snapshot.text(), self._mode()
             temporary, stamp = files_durable.write_temporary(self._folder, text, durable=self._durable, mode=mode)
             try:
+                # Swapped, not replaced: what comes out is looked at, so nothing written since our last read is
+                # lost.
                 if not files_durable.exchange(temporary, self._path) or Stamp.of(os.lstat(temporary)) == known:
                     break
                 found = self._import_file(temporary, skip)  # another program wrote it after we read it
@@ -369,6 +375,7 @@ class Registry:
             found = os.lstat(self._path)
         except FileNotFoundError:
             return None
+        # Never executable, and always readable for its owner.
         chosen = stat.S_IMODE(found.st_mode) & 0o666
         is_file = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
         return chosen | 0o600 if is_file and chosen & 0o077 else None

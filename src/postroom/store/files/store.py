@@ -90,9 +90,11 @@ class FileStore(SqliteStore):
         self._tree = tree
         self.archives_by_sending = tree.layout.archives_by_sending
         self._watcher = DirWatcher(tree, self._folder_times, self._used_folders)
+        # The index itself is never synced: it can be rebuilt from the files.
         super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
 
     def fresh_id(self, sender: str) -> str:
+        # Ids of one process never go back, even if the clock does; a layout writes them in microseconds.
         now = max(time.time_ns(), self._last_id + 1000)
         self._last_id = now
         return self.layout.fresh_id(sender, now, self._chance.getrandbits(32))
@@ -180,6 +182,7 @@ class FileStore(SqliteStore):
     def _check_for_changes(self, conn: FileConnection) -> None:
         if conn.registry is not None and conn.registry.has_changed():
             self._import_registry(conn, conn.registry)
+        # Our own commits show up here too; `unindexed` drops them.
         changes = self._watcher.poll()
         if changes and (unindexed := reconcile.unindexed(conn, changes)):
             self._reconcile(conn, unindexed)
@@ -206,6 +209,7 @@ class FileStore(SqliteStore):
         """Take in agents that other programs wrote into the registry file."""
         with translated(self.path), conn.lock:
             conn.recover()
+            # Asked again under the lock: another process may have taken it in meanwhile.
             if registry.has_changed():
                 registry.import_changes()
                 conn.log.maintain(conn.lock)
@@ -304,6 +308,7 @@ class FileStore(SqliteStore):
     # -- connections
 
     def _connect(self) -> FileConnection:
+        # Other programs may delete `.postroom` at any moment, also while it is opened.
         for _ in range(_TRIES):
             self._make_own_folder()
             try:
@@ -351,6 +356,7 @@ class FileStore(SqliteStore):
             watcher=self._watcher,
             durable=self._must_last,
         )
+        # Another index than the one this store knew: what the old one had noted must be compared again.
         if self._index not in {(), opened.identity()}:
             self._recheck_everything()
         self._index = opened.identity()

@@ -62,9 +62,11 @@ class DirWatcher:
                 self._inotify, self._folders, self._polls, self._pid = None, {}, 0, os.getpid()
             self._polls += 1
             changes, self._pending = self._pending, {}
+            # A short program polls once: inotify pays only for those that stay.
             if self._inotify is None and self._polls == 2:
                 self._inotify = open_inotify()
                 self._watch_all()
+                # After the watches are set: a change in between is found here or comes as an event.
                 return _merged(changes, self._compare_times())
             return _merged(changes, self._compare_times() if self._inotify is None else self._read_inotify())
 
@@ -132,6 +134,7 @@ class DirWatcher:
                 self._watch_new_folder(folder, name, changes)
                 continue
             if mask & (_OVERFLOW | _SELF) or (mask & _IS_FOLDER and not name.startswith(".")):
+                # The kernel dropped events, or a folder came or went: look at all folders.
                 is_incomplete = True
             elif folder is not None and name and not name.startswith("."):
                 names = changes.setdefault(folder, set())
@@ -176,6 +179,7 @@ def _merged(first: FileChanges, second: FileChanges) -> FileChanges:
     merged = {**first}
     for folder, names in second.items():
         held = merged.get(folder, set())
+        # None stands for all files, so it swallows names.
         merged[folder] = None if names is None or held is None else held | names
     return merged
 

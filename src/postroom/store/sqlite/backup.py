@@ -85,6 +85,7 @@ def made_whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
     try:
         create(growing)
         yield growing
+        # Content first, then the name, then the folder: a backup with a name is whole (G2).
         sync_path(growing)
         if overwrite:
             growing.replace(path)
@@ -153,11 +154,13 @@ def put_back(
         lock = WriterLock(Path(f"{path}.lock"), busy_timeout)
     try:
         with translated(path), lock:
+            # Under the lock, so nobody can open it meanwhile: opening takes the same lock.
             check_nobody_inside(path)
             kept = _keep_old_room(path, lock.noted, overwrite=overwrite)
             with made_whole(path, overwrite=True) as growing:
                 _copy(backup, growing, progress)
                 _renew_epoch(growing)
+                # The note speaks of the old room, which reached further than the backup may.
                 lock.forget_note()
     finally:
         lock.close()
@@ -199,6 +202,7 @@ def copy_bytes(source: Path, target: Path, progress: Progress) -> None:
 @contextmanager
 def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
     """Open a backup for reading, with its log if it was used as a room since."""
+    # `immutable` makes no `-shm` beside a backup, and works on read-only media.
     how = "mode=ro" if _has_log(path) else "immutable=1"
     try:
         database = apsw.Connection(f"file:{_quoted(path)}?{how}", flags=_TO_LOOK)

@@ -332,6 +332,7 @@ def _integrity(visit: Visit) -> Iterator[Finding]:
     was_sound, visit.sound = visit.sound, False
     text = "; ".join(complaints[:MOST])
     only_indexes = all(_OF_AN_INDEX.match(complaint) for complaint in complaints)
+    # Indexes can be derived from the tables; a damaged table is never touched, only saved elsewhere.
     if visit.repair and only_indexes and was_sound:
         with _repairing(visit):
             visit.database.execute("REINDEX")

@@ -120,6 +120,7 @@ def create(path: Place) -> None:
     except FileExistsError:
         return
     os.close(made)
+    # Without it a power cut could take the file's name, and all letters with it (G1).
     sync_path(os.path.dirname(path))
 
 
@@ -209,6 +210,7 @@ def _check_file_system(folder: str) -> None:
         kind = file_system(folder)
     except OSError as broken:
         raise _refusal(f"{folder} cannot be looked at: {broken.strerror}", broken) from None
+    # Neither flock nor SQLite's shared memory works across machines: two hosts would overwrite each other.
     if kind in NETWORK:
         raise BadStore(
             f"{folder} is on a network file system ({kind}), where locks cannot be trusted",

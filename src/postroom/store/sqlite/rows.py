@@ -214,6 +214,7 @@ def found_apart(row: Row) -> tuple[Found, bool, bool]:
 
 def sound(sum: int, body: bytes) -> Message:
     """Return the letter exactly as it was accepted; Unreadable if its checksum is wrong."""
+    # A reader sees a letter exactly as it was accepted, or not at all (G2).
     if not isinstance(body, bytes) or crc32(body) != sum:
         raise Unreadable("a stored letter is not what was accepted")
     return decode_message(body)
@@ -292,6 +293,7 @@ def letter_row(message: Message, number: int, sender: int, body: bytes) -> Row:
 def change(row: Row) -> Change:
     """Decode a row of `queries.CHANGES`."""
     number, what, message_id, mailbox, state, kind, key = row
+    # The letter's row is gone, so the change carries its id as the key.
     if what == "forgot":
         message_id, key = key, None
     return record.Change(

@@ -296,6 +296,8 @@ class Index:
         about = self._about(database)
         if (about.room, about.version) != (self._name(), VERSION):
             raise IndexMismatch
+        # After a power cut or a restore the room may lack letters that the index has: their numbers are given
+        # anew.
         if about.upto and not self._room.execute(_IS_KNOWN, (about.upto, about.last)).get:
             raise IndexMismatch
         if about.upto and database.execute(_CANDIDATES, (EVERY_LETTER, about.upto, 1)).get != about.upto:
@@ -328,6 +330,8 @@ class Index:
                 message = rows.sound(sum, body)
             except Unreadable:
                 continue
+            # The mailboxes that have a letter are indexed with it, so a small one finds its own in a large room
+            # at once.
             party = {sender, *map(int, (mailboxes or "").split())}
             found.append((number, message.id, index_text(message, party)))
             size += len(body)
@@ -404,6 +408,7 @@ class Search:
 
     def find(self, index: Index, run: RunQuery, fetch: FetchLetters, limit: int) -> list[Letter]:
         upto = index.upto()
+        # The newest letters first, which are not indexed yet: a search never misses what was just sent.
         found = self._scan(run, fetch, NEWEST, upto, limit)
         if len(found) < limit:
             found += self._older(index, run, fetch, upto, limit - len(found))
@@ -448,6 +453,7 @@ class Search:
     def _candidates_in(self, page: list[rows.Row]) -> list[int]:
         """Return the letters of a page that may match. Most pages lack the words: one look at all bytes tells."""
         plain = {number: body for number, body in page if _is_plain(body)}
+        # One test over a whole page instead of one for each letter.
         if self._needed and not self._may_match(b"\n".join(plain.values())):
             return [number for number, _ in page if number not in plain]
         return [number for number, body in page if number not in plain or self._may_match(body)]
@@ -459,6 +465,8 @@ class Search:
         if _is_plain(row[2]) and not self._may_match(row[2]):
             return None
         letter = rows.letter(row)
+        # The index only proposes. Each letter is compared again, so a wrong index shows nothing false (threat
+        # 15).
         return letter if matches_search(letter.message, self._query, self._reader) else None
 
     def _may_match(self, plain: bytes) -> bool:

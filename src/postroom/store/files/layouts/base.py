@@ -92,7 +92,7 @@ class FileState(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where a file was found."""
+    """The place where a file was found."""
 
     mailbox: str
     place: str  # the folder within the mailbox
