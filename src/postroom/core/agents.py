@@ -345,6 +345,7 @@ def block(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
     """Refuse mail from this name from now on; return all names that are blocked."""
     authorize(caller, "block", mailbox)
     blocked = meant(check_party(name, "name"), core.limits.human)
+    # A bounce must reach the sender, whatever it has blocked (G6).
     if fold(blocked) == POSTMASTER:
         raise Invalid("Postroom's own notices cannot be blocked", field="name")
     if same_name(blocked, mailbox):
@@ -367,6 +368,7 @@ def unblock(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]
     freed = meant(check_party(name, "name"), core.limits.human)
 
     def remove(names: tuple[str, ...]) -> tuple[str, ...]:
+        # Under any of its names, so that a renamed agent does not stay blocked by half.
         known = {fold(one) for one in (freed, *core_names.names_of(core, core_names.current_name(core, freed)))}
         return tuple(held for held in names if fold(held) not in known)
 
@@ -383,6 +385,7 @@ def blocked(core: Core, caller: Principal, mailbox: str) -> list[str]:
 def allow_list_writes(core: Core, name: str, card: Card) -> list[Write]:
     """Return the writes that set the allow list of a card; blocked names stay blocked. Part of a plan."""
     held = find_record(core, GUARD, name)
+    # Names beside the star add nothing; without them the guard equals NO_GUARD and needs no record.
     allowed = (EVERYONE,) if EVERYONE in card.allow_from else card.allow_from
     return _guard_writes(name, held, replace(_guard(held), allow=allowed))
 
@@ -444,6 +447,7 @@ def delete_scope(core: Core, caller: Principal, agent: str | None, id: str) -> S
     def plan() -> Sequence[Write]:
         held = find_record(core, SCOPE, id)
         writes: list[Write] = [] if held is None else [put_record(SCOPE, id, None, held)]
+        # In the commit of the deletion: a broadcast finds the scope with all its members, or none.
         for name in core.store.keys(MEMBER + id):
             writes += _leave_writes(core, name, id)
         return writes

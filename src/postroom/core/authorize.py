@@ -153,6 +153,7 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
         raise Invalid(
             f"{POSTMASTER!r} is reserved for Postroom's own notices", field=field, hint="choose another name"
         )
+    # After the postmaster: not even the operator writes in its name (G8).
     if principal.operator or rule == "anyone":
         return
     phrase = _PHRASES.get(action, action)
@@ -160,6 +161,7 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
         if principal.scopes is None or principal.scopes & NEEDS[action]:
             return
         raise NotAllowed(f"the token of {principal.name} does not let it {phrase}")
+    # The same words for a mailbox that exists and for one that does not (G8).
     target = "the room" if mailbox is None else f"the mailbox {mailbox!r}"
     is_anonymous = principal.agent is None and principal.scopes is None  # neither an agent nor a peer system
     hint = (

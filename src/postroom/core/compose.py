@@ -369,6 +369,7 @@ def read_below(path: str, root: str, largest: int, field: str) -> bytes:
     base = os.path.realpath(root)
     whole = os.path.join(base, path)
     folder = os.path.realpath(os.path.dirname(whole))
+    # Compared after links in the folder are resolved: a path must not leave the root (threat 6).
     if os.path.commonpath([base, folder]) != base:
         raise NotAllowed(
             f"{path!a} lies outside {base}",
@@ -376,6 +377,7 @@ def read_below(path: str, root: str, largest: int, field: str) -> bytes:
             hint="copy it there, or set file_root to a folder above both",
         )
     try:
+        # One byte more than allowed, to tell a file that is too large from one that just fits.
         content = _read_regular_file(os.path.join(folder, os.path.basename(whole)), largest + 1)
     except OSError as broken:
         why = "links are not followed" if broken.errno == errno.ELOOP else broken.strerror
@@ -485,6 +487,7 @@ def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template
         places_in(getattr(template, field), field)
     for tag in template.tags:
         places_in(tag, "tags")
+    # Refused when it is saved, not at every letter that is made from it.
     if len(template.body.encode()) > core.limits.max_message_bytes:
         raise TooLarge(f"is larger than a letter may be ({core.limits.max_message_bytes} bytes)", field="body")
     return template

@@ -68,6 +68,7 @@ def doctor(
         findings.append(error("store", broken.message, broken.hint or ""))
     total = reached[1] + len(CHECKS)
     unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
+    # A write would overwrite what lies behind the damage in the log, which repair could still save (G2).
     torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
     for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
         if unsound and not repair and name in READ_LETTERS:  # reading a damaged letter would quarantine it
@@ -128,6 +129,7 @@ def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
 def _clock(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     now = core.now().wall
     newest = core.store.letters(LetterQuery(order="newest", limit=100))
+    # Two clocks, or one that was set back: order and leases are safe (G7), expiry is not.
     future = [letter.message for letter in newest if letter.message.created_at > now + AHEAD]
     if future:
         latest = max(message.created_at for message in future)

@@ -111,6 +111,7 @@ def export_room(core: Core, caller: Principal, progress: Progress | None = None)
         if done % SLICE == 0:
             tell(min(done, total), total)
         yield line
+    # The importer needs this line: a file that was cut off would look complete without it.
     yield encode({"end": True, "lines": done})
     tell(total, total)
 
@@ -361,6 +362,7 @@ def alias_of(record: Record) -> list[Write]:
 def checked_record(core: Core, record: Record) -> Put:
     """Return the write of a record, or raise an error that names the wrong field."""
     kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
+    # Tokens, peers and webhooks are not in the table: an export carries no secrets and grants nothing.
     if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
         raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
     value = convert(record.value, _VALUES[kind])
@@ -377,6 +379,7 @@ def checked_record(core: Core, record: Record) -> Put:
             check_id(letter, "value")
     _check_key(kind, record.key)
     _check_value(core, record.key, value)
+    # The record is new here, and keeps the revision it had.
     return Put(record=replace(record, revision=0), first=check_count(record.revision or 1, "revision"))
 
 

@@ -44,6 +44,8 @@ def search(
     if mailbox is not None:
         apply_timers(core, moment, (mailbox,))
     looked_at = max(most, core.limits.search_window) if ranked else most
+    # The store filters by mailbox in the same query, so a match in other mail never shows, not even in a count
+    # (G8).
     letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
     if not letters and mailbox is not None:
         check_spelling(core, mailbox)

@@ -57,6 +57,7 @@ def reply_chain(core: Core, caller: Principal, mailbox: str | None, id: str) -> 
     if id not in letters:
         raise UnknownMessage(f"no letter {id!r}", field="id")
     seen = {m.id: m for m in thread(core, caller, mailbox, letters[id].message.thread)}
+    # The same error as for a letter that does not exist (G8).
     if id not in seen:
         raise UnknownMessage(f"no letter {id!r}", field="id")
     chain = []
@@ -73,6 +74,7 @@ def threads(core: Core, caller: Principal, mailbox: str | None, limit: int) -> l
     ids = core.store.threads(mailbox, check_count(limit, "limit"))
     if not ids and mailbox is not None:
         check_spelling(core, mailbox)
+    # Folded from the letters this mailbox may see: counts must not tell of others (G8).
     seen = (_visible(core, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
     return [fold_thread(letters) for letters in seen if letters]
 

@@ -677,8 +677,7 @@ ROOM_ROWS = (
 
 # -- alerts
 #
-# The room decides when an agent is alerted; the caller delivers the alert. A caller that may not alert at all
-# times
+# The room decides when an agent is alerted; the caller delivers the alert. A caller that may not alert at all times
 # looks first (`peek`), which waits for mail and writes nothing, then calls again without it. An alert that is
 # returned is recorded, and must be delivered once.
 
