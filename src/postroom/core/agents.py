@@ -80,7 +80,7 @@ def register(core: Core, caller: Principal, name: str, /, **fields: Any) -> Agen
 
     def _check_taken(core: Core, held: Card, moment: Moment) -> None:
         alive = is_routable(presence(_last_beat(core, name), moment, core.limits))
-        # Only where nobody has tokens does the first holder keep the name: a token proves whose it is (G8).
+        # Without a token a caller cannot take the name of a live agent; a token proves whose it is (G8).
         if alive and held.principal != caller.name and caller.token is None:
             raise NameTaken(f"{name!r} is held by another live agent", field="id")
 

@@ -178,7 +178,6 @@ def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: 
         return _repeat(core, message, earlier, draft)
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
-    # From here on everything may fail for reasons that change with time.
     first, others = _resolve_mailboxes(core, message, draft)
     if peers is not None and not must_route:
         # If all these peers are open, nothing is left to decide inside the commit, and another process that holds

@@ -308,7 +308,7 @@ def _check_parent(room: Room, name: str, parent: str) -> None:
     """Refuse a parent that is a descendant of the agent."""
     seen: set[str] = set()
     step: str | None = check_agent(parent, "parent")
-    # Older cards may hold a cycle, which must not stop us here.
+    # Cards may hold a cycle, which must not stop us here.
     while step is not None and step not in seen:
         if step == name:
             raise Invalid(f"{name!r} would be above itself", field="parent")

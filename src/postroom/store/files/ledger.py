@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS latest (
 INSERT OR IGNORE INTO latest VALUES (1, 0);"""
 NAMES = ("files", "homes", "folders", "latest")
 _LAST_PLACE = "coalesce((SELECT place FROM files ORDER BY number DESC LIMIT 1), 0)"
-# `max`: positions never go back, so that file names sort in the order of acceptance (G7).
+# `max`: positions never go back, so that a rebuilt index keeps the order of acceptance (G7).
 _ADD = f"INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, max(?, {_LAST_PLACE}))"
 _UPDATE = """
 UPDATE OR REPLACE files SET folder = ?3, name = ?4, inode = ?5, size = ?6, written = ?7

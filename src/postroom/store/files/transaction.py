@@ -463,7 +463,7 @@ class FileTransaction:
         # letters would have to follow it.
         created = post.message.created_at
         sent = min(created, post.deliveries[0].delivered_at or created)
-        # File names sort by this time. It only ever grows, so a clock set back does not change the order (G7).
+        # A rebuilt index orders letters by this time. It only grows, so a clock set back changes nothing (G7).
         self._last_order = order = max(max(self._last_order, destination.latest) + 1, micros(sent))
         if len(destinations) == 1:
             delivery = post.deliveries[0]
