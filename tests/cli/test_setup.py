@@ -125,7 +125,7 @@ def test_whoever_is_asked_reads_of_files_that_are_ours_alone_in_a_line(desk: Des
 def test_for_everything_after_a_project_is_told_before_it_is_asked(desk: Desk) -> None:
     (desk.home / "work").mkdir()
     assert 0 == desk.type("cd work && postroom install claude --project --yes").code
-    text = f"{desk.home}/work has Postroom, too: in that folder type postroom uninstall claude --project."
+    text = f"{desk.home}/work has Postroom too: in that folder type postroom uninstall claude --project."
     assert [text] == [line for line in desk.json("install", "claude", "--dry-run")["next"] if "too:" in line]
     shown = desk.run("install", "claude", "--yes", "--no-rules").out
     assert 1 == shown.count(text) and shown.index(text) < shown.index("Made")

@@ -18,7 +18,7 @@ from postroom.errors import Refused
 from postroom.hosts.install import files, write
 from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import NAME
-from postroom.hosts.install.plan import has_rules, standing
+from postroom.hosts.install.plan import has_rules, install_state
 from postroom.mcp.tools import TOOLS
 from tests.cli.shell import PATIENCE
 from tests.conftest import LONG
@@ -396,7 +396,7 @@ def test_what_fails_is_put_back(theirs: Home, host: str, monkeypatch: pytest.Mon
 
 def test_a_writer_that_puts_nothing_back_would_be_caught(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     before = home.all()
-    monkeypatch.setattr(write, "_put_back", lambda _: None)
+    monkeypatch.setattr(write, "_undo", lambda _: None)
     _fail_at(monkeypatch, 1)
     with pytest.raises(OSError, match="No space"):
         home.install("codex")
@@ -405,7 +405,7 @@ def test_a_writer_that_puts_nothing_back_would_be_caught(home: Home, monkeypatch
 
 def _fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     left = [step]
-    real = write._take_step
+    real = write._apply
 
     def failing(change: install_plan.Change, drafts: dict[str, str]) -> None:
         real(change, drafts)  # done already, when the disk fails
@@ -414,7 +414,7 @@ def _fail_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
             raise OSError(28, "No space left on device")
         left[0] -= 1
 
-    monkeypatch.setattr(write, "_take_step", failing)
+    monkeypatch.setattr(write, "_apply", failing)
 
 
 def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: str) -> None:
@@ -429,7 +429,7 @@ def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: 
 
 def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, plan = home.layout("codex"), home.plan("codex")
-    real = write._lay_ready
+    real = write._write_draft
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -437,7 +437,7 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
             Path(path).write_text("theirs", encoding="utf-8")
         return draft
 
-    monkeypatch.setattr(write, "_lay_ready", late)
+    monkeypatch.setattr(write, "_write_draft", late)
     with pytest.raises(FileExistsError):
         write.carry_out(plan, layout.root, home.receipt(layout, "codex"))
     assert {".codex", ".codex/AGENTS.md"} == home.all().keys() and "theirs" == home.text(".codex/AGENTS.md")
@@ -468,13 +468,13 @@ def _moved(folder: Path) -> Home:
 
 
 def test_it_is_told_what_stands_and_whether_it_can_be_started(home: Home, host: str, tmp_path: Path) -> None:
-    assert (False, False, ()) == standing(home.layout(host))
+    assert (False, False, ()) == install_state(home.layout(host))
     home.install(host, rules=False)
-    found = standing(home.layout(host, program=("/elsewhere/postroom",)))
+    found = install_state(home.layout(host, program=("/elsewhere/postroom",)))
     assert (True, True, ("/opt/mail/bin/postroom",)) == found
     first = next(path for path in home.layout(host).pieces if Path(path.path).exists())
     Path(first.path).unlink()
-    assert not standing(home.layout(host)).is_all
+    assert not install_state(home.layout(host)).is_all
 
 
 @pytest.mark.parametrize("name", HOSTS)

@@ -10,8 +10,8 @@ import pytest
 
 from postroom.errors import Refused
 from postroom.hosts.install import write
-from postroom.hosts.install.plan import Change, standing
-from postroom.hosts.install.write import beside
+from postroom.hosts.install.plan import Change, install_state
+from postroom.hosts.install.write import other_places
 from postroom.hosts.recipes import RECIPES
 from tests.hosts.places import HOSTS, Home
 
@@ -19,7 +19,7 @@ TRUST = 'model = "x"\n[hooks.state]\ntrusted = true\n'
 
 
 def warnings_of(home: Home, host: str, project: str | None = None) -> list[str]:
-    return beside(home.order(host, project=project), home.layout(host, project=project), str(home.state))
+    return other_places(home.order(host, project=project), home.layout(host, project=project), str(home.state))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> str:
 def test_who_puts_it_in_for_everything_hears_of_projects_that_have_it(home: Home, project: str, host: str) -> None:
     home.install(host, project=project)
     assert [
-        f"{project} has Postroom, too: in that folder type postroom uninstall {host} --project."
+        f"{project} has Postroom too: in that folder type postroom uninstall {host} --project."
     ] == warnings_of(home, host)
     assert [] == warnings_of(home, host, project)
     assert all([] == warnings_of(home, other) for other in HOSTS if other != host)
@@ -70,7 +70,7 @@ def test_a_project_that_is_gone_or_cannot_be_read_is_passed_by(home: Home, proje
 def test_hooks_that_were_put_in_by_hand_are_told(home: Home, name: str) -> None:
     entry = '{"type": "command", "command": "postroom hook claude"}'
     path = home.put(f".claude/{name}", f'{{"hooks": {{"Stop": [{{"hooks": [{entry}]}}]}}}}')
-    assert [f"{path} runs hooks of Postroom, too: take them out of it."] == warnings_of(home, "claude")
+    assert [f"{path} runs hooks of Postroom too: remove them there."] == warnings_of(home, "claude")
     for other in ("{", "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', '{"hooks": {"Stop": [1, {"hooks": 1}]}}'):
         home.put(f".claude/{name}", other)
         assert [] == warnings_of(home, "claude")
@@ -93,11 +93,11 @@ def test_hooks_of_an_older_version_are_not_all_there_until_it_is_installed_again
     with monkeypatch.context() as older:
         older.setitem(RECIPES, host, RECIPES[host]._replace(**less))
         home.install(host, options=("--as", "coder"))
-        assert standing(home.layout(host)).is_all
-    found = standing(home.layout(host))
+        assert install_state(home.layout(host)).is_all
+    found = install_state(home.layout(host))
     assert found.is_any and not found.is_all
     home.install(host)
-    assert standing(home.layout(host)).is_all
+    assert install_state(home.layout(host)).is_all
 
 
 # -- others write, too
@@ -106,7 +106,7 @@ def test_hooks_of_an_older_version_are_not_all_there_until_it_is_installed_again
 def trusted_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a file holds into which the host writes while everything is laid ready beside it."""
     home.put(".codex/config.toml", 'model = "x"\n')
-    real = write._lay_ready
+    real = write._write_draft
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -114,7 +114,7 @@ def trusted_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> str:
             home.put(".codex/config.toml", TRUST)
         return draft
 
-    monkeypatch.setattr(write, "_lay_ready", late)
+    monkeypatch.setattr(write, "_write_draft", late)
     with suppress(Refused):
         home.install("codex")
     return home.text(".codex/config.toml")
@@ -129,5 +129,5 @@ def test_whoever_looks_only_before_is_found_out(home: Home, monkeypatch: pytest.
     def blindly(change: Change, drafts: dict[str, str]) -> None:
         write._move(drafts[change.path], change.path, is_new=change.before is None)
 
-    monkeypatch.setattr(write, "_take_step", blindly)
+    monkeypatch.setattr(write, "_apply", blindly)
     assert "trusted" not in trusted_meanwhile(home, monkeypatch)

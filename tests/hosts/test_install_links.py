@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import Refused
 from postroom.hosts.install import files
 from postroom.hosts.install.layouts import NAME
-from postroom.hosts.install.plan import has_rules, standing
+from postroom.hosts.install.plan import has_rules, install_state
 
 from .places import Home
 
@@ -33,7 +33,7 @@ def test_links_of_ones_own_are_followed_and_stay(
     as_it_was = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
     before = theirs.all()
     theirs.install(host)
-    assert standing(theirs.layout(host)).is_all and has_rules(theirs.layout(host))
+    assert install_state(theirs.layout(host)).is_all and has_rules(theirs.layout(host))
     links = [path for path in before if (theirs.folder / path).is_symlink()]
     assert links and all((theirs.folder / path).is_symlink() for path in links)
     theirs.uninstall(host)
@@ -84,7 +84,7 @@ def test_no_link_leads_out_of_a_project(home: Home, host: str, tmp_path: Path, w
 def test_whoever_follows_every_link_is_found_out(
     home: Home, host: str, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "led_to", lambda path, _within: os.path.realpath(path))
+    monkeypatch.setattr(files, "resolve_link", lambda path, _within: os.path.realpath(path))
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         check_that_a_project_leads_nobody_out(home, host, tmp_path, what)
 

@@ -26,8 +26,8 @@ from ..hosts.install import plan as install_plan
 from ..hosts.install import write
 from ..hosts.install.layouts import Order, layout_of
 from ..hosts.install.plan import diff as diff_of
-from ..hosts.install.plan import has_rules, standing
-from ..hosts.install.write import beside
+from ..hosts.install.plan import has_rules, install_state
+from ..hosts.install.write import other_places
 from ..mcp.sdk import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
 from .answer import Answer
@@ -348,7 +348,7 @@ class Installation:
 
     def checked(self) -> Answer:
         """Check that everything is in place, with the programs that it starts."""
-        found = standing(self._layout)
+        found = install_state(self._layout)
         programs = [_on_path(path) for path in found.programs]
         is_whole = found.is_all and all(one["there"] for one in programs)
         outcome = "in place" if is_whole else "incomplete" if found.is_any else "absent"
@@ -380,7 +380,7 @@ class Installation:
         steps = next_steps(self._order, outcome)
         was_shown = outcome == "written" and not self._context.screen.json  # before the question
         if outcome not in {"declined", "absent"} and not was_shown:
-            steps += map(sayable, beside(self._order, self._layout, receipts_folder()))
+            steps += map(sayable, other_places(self._order, self._layout, receipts_folder()))
         if outcome in {"elsewhere", "twice"} and self._layout.obstacle:
             path, says, to_do = self._layout.obstacle
             steps += [f"{path} {says}{f'; {to_do}' if outcome == 'twice' else ''}."]

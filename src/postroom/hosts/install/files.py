@@ -1,8 +1,8 @@
 """The files of hosts: reading them, deciding which are left alone, and the receipts of what was installed.
 
-Files of other users, files that are no text and some links are left alone. Many people keep such files elsewhere
-and link to them: these links are followed and kept. The files of a project come from others and may link anywhere:
-there, no link that leads out of the project is followed.
+Files of other users, files that are not UTF-8 text and some links are left alone. Many people keep their
+configuration elsewhere and link to it: such links are followed and kept. The files of a project come from other
+people and may link anywhere: there, no link that leads out of the project is followed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LEADS_AWAY = "is a link that leads nowhere, or out of the folder"
 
 
 class Found(NamedTuple):
-    """A file, as it is."""
+    """The text and the mode of a file."""
 
     text: str
     mode: int
 
 
 def look(path: str, root: str) -> Found | None:
-    """The file at this path below `root`, or None where there is none. What may not be touched is refused."""
+    """Read a file below `root`; return None if there is none, and raise Refused if it may not be changed."""
     for folder in reversed(list(_folders_above(path, root))):
         if not _check_folder(folder):
             return None
@@ -48,9 +48,10 @@ def look(path: str, root: str) -> Found | None:
     return Found(_text(path), stat.S_IMODE(found.st_mode))
 
 
-def led_to(path: str, within: str | None) -> str:
-    """Where links lead from here. One that leads nowhere, or out of the folder `within`, is not followed: whoever
-    looks at such a path is refused.
+def resolve_link(path: str, within: str | None) -> str:
+    """Return the path to which links lead from here.
+
+    A link that leads nowhere, or out of the folder `within`, is not followed: `look` refuses its path.
     """
     real = os.path.realpath(path)
     is_out = within is not None and not real.startswith(f"{within}{os.sep}")
@@ -58,7 +59,7 @@ def led_to(path: str, within: str | None) -> str:
 
 
 def may_be_touched(path: str, root: str) -> bool:
-    """Is it there to be changed, or not there at all?"""
+    """Return whether `look` allows this file to be changed, or to be created."""
     try:
         look(path, root)
     except Refused:
@@ -67,13 +68,13 @@ def may_be_touched(path: str, root: str) -> bool:
 
 
 def missing_folders(path: str, root: str) -> list[str]:
-    """The folders that must be made for it, the outermost first."""
+    """Return the folders that must be created for this path, the outermost first."""
     return [folder for folder in reversed(list(_folders_above(path, root))) if not os.path.lexists(folder)]
 
 
 @contextmanager
-def telling_where(path: str) -> Iterator[None]:
-    """What is refused for what a file says is told with the file's path."""
+def error_with_path(path: str) -> Iterator[None]:
+    """Add the path of the file to an error about its content."""
     try:
         yield
     except (Invalid, Refused) as wrong:
@@ -85,7 +86,7 @@ def refused(path: str, why: str, hint: str | None = None) -> Refused:
 
 
 def _folders_above(path: str, root: str) -> Iterator[str]:
-    """From the innermost to the root itself. Of a file to which a link led from there: its own folder alone."""
+    """Yield the folders of a path, from the innermost up to the root; outside the root, the innermost alone."""
     folder = os.path.dirname(path)
     while folder != root and folder.startswith(os.path.join(root, "")):
         yield folder
@@ -94,7 +95,7 @@ def _folders_above(path: str, root: str) -> Iterator[str]:
 
 
 def _is_dangling(path: str) -> bool:
-    """Is it, or a folder above it, a link that leads nowhere?"""
+    """Return whether this path, or a folder above it, is a link that leads nowhere."""
     while path != os.path.dirname(path):
         if os.path.islink(path) and not os.path.exists(path):
             return True
@@ -103,7 +104,7 @@ def _is_dangling(path: str) -> bool:
 
 
 def _check_folder(path: str) -> bool:
-    """Is it there, and ours?"""
+    """Return whether a folder exists; raise Refused if it is not ours to write to."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -139,6 +140,7 @@ def _check_owner(path: str, found: os.stat_result) -> None:
 
 def _text(path: str) -> str:
     try:
+        # O_NOFOLLOW: the path may have become a link since it was checked.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             return file.read(MOST + 1).decode()
@@ -158,22 +160,22 @@ _WHAT = "What `postroom install` put into these files, for `postroom uninstall`.
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One file."""
+    """The part of a receipt for one file."""
 
     digest: str  # of the file as we left it
-    cuts: tuple[tuple[int, int], ...]  # what takes out of it what we put in
+    cuts: tuple[tuple[int, int], ...]  # start and end of each text that we inserted
     made: bool  # was there no file before?
 
     def undoing(self, text: str) -> list[Edit] | None:
-        """What undoes us; None when the file is another by now."""
+        """Return the edits that restore the file; None if it has changed since."""
         return [Edit(start, end) for start, end in self.cuts] if digest(text) == self.digest else None
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
-    """All that was done for one host in one place."""
+    """The record of one installation: one host in one place."""
 
     files: dict[str, Entry] = {}
-    folders: tuple[str, ...] = ()  # that we made, the outermost first
+    folders: tuple[str, ...] = ()  # the folders that we created, the outermost first
     place: str = ""  # the folder of the host's configuration
     what: str = _WHAT
 
@@ -183,12 +185,12 @@ def digest(text: str) -> str:
 
 
 def path_of(folder: str, host: str, place: str) -> str:
-    """Where the receipt of this host and place is kept."""
+    """Return the path of the receipt for this host and place."""
     return os.path.join(folder, f"{host}-{digest(place)[:16]}.json")
 
 
 def places(folder: str, host: str) -> list[str]:
-    """Where something was put for this host, as far as receipts are left that say so."""
+    """Return the places for which there is a receipt of this host."""
     try:
         names = [name for name in sorted(os.listdir(folder)) if name.startswith(f"{host}-")]
     except OSError:
@@ -197,7 +199,7 @@ def places(folder: str, host: str) -> list[str]:
 
 
 def load(path: str) -> Receipt:
-    """An empty one where there is none, or none that can be read."""
+    """Read a receipt; return an empty one if there is none, or none that can be read."""
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=Receipt)

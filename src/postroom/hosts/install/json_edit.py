@@ -1,7 +1,7 @@
 """Edits of JSON files that keep everything else as it is written, comments included where the host allows them.
 
-The text is parsed with the position of each value. It is never written anew from its values: an edit inserts or
-cuts. This module knows no host.
+The text is parsed with the position of each value. It is never serialised again: an edit only inserts or cuts.
+This module knows no host.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ class Item(NamedTuple):
     key: str | None
     start: int  # of the key, where there is one
     node: Node
-    comma: int | None  # the place of the comma behind it; None of the last
+    comma: int | None  # the position of the comma after it; None if it is the last
 
 
 class Node(NamedTuple):
-    """A value, and from where to where it stands."""
+    """A value and its position in the text."""
 
     start: int
     end: int
     value: Any
     items: tuple[Item, ...] = ()
-    inside: int = 0  # of an object or list: behind the last that is no blank, before it closes
+    inside: int = 0  # of an object or list: where a new item is inserted, after the last item and its comments
 
     @property
     def is_object(self) -> bool:
         return isinstance(self.value, dict)
 
     def at(self, key: str) -> Node | None:
-        """What stands under this key. Where it stands twice the last one counts, as for every host."""
+        """Return the value of a key. If the key occurs twice, the last one counts, as for every host."""
         return next((item.node for item in reversed(self.items) if item.key == key), None)
 
 
 def parse(text: str, *, comments: bool) -> Node:
-    """The value of a whole file."""
+    """Parse a whole file."""
     reader = _Reader(text, comments=comments)
     start = reader.skip(1 if text.startswith("\ufeff") else 0)
     node = reader.value(start, 0)
     end = reader.skip(node.end)
     if end < len(text):
-        raise reader.fault(end, "nothing may follow")
+        raise reader.fault(end, "nothing may follow the value")
     return node
 
 
@@ -69,7 +69,7 @@ class _Reader:
         return Invalid(f"line {line}: {what}", hint="put that right first: the host does not read it either")
 
     def skip(self, at: int) -> int:
-        """Over blanks and comments, to what comes next."""
+        """Return the position after blanks and comments."""
         text = self._text
         while at < len(text):
             if text[at] in _BLANKS:
@@ -84,13 +84,13 @@ class _Reader:
 
     def value(self, at: int, depth: int) -> Node:
         if depth > DEEPEST:
-            raise self.fault(at, "too deep")
+            raise self.fault(at, "nested too deeply")
         if self._text.startswith(("{", "["), at):
             return self._container(at, depth, "}" if self._text[at] == "{" else "]")
         try:
             found, end = self._scalar(self._text, at)
         except (ValueError, RecursionError):
-            raise self.fault(at, "no JSON") from None
+            raise self.fault(at, "not JSON") from None
         return Node(at, end, found)
 
     def _container(self, start: int, depth: int, closing: str) -> Node:
@@ -121,7 +121,7 @@ class _Reader:
         return Item(key, start, node, behind if self._text.startswith(",", behind) else None)
 
     def _behind_comments(self, inside: int, closing: int) -> int:
-        """Where something may be put in before it closes: not before a comment on what stands there already."""
+        """Return where an item can be inserted: after a comment on the last item, before the closing bracket."""
         return inside + len(self._text[inside:closing].rstrip(_BLANKS))
 
     @staticmethod
@@ -145,14 +145,14 @@ def _end_of(text: str, mark: str, at: int, size: int) -> int:
 # An inserted value stands last in its object or list, with the indentation and line ends of the file.
 
 if TYPE_CHECKING:
-    Where = tuple[str, ...]  # names only; the elements of a list all have the list's own
+    Where = tuple[str, ...]  # the keys that lead to a value; elements of a list have the path of the list
     IsOurs = Callable[[Where, Any], bool]
 
 _UNIT = "  "
 
 
 def put_in(text: str, node: Node, extra: Any, path: Where = ()) -> list[Edit]:
-    """What adds these members and elements. What is there already is gone into; nothing is replaced."""
+    """Return the edits that add these members and elements. Existing objects are extended, nothing is replaced."""
     if isinstance(node.value, list) and isinstance(extra, list):
         return _insert(text, node, [_written(text, node, value) for value in extra])
     if not (node.is_object and isinstance(extra, dict)):
@@ -169,13 +169,13 @@ def put_in(text: str, node: Node, extra: Any, path: Where = ()) -> list[Edit]:
 
 
 def take_out(text: str, node: Node, is_ours: IsOurs) -> list[Edit]:
-    """What cuts out all that is ours, and every list and object in which nothing is left then."""
+    """Return the edits that cut out our values, and every list and object that is empty then."""
     edits, is_emptied = _take_out(text, node, is_ours, ())
     return [Edit(node.start + 1, node.end - 1)] if is_emptied else edits
 
 
 def ours_in(node: Node, is_ours: IsOurs, path: Where = ()) -> Iterator[tuple[Where, Any]]:
-    """All that is ours, each with where it stands."""
+    """Yield our values, each with its path."""
     for item in node.items:
         here = path if item.key is None else (*path, item.key)
         if is_ours(here, item.node.value):
@@ -199,6 +199,7 @@ def _insert(text: str, node: Node, written: Sequence[str]) -> list[Edit]:
     last = node.items[-1].node.end
     if last == node.inside:
         return [Edit(last, last, f",{body}")]
+    # A comment stands after the last item: the comma goes before the comment, the new items after it.
     return [Edit(last, last, ","), Edit(node.inside, node.inside, body)]
 
 
@@ -212,19 +213,19 @@ def _newline(text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """By how much a level is indented in this file: as its first line that is."""
+    """Return the indentation of one level: that of the first indented line of the file."""
     return next((found for line in text.split("\n") if line.strip() and (found := _indent_of(line))), _UNIT)
 
 
 def _inner_indent(text: str, node: Node) -> str:
-    """As what stands in it already, where that has lines of its own."""
+    """Return the indentation of items in an object or list: that of its first item, if that begins a line."""
     if node.items and not text[text.rfind("\n", 0, node.items[0].start) + 1 : node.items[0].start].strip():
         return _indent_at(text, node.items[0].start)
     return _indent_at(text, node.start) + _unit(text)
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Of the line in which this place is."""
+    """Return the indentation of the line at this position."""
     return _indent_of(text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0])
 
 
@@ -240,7 +241,7 @@ def _kind(value: Any) -> str:
 
 
 def _take_out(text: str, node: Node, is_ours: IsOurs, path: Where) -> tuple[list[Edit], bool]:
-    """The cuts, and whether nothing would be left."""
+    """Return the edits, and whether the object or list would be empty."""
     edits: list[Edit] = []
     gone: list[Item] = []
     for item in node.items:
@@ -258,13 +259,14 @@ def _take_out(text: str, node: Node, is_ours: IsOurs, path: Where) -> tuple[list
     kept = [item for item in node.items if item not in gone]
     if not kept:
         return edits, not _interior(text, node, edits).strip()
+    # JSON allows no comma after the last item: if the items behind it went, its comma goes too.
     if kept[-1].comma is not None and kept[-1] is not node.items[-1]:
         edits.append(Edit(kept[-1].comma, kept[-1].comma + 1))
     return edits, False
 
 
 def _cuts(text: str, item: Item) -> Iterator[Edit]:
-    """The item with the blanks before it, and its comma; what others wrote between stays."""
+    """Cut an item with the blanks before it, and its comma; a comment between the two stays."""
     before = len(text[: item.start].rstrip(" \t\r\n"))
     yield Edit(before, item.node.end)
     if item.comma is not None:
@@ -272,13 +274,13 @@ def _cuts(text: str, item: Item) -> Iterator[Edit]:
 
 
 def _interior(text: str, node: Node, edits: Sequence[Edit]) -> str:
-    """What would be left between its brackets."""
+    """Return the text that these edits leave between the brackets."""
     moved = [Edit(cut.start - node.start - 1, cut.end - node.start - 1) for cut in edits]
     return apply(text[node.start + 1 : node.end - 1], moved)
 
 
 def value_at(value: Any, *names: str) -> Any:
-    """What stands under these names, one in the other; None where it does not."""
+    """Return the value at a path of keys; None if there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

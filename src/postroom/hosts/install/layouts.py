@@ -1,7 +1,7 @@
-"""Where each host looks for hooks, MCP servers and rules, and what is put there.
+"""The files in which each host looks for hooks, MCP servers and rules, and the content that we put there.
 
-Claude Code takes a folder in its skills folder for a plugin, as it lies there: no marketplace, no copy of the
-host's own that could grow old, nothing written into settings. Codex and Gemini CLI have files that others use too.
+Claude Code reads a folder in its skills folder as a plugin. That needs no marketplace, no copy kept by the host
+that could become outdated, and no change to the settings. Codex and Gemini CLI have files that others use too.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ...errors import Refused
 from .. import recipes
 from . import files as install_files
 from .json_edit import value_at
-from .plan import JsonValues, OwnFile, TextBlock, TomlTable, is_our_server, standing
+from .plan import JsonValues, OwnFile, TextBlock, TomlTable, install_state, is_our_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from .json_edit import IsOurs
     from .plan import Piece
 
 
 NAME = "postroom"  # of the plugin, and of the MCP server
-SECONDS = 60  # for one call of a tool; waiting for mail ends before
+SECONDS = 60  # for one call of a tool; the tools that wait for mail return earlier
 CODEX_MARK = "# Written by `postroom install codex`; `postroom uninstall codex` takes this table out."
 GEMINI_MARK = "Mail between agents. Written by `postroom install gemini`."
 # Codex passes only these variables to an MCP server.
@@ -38,12 +38,12 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Order(NamedTuple):
-    """What was asked for."""
+    """The options of one installation."""
 
     host: str
     program: tuple[str, ...]  # how Postroom is started
     options: tuple[str, ...] = ()  # of every call: who the agent is, where its mail is
-    project: str | None = None  # the folder of a project, where it is for that alone
+    project: str | None = None  # the folder of a project, if it is for that project alone
     with_server: bool = True  # can the MCP server be started?
 
 
@@ -51,11 +51,11 @@ class Layout(NamedTuple):
     """The files of one host in one place."""
 
     place: str  # the folder of the host's configuration
-    root: str  # below it, no link is left to be followed
+    root: str  # the folder below which no path contains a link
     pieces: tuple[Piece, ...]
     rules: TextBlock
     own: str | None = None  # a folder that is ours alone
-    obstacle: tuple[str, str, str] | None = None  # a file, what it says against us, what to do
+    obstacle: tuple[str, str, str] | None = None  # a file, the problem in it, what to do
 
 
 def layout_of(order: Order) -> Layout:
@@ -63,14 +63,16 @@ def layout_of(order: Order) -> Layout:
     if order.project is not None and layout.obstacle is None:
         layout = layout._replace(obstacle=_for_everything(order, layout.place))
     for word in (layout.place, *order.program, *order.options):
-        if not _is_text(word):
-            raise Refused(f"{word!a} is no UTF-8 text, which every host wants", field="path")
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise Refused(f"{word!a} is not UTF-8 text, which every host requires", field="path") from None
     return layout
 
 
 def _claude(order: Order) -> Layout:
     place, root = _place(order, ".claude", "CLAUDE_CONFIG_DIR")
-    skills = install_files.led_to(os.path.join(place, "skills"), order.project)
+    skills = install_files.resolve_link(os.path.join(place, "skills"), order.project)
     own, root = os.path.join(skills, NAME), _root(skills, root)
     files = _packaged("claude")
     hooks = {"hooks": recipes.hooks("claude", order.program, order.options)}
@@ -124,12 +126,12 @@ _LAYOUTS: dict[str, Callable[[Order], Layout]] = {"claude": _claude, "codex": _c
 
 
 def _other_plugin(place: str) -> tuple[str, str, str] | None:
-    """The same plugin from a marketplace: with both, every letter would be shown twice."""
+    """Find our plugin installed from a marketplace: with both, every letter would be shown twice."""
     path = os.path.join(place, "settings.json")
     try:
         with open(path, encoding="utf-8") as file:
             enabled = value_at(json.load(file), "enabledPlugins")
-    except (OSError, ValueError, RecursionError):  # not for us to judge
+    except (OSError, ValueError, RecursionError):  # the host reports it
         return None
     for plugin, is_on in enabled.items() if isinstance(enabled, dict) else ():
         if plugin.startswith(f"{NAME}@") and plugin != f"{NAME}@skills-dir" and is_on is True:
@@ -138,22 +140,22 @@ def _other_plugin(place: str) -> tuple[str, str, str] | None:
 
 
 def _for_everything(order: Order, place: str) -> tuple[str, str, str] | None:
-    """The same for all that the user does: a host runs both, and every letter could be shown twice."""
+    """Find an installation for all projects: the host would run both, and could show every letter twice."""
     other = _LAYOUTS[order.host](order._replace(project=None))
     try:
-        is_there = other.place != place and standing(other).is_any
-    except Refused:  # what cannot be understood holds nothing of ours
+        is_there = other.place != place and install_state(other).is_any
+    except Refused:  # a file that cannot be read holds nothing of ours
         return None
     hint = f"with both, letters could be shown twice; first type: postroom uninstall {order.host}"
     return (other.place, "has Postroom for all projects already", hint) if is_there else None
 
 
 def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
-    """The folder of the host's configuration, and the one that it is in."""
+    """Return the folder of the host's configuration, and the folder that contains it."""
     if order.project is not None:
         return os.path.join(order.project, folder), order.project
     named = variable(named_by)
-    if named_by == "GEMINI_CLI_HOME":  # names the folder above
+    if named_by == "GEMINI_CLI_HOME":  # unlike the others, it names the folder above
         home = os.path.realpath(named or os.path.expanduser("~"))
         return os.path.join(home, folder), home
     if named:
@@ -163,11 +165,11 @@ def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
 
 
 def _file(order: Order, place: str, name: str) -> str:
-    return install_files.led_to(os.path.join(place, name), order.project)
+    return install_files.resolve_link(os.path.join(place, name), order.project)
 
 
 def _root(folder: str, root: str) -> str:
-    """Below which no link is left: a folder to which one led is there, or will be made in one that is."""
+    """Return the folder below which no path contains a link: `root`, or the nearest existing folder outside it."""
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return root if folder == root or folder.startswith(os.path.join(root, "")) else folder
@@ -179,17 +181,15 @@ def _rules(order: Order, place: str, file: str) -> TextBlock:
 
 
 def _packaged(host: str) -> dict[str, str]:
-    """The files of the plugin that comes with Postroom, by where they stand in it."""
+    """Return the files of the packaged plugin by their path in it."""
     folder = os.path.join(_HERE, "plugins", host)
-    return {os.path.relpath(path, folder): text for path, text in _texts(folder)}
-
-
-def _texts(folder: str) -> Iterator[tuple[str, str]]:
+    texts = {}
     for above, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(above, name)
             with open(path, encoding="utf-8") as file:
-                yield path, file.read()
+                texts[os.path.relpath(path, folder)] = file.read()
+    return texts
 
 
 def _dumped(value: Any) -> str:
@@ -197,7 +197,7 @@ def _dumped(value: Any) -> str:
 
 
 def _is_our_hook(host: str) -> IsOurs:
-    """A hook that calls us; and a group with more than hooks, say a matcher, in which every hook does."""
+    """Return a test for our hooks, and for groups with other fields (a matcher) whose hooks are all ours."""
 
     def is_ours(path: tuple[str, ...], value: Any) -> bool:
         if path[:1] != ("hooks",) or not isinstance(value, dict):
@@ -211,24 +211,16 @@ def _is_our_hook(host: str) -> IsOurs:
 
 
 def _is_kept(found: Any, where: str) -> bool:
-    """Did somebody else put our server there? Then theirs stays. Another program of that name is in the way."""
+    """Return whether others configured our server already, which stays. Refuse another server of that name."""
     if found is None or is_our_server(found):
         return found is not None
     if isinstance(found, dict) and not {"command", "url", "httpUrl"} & found.keys():
-        return False  # what a host's user allowed to our server's tools, and no server
+        return False  # no server, but the permissions that the user gave its tools
     raise Refused(f"{where}.{NAME} is there and is not ours", hint="give that server another name")
 
 
 def _check_no_variable(order: Order) -> None:
-    """Gemini CLI puts the value of a variable where a text has a $."""
+    """Refuse a $, which Gemini CLI expands as a variable."""
     for word in (*order.program, *order.options):
         if "$" in word:
             raise Refused(f"{word!a} has a $, which Gemini CLI takes for a variable")
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

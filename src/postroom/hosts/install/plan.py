@@ -30,7 +30,7 @@ PROGRAM = "postroom"
 
 
 def programs_in(value: Any) -> Iterator[str]:
-    """The program of every hook and server in it."""
+    """Yield the program of every hook and server in a value."""
     if isinstance(value, list):
         for one in value:
             yield from programs_in(one)
@@ -42,7 +42,7 @@ def programs_in(value: Any) -> Iterator[str]:
 
 
 def calls_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where each hook and server stands in it, with the names of all that it says; not what it says."""
+    """Yield the path of each hook and server in a value, followed by its keys; not their values."""
     if isinstance(value, list):
         for one in value:
             yield from calls_in(one, path)
@@ -54,7 +54,7 @@ def calls_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 
 
 def words_of(value: dict[str, Any]) -> list[str]:
-    """What it starts, word by word: a program with arguments, or a line for a shell."""
+    """Return the command of an entry as a list of words; the entry holds arguments, or a line for a shell."""
     command, args = value.get("command"), value.get("args")
     if not isinstance(command, str):
         return []
@@ -62,12 +62,12 @@ def words_of(value: dict[str, Any]) -> list[str]:
         return [command, *map(str, args)]
     try:
         return shlex.split(command)
-    except ValueError:  # a line that no shell understands
+    except ValueError:  # an unclosed quote
         return [command]
 
 
 def is_our_server(value: Any) -> bool:
-    """Does this entry start `postroom mcp`, whoever wrote it?"""
+    """Return whether an entry starts `postroom mcp`, no matter who wrote it."""
     words = words_of(value) if isinstance(value, dict) else []
     names = [word.rpartition("/")[2] for word in words]
     return any(pair == (PROGRAM, "mcp") for pair in zip(names, words[1:], strict=False))
@@ -76,39 +76,39 @@ def is_our_server(value: Any) -> bool:
 # -- our part of one file: a whole file, a few values in JSON, a table in TOML, or a block of text
 
 if TYPE_CHECKING:
-    # What is wanted, where the rest of the file says this.
+    # The values to add, given the rest of the file.
     Wanted = Callable[[Any], Mapping[str, Any]]
 
 
 class Piece(Protocol):
-    """What is ours in the file at `path`."""
+    """Our part of the file at `path`."""
 
     path: str
-    whole: bool  # is all of the file ours?
+    whole: bool  # whether the whole file is ours
 
     def take_out(self, text: str, *, for_good: bool) -> Sequence[Edit]:
-        """What cuts out ours, also where somebody changed it. `for_good`: nothing will be put in again."""
+        """Return the edits that cut out our part, even if others changed it. `for_good`: it is not added again."""
         ...
 
     def put_in(self, text: str) -> Sequence[Edit]:
-        """What adds ours to a text in which it is not. It only adds."""
+        """Return the edits that add our part to a text without it. They only insert."""
         ...
 
     def is_in_place(self, text: str) -> bool:
-        """Is ours there, whole and as wanted?"""
+        """Return whether our part is there, complete and up to date."""
         ...
 
     def is_whole(self, text: str) -> bool:
-        """Is every hook and server there that this version has, whatever they start and for whom?"""
+        """Return whether all hooks and servers of this version are there, with any program and agent."""
         ...
 
     def programs(self, text: str) -> Iterator[str]:
-        """The programs that a host would start because of what stands there of ours."""
+        """Yield the programs that a host starts because of our part."""
         ...
 
 
 class OwnFile:
-    """A file that is ours from first to last."""
+    """A file that is entirely ours."""
 
     whole = True
 
@@ -137,7 +137,7 @@ class OwnFile:
 
 
 class JsonValues:
-    """Members and elements of a JSON file. What is ours is known by what it says."""
+    """Members and elements of a JSON file. Ours are recognised by their content."""
 
     whole = False
 
@@ -182,7 +182,7 @@ class JsonValues:
 
 
 class TomlTable:
-    """A table of a TOML file, under a comment of ours. One of the same name without it is somebody else's."""
+    """A table of a TOML file, under a comment of ours. A table of that name without it belongs to others."""
 
     whole = False
 
@@ -214,7 +214,7 @@ class TomlTable:
 
 
 class TextBlock:
-    """A block of a text for models."""
+    """A block in a file of rules for models."""
 
     whole = False
 
@@ -242,11 +242,11 @@ class TextBlock:
 # -- the plan
 
 FILE_MODE = 0o600
-MANIFEST = ".claude-plugin/plugin.json"  # says whose a folder in a skills folder is
+MANIFEST = ".claude-plugin/plugin.json"  # names the plugin in a skills folder
 
 
 class Change(NamedTuple):
-    """One file: what it holds and what it shall hold. None: it is not there."""
+    """The text of one file before and after. None means that there is no file."""
 
     path: str
     before: str | None
@@ -255,7 +255,7 @@ class Change(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Changes that belong together, and the receipt that will be true after them."""
+    """The changes of one installation, and the receipt that is true after them."""
 
     changes: tuple[Change, ...]
     receipt: Receipt
@@ -264,11 +264,11 @@ class Plan(NamedTuple):
 
 
 def to_install(layout: Layout, held: Receipt, *, rules: bool) -> Plan:
-    """What puts everything in place; the rules only if asked for."""
+    """Return the plan that installs all pieces, and with `rules` the text for models."""
     if layout.obstacle:
         raise install_files.refused(*layout.obstacle)
     if not _is_ours(layout, held):
-        raise install_files.refused(layout.own or "", "is there and is not ours", "move it away first")
+        raise install_files.refused(layout.own or "", "exists and is not ours", "move it away first")
     pieces = [*layout.pieces, *([layout.rules] if rules else [])]
     made = list(
         dict.fromkeys(folder for one in pieces for folder in install_files.missing_folders(one.path, layout.root))
@@ -277,7 +277,7 @@ def to_install(layout: Layout, held: Receipt, *, rules: bool) -> Plan:
     changes = list(_removals(layout, held))
     for piece in pieces:
         found = install_files.look(piece.path, layout.root)
-        with install_files.telling_where(piece.path):
+        with install_files.error_with_path(piece.path):
             if found is not None and piece.is_in_place(found.text):
                 continue
             bare = _without(piece, found, held, for_good=False)
@@ -292,7 +292,7 @@ def to_install(layout: Layout, held: Receipt, *, rules: bool) -> Plan:
 
 
 def to_uninstall(layout: Layout, held: Receipt) -> Plan:
-    """What takes everything out again, and the folders in which nothing is left then."""
+    """Return the plan that removes all pieces, and the folders that are empty then."""
     is_ours = _is_ours(layout, held)
     pieces = [*(layout.pieces if is_ours else ()), *([layout.rules] if _has_our_rules(layout, held) else [])]
     changes = list(_removals(layout, held))
@@ -300,7 +300,7 @@ def to_uninstall(layout: Layout, held: Receipt) -> Plan:
         found = install_files.look(piece.path, layout.root)
         if found is None:
             continue
-        with install_files.telling_where(piece.path):
+        with install_files.error_with_path(piece.path):
             bare = _without(piece, found, held, for_good=True)
         made = piece.whole or (piece.path in held.files and held.files[piece.path].made)
         changes.append(Change(piece.path, found.text, None if made and _is_blank(bare) else bare, found.mode))
@@ -314,7 +314,7 @@ def to_uninstall(layout: Layout, held: Receipt) -> Plan:
 
 
 def diff(changes: Sequence[Change]) -> str:
-    """As `diff -u` tells it."""
+    """Return the changes in the format of `diff -u`."""
     return "".join(line for change in changes for line in _diff(change))
 
 
@@ -325,7 +325,7 @@ def _diff(change: Change) -> Iterable[str]:
 
 
 def _without(piece: Piece, found: Found | None, held: Receipt, *, for_good: bool) -> str:
-    """The file's text without ours: as it was, where nobody else changed it."""
+    """Return the text of a file without our part; as it was before, if nobody has changed it since."""
     if found is None:
         return ""
     entry = held.files.get(piece.path)
@@ -343,7 +343,7 @@ def _entry(change: Change, edits: Sequence[Edit], held: Receipt) -> Entry:
 
 
 def _is_ours(layout: Layout, held: Receipt) -> bool:
-    """May we write into the folder that is to be ours alone? It is not there, or says that it is ours."""
+    """Return whether our own folder does not exist yet, or is ours by the receipt or its manifest."""
     if layout.own is None or not os.path.lexists(layout.own):
         return True
     if any(path.startswith(f"{layout.own}/") for path in held.files):
@@ -356,12 +356,12 @@ def _is_ours(layout: Layout, held: Receipt) -> bool:
 
 
 def _has_our_rules(layout: Layout, held: Receipt) -> bool:
-    """May ours be in it? Where nothing was put into a file that may not be touched, it is in nobody's way."""
+    """Return whether our rules may be in their file. A file that may not be changed holds none, unless noted."""
     return layout.rules.path in held.files or install_files.may_be_touched(layout.rules.path, layout.root)
 
 
 def _stale(layout: Layout, held: Receipt) -> list[str]:
-    """Whole files of ours that an older version had, and this one has not."""
+    """Return files of ours that an older version installed, and this one does not."""
     wanted = {piece.path for piece in layout.pieces}
     return [path for path in held.files if layout.own and path.startswith(f"{layout.own}/") and path not in wanted]
 
@@ -383,29 +383,29 @@ def _is_blank(text: str) -> bool:
 # -- the present state
 
 
-class Standing(NamedTuple):
-    """How things stand with one host in one place."""
+class InstallState(NamedTuple):
+    """The state of the installation for one host in one place."""
 
-    is_any: bool  # is anything of ours there?
-    is_all: bool  # is every hook and server of this version there, in every file that needs one?
+    is_any: bool  # whether anything of ours is there
+    is_all: bool  # whether all hooks and servers of this version are there, in every file
     programs: tuple[str, ...]  # each once
 
 
-def standing(layout: Layout) -> Standing:
-    """It only looks. Who the hooks say they are for, and what they start, does not matter."""
+def install_state(layout: Layout) -> InstallState:
+    """Return the state of an installation, for any agent and program. This changes nothing."""
     programs: list[str] = []
     there, missing = [], []
     for piece, text in _texts(layout):
-        with install_files.telling_where(piece.path):
+        with install_files.error_with_path(piece.path):
             is_there = bool(piece.take_out(text, for_good=False))
             there.append(is_there)
             missing.append(not piece.is_whole(text) if is_there else bool(piece.put_in(text)))
             programs += piece.programs(text) if is_there else ()
-    return Standing(any(there), not any(missing), tuple(dict.fromkeys(programs)))
+    return InstallState(any(there), not any(missing), tuple(dict.fromkeys(programs)))
 
 
 def has_rules(layout: Layout) -> bool:
-    """Is a block of ours among the rules? In a file that may not be touched there is none to look after."""
+    """Return whether our block is among the rules. A file that may not be changed holds none."""
     if not install_files.may_be_touched(layout.rules.path, layout.root):
         return False
     found = install_files.look(layout.rules.path, layout.root)

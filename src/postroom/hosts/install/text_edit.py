@@ -31,7 +31,7 @@ def apply(text: str, edits: Sequence[Edit]) -> str:
 
 
 def undoing(edits: Sequence[Edit]) -> list[Edit]:
-    """What cuts out again, of the text that came about, all that these put in."""
+    """Return the edits that cut the inserted texts out of the result of these edits."""
     moved, found = 0, []
     for start, end, new in sorted(edits):
         found.append(Edit(start + moved, start + moved + len(new)))
@@ -40,7 +40,7 @@ def undoing(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Its lines, each with its end. Only a newline ends one: other characters do for Python, not for a host."""
+    """Return the lines, each with its newline. Unlike `splitlines`, only a newline ends a line, as for a host."""
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
@@ -64,7 +64,7 @@ def marks_of(host: str) -> Marks:
 
 
 def put_block(text: str, content: str, marks: Marks) -> list[Edit]:
-    """What adds the block at the end."""
+    """Return the edit that adds the block at the end."""
     newline = "\r\n" if "\r\n" in text else "\n"
     before = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
     lines = [marks.begin, *content.splitlines(), marks.end]
@@ -72,8 +72,9 @@ def put_block(text: str, content: str, marks: Marks) -> list[Edit]:
 
 
 def take_block(text: str, content: str, marks: Marks) -> list[Edit]:
-    """What cuts out every block, with the blank line before it. Where one of its two comments is gone, nobody
-    knows how far it went: then only those lines go that we wrote.
+    """Return the edits that cut out every block, with the blank line before it.
+
+    If one of its two comments is missing, the end of the block is unknown: then only lines that we wrote are cut.
     """
     lines = lines_of(text)
     known = {line.strip() for line in content.splitlines()}
@@ -89,7 +90,7 @@ def take_block(text: str, content: str, marks: Marks) -> list[Edit]:
 
 
 def block_in(text: str, marks: Marks) -> str | None:
-    """What stands between the two comments; None where there is no whole block."""
+    """Return the text between the two comments; None if there is no whole block."""
     lines = text.splitlines()
     if lines.count(marks.begin) != 1 or lines.count(marks.end) != 1:
         return None
@@ -101,7 +102,7 @@ def _places(lines: Sequence[str], mark: str) -> list[int]:
 
 
 def _known(lines: Sequence[str], places: range, known: set[str]) -> set[int]:
-    """The first of these places, and as many as follow of which we know that we wrote them."""
+    """Return the first of these places, and those that follow it as long as we wrote their lines."""
     found, blank = {places[0]}, set()
     for place in places[1:]:
         line = lines[place].strip()
@@ -115,7 +116,7 @@ def _known(lines: Sequence[str], places: range, known: set[str]) -> set[int]:
 
 # -- a table of ours in a TOML file
 #
-# One comment above it marks it. Hosts write tables of their own behind ours, so it has no mark at its end: it ends
+# One comment above it marks it. Hosts add tables of their own after ours, so there is no mark at its end: it ends
 # where the next table begins.
 
 
@@ -123,11 +124,11 @@ def parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     except (tomllib.TOMLDecodeError, RecursionError) as broken:
-        raise Invalid(f"no TOML: {broken}") from None
+        raise Invalid(f"not TOML: {broken}") from None
 
 
 def put_table(text: str, mark: str, name: Sequence[str], table: Mapping[str, Any]) -> list[Edit]:
-    """What adds the table at the end."""
+    """Return the edit that adds the table at the end."""
     newline = "\r\n" if "\r\n" in text else "\n"
     before = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
     lines = [mark, _header(name), *(f"{key} = {_value(value)}" for key, value in table.items())]
@@ -137,8 +138,10 @@ def put_table(text: str, mark: str, name: Sequence[str], table: Mapping[str, Any
 
 
 def take_table(text: str, mark: str, name: Sequence[str], *, below: bool) -> list[Edit]:
-    """What cuts out the table under our mark, with the blank line before it. Tables of others stay. Those below
-    ours, in which a host keeps what its user allowed, go only if asked for: alone they are an error.
+    """Return the edits that cut out the table under our mark, with the blank line before it.
+
+    Tables of others stay. With `below`, tables inside ours go too: a host keeps there what its user allowed, and
+    refuses them without ours.
     """
     lines = lines_of(text)
     at = next((place for place, line in enumerate(lines) if line.strip() == mark), None)
@@ -153,7 +156,7 @@ def take_table(text: str, mark: str, name: Sequence[str], *, below: bool) -> lis
 
 
 def _own(lines: Sequence[str], mark: int, header: str) -> tuple[int, int]:
-    """From the blank line before the mark to behind the table's last value."""
+    """Return the lines of our table: from the blank line before the mark to its last value."""
     end = mark + 1
     if mark + 1 < len(lines) and lines[mark + 1].strip() == header:
         end = next(span for first, span in _tables(lines) if first == mark + 1)
@@ -161,7 +164,7 @@ def _own(lines: Sequence[str], mark: int, header: str) -> tuple[int, int]:
 
 
 def _tables(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The lines of each table, from its header to behind its last value: a comment behind is on what follows."""
+    """Yield the lines of each table, from its header to its last value: a later comment is about the next one."""
     headers = [place for place, line in enumerate(lines) if line.lstrip().startswith("[")]
     for first, following in pairwise([*headers, len(lines)]):
         end = following
@@ -179,12 +182,12 @@ def _header(name: Sequence[str]) -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON's texts, numbers and lists are TOML's, but for one character."""
+    """Write a value as TOML: as JSON does, except that TOML requires an escape for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check_others(text: str, edits: Sequence[Edit], name: Sequence[str]) -> None:
-    """All else must say what it said: a table that somebody changed may hold lines that only look like an end."""
+    """Refuse edits that change another table: a table changed by others may hold lines that look like its end."""
     before = parse(text)
     try:
         same = _others(before, name) == _others(parse(apply(text, edits)), name)
@@ -195,7 +198,7 @@ def _check_others(text: str, edits: Sequence[Edit], name: Sequence[str]) -> None
 
 
 def _others(value: dict[str, Any], name: Sequence[str]) -> dict[str, Any]:
-    """All but what is under this name; and what would be empty without it."""
+    """Return all tables but the one with this name, without parents that hold nothing else."""
     first, *rest = name
     inner = value.get(first)
     kept = {key: one for key, one in value.items() if key != first}

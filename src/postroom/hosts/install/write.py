@@ -1,8 +1,8 @@
 """Carrying out a plan, all or nothing.
 
-Everything is checked once more, then written beside each file and synced. Then the receipt is written, then one
-rename follows the other. After a kill in between, each file is old or new, and the next call continues; after an
-error, the changes are undone.
+Every file is checked once more. The new contents are written to drafts next to the files, and synced. Then the
+receipt is written, then each draft is renamed. After a kill in between, each file is old or new, and the next call
+continues; after an error, the changes are undone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .. import recipes
 from . import files
 from .json_edit import value_at
 from .layouts import layout_of
-from .plan import FILE_MODE, Change, standing
+from .plan import FILE_MODE, Change, install_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,10 +31,10 @@ FOLDER_MODE = 0o700
 
 
 def carry_out(plan: Plan, root: str, receipt: str) -> None:
-    """Do what the plan says, and keep its receipt at this path."""
+    """Carry out a plan, and keep its receipt at this path."""
     folder = os.path.dirname(receipt)
     os.makedirs(folder, mode=FOLDER_MODE, exist_ok=True)
-    with _alone(folder):
+    with _locked(folder):
         for change in plan.changes:
             _check_unchanged(change, root)
         try:
@@ -48,7 +48,10 @@ def carry_out(plan: Plan, root: str, receipt: str) -> None:
 
 
 def _with_receipt(plan: Plan, path: str) -> list[Change]:
-    """It is there as long as anything is: put in before, taken away after all others."""
+    """Return the changes with that of the receipt: written before all others, removed after them.
+
+    So there is a receipt as long as any file has something of ours, even after a kill.
+    """
     before = _content(path)
     if plan.receipt.files:
         return [Change(path, before, files.dump(plan.receipt), FILE_MODE), *plan.changes]
@@ -61,12 +64,12 @@ def _write_all(changes: Sequence[Change]) -> None:
     try:
         for change in changes:
             if change.after is not None:
-                drafts[change.path] = _lay_ready(change.path, change.after, change.mode)
+                drafts[change.path] = _write_draft(change.path, change.after, change.mode)
         for change in changes:
             tried.append(change)
-            _take_step(change, drafts)
+            _apply(change, drafts)
     except BaseException:
-        _put_back(tried)
+        _undo(tried)
         raise
     finally:
         for draft in drafts.values():
@@ -74,8 +77,9 @@ def _write_all(changes: Sequence[Change]) -> None:
                 os.unlink(draft)
 
 
-def _take_step(change: Change, drafts: dict[str, str]) -> None:
-    """Once more in the last moment: syncing takes a while, and hosts write into these files, too."""
+def _apply(change: Change, drafts: dict[str, str]) -> None:
+    """Make one change, unless the file has changed."""
+    # Checked once more: syncing the drafts takes a while, and hosts write to these files too.
     if change.before is not None and _content(change.path) != change.before:
         raise _changed(change.path)
     if change.after is None:
@@ -85,8 +89,8 @@ def _take_step(change: Change, drafts: dict[str, str]) -> None:
         _move(drafts[change.path], change.path, is_new=change.before is None)
 
 
-def _put_back(tried: Sequence[Change]) -> None:
-    """As it was; as far as a failing disk lets us, and only where nobody else was."""
+def _undo(tried: Sequence[Change]) -> None:
+    """Undo changes, as far as the disk allows it, and only in files that nobody else has changed since."""
     for change in reversed(tried):
         with suppress(OSError):
             if _content(change.path) != change.after:
@@ -95,7 +99,7 @@ def _put_back(tried: Sequence[Change]) -> None:
                 os.unlink(change.path)
             else:
                 _move(
-                    _lay_ready(change.path, change.before, change.mode), change.path, is_new=change.after is None
+                    _write_draft(change.path, change.before, change.mode), change.path, is_new=change.after is None
                 )
 
 
@@ -107,8 +111,8 @@ def _content(path: str) -> str | None:
         return None
 
 
-def _lay_ready(path: str, text: str, mode: int) -> str:
-    """What the file shall hold, whole and synced, beside it. What an earlier call left there goes."""
+def _write_draft(path: str, text: str, mode: int) -> str:
+    """Write and sync a draft next to the file, and return its path. A draft of a killed call is replaced."""
     draft = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.postroom")
     with suppress(FileNotFoundError):
         os.unlink(draft)
@@ -126,8 +130,8 @@ def _lay_ready(path: str, text: str, mode: int) -> str:
 
 
 def _move(draft: str, path: str, *, is_new: bool) -> None:
-    """In one step. What somebody else put there meanwhile stays."""
-    if is_new:
+    """Move a draft to its place in one step. A new file replaces none that was created meanwhile."""
+    if is_new:  # unlike rename, link fails if the file exists
         os.link(draft, path)
         os.unlink(draft)
     else:
@@ -150,7 +154,7 @@ def _check_unchanged(change: Change, root: str) -> None:
 
 
 def _changed(path: str) -> Refused:
-    return files.refused(path, "was changed meanwhile", "say it again")
+    return files.refused(path, "was changed meanwhile", "run the command again")
 
 
 def _make_folder(path: str) -> None:
@@ -159,15 +163,15 @@ def _make_folder(path: str) -> None:
 
 
 def _drop_folders(folders: Iterator[str] | Sequence[str]) -> None:
-    """Those in which nothing is left."""
+    """Remove the folders that are empty."""
     for folder in folders:
         with suppress(OSError):
             os.rmdir(folder)
 
 
 @contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """Nobody else installs meanwhile."""
+def _locked(folder: str) -> Iterator[None]:
+    """Lock the folder of receipts, so that only one process installs at a time."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -178,32 +182,32 @@ def _alone(folder: str) -> Iterator[None]:
 
 # -- our hooks in other places: in projects, or installed by hand
 #
-# They are only reported. A letter is shown once all the same, but each hook costs twice its time, and the two may
-# use different agents.
+# They are only reported. A letter is still shown only once, but each hook runs twice, and the two may use
+# different agents.
 
-_BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, which has our hooks in a plugin
+_BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, where we install a plugin instead
 
 
-def beside(order: Order, layout: Layout, folder: str) -> list[str]:
-    """A sentence for each place. `folder`: where receipts are kept."""
-    results = [f"{path} runs hooks of Postroom, too: take them out of it." for path in _by_hand(order, layout)]
+def other_places(order: Order, layout: Layout, folder: str) -> list[str]:
+    """Return a sentence for each other place with our hooks. `folder` is that of the receipts."""
+    results = [f"{path} runs hooks of Postroom too: remove them there." for path in _by_hand(order, layout)]
     if order.project is None:
         undo = f"postroom uninstall {order.host} --project"
         results += [
-            f"{one} has Postroom, too: in that folder type {undo}." for one in _projects(order, layout, folder)
+            f"{one} has Postroom too: in that folder type {undo}." for one in _projects(order, layout, folder)
         ]
     return results
 
 
 def _projects(order: Order, layout: Layout, folder: str) -> Iterator[str]:
-    """Those in which something of ours stands: of all that were ever noted, and the working folder."""
+    """Yield the projects with our hooks: of those with a receipt, and the working folder."""
     noted = [os.path.dirname(place) for place in files.places(folder, order.host)]
     for project in dict.fromkeys([*noted, os.getcwd()]):
         try:
             there = layout_of(order._replace(project=project))
-            if there.place != layout.place and standing(there).is_any:
+            if there.place != layout.place and install_state(there).is_any:
                 yield project
-        except Refused:  # what cannot be understood holds nothing of ours
+        except Refused:  # a file that cannot be read holds nothing of ours
             continue
 
 
@@ -215,11 +219,11 @@ def _by_hand(order: Order, layout: Layout) -> Iterator[str]:
 
 
 def _entries(path: str) -> Iterator[dict[str, Any]]:
-    """Every hook in a file of settings; none where it is no such file."""
+    """Yield every hook in a settings file; none if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             groups = value_at(json.load(file), "hooks")
-    except (OSError, ValueError, RecursionError):  # not for us to judge
+    except (OSError, ValueError, RecursionError):  # the host reports it
         return
     for group in groups.values() if isinstance(groups, dict) else ():
         for inner in group if isinstance(group, list) else ():
