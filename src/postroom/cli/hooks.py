@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..hosts.hooks import HookCall, SessionHook, agent_inbox_prompt, agent_inbox_start, wait_for_mail
-from ..hosts.quick import DIALECTS, agent_of, folder_of, host_of, name_said, socket_of
+from ..hosts.quick import DIALECTS, agent_of, folder_of, host_of, named_agent, socket_of
 from ..hosts.recipes import MARGIN, WAIT
 from ..model.codec import encode
 from .answer import Answer
@@ -97,7 +97,7 @@ def run_hook_host(context: Context) -> Iterator[Answer]:
             host=host,
             dialect=dialect,
             host_input=context.call.host_input,
-            agent=name_said(context.values, dialect.AGENT),
+            agent=named_agent(context.values, dialect.AGENT),
             socket=socket_of(context.values),
             folder=folder_of(context.values),
             now=context.screen.now,

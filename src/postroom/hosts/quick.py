@@ -1,8 +1,8 @@
-"""The first look of a hook: is there surely nothing to show?
+"""The quick check of a hook: whether there is surely nothing to show.
 
-A host runs hooks at every prompt and between any two steps, and waits for them; mostly there is nothing. So this
-module imports next to nothing and answers only that. Whatever is unusual is left to the command. A hook takes two
-seconds at most, and never fails a session.
+A host runs hooks at every prompt and between any two steps, and waits for them; mostly there is no mail. So this
+module imports next to nothing and answers only that case; every other case is left to the full command. A hook
+takes two seconds at most, and never fails a session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .sessions import BUSY, IDLE, OVER, Session, find, is_played
 
 DIALECTS = {"claude": claude, "codex": codex, "gemini": gemini}
 FILES = "files:"
-# Variables that change no rule.
+# Variables that change no setting which matters here. With any other, the full command runs.
 _NO_SETTINGS = frozenset(
     {"AGENT", "STORE", "TOKEN", "ID", "LETTER", "SOCKET", "HTTP", "INBOXES", "PEERS", "HOOK_SECONDS"}
 )
@@ -42,8 +42,10 @@ _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 def chosen_room_has_nothing(
     values: dict[str, object], mailbox: str, passed_by: list[tuple[str, str]], others: list[str] | None = None
 ) -> bool:
-    """Has the room that these options choose surely nothing unread? Where no room was made yet, nobody has mail;
-    one that was named with `--room` and is not there is a typing error, which the command reports.
+    """Return whether the room that these options choose has surely nothing unread.
+
+    Nobody has mail in a room that was not created yet. But a room that is named with `--room` and does not exist
+    is a typing error, which the full command reports.
     """
     room = room_of(str(values.get("room", "")), passed_by)
     if room is None:
@@ -52,7 +54,7 @@ def chosen_room_has_nothing(
 
 
 def _is_not_made(room: str) -> bool:
-    if room.startswith(FILES):  # whether the address is sound is for the store to judge
+    if room.startswith(FILES):  # the store checks such an address
         return False
     try:
         os.stat(room)
@@ -62,17 +64,20 @@ def _is_not_made(room: str) -> bool:
 
 
 def room_has_nothing(room: str, mailbox: str, others: list[str] | None = None) -> bool:
-    """Has it surely nothing unread? `room` is its file, or the address of one of files. Where nobody there is
-    called so, the names there are are put into `others`.
+    """Return whether a mailbox surely has nothing unread.
+
+    `room` is the file of a SQLite room, or the address of a mail folder. If the room has no such mailbox, the
+    names that it has are added to `others`.
     """
     with Uninterrupted():
-        from ..store.peek import is_surely_empty  # noqa: PLC0415 - SQLite, which is most of what a look costs
+        from ..store.peek import is_surely_empty  # noqa: PLC0415 - SQLite is most of the cost of a check
     return is_surely_empty(room, mailbox, others)
 
 
 def room_of(named: str, passed_by: list[tuple[str, str]]) -> str | None:
-    """The room's file as the settings would choose it, or the address of one of files; None when that takes more
-    than a look.
+    """Return the file of the room that the settings choose, or the address of a mail folder.
+
+    None means that only the full command can find the room.
     """
     args = environment()
     if any(name.startswith(PREFIX) and name.removeprefix(PREFIX) not in _NO_SETTINGS for name in args):
@@ -92,7 +97,7 @@ def room_of(named: str, passed_by: list[tuple[str, str]]) -> str | None:
 
 
 def is_plain_name(name: str) -> bool:
-    """A name that the house allows, without a swarm; any other is looked at properly."""
+    """Return whether a name is valid and without a swarm; any other is left to the full command."""
     return 0 < len(name) <= 128 and _NAME.issuperset(name) and name[0] not in "._-"
 
 
@@ -103,28 +108,29 @@ _LONGEST = 1024 * 1024  # bytes of a file
 
 
 def state_of(room: str) -> str:
-    """Return the state folder of a room's address, or nothing where the room is no chipset's."""
+    """Return the state folder of a room's address, or an empty text if it is not a chipset's."""
     is_one = room.startswith("files:") and room.endswith(LAYOUT)
     return room.removeprefix("files:").removesuffix(LAYOUT) if is_one else ""
 
 
 def has_nothing(state: str, agent: str, since: float, *, only_new: bool) -> bool:
-    """Is there surely nothing for the agent, on its hook or in its nudge slot?"""
+    """Return whether there is surely nothing for the agent, on its hook or in its nudge slot."""
     about = (state, agent, since)
     return not may_have_work(*about, only_new=only_new) and not may_have_nudge(*about, only_new=only_new)
 
 
 def may_have_work(state: str, agent: str, since: float, *, only_new: bool) -> bool:
-    """May there be work on the agent's hook that nobody took up?
+    """Return whether there may be work on the agent's hook that nobody has started.
 
-    `only_new`: what has not changed since `since`, the time of the session's last hook, was told before.
+    With `only_new`, work that has not changed since `since`, the time of the session's last hook, does not count:
+    it was shown before.
     """
     hook, written = _read(f"{state}/hooks", f"{agent.replace('/', '_')}.json")
     return text_of(hook, "status") == "pending" and not (only_new and written < since)
 
 
 def may_have_nudge(state: str, agent: str, since: float, *, only_new: bool) -> bool:
-    """May there be a nudge that the agent has not handled? An answer to its own nudge is told once in any case."""
+    """Return whether there may be an unhandled nudge for the agent. An answer to its own nudge is shown once."""
     name = agent.replace("/", "_")
     nudge, written = _read(f"{state}/nudge", name, "/latest.json")
     if not nudge or (written < since and (only_new or nudge.get("type") == "nudge_response")):
@@ -134,14 +140,15 @@ def may_have_nudge(state: str, agent: str, since: float, *, only_new: bool) -> b
 
 
 def _read(folder: str, name: str, rest: str = "") -> tuple[dict[str, object], float]:
-    """Return what a file holds and when it was written; nothing where there is no such file.
+    """Return the object in a file and the time when it was written; an empty one if there is no such file.
 
-    Names that differ in case alone are one agent's. A file that cannot be read says nothing here, as it does for
-    whoever reads it with care.
+    Names that differ only in case are one agent's. A file that cannot be read counts as missing, as it does for
+    the full command.
     """
     try:
         if not os.path.lexists(f"{folder}/{name}"):
             name = next(one for one in os.listdir(folder) if one.lower() == name.lower())
+        # O_NONBLOCK: opening a named pipe must not block the host.
         file = os.open(f"{folder}/{name}{rest}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return read_object(os.read(file, _LONGEST)), os.fstat(file).st_mtime
@@ -153,13 +160,13 @@ def _read(folder: str, name: str, rest: str = "") -> tuple[dict[str, object], fl
 
 # Hooks.
 
-SECONDS = 2.0  # for all of it, where POSTROOM_HOOK_SECONDS does not say otherwise
+SECONDS = 2.0  # for the whole hook, unless POSTROOM_HOOK_SECONDS is set
 HOOK_PROMPT = "hook prompt"
 _LONGEST_REPLY = 64 * 2**20
 
 
 class Look:
-    """What a first look found: the text to print, or None where the command must run; and what the host said."""
+    """The result of a quick check: the text to print (None: the full command must run), and the host's input."""
 
     def __init__(self, text: str | None, host_input: dict[str, object] | None = None) -> None:
         self.text = text
@@ -167,7 +174,7 @@ class Look:
 
 
 def look(command: str, values: dict[str, object]) -> Look:
-    """Take the first look of a hook, by its command and options."""
+    """Run the quick check of a hook, by its command and options."""
     if host_of(command) in DIALECTS:
         return _look_for_host(command, values)
     agent = agent_of(values)
@@ -181,12 +188,12 @@ def look(command: str, values: dict[str, object]) -> Look:
 
 
 def agent_of(values: dict[str, object]) -> str:
-    """Who asks. agent-inbox has a name of its own for it."""
+    """Return the name of the agent; agent-inbox has its own variable for it."""
     return str(values.get("as") or variable("POSTROOM_AGENT") or variable("INBOX_AGENT_ID"))
 
 
 def socket_of(values: dict[str, object]) -> str:
-    """Where a daemon listens, if one is named. A room that was named for us beats what was said to agent-inbox."""
+    """Return the socket of a daemon, if one is named. Our own variables win over those of agent-inbox."""
     if "room" in values:
         return ""
     theirs = "" if variable("POSTROOM_STORE") else variable("INBOX_SOCKET") or variable("INBOX_SOCKET_PATH")
@@ -194,15 +201,16 @@ def socket_of(values: dict[str, object]) -> str:
 
 
 def folder_of(values: dict[str, object]) -> str:
-    """The folder of inbox files, where that is all that is named."""
+    """Return the folder of inbox files, if neither a room nor a socket is named."""
     if "room" in values or variable("POSTROOM_STORE") or socket_of(values):
         return ""
     return variable("POSTROOM_INBOXES") or variable("INBOX_DIR")
 
 
 def exchange(path: str, lines: bytes, replies: int, patience: float = 0.0) -> bytes:
-    """Say some lines to a daemon and hear as many replies, on one connection. `patience`: seconds for each piece,
-    where that is more than a session waits.
+    """Send lines to a daemon on one connection, and return as many replies.
+
+    `patience` is the time in seconds for each read; by default that for which a session waits.
     """
     from _socket import AF_UNIX, SOCK_STREAM, socket  # noqa: PLC0415 - `socket` itself is heavy
 
@@ -215,9 +223,9 @@ def exchange(path: str, lines: bytes, replies: int, patience: float = 0.0) -> by
         while replies > 0:
             piece = line.recv(2**20)
             if not piece or len(received) > _LONGEST_REPLY:
-                raise ConnectionResetError(f"the post room at {path} hung up")
+                raise ConnectionResetError(f"the server at {path} closed the connection")
             received += piece
-            replies -= piece.count(b"\n")  # each piece is looked at once: replies may be long
+            replies -= piece.count(b"\n")  # count in each piece once: replies may be long
         return bytes(received)
     finally:
         line.close()
@@ -234,9 +242,9 @@ def _is_surely_nothing(values: dict[str, object], agent: str) -> bool:
 
 
 def folder_has_nothing(folder: str, agent: str) -> bool:
-    """Say whether no file of this agent holds a line. A name that begins like it counts as its own.
+    """Return whether no file of this agent holds a line. A file whose name begins with the agent's counts, too.
 
-    What is no regular file under a name that is ours is left to the command, which reports it.
+    If one of our names is not a regular file, the full command reports it.
     """
     names = (safe_form(agent), ".names", ".lock")
     try:
@@ -247,7 +255,7 @@ def folder_has_nothing(folder: str, agent: str) -> bool:
             )
     except FileNotFoundError:
         return True
-    except OSError:  # the command reports it
+    except OSError:  # the full command reports it
         return False
 
 
@@ -260,33 +268,33 @@ def socket_has_nothing(path: str, agent: str) -> bool:
     try:
         received = exchange(path, (shown + question).encode(), 2 if token else 1)
         return received.splitlines()[-1] == b'{"ok":true,"messages":[]}'
-    except OSError:  # whoever comes next tells
+    except OSError:  # the full command reports it
         return False
 
 
 def seconds() -> float:
-    """How long a session waits for its mail at most."""
-    args = variable("POSTROOM_HOOK_SECONDS")
-    return min(float(args), 600.0) if args.isascii() and args.isdecimal() and args.strip("0") else SECONDS
+    """Return for how many seconds a session waits for its mail at most."""
+    text = variable("POSTROOM_HOOK_SECONDS")
+    return min(float(text), 600.0) if text.isascii() and text.isdecimal() and text.strip("0") else SECONDS
 
 
 def end_in_time() -> None:
-    """From now on: no session waits for longer than it should."""
+    """Start a thread that ends this process when its time is over, so that no session waits longer."""
     _thread.start_new_thread(_end, ())
 
 
 def _end() -> None:
     time.sleep(seconds())
     os.write(2, b"postroom: the mail could not be looked at in %g s; it is all still there\n" % seconds())
-    os._exit(0)
+    os._exit(0)  # 0: a host treats any other exit as a failure of the session
 
 
 def go_where_the_host_is(folder: str) -> None:
-    """A host tells its working folder; the room of the project is looked for from there."""
+    """Change to the working folder of the host, from which the room of the project is found."""
     if folder.startswith("/"):
         try:
             os.chdir(folder)
-        except (OSError, ValueError):  # it is gone; where we are will do
+        except (OSError, ValueError):  # it was removed: stay here
             pass
 
 
@@ -302,11 +310,11 @@ def _look_for_host(command: str, values: dict[str, object]) -> Look:
     end_in_time()
     go_where_the_host_is(text_of(host_input, "cwd"))
     if host_input.get("agent_id"):
-        return Look("")  # it is a helper's that works for the session, and the mail is not its own
+        return Look("")  # a subagent of the session: the mail is not for it
     if moment not in {BETWEEN, PROMPT, STOP} or not values.keys() <= {"as", "room"}:
         return Look(None, host_input)
     session = find(host_of(command), text_of(host_input, "session_id"))
-    is_ours = session is not None and is_going_on(session, name_said(values, dialect.AGENT))
+    is_ours = session is not None and is_going_on(session, named_agent(values, dialect.AGENT))
     if session is None or not is_ours or not _has_nothing(session, moment):
         return Look(None, host_input)
     holds = 0 if moment == PROMPT and is_typed(dialect.UNTYPED, host_input) else None
@@ -315,7 +323,7 @@ def _look_for_host(command: str, values: dict[str, object]) -> Look:
 
 
 def _is_waited_for(command: str, host_input: dict[str, object], moment: str | None) -> bool:
-    """Has the session a waiter already? One that starts may have that of an earlier life, which just ends."""
+    """Return whether a session has a waiter. At a start, one of an earlier run does not count: it is ending."""
     session = find(host_of(command), text_of(host_input, "session_id"))
     return session is not None and moment != START and session.has_waiter
 
@@ -323,14 +331,16 @@ def _is_waited_for(command: str, host_input: dict[str, object], moment: str | No
 def _is_marked(session: Session, turn: str, holds: int | None) -> bool:
     try:
         session.mark(turn, holds)
-    except OSError:  # whoever comes next tells
+    except OSError:  # the full command reports it
         return False
     return True
 
 
 def _tell_ignored(event: str) -> None:
-    """Say on standard error why nothing is shown. A host has more events than we need, and hears nothing of those;
-    a person at a terminal would wonder. Input without an event is a mistake, whoever reads of it.
+    """Print on standard error why no mail is shown.
+
+    A host has more events than we use, and they are ignored in silence, except for a person at a terminal. Input
+    without an event is always an error.
     """
     if not event:
         _warn("postroom: no mail is shown: standard input held no JSON object with a hook_event_name")
@@ -350,18 +360,18 @@ def host_of(command: str) -> str:
     return command.removeprefix("hook ")
 
 
-def name_said(values: dict[str, object], agent_variable: str) -> str:
-    """Return the name of the session's agent, if anybody said it."""
+def named_agent(values: dict[str, object], agent_variable: str) -> str:
+    """Return the name of the session's agent, if an option or a variable names it."""
     return agent_of(values) or (variable(agent_variable) if agent_variable else "")
 
 
 def is_typed(untyped: tuple[str, ...], host_input: dict[str, object]) -> bool:
-    """Say whether a person wrote to the session. What wakes it comes as a prompt, too."""
+    """Return whether a person typed the prompt. A text that wakes the session comes as a prompt, too."""
     return not text_of(host_input, "prompt").startswith(untyped)
 
 
 def is_going_on(session: Session, name: str) -> bool:
-    """Is it the session that was begun, with the same agent, if anybody says which?"""
+    """Return whether a session has not ended, and belongs to the named agent, if one is named."""
     return session.turn != OVER and name in {"", session.agent}
 
 

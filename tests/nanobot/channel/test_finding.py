@@ -76,7 +76,7 @@ def test_the_doctor_says_whether_a_gateway_is_up_and_whose_matter_the_model_is(
     )
     hint, _, port = found["gateway"]["hint"].rpartition(" ")  # two gateways cannot share a port
     assert f"nanobot gateway -c {coder.config} -p" == hint and 18790 < int(port) < 18890
-    assert "nanobot's own matter" in found["model"]["what"] and "nanobot agent -m hello" == found["model"]["hint"]
+    assert "configured in nanobot" in found["model"]["what"] and "nanobot agent -m hello" == found["model"]["hint"]
     coder.start()
     code, found = doctor(python, tmp_path, *where)
     assert (0, "ok") == (code, found["gateway"]["level"])

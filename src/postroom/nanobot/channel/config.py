@@ -1,7 +1,7 @@
-"""The section `channels.mailbox` of nanobot's config: its keys, their defaults, and what is refused.
+"""The section `channels.mailbox` of nanobot's config: its keys, their defaults and the checks of their values.
 
-Keys are written in camelCase or in snake_case. A key that nobody knows is refused: a typing error in `allowFrom`
-must not open a door.
+Keys are written in camelCase or in snake_case. An unknown key is refused: a typing error in `allowFrom` must not
+admit every sender.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...model.names import ONE_MAILBOX, POSTMASTER, check_agent, fold
 from ...model.values import check_label, check_text
 from ...store.address import place_of
 
-OWN_CHANNEL = "mailbox"  # of the channel
+OWN_CHANNEL = "mailbox"  # the name of the channel
 SECTION = f"channels.{OWN_CHANNEL}"
 LONGEST_DESCRIPTION = 10_000  # characters, as on any card
 NANOBOTS_OWN = frozenset({"sendProgress", "sendToolHints", "showReasoning", "streaming"})  # read by nanobot itself
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The section, checked."""
+    """The checked section."""
 
     enabled: bool = False
     agent_id: str = ""
@@ -36,7 +36,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     allow_from: tuple[str, ...] = (EVERYONE,)
     max_concurrent_tasks: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
     poll_interval: Annotated[float, Meta(ge=0.01, le=86_400)] = (
-        5.0  # seconds; bells are quicker, this is the fallback
+        5.0  # seconds; notifications are quicker, this is the fallback
     )
     mailboxes_root: Annotated[str, Meta(min_length=1)] = "~/.nanobot/mailboxes"
     store: str = ""  # the address of any other room; empty means the folder above
@@ -55,13 +55,13 @@ _SPELLINGS = _KEYS | {re.sub("([A-Z])", r"_\1", key).lower(): key for key in NAN
 
 
 def default_config() -> dict[str, Any]:
-    """The section as nanobot writes it into a new config."""
+    """Return the section as nanobot writes it into a new config."""
     plain: dict[str, Any] = msgspec.to_builtins(Config())
     return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
 
 
 def parse(section: Any) -> Config:
-    """The section as nanobot hands it over, or a refusal that names the key."""
+    """Check the section that nanobot passes; an error names the key."""
     if not isinstance(section, dict):
         raise Invalid(f"must be an object, not {type(section).__name__}", field=SECTION)
     fields = {key: value for key, value in _camel(section).items() if key not in NANOBOTS_OWN}
@@ -78,12 +78,12 @@ def parse(section: Any) -> Config:
 
 
 def _camel(section: dict[Any, Any]) -> dict[str, Any]:
-    """The section with each key in camelCase. Saying one in both ways is refused if they differ."""
+    """Return the section with each key in camelCase. Refuse a key in both spellings with two values."""
     fields: dict[str, Any] = {}
     for written, value in section.items():
         key = _SPELLINGS.get(str(written), str(written))
         if key in fields and fields[key] != value:
-            raise Invalid("is there in both spellings, with two values", field=f"{SECTION}.{key}")
+            raise Invalid("is set in both spellings, to two values", field=f"{SECTION}.{key}")
         fields[key] = value
     return fields
 
@@ -98,7 +98,7 @@ def _check_known(key: str) -> None:
 
 def _check_names(config: Config) -> None:
     if config.enabled and not config.agent_id:
-        raise Invalid("is empty", field=f"{SECTION}.agentId", hint="say who this agent is, such as researcher")
+        raise Invalid("is empty", field=f"{SECTION}.agentId", hint="give this agent a name, such as researcher")
     if config.agent_id:
         _check_not_taken(config.agent_id, check_agent(config.agent_id, f"{SECTION}.agentId"))
     for name in config.allow_from:
@@ -107,14 +107,14 @@ def _check_names(config: Config) -> None:
 
 
 def _check_words(config: Config) -> None:
-    """What the card of an agent can hold; else the gateway would only notice when it registers."""
+    """Refuse texts that an agent's card cannot hold; else the gateway would fail only when it registers."""
     check_text(config.description, f"{SECTION}.description", LONGEST_DESCRIPTION)
     for capability in config.capabilities:
         check_label(capability, f"{SECTION}.capabilities")
 
 
 def _check_not_taken(text: str, name: str) -> None:
-    """An agent under such a name would answer the mail of somebody else."""
+    """Refuse the names of the room and of the person: the agent would answer mail that is not for it."""
     field, hint = f"{SECTION}.agentId", "choose another name"
     if fold(name) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} is reserved for the room itself", field=field, hint=hint)
@@ -123,7 +123,7 @@ def _check_not_taken(text: str, name: str) -> None:
 
 
 def _check_place(config: Config) -> None:
-    """What can be seen to be no room before it is opened."""
+    """Refuse an address or folder that cannot be a room, before it is opened."""
     if config.store:
         try:
             place_of(config.store)
@@ -136,20 +136,22 @@ def _check_place(config: Config) -> None:
 def _check_root(root: str) -> None:
     field = f"{SECTION}.mailboxesRoot"
     if "?" in root or "\0" in root:
-        raise Invalid(f"{root!a} holds a character that no room's folder may have", field=field, hint="without ?")
+        raise Invalid(
+            f"{root!a} has a character that no room may have", field=field, hint="remove the ?"
+        )
     try:
         folder = Path(root).expanduser().absolute()
     except RuntimeError:
         hint = "write the whole path"
-        raise Invalid(f"{root!a} names a home that is not there", field=field, hint=hint) from None
+        raise Invalid(f"{root!a} names a user without a home folder", field=field, hint=hint) from None
     taken = _not_a_folder(folder)
     if taken is not None:
-        hint = "name a folder; it is made if it is not there"
+        hint = "name a folder; it is created if it does not exist"
         raise Invalid(f"{str(taken)!a} is not a folder", field=field, hint=hint)
 
 
 def _not_a_folder(folder: Path) -> Path | None:
-    """What is in the way of this folder. Where nothing may be seen, opening it will say so."""
+    """Return the file on the path of this folder, if there is one. A path without access fails when opened."""
     try:
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         return None if nearest.is_dir() else nearest

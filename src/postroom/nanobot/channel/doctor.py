@@ -1,7 +1,8 @@
-"""Does nanobot find the channel, and why not? It is asked in a process of its own: nothing of it is loaded here.
+"""The doctor of the nanobot channel: whether nanobot finds the channel, and if not, why.
 
-Since 0.3 nanobot looks for channels in its own folder. Installing Postroom, editable or not, puts three small
-files there. Where they were removed, or nanobot is in use from another folder, `repair` copies them.
+nanobot is queried in another process; nothing of it is imported here. Since 0.3 nanobot looks for channels in its
+own folder. Installing Postroom, editable or not, puts three small files there. If they were removed, or nanobot
+runs from another folder, `repair` copies them.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 
 PACKAGE = "nanobot-ai"
 OLDEST = (0, 2, 2)
-OWN_FOLDER_SINCE = (0, 3)  # before that, entry points were read
+OWN_FOLDER_SINCE = (0, 3)  # earlier versions read entry points
 SHIM = Path(__file__).parent / "shim"
 DEFAULT_CONFIG = "~/.nanobot/config.json"
 PATIENCE = 60.0  # seconds
 MAY_INSTALL = 'pip install "postroom[nanobot]"'
 TRY_MODEL = "nanobot agent -m hello"
-MODEL = note("model", "provider and model are nanobot's own matter, and are not looked at here", TRY_MODEL)
+MODEL = note("model", "provider and model are configured in nanobot and are not checked here", TRY_MODEL)
 
+# Run inside nanobot's Python. It prints its result as the last line: nanobot may log before it.
 _ASK = """
 import json, sys
 found, why = None, ""
@@ -55,7 +57,7 @@ sys.stdout.write("\\n" + json.dumps({"found": found.__module__ if found else "",
 
 
 def diagnose(config: str | None = None, *, repair: bool = False) -> Diagnosis:
-    """Look at what is installed, at what nanobot finds, and at its config."""
+    """Check the installed packages, the channels that nanobot finds, and its config."""
     version = _version()
     if version is None:
         return Diagnosis(findings=(_not_installed(),))
@@ -78,7 +80,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _not_installed() -> Finding:
-    """Perhaps it is installed elsewhere: then Postroom belongs there."""
+    """Report that nanobot is missing here; if it is installed elsewhere, Postroom must be installed there."""
     elsewhere = shutil.which("nanobot")
     here = f"{PACKAGE} is not installed beside this Postroom ({sys.executable})"
     if elsewhere is None:
@@ -95,7 +97,7 @@ def _of_version(version: str) -> Finding:
 def _of_shim(*, repair: bool) -> Finding:
     spec = importlib.util.find_spec("nanobot")
     if spec is None or spec.origin is None:
-        return error("channel", "nanobot's own folder is not found", f"install {PACKAGE} anew")
+        return error("channel", "nanobot's own folder is not found", f"install {PACKAGE} again")
     folder = Path(spec.origin).parent / "channels" / channel_config.OWN_CHANNEL
     if _is_ours(folder):
         return ok("channel", f"installed at {folder}")
@@ -107,13 +109,13 @@ def _of_shim(*, repair: bool) -> Finding:
         _copy(folder)
     except OSError as broken:
         return error(
-            "channel", f"{folder} cannot be written: {broken.strerror}", "run this as who may write there"
+            "channel", f"{folder} cannot be written: {broken.strerror}", "run this as a user who may write there"
         )
     return error("channel", f"nothing of ours was at {folder}; now it is", repaired=True)
 
 
 def _is_ours(folder: Path) -> bool:
-    """With the same content as here."""
+    """Return whether the folder holds our files, with the same content as here."""
     return all(
         (folder / file.name).is_file() and (folder / file.name).read_bytes() == file.read_bytes()
         for file in SHIM.glob("*.py")
@@ -121,7 +123,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _may_replace(folder: Path) -> bool:
-    """Is it an older one of ours?"""
+    """Return whether a folder holds no channel, or an older version of ours."""
     runtime = folder / "runtime.py"
     return not any(folder.glob("*.py")) or (runtime.is_file() and b"postroom." in runtime.read_bytes())
 
@@ -138,11 +140,11 @@ def _of_tools() -> Finding:
     ]
     if found:
         return ok("tools", ", ".join(sorted(entry.name for entry in found)))
-    return error("tools", "nanobot is not told of the tools", f"install Postroom anew: {MAY_INSTALL}")
+    return error("tools", "the entry points of the tools are missing", f"install Postroom again: {MAY_INSTALL}")
 
 
 def _of_discovery() -> Finding:
-    """What nanobot itself says, which decides."""
+    """Let nanobot itself find the channel: its answer decides."""
     request = [sys.executable, "-c", _ASK]
     try:
         process = subprocess.run(request, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603
@@ -152,11 +154,11 @@ def _of_discovery() -> Finding:
 
 
 def _of_answer(text: str) -> Finding:
-    """Its last line is ours. What nanobot logs is not looked at: it speaks of every channel there is."""
+    """Read the last line of the output, which is ours. The lines before it are the log of all channels."""
     try:
         answer = json.loads(text.splitlines()[-1])
     except (ValueError, IndexError):
-        return error("discovery", "nanobot could not be asked: it ended early", f"install {PACKAGE} anew")
+        return error("discovery", "nanobot could not be queried: it ended early", f"install {PACKAGE} again")
     found, why = answer["found"], answer["why"]
     if found.startswith("postroom."):
         return ok("discovery", "nanobot finds the channel mailbox")
@@ -171,7 +173,7 @@ def _of_config(path: Path) -> list[Finding]:
         written = json.loads(path.read_text(encoding="utf-8"))
         section = written.get("channels", {}).get(channel_config.OWN_CHANNEL)
     except FileNotFoundError:
-        return [warning("config", f"there is no {path}", "nanobot onboard makes it; --config names another")]
+        return [warning("config", f"there is no {path}", "nanobot onboard creates it; --config names another")]
     except (OSError, ValueError, AttributeError) as broken:
         return [error("config", f"{path} cannot be read: {broken}")]
     if section is None:
@@ -191,14 +193,14 @@ def _of_config(path: Path) -> list[Finding]:
 
 
 def _of_room(value: channel_config.Config) -> Finding:
-    """Nothing is made here: a room that is not there yet is made by the gateway."""
+    """Check that the room can be opened. It is not created here: the gateway does that."""
     try:
         check_usable(value.address)
     except PostroomError as wrong:
         key = "store" if value.store else "mailboxesRoot"
         what = f"{channel_config.SECTION}.{key}: no room can be opened at {value.address}: {wrong.message}"
         return error("config", what, wrong.hint or "name another place")
-    later = ", which is made when it starts" if is_there(value.address) is False else ""
+    later = ", which is created when it starts" if is_there(value.address) is False else ""
     return ok("config", f"{value.agent_id} takes mail at {value.address}{later}")
 
 

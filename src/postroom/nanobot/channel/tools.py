@@ -1,6 +1,6 @@
-"""The tools of the model, as nanobot wants them: a class for each row of `toolbox`. Thin, like the channel.
+"""The tools of the model as nanobot loads them: one class for each row of `toolbox.TOOLS`.
 
-They work in a gateway and in a single turn (`nanobot agent -m`), where no channel runs.
+They work in a gateway and in a single turn (`nanobot agent -m`), where no channel is running.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .post import shared
 
 
 def _config() -> tuple[channel_config.Config, str, dict[str, Any]]:
-    """The channel's section, the workspace, and the sections of all channels."""
+    """Read nanobot's config: the section of this channel, the workspace, and the sections of all channels."""
     written = load_config()
     section = getattr(written.channels, OWN_CHANNEL, None)
     own = channel_config.parse(section if isinstance(section, dict) else {})
@@ -32,14 +32,14 @@ def _config() -> tuple[channel_config.Config, str, dict[str, Any]]:
 
 
 class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, and unknown here
-    """One row as a tool."""
+    """The base class of the tools; each subclass has one specification."""
 
     spec: toolbox.ToolSpec
     _plugin_discoverable = False
 
     @classmethod
-    def enabled(cls, ctx: Any) -> bool:  # noqa: ARG003 - nanobot hands it in
-        """Only where the channel is enabled and its section is sound; the channel itself says what is wrong."""
+    def enabled(cls, ctx: Any) -> bool:  # noqa: ARG003 - nanobot passes it
+        """Return whether the channel is enabled and its section is valid; the channel reports what is wrong."""
         try:
             return _config()[0].enabled
         except PostroomError:

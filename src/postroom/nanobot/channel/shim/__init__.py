@@ -1,6 +1,6 @@
 """Postroom's channel `mailbox`, where nanobot looks for channels, with the three names of the design.
 
-Each is imported when it is first asked for: nanobot reads the manifests of all channels, enabled or not.
+Each is imported when it is first used: nanobot reads the manifests of all channels, enabled or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What nanobot reads of the channel before it loads it. Installed with Postroom, as nanobot/channels/mailbox."""
+"""The manifest of the channel, which nanobot reads before it loads the channel.
+
+Installed with Postroom, as nanobot/channels/mailbox.
+"""
 
 from nanobot.channels.plugin import ChannelPlugin
 
