@@ -180,7 +180,7 @@ def test_a_room_in_a_folder_that_may_not_be_written_is_an_error(tmp_path: Path, 
 @pytest.mark.parametrize("store", ["sqlite:{}/new/x.db", "files:{}/new?layout=nanobot"])
 def test_a_room_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path, store: str) -> None:
     found = of_room(tmp_path, store=store.format(tmp_path))
-    assert Level.OK is found.level and found.what.endswith(", which is made when it starts")
+    assert Level.OK is found.level and found.what.endswith(", which is created when it starts")
     assert ["config.json"] == [file.name for file in tmp_path.iterdir()]
     postroom.open(store.format(tmp_path)).close()
     assert of_room(tmp_path, store=store.format(tmp_path)).what.endswith(store.format(tmp_path))
@@ -225,7 +225,7 @@ def test_how_long_ago_a_sign_was(seconds: int, text: str) -> None:
         ('{"found": "theirs", "why": ""}', "the channel mailbox is theirs, not ours"),
         ('noise\n{"found": "", "why": ""}', "nanobot does not find the channel mailbox"),
         ('{"found": "", "why": "ImportError: x"}', "nanobot does not find the channel mailbox: ImportError: x"),
-        ("", "nanobot could not be asked: it ended early"),
+        ("", "nanobot could not be queried: it ended early"),
     ],
 )
 def test_what_is_said_of_discovery(text: str, message: str) -> None:
