@@ -163,20 +163,20 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   IMMEDIATE, a busy timeout of 60 s. It checks nothing, so it has less to do in Python.
 - Eight processes are spawned and started together, and send for some seconds. Beside a receiver each of them sends
   a share of the letters, and the clock stops when the receiver, which takes up to ten at once, has acknowledged
-  the last: so a design that lets one process run ahead and others starve gains nothing by it. The letters they
-  were told of are compared with those in the room, and with those the receiver acknowledged, id by id.
+  the last: so a design that lets one process run ahead and others starve gains nothing by it. The ids of
+  the letters that were sent are compared with those in the room, and with those that the receiver acknowledged.
 - One, two, four and eight processes get a fresh room each time; what a plain file takes from one process, in the
   same round, is their yardstick. The p99 is compared with the mean time of such a write.
 - A warm start: the log has reached its full size before the clock runs.
 - In rooms with a past, 200 letters, spread over all of it, are unread; the others were acknowledged. Twenty, as
   widely spread, are the thread that is read.
-- Whoever drains an inbox over the socket has read the last byte of the reply when the clock stops: the service is
-  timed, not its client. To make values of it takes one in Python some milliseconds more.
+- When an inbox is drained over the socket, the clock stops when the client has read the last byte of the
+  reply: the service is timed, not its client. Parsing the reply takes a client in Python some milliseconds more.
 - Memory is what the kernel calls resident, shared libraries included.
 - Three letters hold the rare word. What keeping the index costs is measured with letters of natural variety (of
   20,000 words, few come often), in two rooms that take turns; in one of them senders never look at the index. *All
-  told* is the mean of all sends, with those that add letters. Nobody searches or sweeps meanwhile; what is left to
-  them is measured afterwards.
+  told* is the mean of all sends, with those that add letters. No process searches or sweeps meanwhile; the work
+  that is left to them is measured afterwards.
 
 ## Where a goal is missed, and why
 
@@ -187,34 +187,35 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 
   | step | µs | of it |
   |---|---|---|
-  | compose the letter, ask the rules, make the receipt | 9 | Python alone |
-  | into the line and out of it | 5 | 4 calls: lock, two reads of the lock file, unlock |
+  | compose the letter, check the rules, make the receipt | 9 | Python alone |
+  | enter and leave the lock queue | 5 | 4 calls: lock, two reads of the lock file, unlock |
   | are the files still the same? | 3 | 1 call, on the folder |
   | BEGIN IMMEDIATE | 5 | 4 calls: SQLite's own locks |
   | the rows of the letter and its delivery, and their indexes | 9 | two rows, in four trees |
   | COMMIT | 14 | 2 locks, 10 writes: 5.1 pages, 21 KB of log |
-  | bells, and what is remembered for the next send | 4 | 1 call |
+  | notifications, and state kept for the next send | 4 | 1 call |
 
   To sync 21 KB takes 6 µs longer than to sync 1 KiB. But right after a sync the processor comes back from sleep,
   and has to get used to its work again: the same steps take 1.7 to 2 times as long, all alike. It is the sleep:
   after a nap of 10 µs without any disk a send that is not synced takes 75 µs in place of 44 (the fastest
   twentieth of 1,200), after 100 µs of idle counting 47, after 2 MB were written over in memory 54. That, and not
   the disk, decides the ratio to a raw write. A send that need not be synced does the same work, so it is not
-  many times as fast. Who sends alone tells the disk to begin as soon as the letter is in the log; leaving the
-  line and grasping the bells then cost nothing, 4 to 8 % of a send. Where others want to get in, they would wait
-  for that, too (14 % fewer letters of eight processes), so it is left out.
+  many times as fast. A process that sends alone starts the write to disk as soon as the letter is in the log;
+  leaving the lock queue and preparing the notifications then cost nothing, 4 to 8 % of a send. If other
+  processes are in the queue, they would wait for that too (14 % fewer letters of eight processes), so it is left
+  out.
 - To claim a letter and acknowledge it is two commits, of which one is synced, and 2.5 times the work of a send.
 - Eight processes on two processors are bound by the same work. Both processors are busy, and each send costs
-  about twice the processor time it costs alone: whoever wakes up finds the caches filled by the others. Of that
+  about twice the processor time it costs alone: a process that wakes up finds the caches filled by others. Of that
   time (perf, cpu-clock, eight senders) three fifths are Python, a quarter is the kernel, mostly syncs and
-  changes of process, and a tenth SQLite. That whoever is in takes along the letters of those who wait saves
+  changes of process, and a tenth SQLite. Committing the letters of waiting processes together saves
   syncs and transactions, not the work of composing a letter. The naive design has less to do per letter, and it
   lets one process keep the room for itself, with warm caches (see the line on the slowest and the fastest).
 - A broadcast is compared with one send, so it looks worse when a send gets faster. Three quarters of it are
   SQLite, which writes a thousand rows and their places in an index.
 - To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5.
   That is a tenth of a send, so senders leave most of it to others: one letter in 8,192 adds 512 and takes some
-  16 ms longer. Whoever searches, or the janitor, adds the rest; the table says what that takes. An index without
+  16 ms longer. The next search, or the janitor, adds the rest; the table shows the cost. An index without
   positions would take a third less, and phrases would have to be looked for letter by letter. Larger slices, a
   larger hash table, pages of another size and fewer merges changed next to nothing.
 - A letter in a file is synced as often as by hand (one fdatasync and one fsync; an ack two fsyncs), and what the
@@ -239,10 +240,11 @@ says so. Everything else happens beside the bench, on the disk the working tree 
   without a journal, to make a file takes up to 0.8 ms, by hand as well, while many were deleted in the last
   seconds: the kernel passes over their inodes one by one. Then the ratio looks better than it is. Tried without
   gain: the folder's sync in a thread of its own while the index is committed (the two hops cost what it saves:
-  354 µs and 444 µs, 516 and 543, 476 and 456); the kernel's asynchronous syncs (whoever used them takes 35 to 50
-  ms to end); telling the kernel early to write the file (6 µs more). The mark in mapped memory could save 4 µs
-  at most. Files found by name before folder would be two pages less for an ack, but then the few letters that
-  wait in a mailbox are found among all it ever had: 26 ms instead of 0.3 ms among 100,000, for every command. To
+  354 µs and 444 µs, 516 and 543, 476 and 456); the kernel's asynchronous syncs (a process that used
+  them takes 35 to 50 ms to end); telling the kernel early to write the file (6 µs more). The mark in mapped
+  memory could save 4 µs at most. Files found by name before folder would be two pages less for an ack, but
+  then the few letters that wait in a mailbox are found among all it ever had: 26 ms instead of 0.3 ms among
+  100,000, for every command. To
   look at a folder by opening it takes as long as to ask for its state (2.6 and 2.4 µs); a plainer statement for
   the file of a letter saves 0.4 µs.
 - A letter over the socket is some 4,400 steps of Python's machine in 180 calls where one client sends, 3,800 in

@@ -231,6 +231,7 @@ def served_at(store: str) -> str | None:
     except OSError:
         return None
     try:
+        # The server holds an exclusive lock; the text of the file alone may be that of a server that was killed.
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return os.pread(lock, 4096, 0).decode("utf-8", "replace").partition(_AT)[2] or None
@@ -303,6 +304,7 @@ async def serve(options: Options, on_ready: Callable[[dict[str, Any]], None]) ->
         on_ready(addresses)
         await stop.wait()
         log.info("closing")
+        # In a thread, so that it also ends a process whose event loop is blocked.
         end = threading.Timer(STOP_SECONDS, _exit_now)
         end.daemon = True
         end.start()
@@ -323,8 +325,9 @@ def _exit_now() -> None:
 
 
 def _exit_if_busy(executor: Executor) -> None:
-    """Exit at once if a thread is still at work: it may wait for a lock of another process, or read much mail. The
-    room must not be closed under it, for a file descriptor that it uses may then belong to another file.
+    """Exit at once if a thread is still at work: it may wait for a lock of another process, or read much mail.
+
+    The room must not be closed meanwhile: a descriptor that the thread uses could then belong to another file.
     """
     if not executor.is_idle:
         _exit_now()
@@ -345,6 +348,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     if changed := app_options.apply(room._core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
     executor = Executor(room)
+    # The stack unwinds in reverse order: this runs after `executor.close`, before the room is closed.
     stack.callback(_exit_if_busy, executor)
     stack.push_async_callback(executor.close)
     broker = Broker(executor)

@@ -342,6 +342,7 @@ def _text(path: str, field: str, *, mask: int, wrong: str, mode: str) -> str:
     """Return the text of a file; refuse one that is not ours, or that others may write (or read, by `mask`)."""
     try:
         with open(path, encoding="utf-8") as file:
+            # fstat of the open file, not stat of its path: the file may be replaced in between.
             state = os.fstat(file.fileno())
             if state.st_uid not in {os.geteuid(), 0} or state.st_mode & mask:
                 raise Invalid(f"{path}: {wrong}", field=field, hint=f"chmod {mode}, and own it")

@@ -136,9 +136,7 @@ def install(unit: str) -> Outcome:
 
 
 def running() -> str | None:
-    """Return how systemd uses the unit (active, activating, enabled); None if it does not, or there
-    is no systemd.
-    """
+    """Return how systemd uses the unit (active, activating, enabled); None if it is unused, or without systemd."""
     answers = (systemctl_says("is-active"), systemctl_says("is-enabled"))
     return next((state for state in answers if state in {"active", "activating", "enabled"}), None)
 

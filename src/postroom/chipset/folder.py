@@ -165,7 +165,7 @@ class StateFolder:
         lock: int = self._writing(lambda: os.open(f"{folder}/{_LOCK}", _LOCK_FLAGS, 0o600))
         until = time.monotonic() + self._busy_timeout
         try:
-            while True:
+            while True:  # flock has no timeout, so it is tried again and again
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -273,6 +273,7 @@ class StateFolder:
         path = self.path
         for name in folders:
             path = f"{path}/{name}"
+            # lstat: a link could lead out of the state folder.
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 raise Unreadable("it is no folder of ours, or a link")
 
@@ -288,7 +289,7 @@ class StateFolder:
         except (FileExistsError, FileNotFoundError):
             raise
         except OSError as failed:
-            raise StoreFailing(f"the disk did not take it: {failed.strerror}") from None
+            raise StoreFailing(f"it cannot be written: {failed.strerror}") from None
 
 
 def folder_of(agent: str) -> str:

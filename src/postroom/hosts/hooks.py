@@ -140,7 +140,7 @@ def wait_for_mail(access: Access, call: HookCall, seconds: float) -> Iterator[di
 def _alerting_mailbox(access: Access, session: Session) -> Mailbox | SocketAlerts:
     """Return the mailbox that alerts the session: the room's own where its address is known, else the daemon's."""
     if session.folder:
-        raise Invalid("nobody rings for inbox files", field="POSTROOM_STORE", hint="name a room there")
+        raise Invalid("inbox files have no alerts", field="POSTROOM_STORE", hint="name a room there")
     access.choose(session.agent, session.room)
     mailbox = access.mailbox if session.room else SocketAlerts(session.socket, session.agent)
     gc.freeze()  # a waiter runs for days: what was loaded is never collected
@@ -157,7 +157,7 @@ def _wait(mailbox: Mailbox | SocketAlerts, session: Session, seconds: float) -> 
 
     def put_in_queue(alert: Rung) -> bool:
         if why := queue(session, ring_in_public(alert)):
-            with suppress(Busy):  # an alert is a hint, and the mail waits
+            with suppress(Busy):  # an alert is only a hint: the mail stays unread
                 mailbox.ring_failed(session.host, alert.ids, why)
         return False
 
@@ -204,6 +204,7 @@ class SessionHook:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.PROGRAM)
         with session.in_turn():
             self._catch_up(session)
+            # If nobody reads the output, no mail is shown: it would be marked as read.
             result = self._text(source, session) if not is_discarded() else HookText()
             yield self._data(session, result)
             # A held stop is counted first: it counts even if the room is busy, and the hook's time up before it is
@@ -259,10 +260,10 @@ class SessionHook:
 
     def _unsaved(self, session: Session, agent: str, refused: OSError) -> Session:
         """Return a session that no file keeps. Its mail is shown if its agent is known."""
-        what = f"the session cannot be noted down in {sessions_folder()}: {refused.strerror}"
+        what = f"the session cannot be recorded in {sessions_folder()}: {refused.strerror}"
         if not agent:
             raise StoreFailing(what, hint="with --as its mail is shown all the same")
-        self._access.warn(f"{what}; its mail is shown, but no turn is held up and nobody wakes it")
+        self._access.warn(f"{what}; its mail is shown, but no turn is held up and it is not woken")
         return unkept(session, check_agent(agent, "--as"))
 
     def _others(self, session: Session, name: str) -> tuple[str, ...]:
@@ -287,7 +288,7 @@ class SessionHook:
         session.mark(OVER)
         end_waiter(session)
         if text_of(self._call.host_input, "reason") == CLEAR:
-            return
+            return  # the next session of this process continues with the same agent
         others = [one for one in all_sessions() if not one.is_same(session) and one.is_live]
         if any(fold(one.agent) == fold(session.agent) for one in others):
             return

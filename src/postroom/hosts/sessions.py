@@ -166,6 +166,7 @@ class Session:
         except OSError:
             return False
         try:
+            # The waiter holds an exclusive lock. A shared one does not exclude other hooks that check at once.
             flock(file, LOCK_SH | LOCK_NB)
         except BlockingIOError:
             return True
@@ -180,7 +181,7 @@ class Session:
 
     @property
     def is_live(self) -> bool:
-        """Whether its host still runs it, as far as the file and the process tell."""
+        """True unless the session has ended, or its host process has."""
         return self.turn != OVER and is_alive(self.pid, self.began)
 
     def is_same(self, other: Session) -> bool:
@@ -192,13 +193,15 @@ class Session:
         self.holds = self.holds if holds is None else min(holds, MOST_HOLDS)
         file = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
+            # In place, by one write: all states have four letters, so the head always has the same length.
             os.pwrite(file, (_HEAD % (self.turn, self.holds)).encode(), 0)
         finally:
             os.close(file)
 
     def in_turn(self) -> InTurn:
-        """Return the lock of the session's mail. Tools used in parallel run hooks in parallel: only the first
-        shows what is new.
+        """Return the lock of the session's mail.
+
+        Tools used in parallel run hooks in parallel: only the first shows new mail.
         """
         return InTurn(self.turn_path)
 

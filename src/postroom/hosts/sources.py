@@ -67,7 +67,7 @@ _FIELDS = {  # of a record of agent-inbox's protocol -> of an entry
 
 
 class Access(Protocol):
-    """What a hook needs of the command that runs it. Room and mailbox are opened when they are first used."""
+    """The services that a command offers to its hook. Room and mailbox are opened when they are first used."""
 
     @property
     def me(self) -> str: ...
@@ -219,6 +219,7 @@ class FileSource:
 
     def mark(self, count: int) -> None:
         """Finish taking the file. Letters that were not shown go back into it first."""
+        # In this order a crash in between shows a letter twice, and loses none (G4).
         rest: Sequence[bytes] = [line + b"\n" for line in self._lines[count:]]
         if rest:
             self._folder.append(self.agent, rest)
@@ -490,8 +491,8 @@ class SocketAlerts(SocketSource):
                 nap = self._next_look(way, min(nap, left))
                 if nap == 0.0 and may_ring() and (alert := self._take_alert(way)):
                     return alert
-            except OSError:
-                may_ring()  # raises Over where the session has ended
+            except OSError:  # the daemon is away: wait for it, unless the session has ended (Over)
+                may_ring()
                 nap = LOOK_EVERY
                 time.sleep(min(nap, left))
             if nap <= SOON:

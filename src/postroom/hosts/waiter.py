@@ -159,6 +159,7 @@ def alone(session: Session) -> Iterator[bool]:
     except BlockingIOError:
         yield False
     else:
+        # With the start time, `end_waiter` cannot kill another process that got this number later.
         me = sessions.look(os.getpid())
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()} {me.began if me else ''}\n".encode(), 0)

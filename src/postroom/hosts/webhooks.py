@@ -72,12 +72,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the receiver wants no more calls."""
+        """True if the receiver wants no more calls."""
         return self.status == HTTPStatus.GONE
 
     @property
     def is_final(self) -> bool:
-        """Whether it also holds for the other calls that are due now."""
+        """True if the outcome also holds for the other calls that are due now."""
         return self.is_gone or self.pause is not None
 
 

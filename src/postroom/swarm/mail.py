@@ -460,6 +460,7 @@ class Progress:
     def _until_done(self, handle: str, step: Callable[[Found], Found | None]) -> Found | None:
         """Take a step on the letter as it is now; try again if another process was faster."""
         for last in range(_ATTEMPTS, 0, -1):
+            # Read again for each attempt: a step counts only if the delivery is unchanged since.
             found = find(self._room, handle)
             if found is None:
                 return None
@@ -484,6 +485,7 @@ class Progress:
         state = found.delivery.state
         if state is State.UNREAD:
             return self._claim(found)
+        # Another thread of this program is another worker, and must not get the letter too (G5).
         if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
             core, caller = self._room._core, self._room._principal
             return work.renew(core, caller, found.delivery.mailbox, [found], self._lease)[0]
@@ -493,7 +495,7 @@ class Progress:
         return None
 
     def _complete(self, found: Found, *, archive: bool) -> Found | None:
-        if self._was_lost(found):
+        if self._was_lost(found):  # a late ack is refused (G5)
             return None
         if found.delivery.state is State.DONE:
             now = self._room._core.now().wall
@@ -539,6 +541,7 @@ class Progress:
         return type(found)(letter.message, letter.delivery)
 
     def _moved(self, found: Found, action: str, step: Callable[[Delivery], Delivery]) -> Found:
+        # The query names the state that was read: if another process moved the delivery, nothing is found.
         query = Query(
             mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(found.delivery.state,)
         )

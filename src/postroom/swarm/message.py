@@ -34,7 +34,7 @@ class MessageType(Enum):
 
 
 class MessagePriority(Enum):
-    """How urgent a letter is."""
+    """The urgency of a letter."""
 
     LOW = 1
     NORMAL = 2

@@ -33,7 +33,7 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
 class Bus(Protocol):
     @property
     def reports_turn_ends(self) -> bool:
-        """Whether this nanobot announces the end of every turn, also of one that only reports to a person."""
+        """True if this nanobot announces the end of every turn, also of one that only reports to a person."""
 
     async def hand_over(self, inbound: Inbound) -> None: ...
     async def reaches(self, channel: str) -> bool: ...

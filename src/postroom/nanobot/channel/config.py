@@ -135,7 +135,7 @@ def _check_place(config: Config) -> None:
 
 def _check_root(root: str) -> None:
     field = f"{SECTION}.mailboxesRoot"
-    if "?" in root or "\0" in root:
+    if "?" in root or "\0" in root:  # in an address, a ? begins the options
         raise Invalid(f"{root!a} has a character that no room may have", field=field, hint="remove the ?")
     try:
         folder = Path(root).expanduser().absolute()

@@ -122,6 +122,7 @@ def _began(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "gone"
+    # The state follows the command name, which is in parentheses and may itself hold spaces and parentheses.
     state, *more = stat.rpartition(")")[2].split()
     return "gone" if state in _ENDED else more[18]
 
@@ -242,7 +243,7 @@ def _write_once(file: Path, text: str) -> None:
     aside = file.with_name(f"{file.name}.{uuid.uuid4().hex}")
     aside.write_text(f"{text}\n", encoding="utf-8")
     with suppress(FileExistsError):
-        os.link(aside, file)
+        os.link(aside, file)  # unlike a rename, it never replaces the file of another writer
     aside.unlink()
 
 

@@ -125,8 +125,10 @@ def turn_of(message: Message, turns: Turns) -> Turn | None:
 
 
 def _assign_error(message: Message, turns: Turns) -> None:
-    """Assign an error message to a turn. nanobot 0.2.2 sends one per failed turn without naming the turn: it
-    counts for the turn of that peer that runs longest.
+    """Assign an error message to a turn.
+
+    nanobot 0.2.2 sends one for each failed turn without naming the turn: it counts for the longest turn of that
+    peer.
     """
     turn = turns.first_of(message.chat_id)
     if turn is not None:

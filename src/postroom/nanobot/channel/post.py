@@ -254,7 +254,7 @@ class Post:
                 fields["key"] = outgoing.task_id  # the key becomes the id of the task
             return mailbox.give_task(to, content, deadline=outgoing.deadline, session=value, **fields)
         if origin is not None:
-            intent.remember(self.core, self.name, id, origin)
+            intent.remember(self.core, self.name, id, origin)  # first: the answer may come at once
         return mailbox.send(to, content, **fields)
 
     async def send_manager_message(self, to: str, message: dict[str, Any]) -> None:
@@ -287,7 +287,7 @@ class Post:
     def _reply(self, letter: str, text: str, origin: Origin | None) -> Receipt:
         id = self.new_id()
         if origin is not None:
-            intent.remember(self.core, self.name, id, origin)
+            intent.remember(self.core, self.name, id, origin)  # first: the answer may come at once
         return self.mailbox.reply(letter, text, id=id)
 
     async def answer(self, task: AsyncTask, text: str, caller: Caller | None) -> None:
@@ -402,7 +402,7 @@ def _is_question(letter: Message, task: AsyncTask) -> bool:
 async def shared(config: Config, file_root: str, home: str) -> Post:
     """Return the post of this agent in this process, opened at the first call."""
     key = (config.address, config.agent_id, home)
-    async with _opening:
+    async with _opening:  # tools called at once must share one room
         if key not in _shared:
             opened = await asyncio.to_thread(_open, config, file_root)
             _shared[key] = Post(config, opened, home)

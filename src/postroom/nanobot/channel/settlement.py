@@ -142,6 +142,7 @@ async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> 
 def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
     work: Work = turn.work._work
     answered = turn.intent.answers or work.id
+    # One commit for ack and answer (G5). The key makes a second attempt after a crash send nothing new (G3).
     draft = mailbox._reply_draft(answered, parts, key=key_of(turn), metadata=dict(AUTOMATIC))
     mailbox.ack_and_send([work], [draft])
     turn.work.delivery = work.delivery
@@ -149,6 +150,7 @@ def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
 
 async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
     """Complete the task with the answer, unless parts of it are open at others or it waits for its giver."""
+    # A tool of the model may have moved the task during the turn, and its giver may have cancelled it.
     state = await task.refresh()
     if task.is_final or state is TaskState.INPUT_REQUIRED:
         await _ack_if_held(turn)

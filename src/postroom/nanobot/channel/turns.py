@@ -58,12 +58,12 @@ class Turn:
 
     @property
     def is_of_mail(self) -> bool:
-        """Whether it runs in a session of mail, not in one of a person."""
+        """True if the turn runs in a session of mail, not in one of a person."""
         return self.intent.action != "report"
 
     @property
     def is_reporting(self) -> bool:
-        """Whether the model is reporting it to a person now."""
+        """True while the model reports the letter to a person."""
         return self.intent.action == "report" and not self.is_waiting
 
 
