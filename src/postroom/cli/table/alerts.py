@@ -46,10 +46,10 @@ COMMANDS = {
     "rings": Command(
         "rings",
         "list rings that were given up, for letters that are still unread",
-        Option("--everyone", "--all", help="the whole room's, whoever you are", kind="flag"),
+        Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag"),
         about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
         " without, or with --all, those of the room.",
-        examples=(("postroom rings", "where did nobody answer the bell"),),
+        examples=(("postroom rings", "list the failed alerts of the room"),),
         json=(("rings", "each with mailbox, way, letter (id, from, subject, priority), at, tries, why"),),
         looks=True,
     ),
@@ -58,7 +58,7 @@ COMMANDS = {
         "try rings again that were given up",
         Option("ID", help="only for this letter, by its id", many=True, complete="letters"),
         _WAY,
-        Option("--everyone", "--all", help="the whole room's, whoever you are", kind="flag"),
+        Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag"),
         about="They get all their tries again. A running watch rings within seconds.",
         examples=(("postroom rings retry --as coder", "all of one mailbox"),),
         json=(("retried", "how many"),),

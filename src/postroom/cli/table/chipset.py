@@ -133,7 +133,7 @@ COMMANDS = {
     "chipset nudge": Command(
         "chipset nudge",
         "nudge an agent: one slot, the latest wins",
-        Option("AGENT", help="whom", required=True, complete="agents"),
+        Option("AGENT", help="the agent", required=True, complete="agents"),
         Option("--type", help="what it is about; health_check by default", kind="word", choices=NUDGES,
                metavar="TYPE"),
         TEXT,
@@ -146,7 +146,7 @@ COMMANDS = {
         "chipset answer",
         "answer the nudge in your slot",
         TEXT, STATE,
-        about="The answer lies in the slot of whoever nudged you. The nudge counts as handled, and work in hand is touched."
+        about="The answer is written to the slot of the agent that nudged you. The nudge counts as handled, and work in hand is touched."
         " What lies in your slot may itself be an answer to a nudge of yours: that is handled, not answered.",
         examples=(("postroom chipset answer --as polecat-beta --body 'At the tests.'", "I am here"),),
         json=(("nudge", f"the answer: {_NUDGE}; null when there is no nudge to answer"),
@@ -217,7 +217,7 @@ COMMANDS = {
             ("watched", "agents with work in hand"),
             ("stalled", "those of them without activity for too long"),
             ("nudged", "who was nudged in this look"),
-            ("escalated", "of whom the mayor was told in this look"),
+            ("escalated", "the agents that were reported to the mayor in this check"),
             ("human", "items of which a human was told in this look"),
             ("damaged", "hooks that cannot be read, and why"),
             ("failed", "agents that could not be looked after this time, and why"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .shape import Command, Option
 
-_WHOLE = Option("--everyone", "--all", help="the whole room's, whoever you are", kind="flag")
+_WHOLE = Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag")
 
 COMMANDS = {
     "doctor": Command(

@@ -23,7 +23,7 @@ COMMANDS = {
         Option("--token-file", help="what we show there: a file whose first line it is, or - for standard input; at a terminal you are"
                " asked for it, and it is not shown", metavar="FILE",
                complete="files"),
-        Option("--exposure", help="who of ours it sees and reaches: nobody (none), whom it knows by name (gateway, the default), who"
+        Option("--exposure", help="which of our agents it sees and reaches: nobody (none), those it knows by name (gateway, the default), who"
                " has a tag (tagged), everybody (all)", kind="word", choices=("none", "gateway", "tagged", "all")),
         Option("--tag", help="with tagged: a scope or tag of those it sees and reaches", many=True, metavar="NAME", complete="scopes"),
         Option("--scope", help="a scope of ours and with what it exchanges mail: SYSTEM, SYSTEM/SCOPE or *. Where one is named, what is"
@@ -90,8 +90,8 @@ COMMANDS = {
         Option("--withdraw", help="withdraw the trust, and keep what is known of it", kind="flag"),
         about="Where we call it by wss://, its certificate is looked at, shown and pinned: compare the fingerprint with what its"
         " operator says (openssl x509 -noout -fingerprint -sha256 -in cert.pem). From then on no other certificate is"
-        " taken there, whoever vouches for it; one that changed is refused, stands as an alert in peers list and in the log, and is"
-        " taken when it is trusted anew. A token that leaked ends at once when it is rotated twice.",
+        " taken there, no matter who signed it; one that changed is refused, stands as an alert in peers list and in the log, and is"
+        " taken when it is trusted again. A token that leaked ends at once when it is rotated twice.",
         examples=(
             ("postroom peers trust paris --rotate", "another token, shown once"),
             ("postroom peers trust paris --withdraw", "nothing goes there or is taken from there any more"),
@@ -124,7 +124,7 @@ MOUNT_COMMANDS = {
         Option("PLACE", help="the room: files:FOLDER?layout=nanobot (chipset, swarm), or a room in one file", required=True,
                complete="files"),
         Option("--as", help="what the folder is called: its agents are then AGENT@NAME", required=True, metavar="NAME"),
-        Option("--exposure", help="who of ours it sees and reaches: everybody (all, the default), whom it knows by name (gateway),"
+        Option("--exposure", help="which of our agents it sees and reaches: everybody (all, the default), those it knows by name (gateway),"
                " nobody (none)", kind="word", choices=("all", "gateway", "none"), default="all"),
         about="Mail goes both ways while postroom serve runs: to researcher@NAME from here, and to ann@SYSTEM from there, where SYSTEM"
         " is what this room is called. Programs there that know nothing of Postroom put their letters into a folder with that name;"

@@ -53,7 +53,7 @@ COMMANDS = {
             ),
             ("cursor", "where to go on; null when there is no room yet"),
         ),
-        exits=((69, "the cursor is from another life of the room: begin anew"),),
+        exits=((69, "the cursor is from another epoch of the room: start again"),),
         looks=True,
     ),
     "janitor": Command(

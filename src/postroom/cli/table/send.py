@@ -32,7 +32,7 @@ COMMANDS = {
             ('postroom send coder tester --as planner -s Release -p urgent --body "Friday." --at 10m', "to two, later"),
             ("echo 'Please look at sort.py' | postroom send reviewer --as coder --key look-1", "the text from a pipe"),
             ("postroom send coder --as planner --body 'Sort it.' --data '{\"rows\": 10}' --json", "with data, for a program"),
-            ('postroom send any:python --as planner --body "Sort it."', "to whoever knows Python and is least busy; it says who"),
+            ('postroom send any:python --as planner --body "Sort it."', "to the least busy agent that knows Python; the receipt names it"),
             ("postroom send coder --as planner --template review --fill file=sort.py", "from a template"),
         ),
         json=(*RECEIPT_JSON, ("receipts", "with --drafts, instead: one such object for each letter")),
@@ -125,7 +125,7 @@ ERRAND_COMMANDS = {
         " recipient who had not read it never sees it. Several letters are taken back one after the other, until"
         " the first that cannot be. Taking one back twice is no error.",
         examples=(("postroom unsend m-2 --as coder", "a slip of the pen"),),
-        json=(("letters", "a list of [letters](#letters), without delivery, to be mended and sent anew"),),
+        json=(("letters", "a list of [letters](#letters), without delivery, to be corrected and sent again"),),
         exits=((67, "you sent no such letter"), (77, "too late; the error says who has it")),
         looks=True,
     ),

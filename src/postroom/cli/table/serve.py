@@ -57,7 +57,7 @@ COMMANDS = {
         Option("--agent", help="the agent that uses it; without this, it is an operator's token", metavar="NAME", complete="agents"),
         Option("--scope", help="what it is good for: read, send, work, manage; all by default. operator, which is everything, is for a"
                " token without --agent", many=True, metavar="WORD"),
-        Option("--note", help="for whom, for people", metavar="TEXT"),
+        Option("--note", help="a note for people, such as the user of the token", metavar="TEXT"),
         about="Only a hash of it is kept. From now on the agent is sealed: over the socket, nobody acts for it without"
         " a token, and callers without a token act as the one agent they name and cannot manage the room. The"
         " library and these commands, which open the room itself, are not affected.",

@@ -25,7 +25,7 @@ COMMANDS = {
         " the id, never what a letter says, and is signed as Standard Webhooks are. What waits already when it is added is not"
         " told of. Into a file or a pipe the secret goes alone. See [webhooks](webhooks.md).",
         examples=(
-            ("postroom webhook add https://hooks.example.com/postroom --for human", "the secret is for whoever is called"),
+            ("postroom webhook add https://hooks.example.com/postroom --for human", "the secret is for the receiver"),
             ("postroom webhook add http://127.0.0.1:8088/ring --for coder --min-priority high --allow-private", "a program on this machine"),
         ),
         json=(("webhook", WEBHOOK), ("secret", "whsec_…, told only now")),
@@ -33,7 +33,7 @@ COMMANDS = {
     "webhook list": Command(
         "webhook list",
         "list all webhooks, without their secrets",
-        examples=(("postroom webhook list", "who is called for whom"),),
+        examples=(("postroom webhook list", "list the webhooks"),),
         json=(("webhooks", f"each with {WEBHOOK}"),),
         looks=True,
     ),
@@ -44,7 +44,7 @@ COMMANDS = {
         about="This program calls, without a daemon, and counts as no ring. One that was switched off, because it answered 410, is on"
         " again when this gets through.",
         examples=(('postroom webhook test "$WEBHOOK_ID"', "does anybody answer?"),),
-        json=(("webhook", WEBHOOK), ("rung", "did it get through?"), ("status", "the number of its answer; null: there was none"),
+        json=(("webhook", WEBHOOK), ("rung", "whether the call succeeded"), ("status", "the number of its answer; null: there was none"),
               ("problem", "what is wrong, or null"), ("seconds", "how long it took")),
         exits=(NO_SUCH, (75, "it did not get through")),
         looks=True,
@@ -53,7 +53,7 @@ COMMANDS = {
         "webhook rotate",
         "give a webhook another secret, shown once",
         ID,
-        about="For a day each call is signed with both, so that whoever is called can change to the new one in its own time. A secret"
+        about="For a day each call is signed with both, so that the receiver can change to the new one in its own time. A secret"
         " that leaked ends at once when it is rotated twice. Into a file or a pipe the secret goes alone.",
         examples=(('postroom webhook rotate "$WEBHOOK_ID"', "the new one"),),
         json=(("webhook", WEBHOOK), ("secret", "whsec_…, told only now")),
