@@ -207,11 +207,11 @@ def orders(message: Hostile) -> str:
 
 
 def hook(dialect: Any, moment: str, began_by: str = "startup") -> Callable[[Hostile], str]:
-    """What a host is told, as it reads it."""
+    """Return the text of a hook as the host reads it."""
 
     def shown(message: Hostile) -> str:
         session = Session(host="claude", id="x", agent="bob", room="r")
-        result = hosts_text.tell(
+        result = hosts_text.session_text(
             moment, Mail(message), session, dialect.BUDGET, began_by=began_by, now=LATER, nonce=NONCE
         )
         found = hosts_text.host_output(dialect, "UserPromptSubmit", result)

@@ -217,7 +217,7 @@ def test_a_table_that_was_changed_is_recognised_or_refused() -> None:
     only_mark = f"a = 1\n\n{CODEX_MARK}\n"
     assert "a = 1\n" == apply(only_mark, CONFIG.take_out(only_mark, for_good=True))
     misleading = changed.replace('args = ["mcp"]', "args = [\n[1],\n]")
-    with pytest.raises(Refused, match="told from the rest"):
+    with pytest.raises(Refused, match="separated from the rest"):
         CONFIG.take_out(misleading, for_good=True)
 
 

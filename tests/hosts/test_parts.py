@@ -30,7 +30,7 @@ from postroom.hosts.sessions import (
     session_around_us,
     sweep,
 )
-from postroom.hosts.text import again, mail, orders, tell
+from postroom.hosts.text import again, mail, orders, session_text
 from tests.cli.shell import PROGRAM, Desk
 from tests.cli.terminal import Terminal
 from tests.daemons import Daemon
@@ -320,7 +320,7 @@ def test_what_was_shown_before_leaves_room_for_what_is_new() -> None:
             return True
 
     about: dict[str, Any] = {"began_by": "resume", "now": datetime.now(UTC), "nonce": "0" * 16}
-    result = tell("start", Full(), session("s", "bob"), 8000, **about)
+    result = session_text("start", Full(), session("s", "bob"), 8000, **about)
     assert "300 letters" in result.text and "200 new letters" in result.text and result.shown == 1
     assert 4000 < len(result.text.encode()) <= 8000
     assert result.text.startswith("Postroom: work is on the hook of bob") and "nudge for bob" in result.text

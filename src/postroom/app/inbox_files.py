@@ -652,7 +652,7 @@ class InboxFileWriter:
         self._notified.set()
 
     def _on_changed(self) -> None:
-        """Check at once files that were emptied: their access time tells of the reader only until
+        """Check at once files that were emptied: their access time shows the reader only until
         the next read.
         """
         self._emptied |= {name for name in list(self._recheck_at) if self.folder.is_emptied(name)}

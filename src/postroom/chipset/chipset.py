@@ -42,7 +42,7 @@ class Chipset:
     """One state folder. Any number of processes may use it, other programs of the design too.
 
     `room` takes the mail: by default the room over the same folder. `roles` gives the roles of agents whose
-    names do not tell them (`mayor-a1b2c` is a mayor).
+    names do not show them (`mayor-a1b2c` is a mayor).
     """
 
     def __init__(

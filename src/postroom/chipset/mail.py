@@ -284,5 +284,5 @@ def _id_at(sender: str, time: datetime) -> str:
 def _file_name(name: Any) -> str:
     """Return the name of a letter's file; refuse a path."""
     if not isinstance(name, str) or os.path.basename(name) != name or not LAYOUT.may_hold(name) or "\0" in name:
-        raise Invalid(f"{name!a} is no letter's name", field="filename", hint="as check_mail tells it")
+        raise Invalid(f"{name!a} is no letter's name", field="filename", hint="as check_mail returns it")
     return name

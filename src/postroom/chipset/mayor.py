@@ -92,9 +92,9 @@ class Mayor:
         patience = self._chipset.patience
         if item.restarts >= patience.most_restarts:
             if item.human_told < item.restarts:
-                witness.tell_human(self._chipset.room, self._name, self._human, hook, item)
+                witness.notify_human(self._chipset.room, self._name, self._human, hook, item)
                 self._chipset.items.human_knows(item)
-            raise Refused(f"{item.bead!r} was restarted {item.restarts} times", hint="a human is told")
+            raise Refused(f"{item.bead!r} was restarted {item.restarts} times", hint="a human was notified")
         left = patience.pause - item.seconds_since_start(self._chipset.clock.now().wall)
         if left > 0:
             raise Busy(f"{item.bead!r} was started just now", hint=f"again in {left:.0f} s")

@@ -1,6 +1,6 @@
 """Handoff notes and nudges.
 
-A note, `handoff/<agent>/<time>.json`, tells the next session about unfinished work. It is written once, under a
+A note, `handoff/<agent>/<time>.json`, describes unfinished work for the next session. It is written once, under a
 name that no other note has, and never changed or removed.
 
 A nudge, `nudge/<agent>/latest.json`, is a short message in a slot of one: the latest wins, without history. Each

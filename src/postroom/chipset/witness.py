@@ -125,7 +125,7 @@ def tell_mayor(
     _send(room, sender, mayor, subject, lines, key=_key(mayor, hook.agent_id, about(hook)))
 
 
-def tell_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> None:
+def notify_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> None:
     lines = [*_facts(hook, item), "", _DECIDE]
     subject = f"{line_in(item.bead)} was started {item.restarts + 1} times and is stuck"
     _send(room, sender, human, subject, lines, key=_key(human, item.bead, *item.starts))
@@ -304,7 +304,7 @@ class Witness:
         tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked_at, is_spent=is_spent)
         done["escalated"].append(hook.agent_id)
         if is_spent and item.human_told < item.restarts:
-            tell_human(room, watch.by, self._human, hook, item)
+            notify_human(room, watch.by, self._human, hook, item)
             self._chipset.items.human_knows(item)
             done["human"].append(item.bead)
 

@@ -26,7 +26,7 @@ from .naming import Unkept, plain, settle, unkept
 from .quick import is_going_on, is_typed
 from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
 from .sources import FileSource, RoomSource, SocketAlerts, SocketSource, daemon_answers, program_of, source_of
-from .text import LONGEST, SHORT, HookText, host_output, ring, ring_in_public, shown, tell
+from .text import LONGEST, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
 from .waiter import alone, arrived, end_waiter, end_with_host, queue
 from .waiter import wait as wait_and_ring
 
@@ -306,7 +306,7 @@ class SessionHook:
 
     def _text(self, source: Any, session: Session) -> HookText:
         budget, nonce = self._dialect.BUDGET, os.urandom(8).hex()
-        return tell(
+        return session_text(
             self._moment, source, session, budget, began_by=self._began_by, now=self._call.now, nonce=nonce
         )
 

@@ -289,8 +289,9 @@ class HostRoom(RoomSource):
         self.access.mailbox.heartbeat(poll_interval=BEAT)
 
     def begin_alerts(self, channel: str, left: int) -> None:
-        """Alert the session from now on. The `left` letters it was told of only by their number count as alerted,
-        unless more have come since.
+        """Alert the session from now on.
+
+        The `left` letters of which it was shown only the number count as alerted, unless more have come since.
         """
         box = self.access.mailbox
         if not box.begin_rings(channel) and left > 0:
@@ -349,8 +350,9 @@ class HostRoom(RoomSource):
 
 
 class HostSocket(SocketSource):
-    """The mail of a session behind a daemon's socket, in Postroom's own protocol: it tells more of a letter than
-    agent-inbox's.
+    """The mail of a session behind a daemon's socket, in Postroom's own protocol.
+
+    That has more fields of a letter than agent-inbox's.
     """
 
     def register(self, name: str, program: str) -> None:
@@ -426,7 +428,7 @@ class HostFile(FileSource):
         self.mark(count)
 
     def leave(self) -> None:
-        """Do nothing: there is nobody to tell."""
+        """Do nothing: a file holds no agents."""
 
 
 def _steps_first(

@@ -3,8 +3,8 @@
 Text outside the fence is ours. Of a peer's words only sender, subject and thread stand there, on one line, cut to
 a length, after words of ours.
 
-`tell` decides what a session is shown at each event. It reads mail from a source and prints nothing: the caller
-prints, and then records what was shown.
+`session_text` decides what a session is shown at each event. It reads mail from a source and prints nothing: the
+caller prints, and then records what was shown.
 """
 
 from __future__ import annotations
@@ -292,10 +292,10 @@ class HookText(NamedTuple):
     holds: bool = False  # whether the turn goes on
 
 
-def tell(
+def session_text(
     moment: str, source: Source, session: Session, budget: int, *, began_by: str, now: datetime, nonce: str
 ) -> HookText:
-    """Return what this session is shown at an event; an empty text if nothing."""
+    """Return the text that a session is shown at an event; an empty text if there is nothing."""
     is_new = moment == START and began_by not in AGAIN  # nothing was shown to this session before
     orders = source.orders(0.0 if is_new else session.heard_at, nonce, only_new=moment == BETWEEN)
     seen = source.seen() if moment == START and began_by in AGAIN else ([], 0)

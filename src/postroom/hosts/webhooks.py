@@ -1,4 +1,4 @@
-"""Webhooks: signed HTTP calls that tell a receiver about waiting mail.
+"""Webhooks: signed HTTP calls that notify a receiver of waiting mail.
 
 `core.webhooks` decides when a webhook is called and what is tried again, with which delays; this module makes the
 calls. A call names the sender, subject and id of letters, never their content.

@@ -194,7 +194,7 @@ def _check_others(text: str, edits: Sequence[Edit], name: Sequence[str]) -> None
     except Invalid:
         same = False
     if not same:
-        raise Refused(f"{_header(name)} cannot be told from the rest of it", hint="put it right by hand")
+        raise Refused(f"{_header(name)} cannot be separated from the rest of the file", hint="correct it by hand")
 
 
 def _others(value: dict[str, Any], name: Sequence[str]) -> dict[str, Any]:

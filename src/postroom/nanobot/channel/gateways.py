@@ -74,7 +74,7 @@ def is_reached(channel: str, sections: Mapping[str, Any]) -> bool:
 
 # -- claims of dead gateways
 #
-# A gateway signs its claims with its process, so that its successor can tell that the process is dead. Process
+# A gateway signs its claims with its process, so that its successor can see that the process is dead. Process
 # numbers are reused, and in a container the first process is always number 1; so the signature also holds the
 # start time and the namespace. Of a process in another namespace nothing is known: its lease has to expire.
 
@@ -108,7 +108,7 @@ def is_dead(holder: str) -> bool:
 
 @cache
 def _place() -> str:
-    """Return the namespace of our process numbers; empty where the system does not tell it."""
+    """Return the namespace of our process numbers; empty if the system does not show it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
         return f"{Path('/proc/self/ns/pid').stat().st_ino}@{boot}"
