@@ -49,7 +49,7 @@ class FakeClock:
         self.moment = replace(self.moment, steady=1.0, boot=f"{self.moment.boot}+")
 
 
-class House:
+class RoomFactory:
     """One store, and as many rooms over it as a test asks for."""
 
     def __init__(self, kind: Kind, folder: Path, clock: FakeClock) -> None:
@@ -82,15 +82,15 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def house(kind: Kind, tmp_path: Path, clock: FakeClock) -> Iterator[House]:
-    opened = House(kind, tmp_path, clock)
+def factory(kind: Kind, tmp_path: Path, clock: FakeClock) -> Iterator[RoomFactory]:
+    opened = RoomFactory(kind, tmp_path, clock)
     yield opened
     opened.store.close()
 
 
 @pytest.fixture
-def room(house: House) -> Room:
-    return house.room()
+def room(factory: RoomFactory) -> Room:
+    return factory.room()
 
 
 def texts(letters: list[Letter]) -> list[str]:

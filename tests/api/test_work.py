@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from postroom import Batch, Invalid, LeaseLost, Room, State, UnknownMessage, Work, draft
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 
 class Broken(Exception):
@@ -123,10 +123,10 @@ def test_one_lost_lease_stops_the_whole_batch(room: Room, clock: FakeClock) -> N
     batch[0].ack()
 
 
-def test_an_empty_batch_is_no_trouble_and_costs_no_sync(house: House) -> None:
-    room = house.room()
+def test_an_empty_batch_is_no_trouble_and_costs_no_sync(factory: RoomFactory) -> None:
+    room = factory.room()
     syncs: list[int] = []
-    house.store.sync = lambda: syncs.append(1)  # type: ignore[method-assign] # counted, not done
+    factory.store.sync = lambda: syncs.append(1)  # type: ignore[method-assign] # counted, not done
     with room.mailbox("bob").claim(3) as batch:
         assert batch == []
     batch.renew()
@@ -230,16 +230,16 @@ def token_of(work: Work) -> str:
     return work.delivery.lease.token
 
 
-def test_a_claim_is_found_again_by_its_token_and_settled_once(house: House) -> None:
-    fill(house.room())
-    taken = claimed(house.room())
-    again = house.room().mailbox("bob").held(taken.id, token_of(taken))  # in another process
+def test_a_claim_is_found_again_by_its_token_and_settled_once(factory: RoomFactory) -> None:
+    fill(factory.room())
+    taken = claimed(factory.room())
+    again = factory.room().mailbox("bob").held(taken.id, token_of(taken))  # in another process
     assert (again.id, again.state, again.is_settled) == (taken.id, State.CLAIMED, False)
     receipt = again.ack_and_reply("done")
     assert receipt.thread == taken.id
-    house.room().mailbox("bob").held(taken.id, token_of(taken)).ack()  # twice is the same as once
+    factory.room().mailbox("bob").held(taken.id, token_of(taken)).ack()  # twice is the same as once
     with pytest.raises(LeaseLost):
-        house.room().mailbox("bob").held(taken.id, token_of(taken)).fail("too late")
+        factory.room().mailbox("bob").held(taken.id, token_of(taken)).fail("too late")
 
 
 def test_a_wrong_token_holds_nothing(room: Room) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from postroom.chipset import Chipset
-from tests.cli.shell import PATIENCE, Desk
+from tests.cli.shell import PATIENCE, Shell
 from tests.rooms import FakeClock
 
 ALPHA = "polecat-alpha"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, measured=True, durable=False)
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, measured=True, durable=False)
 
 
 @pytest.fixture
@@ -31,37 +31,40 @@ def state(tmp_path: Path) -> Path:
     return state
 
 
-def test_a_days_work_without_python(desk: Desk, tmp_path: Path) -> None:
+def test_a_days_work_without_python(shell: Shell, tmp_path: Path) -> None:
     room = ("--room", f"files:{tmp_path / '.chipset' / 'state'}?layout=chipset")
-    set_up = desk.json("chipset", "dispatch", ALPHA, "gt-1", "--title", "Auth", "--body", "As in the plan.")
+    set_up = shell.json("chipset", "dispatch", ALPHA, "gt-1", "--title", "Auth", "--body", "As in the plan.")
     assert (set_up["hook"]["status"], set_up["hook"]["work_item"]["bead_id"]) == ("pending", "gt-1")
-    result = desk.json("chipset", "check", "--as", ALPHA)
+    result = shell.json("chipset", "check", "--as", ALPHA)
     assert (result["hook"], result["nudge"], result["note"]) == (set_up["hook"], None, None)
-    (assignment,) = desk.json("check", "--as", ALPHA, *room)["letters"]
+    (assignment,) = shell.json("check", "--as", ALPHA, *room)["letters"]
     assert (assignment["kind"], assignment["sender"]) == ("work_assignment", "mayor")
-    assert desk.json("chipset", "activate", "--as", ALPHA)["hook"]["status"] == "active"
-    before = desk.json("chipset", "hooks")["hooks"][0]["last_activity"]
-    assert desk.json("chipset", "touch", "--as", ALPHA)["hook"]["last_activity"] > before
+    assert shell.json("chipset", "activate", "--as", ALPHA)["hook"]["status"] == "active"
+    before = shell.json("chipset", "hooks")["hooks"][0]["last_activity"]
+    assert shell.json("chipset", "touch", "--as", ALPHA)["hook"]["last_activity"] > before
     assert (
-        desk.json("chipset", "report", "--as", ALPHA, "--body", "On branch auth.")["hook"]["status"] == "completed"
+        shell.json("chipset", "report", "--as", ALPHA, "--body", "On branch auth.")["hook"]["status"]
+        == "completed"
     )
-    (report,) = desk.json("check", "--as", "mayor", *room)["letters"]
+    (report,) = shell.json("check", "--as", "mayor", *room)["letters"]
     assert (report["kind"], report["sender"]) == ("completion_report", ALPHA)
-    assert desk.json("chipset", "accept", ALPHA)["hook"]["status"] == "empty"
+    assert shell.json("chipset", "accept", ALPHA)["hook"]["status"] == "empty"
 
 
-def test_a_nudge_is_answered_and_a_note_is_left_without_python(desk: Desk, state: Path) -> None:
-    desk.json("chipset", "nudge", ALPHA, "--as", "mayor", "--type", "sync_request", "--body", "Where are you?")
-    nudge = desk.json("chipset", "check", "--as", ALPHA)["nudge"]
+def test_a_nudge_is_answered_and_a_note_is_left_without_python(shell: Shell, state: Path) -> None:
+    shell.json("chipset", "nudge", ALPHA, "--as", "mayor", "--type", "sync_request", "--body", "Where are you?")
+    nudge = shell.json("chipset", "check", "--as", ALPHA)["nudge"]
     assert (nudge["from"], nudge["type"], nudge["message"]) == ("mayor", "sync_request", "Where are you?")
-    shown = desk.run("chipset", "check", "--as", ALPHA).out
+    shown = shell.run("chipset", "check", "--as", ALPHA).out
     assert f"{ALPHA}: pending, gt-1" in shown and "Nudge from mayor, sync_request: Where are you?" in shown
-    assert desk.json("chipset", "answer", "--as", ALPHA, "--body", "Here.")["nudge"]["type"] == "nudge_response"
-    assert desk.json("chipset", "check", "--as", ALPHA)["nudge"] is None
+    assert shell.json("chipset", "answer", "--as", ALPHA, "--body", "Here.")["nudge"]["type"] == "nudge_response"
+    assert shell.json("chipset", "check", "--as", ALPHA)["nudge"] is None
     assert (
-        desk.run("chipset", "answer", "--as", ALPHA).code == desk.run("chipset", "handle", "--as", ALPHA).code == 1
+        shell.run("chipset", "answer", "--as", ALPHA).code
+        == shell.run("chipset", "handle", "--as", ALPHA).code
+        == 1
     )
-    assert desk.json("chipset", "handle", "--as", "mayor")["nudge"]["message"] == "Here."
+    assert shell.json("chipset", "handle", "--as", "mayor")["nudge"]["message"] == "Here."
     message = (
         "--bead",
         "gt-1",
@@ -74,18 +77,18 @@ def test_a_nudge_is_answered_and_a_note_is_left_without_python(desk: Desk, state
         "--session",
         "s-1",
     )
-    left = desk.json("chipset", "note", "--as", ALPHA, *message)["note"]
+    left = shell.json("chipset", "note", "--as", ALPHA, *message)["note"]
     assert (left["remaining"], left["session_outgoing"]) == (["tests", "docs"], "s-1")
-    assert desk.json("chipset", "notes", ALPHA, "--as", "mayor")["notes"] == [left]
-    assert "left to do: tests, docs" in desk.run("chipset", "check", "--as", ALPHA).out
+    assert shell.json("chipset", "notes", ALPHA, "--as", "mayor")["notes"] == [left]
+    assert "left to do: tests, docs" in shell.run("chipset", "check", "--as", ALPHA).out
 
 
-def test_a_stalled_agents_item_is_given_to_another_and_taken_off(desk: Desk, state: Path) -> None:
-    value = desk.json("chipset", "reassign", ALPHA, "polecat-beta")["hook"]
+def test_a_stalled_agents_item_is_given_to_another_and_taken_off(shell: Shell, state: Path) -> None:
+    value = shell.json("chipset", "reassign", ALPHA, "polecat-beta")["hook"]
     assert (value["agent_id"], value["status"]) == ("polecat-beta", "pending")
-    assert desk.run("chipset", "reassign", "polecat-beta", ALPHA).code == 75  # within the pause
-    assert desk.json("chipset", "remind", "polecat-beta")["hook"] == value
-    assert desk.json("chipset", "clear", "polecat-beta")["hook"]["work_item"] is None
+    assert shell.run("chipset", "reassign", "polecat-beta", ALPHA).code == 75  # within the pause
+    assert shell.json("chipset", "remind", "polecat-beta")["hook"] == value
+    assert shell.json("chipset", "clear", "polecat-beta")["hook"]["work_item"] is None
 
 
 @pytest.mark.parametrize(
@@ -104,13 +107,13 @@ def test_a_stalled_agents_item_is_given_to_another_and_taken_off(desk: Desk, sta
     ],
 )
 def test_what_may_not_be_is_refused_with_its_code(
-    desk: Desk, state: Path, words: tuple[str, ...], code: int
+    shell: Shell, state: Path, words: tuple[str, ...], code: int
 ) -> None:
     before = json.loads((state / "hooks" / f"{ALPHA}.json").read_text())
-    refused = desk.run("chipset", *words, "--json")
+    refused = shell.run("chipset", *words, "--json")
     assert (refused.code, "Traceback" in refused.err) == (code, False), refused
     assert json.loads((state / "hooks" / f"{ALPHA}.json").read_text()) == before
-    assert not (desk.home / "nowhere").exists()
+    assert not (shell.home / "nowhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -134,32 +137,32 @@ def test_what_may_not_be_is_refused_with_its_code(
         (("note", "--as", ALPHA, "--bead", "b", "--summary", "s", "--session", "a\nb"), "--session"),
     ],
 )
-def test_a_refusal_names_what_was_typed(desk: Desk, state: Path, words: tuple[str, ...], field: str) -> None:
-    assert field == desk.run("chipset", *words, "--json").error["field"]
+def test_a_refusal_names_what_was_typed(shell: Shell, state: Path, words: tuple[str, ...], field: str) -> None:
+    assert field == shell.run("chipset", *words, "--json").error["field"]
 
 
-def test_a_busy_agent_that_is_to_get_an_item_is_named_as_it_was_typed(desk: Desk, state: Path) -> None:
-    desk.json("chipset", "dispatch", "polecat-beta", "gt-2")
-    refused = desk.run("chipset", "reassign", ALPHA, "polecat-beta", "--json")
+def test_a_busy_agent_that_is_to_get_an_item_is_named_as_it_was_typed(shell: Shell, state: Path) -> None:
+    shell.json("chipset", "dispatch", "polecat-beta", "gt-2")
+    refused = shell.run("chipset", "reassign", ALPHA, "polecat-beta", "--json")
     assert (77, "TO") == (refused.code, refused.error["field"])
 
 
-def test_nudge_and_answer_say_to_whom_and_an_answer_is_not_answered(desk: Desk, state: Path) -> None:
+def test_nudge_and_answer_say_to_whom_and_an_answer_is_not_answered(shell: Shell, state: Path) -> None:
     request = ("chipset", "nudge", ALPHA, "--as", "mayor", "--body", "Where are you?")
-    assert f"Nudge to {ALPHA}, health_check: Where are you?\n" == desk.run(*request).out
-    assert ALPHA == desk.json(*request)["to"]
-    answered = desk.run("chipset", "answer", "--as", ALPHA, "--body", "Here.")
+    assert f"Nudge to {ALPHA}, health_check: Where are you?\n" == shell.run(*request).out
+    assert ALPHA == shell.json(*request)["to"]
+    answered = shell.run("chipset", "answer", "--as", ALPHA, "--body", "Here.")
     assert (0, "Answer to mayor: Here.\n") == (answered.code, answered.out)
-    refused = desk.run("chipset", "answer", "--as", "mayor", "--body", "Thanks.")
+    refused = shell.run("chipset", "answer", "--as", "mayor", "--body", "Thanks.")
     assert (77, True) == (refused.code, "postroom chipset handle" in refused.err)
-    assert desk.json("chipset", "check", "--as", ALPHA)["nudge"] is None
-    assert f"Answer from {ALPHA}: Here.\n" in desk.run("chipset", "check", "--as", "mayor").out
-    assert "Here." == desk.json("chipset", "handle", "--as", "mayor")["nudge"]["message"]
-    assert None is desk.run("chipset", "answer", "--as", ALPHA, "--json").json["to"]
+    assert shell.json("chipset", "check", "--as", ALPHA)["nudge"] is None
+    assert f"Answer from {ALPHA}: Here.\n" in shell.run("chipset", "check", "--as", "mayor").out
+    assert "Here." == shell.json("chipset", "handle", "--as", "mayor")["nudge"]["message"]
+    assert None is shell.run("chipset", "answer", "--as", ALPHA, "--json").json["to"]
 
 
-def test_one_look_nudges_and_says_so(desk: Desk, state: Path) -> None:
-    result = desk.json("witness", "--once")
+def test_one_look_nudges_and_says_so(shell: Shell, state: Path) -> None:
+    result = shell.json("witness", "--once")
     assert (result["watched"], result["stalled"], result["nudged"], result["escalated"]) == (
         [ALPHA],
         [ALPHA],
@@ -167,12 +170,12 @@ def test_one_look_nudges_and_says_so(desk: Desk, state: Path) -> None:
         [],
     )
     assert json.loads((state / "nudge" / ALPHA / "latest.json").read_text())["from"] == "witness"
-    shown = desk.run("witness", "--once")
+    shown = shell.run("witness", "--once")
     assert (shown.code, shown.out, shown.err) == (0, "1 at work, 1 stalled.\n", "")
 
 
-def test_it_goes_on_until_it_is_stopped_and_tells_the_mayor(desk: Desk, state: Path) -> None:
-    watching = desk.start("witness", "--json", "--every", "0.1", "--answer-within", "1s", "--mayor", "boss")
+def test_it_goes_on_until_it_is_stopped_and_tells_the_mayor(shell: Shell, state: Path) -> None:
+    watching = shell.start("witness", "--json", "--every", "0.1", "--answer-within", "1s", "--mayor", "boss")
     assert watching.stdout
     first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
     watching.send_signal(signal.SIGINT)
@@ -183,28 +186,28 @@ def test_it_goes_on_until_it_is_stopped_and_tells_the_mayor(desk: Desk, state: P
         assert [mail.sender for mail in chipset.mail.check_mail("boss")] == ["witness"]
 
 
-def test_the_state_folder_is_named_by_the_room_or_by_itself(desk: Desk, state: Path, tmp_path: Path) -> None:
+def test_the_state_folder_is_named_by_the_room_or_by_itself(shell: Shell, state: Path, tmp_path: Path) -> None:
     state.rename(tmp_path / "elsewhere")
-    assert desk.json("witness", "--once")["watched"] == []
-    assert desk.json("witness", "--once", "--state", "elsewhere")["watched"] == [ALPHA]
+    assert shell.json("witness", "--once")["watched"] == []
+    assert shell.json("witness", "--once", "--state", "elsewhere")["watched"] == [ALPHA]
     address = f"files:{tmp_path / 'elsewhere'}?layout=chipset"
-    assert desk.json("witness", "--once", "--room", address, "--as", "argus")["watched"] == [ALPHA]
-    refused = desk.run("witness", "--once", "--state", "nowhere", "--json")
+    assert shell.json("witness", "--once", "--room", address, "--as", "argus")["watched"] == [ALPHA]
+    refused = shell.run("witness", "--once", "--state", "nowhere", "--json")
     assert (refused.code, refused.error["field"]) == (66, "--state")
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_its_letters_go_into_the_room_that_is_named(desk: Desk, state: Path, tmp_path: Path) -> None:
-    desk.json("register", "--as", "mayor")
+def test_its_letters_go_into_the_room_that_is_named(shell: Shell, state: Path, tmp_path: Path) -> None:
+    shell.json("register", "--as", "mayor")
     room = str(tmp_path / "room.db")
     message = ("--answer-within", "1s", "--every", "0.1", "--room", room)
-    watching = desk.start("witness", "--json", *message)
+    watching = shell.start("witness", "--json", *message)
     assert watching.stdout
     seen = [json.loads(watching.stdout.readline()) for _ in range(2)]
     watching.terminate()
     watching.communicate()
     assert seen[1]["escalated"] == [ALPHA]
-    assert [letter["kind"] for letter in desk.json("check", "--as", "mayor")["letters"]] == ["health_escalation"]
+    assert [letter["kind"] for letter in shell.json("check", "--as", "mayor")["letters"]] == ["health_escalation"]
 
 
 @pytest.mark.parametrize(
@@ -220,13 +223,13 @@ def test_its_letters_go_into_the_room_that_is_named(desk: Desk, state: Path, tmp
         (("--mayor", "../x"), "--mayor"),
     ],
 )
-def test_what_is_out_of_range_is_refused(desk: Desk, words: tuple[str, str], field: str) -> None:
-    refused = desk.run("witness", "--once", "--json", *words)
+def test_what_is_out_of_range_is_refused(shell: Shell, words: tuple[str, str], field: str) -> None:
+    refused = shell.run("witness", "--once", "--json", *words)
     assert (refused.code, refused.error["field"]) == (65, field)
-    assert not (desk.home / ".chipset").exists()
+    assert not (shell.home / ".chipset").exists()
 
 
-def test_a_hook_that_cannot_be_read_is_told_harmlessly(desk: Desk, state: Path) -> None:
+def test_a_hook_that_cannot_be_read_is_told_harmlessly(shell: Shell, state: Path) -> None:
     (state / "hooks" / "evil\x1b[31m.json").write_text("{")
-    shown = desk.run("witness", "--once")
+    shown = shell.run("witness", "--once")
     assert "Cannot be read" in shown.out and "\x1b" not in shown.out

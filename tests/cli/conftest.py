@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 
 # Where the lines of each command are counted as covered. The other files run the same commands, at other terminals
 # and with other words, without that weight.
@@ -32,6 +32,6 @@ COLD = {"test_exits", "test_project", "test_weight"}
 
 
 @pytest.fixture
-def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Desk:
+def shell(tmp_path: Path, request: pytest.FixtureRequest) -> Shell:
     file = request.module.__name__.rpartition(".")[2]
-    return Desk(tmp_path, measured=file in MEASURED, durable=file in DURABLE, warm=file not in COLD)
+    return Shell(tmp_path, measured=file in MEASURED, durable=file in DURABLE, warm=file not in COLD)

@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Shell
 from tests.coverage import uncounted
 from tests.daemons import until
 
@@ -44,7 +44,7 @@ class Pane:
 
     def __init__(
         self,
-        desk: Desk,
+        shell: Shell,
         *words: str,
         columns: int = 80,
         lines: int = 24,
@@ -54,9 +54,9 @@ class Pane:
     ) -> None:
         need_tmux()
         self._folder = Path(tempfile.mkdtemp(prefix="pane-"))  # a socket's path is short
-        self._environment = (desk.environment if counted else uncounted(desk.environment)) | variables
+        self._environment = (shell.environment if counted else uncounted(shell.environment)) | variables
         self._environment.pop("TMUX", None)
-        self._home = desk.home
+        self._home = shell.home
         size = ["-x", str(columns), "-y", str(lines)]
         self.tmux("new-session", "-d", *size, *program, *words)
 

@@ -59,8 +59,8 @@ def choices(*words: str | bytes) -> set[str]:
     return {verb, *(f"{verb} {text}" for text in texts if text.startswith("-"))}
 
 
-class Desk:
-    """Runs the program in a folder, as one user. A warm one is loaded already when it is asked to run."""
+class Shell:
+    """Run the `postroom` program in a folder, as one user. A warm program is loaded before it is needed."""
 
     def __init__(self, home: Path, *, measured: bool = False, durable: bool = True, warm: bool = True) -> None:
         self.home = home

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
+from tests.cli.shell import PATIENCE, PROGRAM, Shell, wait_until_asleep
 from tests.coverage import uncounted
 
 # The first program of a session makes the terminal its own, so that Ctrl-C on the keyboard reaches it.
@@ -28,7 +28,7 @@ class Terminal:
 
     def __init__(
         self,
-        desk: Desk,
+        shell: Shell,
         *words: str,
         columns: int = 80,
         lines: int = 40,
@@ -46,8 +46,8 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            env=(desk.environment if counted else uncounted(desk.environment)) | variables,
-            cwd=desk.home,
+            env=(shell.environment if counted else uncounted(shell.environment)) | variables,
+            cwd=shell.home,
         )
         os.close(theirs)
 
@@ -114,8 +114,8 @@ class Terminal:
         return bool(seen)
 
 
-def show(desk: Desk, *words: str, columns: int = 80, **variables: str) -> tuple[int, str]:
-    return Terminal(desk, *words, columns=columns, lines=40, counted=True, **variables).finish()
+def show(shell: Shell, *words: str, columns: int = 80, **variables: str) -> tuple[int, str]:
+    return Terminal(shell, *words, columns=columns, lines=40, counted=True, **variables).finish()
 
 
 def editor(folder: Path, text: str, code: int = 0) -> str:

@@ -5,52 +5,52 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import show
 
 
-def escalate(desk: Desk, *more: str, me: str = "bob") -> Any:
-    return desk.json("escalate", "--as", me, "--reason", "blocked", "--body", "No access.\nHelp.", *more)
+def escalate(shell: Shell, *more: str, me: str = "bob") -> Any:
+    return shell.json("escalate", "--as", me, "--reason", "blocked", "--body", "No access.\nHelp.", *more)
 
 
-def waiting(desk: Desk, *words: str) -> list[tuple[str, str, str]]:
-    return [(entry["what"], entry["from"], entry["text"]) for entry in desk.json("waiting", *words)["waiting"]]
+def waiting(shell: Shell, *words: str) -> list[tuple[str, str, str]]:
+    return [(entry["what"], entry["from"], entry["text"]) for entry in shell.json("waiting", *words)["waiting"]]
 
 
-def test_a_question_goes_up_and_its_answer_comes_down(desk: Desk) -> None:
-    request = escalate(desk, "--ladder", "coo", "--ladder", "human", "-s", "Data")
+def test_a_question_goes_up_and_its_answer_comes_down(shell: Shell) -> None:
+    request = escalate(shell, "--ladder", "coo", "--ladder", "human", "-s", "Data")
     assert (request["letter"]["kind"], request["letter"]["subject"]) == ("escalation", "Escalation: Data")
-    (one,) = desk.json("escalations", "--as", "bob")["escalations"]
+    (one,) = shell.json("escalations", "--as", "bob")["escalations"]
     assert (one["id"], one["status"], one["waits_for"]) == (request["escalation_id"], "open", "coo")
     assert (one["rungs"], one["priority"], one["letters"]) == (["coo", "human"], "high", [request["id"]])
-    assert desk.json("escalations", "--everyone")["escalations"] == [one]
-    assert desk.json("escalations", "--as", "carol")["escalations"] == []
-    desk.json("reply", request["id"], "--as", "coo", "--body", "Granted.")
-    assert desk.json("escalations", "--as", "bob")["escalations"] == []
-    (over,) = desk.json("escalations", "--as", "bob", "--all")["escalations"]
+    assert shell.json("escalations", "--everyone")["escalations"] == [one]
+    assert shell.json("escalations", "--as", "carol")["escalations"] == []
+    shell.json("reply", request["id"], "--as", "coo", "--body", "Granted.")
+    assert shell.json("escalations", "--as", "bob")["escalations"] == []
+    (over,) = shell.json("escalations", "--as", "bob", "--all")["escalations"]
     assert (over["status"], over["closed_by"], over["waits_for"]) == ("answered", "coo", None)
 
 
-def test_a_question_is_closed_without_an_answer(desk: Desk) -> None:
-    request = escalate(desk, "--key", "k-1")
-    assert escalate(desk, "--key", "k-1")["repeated"] is True
-    assert desk.run("resolve", request["escalation_id"], "--as", "carol").code == 67
-    closed = desk.json("resolve", request["escalation_id"], "--as", "bob")["escalation"]
+def test_a_question_is_closed_without_an_answer(shell: Shell) -> None:
+    request = escalate(shell, "--key", "k-1")
+    assert escalate(shell, "--key", "k-1")["repeated"] is True
+    assert shell.run("resolve", request["escalation_id"], "--as", "carol").code == 67
+    closed = shell.json("resolve", request["escalation_id"], "--as", "bob")["escalation"]
     assert (closed["status"], closed["closed_by"]) == ("resolved", "bob")
-    assert desk.run("resolve", request["escalation_id"], "--as", "bob").code == 67
+    assert shell.run("resolve", request["escalation_id"], "--as", "bob").code == 67
 
 
-def test_the_house_says_no_in_words(desk: Desk) -> None:
-    refused = desk.run("escalate", "--as", "human", "--reason", "x", "--body", "y", "--json")
+def test_the_house_says_no_in_words(shell: Shell) -> None:
+    refused = shell.run("escalate", "--as", "human", "--reason", "x", "--body", "y", "--json")
     assert refused.code in {65, 77}
-    assert desk.run("escalate", "--as", "bob", "--body", "y").code == 64
-    assert desk.run("escalate", "--as", "bob", "--reason", "two words", "--body", "y").code == 65
-    assert not (desk.home / "room.db").exists()
+    assert shell.run("escalate", "--as", "bob", "--body", "y").code == 64
+    assert shell.run("escalate", "--as", "bob", "--reason", "two words", "--body", "y").code == 65
+    assert not (shell.home / "room.db").exists()
 
 
-def let_things_wait(desk: Desk) -> None:
+def let_things_wait(shell: Shell) -> None:
     """For the human: a letter, a question about a task, an escalation, a task, and news."""
-    with desk.room() as room:
+    with shell.room() as room:
         human, bob = room.mailbox("user"), room.mailbox("bob")
         bob.send("ceo", "a plain letter")
         human.give_task("bob", "Do it.", id="t-1")
@@ -64,8 +64,8 @@ def let_things_wait(desk: Desk) -> None:
         room.mailbox("dan").task("t-2").reject("no")
 
 
-def test_all_that_waits_is_told_once_the_oldest_first(desk: Desk) -> None:
-    let_things_wait(desk)
+def test_all_that_waits_is_told_once_the_oldest_first(shell: Shell) -> None:
+    let_things_wait(shell)
     expected = [
         ("letter", "bob", "a plain letter"),
         ("question", "bob", "Which one?"),
@@ -73,53 +73,53 @@ def test_all_that_waits_is_told_once_the_oldest_first(desk: Desk) -> None:
         ("task", "carol", "Sign this."),
         ("news", "dan", "no"),
     ]
-    assert waiting(desk) == waiting(desk, "--as", "ceo") == expected
-    assert waiting(desk) == expected  # it stamped nothing
-    few = desk.json("waiting", "-n", "2")
+    assert waiting(shell) == waiting(shell, "--as", "ceo") == expected
+    assert waiting(shell) == expected  # it stamped nothing
+    few = shell.json("waiting", "-n", "2")
     assert (few["mailbox"], len(few["waiting"]), few["more"]) == ("human", 2, 3)
 
 
-def test_what_it_says_to_type_is_what_helps(desk: Desk) -> None:
+def test_what_it_says_to_type_is_what_helps(shell: Shell) -> None:
     """Every command it shows is typed; then nothing waits any more."""
-    let_things_wait(desk)
+    let_things_wait(shell)
     for _ in range(2):  # a task is accepted first, then completed
-        for entry in desk.json("waiting")["waiting"]:
+        for entry in shell.json("waiting")["waiting"]:
             words = shlex.split(entry["answer"])
             assert words[0] == "postroom"
             needs_text = words[1] == "reply" or words[2:3] == ["answer"]
-            desk.json(*words[1:], *(["--body", "Yes."] if needs_text else []))
-    assert desk.run("waiting").out == "Nothing waits for human.\n"
-    texts = [letter["text"] for letter in desk.json("check", "--as", "bob", "--all")["letters"]]
+            shell.json(*words[1:], *(["--body", "Yes."] if needs_text else []))
+    assert shell.run("waiting").out == "Nothing waits for human.\n"
+    texts = [letter["text"] for letter in shell.json("check", "--as", "bob", "--all")["letters"]]
     assert texts.count("Yes.") == 3
 
 
-def test_it_is_for_whoever_asks(desk: Desk) -> None:
-    escalate(desk, "--ladder", "coo")
-    assert waiting(desk) == []
-    assert waiting(desk, "--as", "coo") == [("escalation", "bob", "No access.")]
-    assert desk.run("waiting", POSTROOM_AGENT="coo").out.startswith("- just now, escalation from bob")
+def test_it_is_for_whoever_asks(shell: Shell) -> None:
+    escalate(shell, "--ladder", "coo")
+    assert waiting(shell) == []
+    assert waiting(shell, "--as", "coo") == [("escalation", "bob", "No access.")]
+    assert shell.run("waiting", POSTROOM_AGENT="coo").out.startswith("- just now, escalation from bob")
 
 
-def test_what_is_urgent_or_due_is_told(desk: Desk) -> None:
-    desk.json("send", "human", "--as", "bob", "--body", "Fire!", "-p", "urgent")
-    desk.json("tasks", "give", "human", "--as", "ann", "-s", "Sign it", "--body", "Please.", "--deadline", "2h")
-    letter, task = desk.json("waiting")["waiting"]
+def test_what_is_urgent_or_due_is_told(shell: Shell) -> None:
+    shell.json("send", "human", "--as", "bob", "--body", "Fire!", "-p", "urgent")
+    shell.json("tasks", "give", "human", "--as", "ann", "-s", "Sign it", "--body", "Please.", "--deadline", "2h")
+    letter, task = shell.json("waiting")["waiting"]
     assert ("urgent", None) == (letter["priority"], letter["due_at"])
     assert "normal" == task["priority"] and task["due_at"]
-    shown = desk.run("waiting").out
+    shown = shell.run("waiting").out
     assert "letter from bob [urgent]\n" in shown and "task from ann [due in 2 h]: Sign it\n" in shown
 
 
-def test_a_long_letter_hides_no_other(desk: Desk) -> None:
-    desk.json("send", "human", "--as", "bob", "--body", "words " * 500)
-    _, shown = show(desk, "waiting", columns=80)
+def test_a_long_letter_hides_no_other(shell: Shell) -> None:
+    shell.json("send", "human", "--as", "bob", "--body", "words " * 500)
+    _, shown = show(shell, "waiting", columns=80)
     assert 3 == shown.count("│ ") and " …" in shown
 
 
-def test_a_person_sees_it_and_nothing_gets_loose(desk: Desk) -> None:
-    desk.json("send", "human", "--as", "bob", "--body", "evil\x1b[31m\u202e\nsecond", "-s", "s\u202ex")
-    escalate(desk, "--ladder", "human")
-    _, shown = show(desk, "waiting", columns=120)
+def test_a_person_sees_it_and_nothing_gets_loose(shell: Shell) -> None:
+    shell.json("send", "human", "--as", "bob", "--body", "evil\x1b[31m\u202e\nsecond", "-s", "s\u202ex")
+    escalate(shell, "--ladder", "human")
+    _, shown = show(shell, "waiting", columns=120)
     assert "│ No access." in shown and "postroom reply " in shown
     assert "\x1b[31m" not in shown and "\u202e" not in shown and "second" not in shown
     assert "WAITS" not in shown
@@ -127,6 +127,6 @@ def test_a_person_sees_it_and_nothing_gets_loose(desk: Desk) -> None:
         (("escalations", "--as", "human"), "ABOUT"),
         (("escalate", "--as", "x", "--reason", "y", "--body", "z"), "Escalation: ESC-"),
     ):
-        assert message in show(desk, *words, columns=140)[1]
-    id = desk.json("escalations", "--as", "bob")["escalations"][0]["id"]
-    assert "resolved" in show(desk, "resolve", id, "--as", "bob")[1]
+        assert message in show(shell, *words, columns=140)[1]
+    id = shell.json("escalations", "--as", "bob")["escalations"][0]["id"]
+    assert "resolved" in show(shell, "resolve", id, "--as", "bob")[1]

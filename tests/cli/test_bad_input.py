@@ -17,7 +17,7 @@ from postroom.cli.errors import MEANINGS
 from postroom.cli.main import main
 from postroom.cli.table import row
 from postroom.cli.table.shape import EVERYWHERE
-from tests.cli.shell import Desk, Done
+from tests.cli.shell import Done, Shell
 
 CODES = {code for code, _ in MEANINGS}
 HOSTILE = [
@@ -36,28 +36,28 @@ def refused(done: Done, *codes: int) -> None:
     assert error["field"], error
 
 
-def letters(desk: Desk) -> int:
-    with desk.room() as room:
+def letters(shell: Shell) -> int:
+    with shell.room() as room:
         return sum(conversation.turns for conversation in room.conversations())
 
 
-def test_hostile_names_are_refused_and_nothing_is_sent(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
+def test_hostile_names_are_refused_and_nothing_is_sent(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
     for value in (b"\xff\xfe", b"", b"a b", b"../../etc/passwd", b"a" * 100_000, "\uff43oder".encode()):
-        refused(desk.run(b"send", value, b"--as=ann", b"--body=x", b"--json"), 64, 65)
-        refused(desk.run(b"send", b"bob", b"--as=" + value, b"--body=x", b"--json"), 64, 65)
-    assert letters(desk) == 1
+        refused(shell.run(b"send", value, b"--as=ann", b"--body=x", b"--json"), 64, 65)
+        refused(shell.run(b"send", b"bob", b"--as=" + value, b"--body=x", b"--json"), 64, 65)
+    assert letters(shell) == 1
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: ascii(value[:12]))
 def test_a_hostile_value_of_any_option_is_taken_as_it_is_or_refused(
-    desk: Desk, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shell: Shell, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process, because there are many: every option of a send gets the value in turn."""
     for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(desk.home))
-    monkeypatch.chdir(desk.home)
+    monkeypatch.setenv("HOME", str(shell.home))
+    monkeypatch.chdir(shell.home)
     options = [option for option in row("send").options if not option.is_place and option.kind != "flag"]
     sent = 0
     for option in options:
@@ -92,14 +92,14 @@ WITH_VALUE = [
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: ascii(value[:12]))
 def test_a_hostile_value_anywhere_is_taken_or_refused(
-    desk: Desk, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shell: Shell, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command about tasks, questions, templates and errands gets it in turn."""
     for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(desk.home))
-    monkeypatch.setenv("POSTROOM_STORE", str(desk.home / "room.db"))
-    desk.post("ann", "bob", "x", id="m-1")
+    monkeypatch.setenv("HOME", str(shell.home))
+    monkeypatch.setenv("POSTROOM_STORE", str(shell.home / "room.db"))
+    shell.post("ann", "bob", "x", id="m-1")
     for words in WITH_VALUE:
         message = [word.replace("{}", os.fsdecode(value)) for word in words]
         code = main(["--as=ann", "--json", *message])
@@ -113,51 +113,51 @@ def test_a_hostile_value_anywhere_is_taken_or_refused(
     [(b"\xff\xfe\x00", 65), (b"a\x00b", 65), (b"", 65), (b"x" * (1024 * 1024 + 1), 65), (b"\xed\xa0\x80", 65)],
     ids=["bytes", "nul", "empty", "huge", "surrogate"],
 )
-def test_a_bad_pipe_is_refused(desk: Desk, raw: bytes, code: int) -> None:
-    refused(desk.run("send", "bob", "--as", "ann", "--json", stdin=raw), code)
+def test_a_bad_pipe_is_refused(shell: Shell, raw: bytes, code: int) -> None:
+    refused(shell.run("send", "bob", "--as", "ann", "--json", stdin=raw), code)
     if raw:  # with other content, an empty text is fine
-        refused(desk.run("send", "bob", "--as", "ann", "--body", "-", "--data", "1", "--json", stdin=raw), code)
-    assert not desk.run("check", "--as", "bob", "--json").json["letters"]
+        refused(shell.run("send", "bob", "--as", "ann", "--body", "-", "--data", "1", "--json", stdin=raw), code)
+    assert not shell.run("check", "--as", "bob", "--json").json["letters"]
 
 
-def test_a_pipe_without_end_is_read_no_further_than_a_letter_may_be_long(desk: Desk) -> None:
+def test_a_pipe_without_end_is_read_no_further_than_a_letter_may_be_long(shell: Shell) -> None:
     if not Path("/dev/zero").exists():
         pytest.skip("no /dev/zero here")
     for words in (("handoff", "bob", "--from-file", "/dev/zero"), ("send", "--drafts", "/dev/zero")):
-        refused(desk.run(*words, "--as", "ann", "--json", "--set", "max_message_bytes=10000"), 65)
+        refused(shell.run(*words, "--as", "ann", "--json", "--set", "max_message_bytes=10000"), 65)
 
 
-def test_bad_files_are_refused(desk: Desk) -> None:
+def test_bad_files_are_refused(shell: Shell) -> None:
     for name, raw in {"bytes": b"\xff", "not": b"{", "list": b"[]", "deep": b"[" * 99_999, "empty": b""}.items():
-        (desk.home / name).write_bytes(raw)
+        (shell.home / name).write_bytes(raw)
         for words in (("handoff", "bob", "--from-file", name), ("send", "--drafts", name)):
-            refused(desk.run(*words, "--as", "ann", "--json"), 65)
-        refused(desk.run("import", name, "--room", "new.db", "--json"), 65)
+            refused(shell.run(*words, "--as", "ann", "--json"), 65)
+        refused(shell.run("import", name, "--room", "new.db", "--json"), 65)
     for name in ("missing", "."):
-        refused(desk.run("handoff", "bob", "--from-file", name, "--as", "ann", "--json"), 66)
-        refused(desk.run("import", name, "--room", "new.db", "--json"), 66)
-        refused(desk.run("send", "bob", "--file", name, "--body", "x", "--as", "ann", "--json"), 66, 77)
-    refused(desk.run("export", "no/such/folder/x", "--json"), 66)  # there is no room
-    desk.room().close()
-    refused(desk.run("export", "no/such/folder/x", "--json"), 73)
-    refused(desk.run("send", "bob", "--as", "ann", "--body", "x", "--file", "/etc/passwd", "--json"), 77)
-    refused(desk.run("handoff", "bob", "--as", "ann", "--from-file", "-", "--json", stdin='{"colour": 1}'), 65)
+        refused(shell.run("handoff", "bob", "--from-file", name, "--as", "ann", "--json"), 66)
+        refused(shell.run("import", name, "--room", "new.db", "--json"), 66)
+        refused(shell.run("send", "bob", "--file", name, "--body", "x", "--as", "ann", "--json"), 66, 77)
+    refused(shell.run("export", "no/such/folder/x", "--json"), 66)  # there is no room
+    shell.room().close()
+    refused(shell.run("export", "no/such/folder/x", "--json"), 73)
+    refused(shell.run("send", "bob", "--as", "ann", "--body", "x", "--file", "/etc/passwd", "--json"), 77)
+    refused(shell.run("handoff", "bob", "--as", "ann", "--from-file", "-", "--json", stdin='{"colour": 1}'), 65)
     refused(
-        desk.run(
+        shell.run(
             "handoff", "b", "--as", "ann", "--from-file", "-", "--json", stdin='{"work_completed":"x","c":1}'
         ),
         65,
     )
 
 
-def test_odd_environments_are_told(desk: Desk) -> None:
-    assert desk.run("check", POSTROOM_AGENT="no one").code == 65
-    assert desk.run("check", "--as", "bob", POSTROOM_LEASE="soon").code == 78
-    assert desk.run("check", "--as", "bob", POSTROOM_STORE="carrier:pigeon").code == 78
-    config = desk.home / ".config" / "postroom" / "config.toml"
+def test_odd_environments_are_told(shell: Shell) -> None:
+    assert shell.run("check", POSTROOM_AGENT="no one").code == 65
+    assert shell.run("check", "--as", "bob", POSTROOM_LEASE="soon").code == 78
+    assert shell.run("check", "--as", "bob", POSTROOM_STORE="carrier:pigeon").code == 78
+    config = shell.home / ".config" / "postroom" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("lease = ", encoding="utf-8")
-    broken = desk.run("check", "--as", "bob", "--json")
+    broken = shell.run("check", "--as", "bob", "--json")
     assert (broken.code, broken.error["field"]) == (78, str(config))
 
 
@@ -171,8 +171,8 @@ ANY = st.one_of(
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(ANY, max_size=6), stdin=st.binary(max_size=30))
-def test_no_words_and_no_bytes_bring_it_out_of_its_shape(desk: Desk, words: list[bytes], stdin: bytes) -> None:
-    done = desk.run(
+def test_no_words_and_no_bytes_bring_it_out_of_its_shape(shell: Shell, words: list[bytes], stdin: bytes) -> None:
+    done = shell.run(
         b"--set=durability=process", *words, b"--timeout=0" if b"wait" in words else b"--json", stdin=stdin
     )
     assert done.code in CODES
@@ -183,70 +183,70 @@ def test_no_words_and_no_bytes_bring_it_out_of_its_shape(desk: Desk, words: list
         assert done.err
 
 
-def complaint(desk: Desk, *words: str) -> list[str]:
+def complaint(shell: Shell, *words: str) -> list[str]:
     """What a person is told on standard error."""
-    done = desk.run(*words)
+    done = shell.run(*words)
     assert (done.out, done.code > 1) == ("", True), done
     return done.err.splitlines()
 
 
-def test_errors_say_what_to_do(desk: Desk) -> None:
-    desk.post("ann", "bob", "x", id="m-1")
-    desk.json("claim", "--as", "bob", "--lease", "10m")
+def test_errors_say_what_to_do(shell: Shell) -> None:
+    shell.post("ann", "bob", "x", id="m-1")
+    shell.json("claim", "--as", "bob", "--lease", "10m")
     advice = "  give the --token that claim showed, or wait until its lease ends"
     for command in (("ack", "m-1"), ("fail", "m-1", "--reason", "x"), ("release", "m-1")):
-        assert complaint(desk, *command, "--as", "bob")[1] == advice
-    assert complaint(desk, "templates", "nosuch")[0] == "postroom: command: there is no 'templates nosuch'"
-    assert complaint(desk, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
-    assert complaint(desk, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
-    kept = complaint(desk, "check", "--as", "bob", "--all", "--set", "outbox_persistence=memory")
+        assert complaint(shell, *command, "--as", "bob")[1] == advice
+    assert complaint(shell, "templates", "nosuch")[0] == "postroom: command: there is no 'templates nosuch'"
+    assert complaint(shell, "handoff", "bob", "--as", "ann")[0] == "postroom: --done: is missing"
+    assert complaint(shell, "check", "--as", "bob", "--all", "--set", "leese=3")[1] == "  did you mean 'lease'?"
+    kept = complaint(shell, "check", "--as", "bob", "--all", "--set", "outbox_persistence=memory")
     assert kept[1] == "  leave it out; a room at memory: forgets all of its mail alike"
-    wrong = complaint(desk, "check", "--as", "bob", "--all", "--set", "lease=abc")
+    wrong = complaint(shell, "check", "--as", "bob", "--all", "--set", "lease=abc")
     assert wrong == ["postroom: lease: is not a number of seconds", "  digits without a unit, such as 90"]
-    wrong = complaint(desk, "check", "--as", "bob", "--all", "--set", "lease=-1")
+    wrong = complaint(shell, "check", "--as", "bob", "--all", "--set", "lease=-1")
     assert wrong[1] == "  postroom room --settings shows all"
-    assert complaint(desk, "claim", "--as", "bob", "--lease", "99999999d") == [
+    assert complaint(shell, "claim", "--as", "bob", "--lease", "99999999d") == [
         "postroom: lease: is too long", "  up to 604800 seconds",
     ]  # fmt: skip
-    desk.json("templates", "save", "rev", "--body", "{file} {line}")
-    assert complaint(desk, "send", "bob", "--as", "ann", "--template", "rev", "--fill", "line=1") == [
+    shell.json("templates", "save", "rev", "--body", "{file} {line}")
+    assert complaint(shell, "send", "bob", "--as", "ann", "--template", "rev", "--fill", "line=1") == [
         "postroom: values.file: is missing", "  say --fill file=…; 'rev' needs file",
     ]  # fmt: skip
-    wrong = complaint(desk, "check", "--as", "bob", "--all", "--set", "hops=abc")
+    wrong = complaint(shell, "check", "--as", "bob", "--all", "--set", "hops=abc")
     assert wrong[0] == "postroom: hops: is not a whole number"
 
 
-def test_whoever_sent_a_letter_is_told_where_to_see_it(desk: Desk) -> None:
-    desk.post("ann", "bob", "x", id="m-1")
-    assert complaint(desk, "read", "m-1", "--as", "ann")[1:] == [
+def test_whoever_sent_a_letter_is_told_where_to_see_it(shell: Shell) -> None:
+    shell.post("ann", "bob", "x", id="m-1")
+    assert complaint(shell, "read", "m-1", "--as", "ann")[1:] == [
         "  you sent it: postroom thread m-1 --as ann, or postroom trace m-1 --as ann"
     ]
-    assert complaint(desk, "read", "m-1", "--as", "carol")[1:] == []
+    assert complaint(shell, "read", "m-1", "--as", "carol")[1:] == []
 
 
-def test_the_doctor_of_a_room_that_is_not_there(desk: Desk) -> None:
+def test_the_doctor_of_a_room_that_is_not_there(shell: Shell) -> None:
     for command in (("doctor",), ("check", "--as", "ann")):
-        done = desk.run(*command, "--room", "typo.db")
+        done = shell.run(*command, "--room", "typo.db")
         assert (done.code, done.out) == (66, "")
         assert done.err.startswith("postroom: --room: there is no room at typo.db\n")
 
 
-def test_a_room_in_memory_is_refused(desk: Desk) -> None:
+def test_a_room_in_memory_is_refused(shell: Shell) -> None:
     for words in (("send", "bob", "--as", "ann", "--body", "x"), ("check", "--as", "ann"), ("stats",)):
-        refused = desk.run(*words, "--room", "memory:", "--json")
+        refused = shell.run(*words, "--room", "memory:", "--json")
         assert (refused.code, refused.error["field"]) == (78, "store"), refused
         assert "gone when the command ends" in refused.error["message"]
 
 
-def test_a_time_that_is_past_is_told_unless_the_letter_may_have_been_sent_before(desk: Desk) -> None:
+def test_a_time_that_is_past_is_told_unless_the_letter_may_have_been_sent_before(shell: Shell) -> None:
     words = ("send", "bob", "--as", "ann", "--body", "x", "--at", "2020-01-01T00:00:00Z")
-    refused = desk.run(*words, "--json")
+    refused = shell.run(*words, "--json")
     assert (refused.code, refused.error["field"]) == (65, "--at")
-    assert [desk.json(*words, "--key", "k")["repeated"] for _ in range(2)] == [False, True]
+    assert [shell.json(*words, "--key", "k")["repeated"] for _ in range(2)] == [False, True]
 
 
-def test_too_long_a_text_is_not_sent_to_where_it_is_too_long_too(desk: Desk) -> None:
-    refused = desk.run("send", "bob", "--as", "ann", "--json", stdin="x" * (1024 * 1024 + 2))
+def test_too_long_a_text_is_not_sent_to_where_it_is_too_long_too(shell: Shell) -> None:
+    refused = shell.run("send", "bob", "--as", "ann", "--json", stdin="x" * (1024 * 1024 + 2))
     assert (refused.code, refused.error["field"]) == (65, "body")
     assert "--reference" in refused.error["hint"]
     assert "--file" not in refused.error["hint"]
@@ -273,19 +273,19 @@ def test_too_long_a_text_is_not_sent_to_where_it_is_too_long_too(desk: Desk) -> 
     ],
     ids=" ".join,
 )
-def test_a_huge_word_does_not_come_back_whole(desk: Desk, words: list[str]) -> None:
-    desk.post("ann", "bob", "x")
+def test_a_huge_word_does_not_come_back_whole(shell: Shell, words: list[str]) -> None:
+    shell.post("ann", "bob", "x")
     for long in ("a" * 60_000, "a b " * 15_000):
         for more in ([], ["--json"]):
-            done = desk.run(*(word.replace("LONG", long) for word in words), *more)
+            done = shell.run(*(word.replace("LONG", long) for word in words), *more)
             assert done.code in CODES - {0, 1}, done.code
             assert 0 < len(done.out + done.err) < 4000, len(done.err)
 
 
-def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(desk: Desk) -> None:
-    (desk.home / "real").write_text("x", encoding="ascii")
-    (desk.home / "link").symlink_to("real")
-    (desk.home / "large").write_bytes(b"x" * 5000)
+def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(shell: Shell) -> None:
+    (shell.home / "real").write_text("x", encoding="ascii")
+    (shell.home / "link").symlink_to("real")
+    (shell.home / "large").write_bytes(b"x" * 5000)
     for path, code, message in (
         ("nope.txt", 66, "No such file"),
         ("link", 66, "links are not followed"),
@@ -294,41 +294,41 @@ def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(desk: Desk) -> Non
     ):
         words = ("--as", "ann", "--body", "x", "--file", path, "--set", "max_message_bytes=4000", "--json")
         for command in (["send", "bob"], ["tasks", "give", "bob"], ["escalate", "--reason", "blocked"]):
-            done = desk.run(*command, *words)
+            done = shell.run(*command, *words)
             assert (done.code, done.error["field"]) == (code, "--file"), done
             assert message in done.error["message"]
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--file", "real", "--letter-id", "m-1")
-    parts = desk.json("read", "m-1", "--as", "bob")["letter"]["parts"]
+    shell.json("send", "bob", "--as", "ann", "--body", "x", "--file", "real", "--letter-id", "m-1")
+    parts = shell.json("read", "m-1", "--as", "bob")["letter"]["parts"]
     assert (parts[1]["path"], parts[1]["bytes"], parts[1]["size"]) == ("real", "eA==", 1)
 
 
-def test_a_name_that_is_no_text_is_refused_alike_wherever_it_is_said(desk: Desk) -> None:
+def test_a_name_that_is_no_text_is_refused_alike_wherever_it_is_said(shell: Shell) -> None:
     name = os.fsdecode(b"a\xff")
     for words in (["check"], ["send", "bob", "--body", "x"], ["stats"], ["waiting"]):
-        by_option = desk.run(*words, b"--as=a\xff", "--json")
-        by_variable = desk.run(*words, "--json", POSTROOM_AGENT=name)
+        by_option = shell.run(*words, b"--as=a\xff", "--json")
+        by_variable = shell.run(*words, "--json", POSTROOM_AGENT=name)
         assert (by_option.code, by_option.error["field"]) == (64, "--as")
         assert (by_variable.code, by_variable.error["field"]) == (64, "POSTROOM_AGENT"), by_variable
 
 
-def test_a_room_is_any_path_that_is_seen_to_be_one(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--room", "./mail")
-    assert desk.json("counts", "--as", "bob", "--room", "sqlite:mail")["total"] == 1
-    refused = desk.run("check", "--as", "bob", "--room", "mail", "--json")
+def test_a_room_is_any_path_that_is_seen_to_be_one(shell: Shell) -> None:
+    shell.json("send", "bob", "--as", "ann", "--body", "x", "--room", "./mail")
+    assert shell.json("counts", "--as", "bob", "--room", "sqlite:mail")["total"] == 1
+    refused = shell.run("check", "--as", "bob", "--room", "mail", "--json")
     assert refused.code == 78
     room = next(option for option in EVERYWHERE if "--room" in option.names)
     words = "a path with a / or that ends in .db"
     assert words in refused.error["hint"] and words in room.help
 
 
-def test_a_line_that_is_no_line_of_an_export_is_named(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    head, *_ = desk.run("export").out.splitlines()
+def test_a_line_that_is_no_line_of_an_export_is_named(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    head, *_ = shell.run("export").out.splitlines()
     for line, what in (
         ('{"x": 1}', "is no line of an export"),
         ('{"letter": {}, "deliveries": []}', "is not as an export writes it: Object missing required field `id`"),
     ):
-        done = desk.run("import", "-", "--room", "new.db", stdin=f"{head}\n{line}\n")
+        done = shell.run("import", "-", "--room", "new.db", stdin=f"{head}\n{line}\n")
         assert done.err.splitlines() == [
             f"postroom: line 2: {what}",
             "  a line holds a letter and its deliveries, a record, or a name",

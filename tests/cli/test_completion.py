@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.cli.shell import PATIENCE, Desk
+from tests.cli.shell import PATIENCE, Shell
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
-    with desk.room() as room:
+def busy(shell: Shell) -> Shell:
+    with shell.room() as room:
         room.mailbox("coder").register(scopes=["sorting"])
         room.mailbox("coder").send("researcher", "x", id="m-1")
         room.mailbox("coder").send("researcher", "y", id="m-2")
@@ -21,11 +21,11 @@ def busy(desk: Desk) -> Desk:
         room.mailbox("coder").give_task("researcher", "z", id="t-1")
         room.mailbox("coder").escalate("help", reason="blocked", ladder=["human"], id="m-3")
         room.save_template("review", body="x")
-    return desk
+    return shell
 
 
-def offered(desk: Desk, *words: str) -> list[str]:
-    done = desk.run("__complete", "--", *words)
+def offered(shell: Shell, *words: str) -> list[str]:
+    done = shell.run("__complete", "--", *words)
     assert (0, "") == (done.code, done.err)
     return done.out.splitlines()
 
@@ -60,7 +60,7 @@ CASES: list[tuple[Sequence[str], list[str]]] = [
 ]
 
 
-def test_what_could_come_next_is_offered(busy: Desk) -> None:
+def test_what_could_come_next_is_offered(busy: Shell) -> None:
     for words, expected in CASES:
         assert offered(busy, *words) == expected, words
     assert {"send", "check", "dead"} <= set(offered(busy, ""))
@@ -69,13 +69,13 @@ def test_what_could_come_next_is_offered(busy: Desk) -> None:
     assert not (busy.home / "nowhere.db").exists()
 
 
-def test_completion_never_complains(busy: Desk) -> None:
+def test_completion_never_complains(busy: Shell) -> None:
     (busy.home / "broken.db").write_bytes(b"not a room" * 100)
     assert offered(busy, "send", "--room", "broken.db", "x") == []
     assert offered(busy, "send", "--room", "broken.db", "") == []
 
 
-def test_bash_completes(busy: Desk) -> None:
+def test_bash_completes(busy: Shell) -> None:
     line = (
         'eval "$(postroom completion bash)"; COMP_WORDS=(postroom send co); COMP_CWORD=2; _postroom;'
         ' echo "${COMPREPLY[@]}"; touch file-a; COMP_WORDS=(postroom import fil); _postroom; echo "${COMPREPLY[@]}"'
@@ -87,13 +87,13 @@ def test_bash_completes(busy: Desk) -> None:
 
 
 @pytest.mark.parametrize(("name", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
-def test_a_script_is_one_its_shell_can_read(desk: Desk, name: str, check: str) -> None:
-    script = desk.run("completion", name)
+def test_a_script_is_one_its_shell_can_read(shell: Shell, name: str, check: str) -> None:
+    script = shell.run("completion", name)
     assert (0, "") == (script.code, script.err)
     assert "postroom __complete --" in script.out
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
-    path = desk.home / f"script.{name}"
+    path = shell.home / f"script.{name}"
     path.write_text(script.out, encoding="utf-8")
     done = subprocess.run([name, check, str(path)], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (0, "") == (done.returncode, done.stderr)

@@ -12,36 +12,36 @@ import time
 
 import pytest
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Shell
 
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r|\x07")
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
+def busy(shell: Shell) -> Shell:
     """A room with some mail in it, and `postroom` on the path."""
-    with desk.room() as room:
+    with shell.room() as room:
         room.mailbox("coder").register(scopes=["sorting"], capabilities=["python"])
         room.mailbox("coder").send("researcher", "x", id="m-1")
-    bin = desk.home / "bin"
+    bin = shell.home / "bin"
     bin.mkdir()
     program = bin / "postroom"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    desk.environment["PATH"] = f"{bin}{os.pathsep}{os.environ['PATH']}"
-    (desk.home / "letters of may.jsonl").touch()
-    return desk
+    shell.environment["PATH"] = f"{bin}{os.pathsep}{os.environ['PATH']}"
+    (shell.home / "letters of may.jsonl").touch()
+    return shell
 
 
-def needs(shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+def needs(interpreter: str) -> None:
+    if shutil.which(interpreter) is None:
+        pytest.skip(f"{interpreter} is not installed")
 
 
 class Keyboard:
     """An interactive shell in a terminal."""
 
-    def __init__(self, desk: Desk, command: list[str]) -> None:
+    def __init__(self, shell: Shell, command: list[str]) -> None:
         self.shown = b""
         self._screen, theirs = os.openpty()
         self._process = subprocess.Popen(
@@ -50,8 +50,8 @@ class Keyboard:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            env=desk.environment | {"PS1": "> ", "PROMPT": "> ", "TERM": "dumb"},
-            cwd=desk.home,
+            env=shell.environment | {"PS1": "> ", "PROMPT": "> ", "TERM": "dumb"},
+            cwd=shell.home,
         )
         os.close(theirs)
 
@@ -90,10 +90,10 @@ SHELLS = {
 }
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_tab_completes_on_the_keyboard(busy: Desk, shell: str) -> None:
-    needs(shell)
-    command, prepare = SHELLS[shell]
+@pytest.mark.parametrize("interpreter", SHELLS)
+def test_tab_completes_on_the_keyboard(busy: Shell, interpreter: str) -> None:
+    needs(interpreter)
+    command, prepare = SHELLS[interpreter]
     keyboard = Keyboard(busy, command)
     try:
         keyboard.type(prepare)
@@ -118,7 +118,7 @@ FISH = [
 ]
 
 
-def test_fish_completes(busy: Desk) -> None:
+def test_fish_completes(busy: Shell) -> None:
     needs("fish")
     place = busy.home / ".config" / "fish" / "completions"
     place.mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_fish_completes(busy: Desk) -> None:
         assert (expected, "") == (offered, done.stderr), typed
 
 
-def test_a_script_without_the_program_says_nothing(busy: Desk) -> None:
+def test_a_script_without_the_program_says_nothing(busy: Shell) -> None:
     """Whoever removes Postroom and forgets the script is not bothered."""
     needs("bash")
     script = busy.run("completion", "bash").out

@@ -15,28 +15,28 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk
+from tests.cli.shell import PATIENCE, PROGRAM, Shell
 from tests.cli.terminal import Terminal, show
 from tests.conftest import LONG
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
-    with desk.room() as room:
+def busy(shell: Shell) -> Shell:
+    with shell.room() as room:
         room.mailbox("ann").send("bob", "x" * 100_000, id="m-1")
         for _ in range(20):
             room.mailbox("ann").send("bob", "y" * 20_000)
-    return desk
+    return shell
 
 
-def files(desk: Desk) -> set[str]:
-    return {path.name for path in desk.home.iterdir()}
+def files(shell: Shell) -> set[str]:
+    return {path.name for path in shell.home.iterdir()}
 
 
 # -- backup and restore
 
 
-def test_a_backup_is_put_back(busy: Desk) -> None:
+def test_a_backup_is_put_back(busy: Shell) -> None:
     made = busy.json("backup", "copy.db")
     assert (made["path"], made["letters"], made["kept"]) == (str(busy.home / "copy.db"), 21, None)
     assert made["bytes"] == (busy.home / "copy.db").stat().st_size
@@ -49,7 +49,7 @@ def test_a_backup_is_put_back(busy: Desk) -> None:
     assert busy.json("counts", "--as", "bob", "--room", "new.db")["total"] == 21
 
 
-def test_a_backup_that_was_looked_at_is_put_back(busy: Desk) -> None:
+def test_a_backup_that_was_looked_at_is_put_back(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     for words in (["doctor"], ["check", "--as", "bob"], ["stats"]):
         assert busy.run(*words, "--room", "copy.db").code == 0
@@ -57,7 +57,7 @@ def test_a_backup_that_was_looked_at_is_put_back(busy: Desk) -> None:
     assert busy.json("doctor", "--room", "new.db")["healthy"]
 
 
-def test_what_is_there_is_not_replaced_by_chance(busy: Desk) -> None:
+def test_what_is_there_is_not_replaced_by_chance(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     for words, code, field in (
         (["backup", "copy.db"], 73, "FILE"),
@@ -70,7 +70,7 @@ def test_what_is_there_is_not_replaced_by_chance(busy: Desk) -> None:
     assert busy.run("backup", "copy.db", "--force").code == 0
 
 
-def test_a_place_that_cannot_be_is_told(busy: Desk) -> None:
+def test_a_place_that_cannot_be_is_told(busy: Shell) -> None:
     (busy.home / "folder").mkdir()
     before = files(busy)
     for command in ("backup", "export"):
@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_is_told(busy: Desk) -> None:
 
 @pytest.mark.parametrize("command", ["backup", "export"])
 def test_a_copy_never_takes_the_place_of_the_rooms_own_files_or_of_what_is_no_file(
-    busy: Desk, command: str
+    busy: Shell, command: str
 ) -> None:
     os.mkfifo(busy.home / "pipe")
     (busy.home / "link").symlink_to("room.db")
@@ -107,7 +107,7 @@ def test_a_copy_never_takes_the_place_of_the_rooms_own_files_or_of_what_is_no_fi
     assert busy.json("counts", "--as", "bob")["total"] == 21
 
 
-def test_what_is_no_backup_is_refused_and_the_room_stays(busy: Desk) -> None:
+def test_what_is_no_backup_is_refused_and_the_room_stays(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     (busy.home / "text").write_bytes(b"not a backup" * 1000)
     (busy.home / "torn.db").write_bytes((busy.home / "copy.db").read_bytes()[:50_000])
@@ -125,7 +125,7 @@ def test_what_is_no_backup_is_refused_and_the_room_stays(busy: Desk) -> None:
     assert busy.json("counts", "--as", "bob")["total"] == 21
 
 
-def test_a_room_that_somebody_waits_in_is_not_replaced_and_the_process_is_named(busy: Desk) -> None:
+def test_a_room_that_somebody_waits_in_is_not_replaced_and_the_process_is_named(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     waiting = busy.start("wait", "--as", "carol", "--timeout", "60")
     while not list(busy.home.glob("room.db.bells/carol*")):
@@ -138,7 +138,7 @@ def test_a_room_that_somebody_waits_in_is_not_replaced_and_the_process_is_named(
     assert busy.run("restore", "copy.db", "--force").code == 0
 
 
-def test_a_room_in_memory_has_no_file_to_restore(busy: Desk) -> None:
+def test_a_room_in_memory_has_no_file_to_restore(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     assert busy.run("restore", "copy.db", "--room", "memory:").code == 78
 
@@ -146,7 +146,7 @@ def test_a_room_in_memory_has_no_file_to_restore(busy: Desk) -> None:
 # -- a full disk
 
 
-def limited(desk: Desk, size: int, *words: str) -> subprocess.CompletedProcess[bytes]:
+def limited(shell: Shell, size: int, *words: str) -> subprocess.CompletedProcess[bytes]:
     """Run it where no file can grow beyond this."""
 
     def limit() -> None:
@@ -154,13 +154,13 @@ def limited(desk: Desk, size: int, *words: str) -> subprocess.CompletedProcess[b
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     return subprocess.run(
-        [*PROGRAM, *words], env=desk.environment, cwd=desk.home, capture_output=True, timeout=PATIENCE, check=False,
+        [*PROGRAM, *words], env=shell.environment, cwd=shell.home, capture_output=True, timeout=PATIENCE, check=False,
         preexec_fn=limit,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["backup", "export"])
-def test_a_full_disk_leaves_nothing_behind(busy: Desk, command: str) -> None:
+def test_a_full_disk_leaves_nothing_behind(busy: Shell, command: str) -> None:
     busy.json("doctor", "--repair")
     before = files(busy)
     done = limited(busy, 200_000, command, "copy")
@@ -173,7 +173,7 @@ def test_a_full_disk_leaves_nothing_behind(busy: Desk, command: str) -> None:
     assert (busy.home / "copy").read_text(encoding="ascii") == "precious"
 
 
-def test_a_full_disk_leaves_the_room_as_it_was(busy: Desk) -> None:
+def test_a_full_disk_leaves_the_room_as_it_was(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     before = files(busy)
     done = limited(busy, 200_000, "restore", "copy.db", "--force")
@@ -186,7 +186,7 @@ def test_a_full_disk_leaves_the_room_as_it_was(busy: Desk) -> None:
 # -- progress
 
 
-def test_every_long_command_shows_how_far_it_is(busy: Desk) -> None:
+def test_every_long_command_shows_how_far_it_is(busy: Shell) -> None:
     with busy.room() as room:
         for letter in room.mailbox("bob").check(20):
             letter.ack(archive=False)
@@ -225,15 +225,15 @@ def moments(whole: float) -> Iterator[float]:
         yield whole * dice.random()
 
 
-def time_of(desk: Desk, *words: str) -> float:
+def time_of(shell: Shell, *words: str) -> float:
     """How long it takes here and now, in a terminal."""
     began = time.monotonic()
-    assert show(desk, *words)[0] == 0
+    assert show(shell, *words)[0] == 0
     return time.monotonic() - began
 
 
 @pytest.mark.parametrize("command", [*(["export", "backup", "doctor"] if LONG else []), "import", "restore"])
-def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: str) -> None:
+def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Shell, command: str) -> None:
     busy.json("export", "whole.jsonl")
     busy.json("backup", "whole.db")
     before = files(busy)
@@ -269,20 +269,20 @@ def test_ctrl_c_at_any_moment_leaves_nothing_half_written(busy: Desk, command: s
     assert busy.json("counts", "--as", "bob")["total"] == 21
 
 
-def start_over(desk: Desk, before: set[str]) -> None:
+def start_over(shell: Shell, before: set[str]) -> None:
     """Put away what the command made."""
-    for name in files(desk) - before:
-        path = desk.home / name
+    for name in files(shell) - before:
+        path = shell.home / name
         if name.startswith("out"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def check_whole(desk: Desk, command: str) -> None:
+def check_whole(shell: Shell, command: str) -> None:
     """What has its name is all there."""
     if command == "export":
-        whole = (desk.home / "whole.jsonl").read_bytes().count(b"\n")
-        assert (desk.home / "out").read_bytes().count(b"\n") == whole
+        whole = (shell.home / "whole.jsonl").read_bytes().count(b"\n")
+        assert (shell.home / "out").read_bytes().count(b"\n") == whole
     else:
-        assert desk.json("restore", "out", "--room", "check.db", "--force")["letters"] == 21
-        for path in desk.home.glob("check.db*"):
+        assert shell.json("restore", "out", "--room", "check.db", "--force")["letters"] == 21
+        for path in shell.home.glob("check.db*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import PATIENCE, Desk
+from tests.cli.shell import PATIENCE, Shell
 from tests.daemons import until
 
 FILES = "files:mail?layout=nanobot"
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
+def busy(shell: Shell) -> Shell:
     for number in range(3):
-        desk.post("ann", "bob", "hello", id=f"m-{number}")
-    return desk
+        shell.post("ann", "bob", "hello", id=f"m-{number}")
+    return shell
 
 
-def test_a_room_goes_into_folders_and_comes_back(busy: Desk) -> None:
+def test_a_room_goes_into_folders_and_comes_back(busy: Shell) -> None:
     first = busy.json("copy", "room.db", FILES)
     assert (first["letters"], first["moved"], first["refused"]) == (3, 0, [])
     assert busy.run("copy", "room.db", FILES).out == "Nothing is new.\n"
@@ -33,7 +33,7 @@ def test_a_room_goes_into_folders_and_comes_back(busy: Desk) -> None:
     assert "letters" in busy.run("copy", "room.db", "third.db").out
 
 
-def test_mistakes_are_told_and_nothing_is_made(busy: Desk) -> None:
+def test_mistakes_are_told_and_nothing_is_made(busy: Shell) -> None:
     before = sorted(busy.home.iterdir())
     for source, target, code, field in (
         ("none.db", "new.db", 66, "SRC"), ("room.db", "./room.db", 78, "DST"), ("room.db", "files:new", 78, "DST"),
@@ -46,7 +46,7 @@ def test_mistakes_are_told_and_nothing_is_made(busy: Desk) -> None:
     assert sorted(busy.home.iterdir()) == before
 
 
-def test_what_is_refused_is_named_and_the_code_tells(busy: Desk) -> None:
+def test_what_is_refused_is_named_and_the_code_tells(busy: Shell) -> None:
     busy.run("send", "bob", "--as", "ann", "--body", "another", "--letter-id", "m-1", "--room", "other.db")
     done = busy.run("copy", "room.db", "other.db", "--json")
     assert (done.code, done.json["letters"], [each["what"] for each in done.json["refused"]]) == (69, 2, ["m-1"])
@@ -54,7 +54,7 @@ def test_what_is_refused_is_named_and_the_code_tells(busy: Desk) -> None:
 
 
 @pytest.mark.mechanism
-def test_what_comes_is_copied_until_ctrl_c(busy: Desk) -> None:
+def test_what_comes_is_copied_until_ctrl_c(busy: Shell) -> None:
     with busy.start("copy", "room.db", FILES, "--watch", "--json") as watching:
         assert watching.stdout is not None
         try:
@@ -67,21 +67,21 @@ def test_what_comes_is_copied_until_ctrl_c(busy: Desk) -> None:
     assert busy.json("counts", "--as", "bob", "--room", FILES)["total"] == 4
 
 
-def test_a_copy_that_is_killed_leaves_both_whole_and_goes_on(desk: Desk) -> None:
-    with desk.room() as room:
+def test_a_copy_that_is_killed_leaves_both_whole_and_goes_on(shell: Shell) -> None:
+    with shell.room() as room:
         for number in range(600):
             room.mailbox("ann").send("bob", "x", id=f"m-{number}")
-    deep = desk.home / "mail" / "bob" / "inbox"
+    deep = shell.home / "mail" / "bob" / "inbox"
     for signum in (signal.SIGINT, signal.SIGKILL):
-        with desk.start("copy", "room.db", FILES, "--move") as copying:
+        with shell.start("copy", "room.db", FILES, "--move") as copying:
             before = _count(deep)
             until(lambda: _count(deep) != before or copying.poll() is not None, step=0)  # noqa: B023
             copying.send_signal(signum)
             copying.communicate(timeout=PATIENCE)
-    done = desk.json("copy", "room.db", FILES, "--move")
+    done = shell.json("copy", "room.db", FILES, "--move")
     assert (done["held"], done["refused"]) == (0, [])
-    assert desk.json("counts", "--as", "bob", "--room", FILES)["total"] == 600
-    assert desk.json("counts", "--as", "bob")["total"] == 0
+    assert shell.json("counts", "--as", "bob", "--room", FILES)["total"] == 600
+    assert shell.json("counts", "--as", "bob")["total"] == 0
     assert len(list(deep.glob("*.msg.json"))) == 600
 
 

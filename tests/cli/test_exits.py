@@ -13,7 +13,7 @@ import pytest
 
 from postroom import errors
 from postroom.cli.errors import EXITS, MEANINGS, exit_code
-from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
+from tests.cli.shell import PATIENCE, PROGRAM, Shell, wait_until_asleep
 from tests.daemons import until
 
 EXPECTED = {
@@ -39,68 +39,68 @@ def test_every_code_has_a_meaning_that_help_tells() -> None:
     assert sorted(codes) == codes
 
 
-def output_of(desk: Desk, *words: str, stdin: str = "") -> tuple[int, str, str]:
-    done = desk.run(*words, "--json", stdin=stdin)
+def output_of(shell: Shell, *words: str, stdin: str = "") -> tuple[int, str, str]:
+    done = shell.run(*words, "--json", stdin=stdin)
     assert done.out == ""
     return done.code, done.error["name"], done.error["field"] or ""
 
 
-def test_mistakes_of_each_kind_end_with_their_code(desk: Desk) -> None:
-    desk.post("ann", "bob", "x", id="m-1")
-    assert output_of(desk, "check") == (64, "Usage", "--as")
-    assert output_of(desk, "send", "bob", "--as", "ann", "--body", "x", "--priority", "much") == (
+def test_mistakes_of_each_kind_end_with_their_code(shell: Shell) -> None:
+    shell.post("ann", "bob", "x", id="m-1")
+    assert output_of(shell, "check") == (64, "Usage", "--as")
+    assert output_of(shell, "send", "bob", "--as", "ann", "--body", "x", "--priority", "much") == (
         64,
         "Usage",
         "--priority",
     )
-    assert output_of(desk, "send", "no one", "--as", "ann", "--body", "x") == (65, "Invalid", "to")
-    assert output_of(desk, "send", "Bob", "--as", "ann", "--body", "x")[:2] == (65, "LookAlike")
-    assert output_of(desk, "handoff", "bob", "--as", "ann", "--from-file", "nothing.json") == (
+    assert output_of(shell, "send", "no one", "--as", "ann", "--body", "x") == (65, "Invalid", "to")
+    assert output_of(shell, "send", "Bob", "--as", "ann", "--body", "x")[:2] == (65, "LookAlike")
+    assert output_of(shell, "handoff", "bob", "--as", "ann", "--from-file", "nothing.json") == (
         66,
         "NoInput",
         "--from-file",
     )
-    assert output_of(desk, "read", "m-1", "--as", "carol") == (67, "UnknownMessage", "id")
-    assert output_of(desk, "send", "bob", "--as", "ann", "--body", "y", "--letter-id", "m-1")[:2] == (
+    assert output_of(shell, "read", "m-1", "--as", "carol") == (67, "UnknownMessage", "id")
+    assert output_of(shell, "send", "bob", "--as", "ann", "--body", "y", "--letter-id", "m-1")[:2] == (
         69,
         "IdTaken",
     )
-    assert output_of(desk, "init", "no/such/folder") == (73, "CannotCreate", "FOLDER")
-    assert output_of(desk, "forward", "m-1", "ann", "--as", "bob")[:2] == (77, "LoopDetected")
-    assert output_of(desk, "check", "--as", "bob", "--room", "carrier:pigeon") == (78, "BadStore", "store")
-    assert output_of(desk, "check", "--as", "bob", "--set", "lease=soon") == (78, "Misconfigured", "lease")
+    assert output_of(shell, "init", "no/such/folder") == (73, "CannotCreate", "FOLDER")
+    assert output_of(shell, "forward", "m-1", "ann", "--as", "bob")[:2] == (77, "LoopDetected")
+    assert output_of(shell, "check", "--as", "bob", "--room", "carrier:pigeon") == (78, "BadStore", "store")
+    assert output_of(shell, "check", "--as", "bob", "--set", "lease=soon") == (78, "Misconfigured", "lease")
 
 
-def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
+def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
     holder = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", holder, str(desk.home / "room.db.lock")]
+    command = [sys.executable, "-c", holder, str(shell.home / "room.db.lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdin
         process.stdout.readline()
-        busy = desk.run("send", "bob", "--as", "ann", "--body", "y", "--set", "busy_timeout=0.05", "--json")
+        busy = shell.run("send", "bob", "--as", "ann", "--body", "y", "--set", "busy_timeout=0.05", "--json")
         process.stdin.close()
     assert (busy.code, busy.error["name"], busy.error["temporary"]) == (75, "StoreBusy", True)
 
 
-def test_an_answer_that_comes_too_soon_says_when_to_send_it_again_and_with_which_key(desk: Desk) -> None:
-    root = desk.json("send", "bob", "--as", "ann", "--body", "q")["id"]
+def test_an_answer_that_comes_too_soon_says_when_to_send_it_again_and_with_which_key(shell: Shell) -> None:
+    root = shell.json("send", "bob", "--as", "ann", "--body", "q")["id"]
     words = ("reply", root, "--as", "bob", "--body", "a", "--set", "thread_rate=1", "--json")
-    assert 0 == desk.run(*words).code
-    refused = desk.run(*words)
+    assert 0 == shell.run(*words).code
+    refused = shell.run(*words)
     assert (75, "TooFast", True) == (refused.code, refused.error["name"], bool(refused.error["key"]))
     assert 0 < refused.error["retry_after"] <= 60
-    assert desk.run("read", "none", "--as", "bob", "--json").error["retry_after"] is None
+    assert shell.run("read", "none", "--as", "bob", "--json").error["retry_after"] is None
 
 
-def test_a_reader_that_leaves_is_no_noise(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x" * 100_000)
+def test_a_reader_that_leaves_is_no_noise(shell: Shell) -> None:
+    shell.json("send", "bob", "--as", "ann", "--body", "x" * 100_000)
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [*PROGRAM, "check", "--as", "bob", "--peek"], stdout=writing, stderr=subprocess.PIPE, env=desk.environment,
+        [*PROGRAM, "check", "--as", "bob", "--peek"], stdout=writing, stderr=subprocess.PIPE, env=shell.environment,
         timeout=PATIENCE, check=False,
     )  # fmt: skip
     os.close(writing)
@@ -108,17 +108,17 @@ def test_a_reader_that_leaves_is_no_noise(desk: Desk) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_under_the_answer_is_told(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
+def test_a_full_disk_under_the_answer_is_told(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*PROGRAM, "check", "--as", "bob", "--peek"], stdout=full, stderr=subprocess.PIPE,
-            env=desk.environment, timeout=PATIENCE, check=False,
+            env=shell.environment, timeout=PATIENCE, check=False,
         )  # fmt: skip
     assert (74, b"postroom: No space left on device\n") == (done.returncode, done.stderr)
 
 
-def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(desk: Desk) -> None:
+def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(shell: Shell) -> None:
     send = "postroom send bob --as ann --body x"
     for script, code in (
         (f"{send} >&-", 0), (f"{send} --json >&- 2>&-", 0), (f"{send} <&- >&- 2>&-", 0), ("postroom check --peek --as bob >&-", 0),
@@ -127,54 +127,54 @@ def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(desk: Desk)
         ("postroom check --as 'a b' --json 2>&-", 65), ("postroom top --once >&-", 0), ("postroom help >&-", 0),
         ("EDITOR=true postroom send bob --as ann <&-", 64),
     ):  # fmt: skip
-        done = desk.type(script)
+        done = shell.type(script)
         assert (done.code, "Traceback" in done.err) == (code, False), (script, done)
-    assert desk.json("counts", "--as", "bob")["total"] == 3
-    assert desk.run("doctor").code in {0, 1}
+    assert shell.json("counts", "--as", "bob")["total"] == 3
+    assert shell.run("doctor").code in {0, 1}
 
 
 # -- Ctrl-C
 
 
-def wait_until_it_sleeps(process: subprocess.Popen[bytes], desk: Desk) -> None:
+def wait_until_it_sleeps(process: subprocess.Popen[bytes], shell: Shell) -> None:
     """A waiting reader has hung its bell."""
-    until(lambda: list(desk.home.glob("room.db.bells/*")) or process.poll() is not None)
+    until(lambda: list(shell.home.glob("room.db.bells/*")) or process.poll() is not None)
     assert process.poll() is None
     wait_until_asleep(process.pid)
 
 
-def test_ctrl_c_while_waiting_ends_cleanly(desk: Desk) -> None:
-    desk.json("register", "--as", "bob")
-    process = desk.start("wait", "--as", "bob", "--timeout", "60")
-    wait_until_it_sleeps(process, desk)
+def test_ctrl_c_while_waiting_ends_cleanly(shell: Shell) -> None:
+    shell.json("register", "--as", "bob")
+    process = shell.start("wait", "--as", "bob", "--timeout", "60")
+    wait_until_it_sleeps(process, shell)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (130, b"", b"postroom: interrupted\n") == (process.returncode, out, err)
 
 
-def test_ctrl_c_gives_the_letter_of_a_running_program_back(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    mark = desk.home / "begun"
+def test_ctrl_c_gives_the_letter_of_a_running_program_back(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    mark = shell.home / "begun"
     program = f"import time; open({str(mark)!r}, 'w').close(); time.sleep(60)"
-    process = desk.start("work", "--as", "bob", "--", sys.executable, "-c", program)
+    process = shell.start("work", "--as", "bob", "--", sys.executable, "-c", program)
     until(lambda: mark.exists() or process.poll() is not None)
     assert process.poll() is None
     wait_until_asleep(process.pid)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    (letter,) = desk.json("check", "--as", "bob", "--all")["letters"]
+    (letter,) = shell.json("check", "--as", "bob", "--all")["letters"]
     assert (letter["delivery"]["state"], letter["delivery"]["attempts"]) == ("unread", 0)
 
 
-def test_ctrl_c_at_any_moment_of_a_send_leaves_a_whole_letter_or_none(desk: Desk) -> None:
+def test_ctrl_c_at_any_moment_of_a_send_leaves_a_whole_letter_or_none(shell: Shell) -> None:
     """Before our first line Python itself may be interrupted, and says so in its own way; after it nothing is half
     done, nothing is torn, and the next one gets in.
     """
-    desk.post("ann", "bob", "first")
+    shell.post("ann", "bob", "first")
     ends = set()
     for step in range(14):
-        process = desk.start("send", "bob", "--as", "ann", "--body", "x", "--key", f"k-{step}")
+        process = shell.start("send", "bob", "--as", "ann", "--body", "x", "--key", f"k-{step}")
         try:
             process.wait(timeout=0.02 * (step + 1))
         except subprocess.TimeoutExpired:
@@ -184,5 +184,5 @@ def test_ctrl_c_at_any_moment_of_a_send_leaves_a_whole_letter_or_none(desk: Desk
         assert b"in _run" not in err, err.decode()
     assert ends <= {0, 1, 130, -signal.SIGINT}
     for step in range(14):  # every key can be sent (again), and no letter is there twice
-        desk.post("ann", "bob", "x", key=f"k-{step}")
-    assert desk.json("counts", "--as", "bob")["total"] == 15
+        shell.post("ann", "bob", "x", key=f"k-{step}")
+    assert shell.json("counts", "--as", "bob")["total"] == 15

@@ -12,7 +12,7 @@ import pytest
 
 import postroom
 from postroom import BadStore
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import show
 from tests.store.helpers import empty_log
 
@@ -20,19 +20,19 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
-    with desk.room() as room:
+def busy(shell: Shell) -> Shell:
+    with shell.room() as room:
         room.mailbox("ann").send(["bob", "carol"], "x", id="m-1", subject="Hi", priority="high")
         room.mailbox("bob").reply("m-1", "y", id="m-2")
         room.mailbox("carol").read("m-1").reject("not mine")
         room.mailbox("dan").register()
-    return desk
+    return shell
 
 
 # -- doctor
 
 
-def test_a_healthy_room_ends_with_0_and_says_what_durability_means(busy: Desk) -> None:
+def test_a_healthy_room_ends_with_0_and_says_what_durability_means(busy: Shell) -> None:
     busy.home.chmod(0o700)
     result = busy.json("doctor", "--full")
     assert (result["healthy"], result["worst"], result["durability"]) == (True, "note", "power")
@@ -55,7 +55,7 @@ def test_a_healthy_room_ends_with_0_and_says_what_durability_means(busy: Desk) -
     assert (weaker["durability"], weaker["healthy"]) == ("process", True)
 
 
-def test_findings_are_grouped_and_the_worst_comes_last(busy: Desk) -> None:
+def test_findings_are_grouped_and_the_worst_comes_last(busy: Shell) -> None:
     (busy.home / "room.db").chmod(0o644)
     code, shown = show(busy, "doctor")
     assert code == 1
@@ -66,7 +66,7 @@ def test_findings_are_grouped_and_the_worst_comes_last(busy: Desk) -> None:
     assert plain.rstrip().endswith("1 warning left.\npostroom doctor --repair mends what is safe.")
 
 
-def test_what_is_safe_is_repaired_and_then_all_is_well(busy: Desk) -> None:
+def test_what_is_safe_is_repaired_and_then_all_is_well(busy: Shell) -> None:
     (busy.home / "room.db").chmod(0o644)
     assert busy.run("doctor").code == 1
     mended = busy.run("doctor", "--repair")
@@ -75,7 +75,7 @@ def test_what_is_safe_is_repaired_and_then_all_is_well(busy: Desk) -> None:
     assert busy.run("doctor").code == 0
 
 
-def test_errors_that_are_left_end_with_70(busy: Desk) -> None:
+def test_errors_that_are_left_end_with_70(busy: Shell) -> None:
     damage(busy, "m-2")
     shown = busy.run("doctor")
     assert (shown.code, "1 error left" in shown.out) == (70, True)
@@ -86,33 +86,33 @@ def test_errors_that_are_left_end_with_70(busy: Desk) -> None:
     assert (found["check"], found["hint"]) == ("letters", "postroom doctor --repair sets them aside")
 
 
-def damage(desk: Desk, id: str) -> None:
-    database = apsw.Connection(str(desk.home / "room.db"))
+def damage(shell: Shell, id: str) -> None:
+    database = apsw.Connection(str(shell.home / "room.db"))
     database.execute("UPDATE letters SET sum = sum + 1 WHERE id = ?", (id,))
     database.close()
 
 
-def test_a_room_that_does_not_open_is_examined_all_the_same(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    desk.json("backup", "copy.db")  # whole, in one file
-    head = (desk.home / "copy.db").read_bytes()[:100]
-    for path in desk.home.glob("room.db*"):
+def test_a_room_that_does_not_open_is_examined_all_the_same(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    shell.json("backup", "copy.db")  # whole, in one file
+    head = (shell.home / "copy.db").read_bytes()[:100]
+    for path in shell.home.glob("room.db*"):
         path.unlink() if path.is_file() else path.rmdir()
-    (desk.home / "room.db").write_bytes(head + b"no tables any more" * 1000)
-    result = desk.run("doctor", "--json")
+    (shell.home / "room.db").write_bytes(head + b"no tables any more" * 1000)
+    result = shell.run("doctor", "--json")
     assert (result.code, result.err, result.json["worst"]) == (70, "", "error")
     assert {"room", "permissions", "space"} <= {found["check"] for found in result.json["findings"]}
 
 
-def test_where_there_is_no_room_none_is_made(desk: Desk) -> None:
-    result = desk.run("doctor")
+def test_where_there_is_no_room_none_is_made(shell: Shell) -> None:
+    result = shell.run("doctor")
     assert (result.code, "there is no room" in result.out) == (0, True)
-    assert not (desk.home / "room.db").exists()
+    assert not (shell.home / "room.db").exists()
 
 
-def test_a_name_that_no_file_can_have_is_told_as_it_was_typed(desk: Desk) -> None:
-    name = os.fspath(desk.home / ("x" * 300))
-    done = desk.run("doctor", "--room", name)
+def test_a_name_that_no_file_can_have_is_told_as_it_was_typed(shell: Shell) -> None:
+    name = os.fspath(shell.home / ("x" * 300))
+    done = shell.run("doctor", "--room", name)
     assert done.code == 78
     assert done.err.startswith("postroom: --room: ") and "File name too long" in done.err.replace("\n", " ")
     with pytest.raises(BadStore) as refused:
@@ -120,13 +120,13 @@ def test_a_name_that_no_file_can_have_is_told_as_it_was_typed(desk: Desk) -> Non
     assert refused.value.field == "store"
 
 
-def test_a_wrong_setting_is_a_finding(desk: Desk) -> None:
-    result = desk.run("doctor", "--set", "lease=soon", "--json")
+def test_a_wrong_setting_is_a_finding(shell: Shell) -> None:
+    result = shell.run("doctor", "--set", "lease=soon", "--json")
     assert (result.code, result.json["durability"]) == (70, None)
     assert result.json["findings"][0]["check"] == "settings"
 
 
-def test_the_doctor_shows_how_far_it_is(busy: Desk) -> None:
+def test_the_doctor_shows_how_far_it_is(busy: Shell) -> None:
     assert "examining [" in show(busy, "doctor")[1]
     assert "examining" not in show(busy, "doctor", "--json")[1]
 
@@ -134,7 +134,7 @@ def test_the_doctor_shows_how_far_it_is(busy: Desk) -> None:
 # -- stats
 
 
-def test_the_owner_sees_the_room_in_numbers(busy: Desk) -> None:
+def test_the_owner_sees_the_room_in_numbers(busy: Shell) -> None:
     result = busy.json("stats")
     room = result["room"]
     assert (result["mailbox"], room["letters"], room["deliveries"], room["agents"]) == (None, 3, 4, 1)
@@ -146,7 +146,7 @@ def test_the_owner_sees_the_room_in_numbers(busy: Desk) -> None:
     assert "- Letters: 3" in shown.out and "| bob | 1 | 1 |" in shown.out
 
 
-def test_what_was_read_and_waits_is_never_counted_as_unread(busy: Desk) -> None:
+def test_what_was_read_and_waits_is_never_counted_as_unread(busy: Shell) -> None:
     busy.run("read", "m-1", "--as", "bob")
     shown = busy.run("stats").out
     assert "3 in inboxes" in shown and "- Never read: 2:" in shown and "- Read, not settled: 1" in shown
@@ -156,7 +156,7 @@ def test_what_was_read_and_waits_is_never_counted_as_unread(busy: Desk) -> None:
     assert "| bob | read |" in busy.run("trace", "m-1").out
 
 
-def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Desk) -> None:
+def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Shell) -> None:
     result = busy.json("stats", "--as", "bob")
     assert (result["room"], result["mailbox"]["mailbox"], result["mailbox"]["total_unread"]) == (None, "bob", 1)
     assert result["mailbox"]["unread"]["high"] == 1
@@ -168,7 +168,7 @@ def test_an_agent_sees_its_own_mailbox_unless_it_asks_for_all(busy: Desk) -> Non
 # -- trace
 
 
-def test_the_life_of_a_letter(busy: Desk) -> None:
+def test_the_life_of_a_letter(busy: Shell) -> None:
     result = busy.json("trace", "m-1")
     assert (result["letter"]["id"], result["letter"]["priority"], result["number"]) == ("m-1", "high", 1)
     assert [(s["mailbox"], s["state"], s["reason"]) for s in result["stops"]] == [
@@ -181,7 +181,7 @@ def test_the_life_of_a_letter(busy: Desk) -> None:
         assert word in shown
 
 
-def test_who_was_told_of_a_letter_is_in_its_life(busy: Desk) -> None:
+def test_who_was_told_of_a_letter_is_in_its_life(busy: Shell) -> None:
     assert "| WHAT | HOW |" not in busy.run("trace", "m-1").out
     with postroom.open(busy.home / "room.db", ring_gather=0) as room:
         bob = room.mailbox("bob")
@@ -202,7 +202,7 @@ def test_who_was_told_of_a_letter_is_in_its_life(busy: Desk) -> None:
     assert "| claude | 1 | 0 | 1 | 0 |" in busy.run("stats").out
 
 
-def test_an_agent_sees_its_own_part_alone(busy: Desk) -> None:
+def test_an_agent_sees_its_own_part_alone(busy: Shell) -> None:
     assert [stop["mailbox"] for stop in busy.json("trace", "m-1", "--as", "bob")["stops"]] == ["bob"]
     assert len(busy.json("trace", "m-1", "--as", "ann")["stops"]) == 2
     refused = busy.run("trace", "m-1", "--as", "stranger", "--json")
@@ -211,7 +211,7 @@ def test_an_agent_sees_its_own_part_alone(busy: Desk) -> None:
     assert len(busy.json("trace", "m-1", "--as", "bob", "--all")["stops"]) == 2
 
 
-def test_a_token_is_never_shown(busy: Desk) -> None:
+def test_a_token_is_never_shown(busy: Shell) -> None:
     with busy.room() as room:
         held = room.mailbox("bob").claim()
         assert held and held.delivery.lease
@@ -220,7 +220,7 @@ def test_a_token_is_never_shown(busy: Desk) -> None:
             assert token not in busy.run(*command, "--json").out
 
 
-def test_tries_are_told(busy: Desk) -> None:
+def test_tries_are_told(busy: Shell) -> None:
     with busy.room() as room:
         work = room.mailbox("bob").claim()
         assert work
@@ -229,29 +229,29 @@ def test_tries_are_told(busy: Desk) -> None:
     assert "| MAILBOX | WHEN | HOLDER | REASON |" in shown and "no luck" in shown
 
 
-def test_a_room_that_cannot_be_mended_is_saved_and_its_hint_can_be_typed(desk: Desk) -> None:
-    path = desk.home / "room.db"
-    with desk.room() as room:
+def test_a_room_that_cannot_be_mended_is_saved_and_its_hint_can_be_typed(shell: Shell) -> None:
+    path = shell.home / "room.db"
+    with shell.room() as room:
         for number in range(60):
             room.mailbox("ann").send("bob", f"letter {number} {'x' * 300}")
     empty_log(path)
     content = path.read_bytes()
     at = content.index(b"letter 30 ") // 4096 * 4096
     path.write_bytes(content[:at] + os.urandom(4096) + content[at + 4096 :])
-    assert desk.run("doctor").out.endswith("postroom doctor --repair mends what is safe.\n")
-    result = desk.run("doctor", "--repair")
+    assert shell.run("doctor").out.endswith("postroom doctor --repair mends what is safe.\n")
+    result = shell.run("doctor", "--repair")
     assert result.code == 70
     assert result.out.splitlines()[-1].startswith("Nothing more can be mended in its place; salvage says")
-    (salvage,) = [f for f in desk.run("doctor", "--repair", "--json").json["findings"] if f["check"] == "salvage"]
+    (salvage,) = [f for f in shell.run("doctor", "--repair", "--json").json["findings"] if f["check"] == "salvage"]
     command = salvage["hint"].removesuffix(" makes it the room")
     assert command == f"postroom restore {path}.salvaged --room {path} --force"
-    assert desk.run(*shlex.split(command)[1:]).code == 0
-    assert len(desk.json("check", "--as", "bob", "-n", "100")["letters"]) > 40
+    assert shell.run(*shlex.split(command)[1:]).code == 0
+    assert len(shell.json("check", "--as", "bob", "-n", "100")["letters"]) > 40
 
 
-def test_when_a_letter_is_due_and_when_it_expires_is_told(desk: Desk) -> None:
-    desk.post("ann", "bob", "x", id="m-1", at=3600.0, expires=7200.0)
-    shown = desk.run("trace", "m-1").out
+def test_when_a_letter_is_due_and_when_it_expires_is_told(shell: Shell) -> None:
+    shell.post("ann", "bob", "x", id="m-1", at=3600.0, expires=7200.0)
+    shown = shell.run("trace", "m-1").out
     assert "- Due: in 60 min (" in shown and "- Expires: in 2 h (" in shown
-    desk.post("ann", "bob", "x", id="m-2")
-    assert "Due" not in (shown := desk.run("trace", "m-2").out) and "Expires" not in shown
+    shell.post("ann", "bob", "x", id="m-2")
+    assert "Due" not in (shown := shell.run("trace", "m-2").out) and "Expires" not in shown

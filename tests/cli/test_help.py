@@ -15,7 +15,7 @@ from postroom.chipset import Chipset
 from postroom.cli.help import WIDEST, manual
 from postroom.cli.table import FILE_OF, GROUPS, HIDDEN, row
 from postroom.core import peers, tokens, webhooks
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import show
 from tests.conftest import LONG
 from tests.rooms import FakeClock
@@ -30,8 +30,8 @@ def test_the_page_of_commands_is_what_the_table_says() -> None:
     assert page == (HOME / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
-def test_the_overview_names_every_command(desk: Desk) -> None:
-    shown = desk.run("help", "all")
+def test_the_overview_names_every_command(shell: Shell) -> None:
+    shown = shell.run("help", "all")
     assert (0, "") == (shown.code, shown.err)
     for title, (_, names) in GROUPS.items():
         assert title.upper() in shown.out
@@ -43,10 +43,10 @@ def test_the_overview_names_every_command(desk: Desk) -> None:
         assert variable in shown.out.partition("\nENVIRONMENT\n")[2]
 
 
-def test_the_first_page_is_short_and_says_where_the_rest_is(desk: Desk) -> None:
-    shown = desk.run()
+def test_the_first_page_is_short_and_says_where_the_rest_is(shell: Shell) -> None:
+    shown = shell.run()
     assert (0, "") == (shown.code, shown.err)
-    assert desk.run("help").out == desk.run("--help").out == shown.out
+    assert shell.run("help").out == shell.run("--help").out == shown.out
     assert len(shown.out.splitlines()) < 30
     assert "postroom help all" in shown.out and "postroom help COMMAND" in shown.out
     for name in ("send", "check", "reply", "claim", "ack"):
@@ -54,23 +54,23 @@ def test_the_first_page_is_short_and_says_where_the_rest_is(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
-def test_help_fits_the_terminal(desk: Desk, columns: int) -> None:
+def test_help_fits_the_terminal(shell: Shell, columns: int) -> None:
     for command in (["help"], ["help", "all"], ["help", "send"], ["help", "tasks"], ["help", "doctor"]):
-        _, shown = show(desk, *command, columns=columns)
+        _, shown = show(shell, *command, columns=columns)
         text = shown.partition("\nEXAMPLES\n")[0]
         assert max(map(len, text.splitlines())) <= min(columns, 92), text
 
 
 @pytest.mark.parametrize("name", ["tasks", "dead", "templates", "agents"])
-def test_help_lists_what_may_follow(desk: Desk, name: str) -> None:
-    listed = desk.run("help", name).out.partition("\nCOMMANDS\n")[2].partition("\n\n")[0]
+def test_help_lists_what_may_follow(shell: Shell, name: str) -> None:
+    listed = shell.run("help", name).out.partition("\nCOMMANDS\n")[2].partition("\n\n")[0]
     names = [full for full in COMMANDS if full.startswith(f"{name} ")]
     assert all(line.strip().startswith(f"{full}  ") for line, full in zip(listed.split("\n"), names, strict=True))
-    assert "\nCOMMANDS\n" not in desk.run("help", "send").out
+    assert "\nCOMMANDS\n" not in shell.run("help", "send").out
 
 
-def test_json_and_defaults_are_told(desk: Desk) -> None:
-    shown = desk.run("help", "send").out
+def test_json_and_defaults_are_told(shell: Shell) -> None:
+    shown = shell.run("help", "send").out
     for name in ("task", "callback", "context", "metadata", "extra", "data"):
         assert f"\n  --{name} JSON" in shown
     words = " ".join(shown.split())
@@ -87,18 +87,18 @@ def test_every_command_explains_itself(name: str) -> None:
     assert max(map(len, shown.splitlines())) <= 130
 
 
-def test_every_command_can_be_asked_to_explain_itself(desk: Desk) -> None:
+def test_every_command_can_be_asked_to_explain_itself(shell: Shell) -> None:
     """One of each file: what it takes must not be in the way of --help."""
     for _, names in GROUPS.values():
-        shown = desk.run(*names[0].split(), "--help")
+        shown = shell.run(*names[0].split(), "--help")
         assert (0, "", manual(row(names[0]), WIDEST)) == (shown.code, shown.err, shown.out)
 
 
-def test_help_of_a_command_in_each_way(desk: Desk) -> None:
-    shown = desk.run("help", "dead", "revive").out
-    assert shown == desk.run("dead", "revive", "-h").out
-    assert desk.run("help", "nonsense").code == 64
-    (result,) = desk.json("help", "send")["commands"]
+def test_help_of_a_command_in_each_way(shell: Shell) -> None:
+    shown = shell.run("help", "dead", "revive").out
+    assert shown == shell.run("dead", "revive", "-h").out
+    assert shell.run("help", "nonsense").code == 64
+    (result,) = shell.json("help", "send")["commands"]
     assert result["name"] == "send"
     assert {"names": ["--at"], "kind": "when"}.items() <= next(
         o for o in result["options"] if o["names"] == ["--at"]
@@ -106,52 +106,52 @@ def test_help_of_a_command_in_each_way(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", ["token", "service", "install", "hook", "peers", "webhook"])
-def test_a_first_word_alone_asks_which_one_and_its_help_lists_them(desk: Desk, name: str) -> None:
+def test_a_first_word_alone_asks_which_one_and_its_help_lists_them(shell: Shell, name: str) -> None:
     names = [full for full in COMMANDS if full.startswith(f"{name} ")]
-    request = desk.run(name, "--json")
+    request = shell.run(name, "--json")
     words = ", ".join(full.partition(" ")[2] for full in names)
     assert (64, name, f"which one? {words}") == (request.code, request.error["field"], request.error["message"])
-    shown = desk.run("help", name)
+    shown = shell.run("help", name)
     assert (0, "") == (shown.code, shown.err)
     assert all(f"\n  {full} " in shown.out for full in names)
-    assert shown.out == desk.run(name, "--help").out == desk.run("--as", "ann", name, "-h").out
-    assert names == [result["name"] for result in desk.json("help", name)["commands"]]
+    assert shown.out == shell.run(name, "--help").out == shell.run("--as", "ann", name, "-h").out
+    assert names == [result["name"] for result in shell.json("help", name)["commands"]]
 
 
-def test_a_second_word_that_is_misspelt_is_guessed(desk: Desk) -> None:
-    assert "did you mean 'hook prompt'?" == desk.run("hook", "promt", "--json").error["hint"]
-    assert "did you mean 'token create'?" == desk.run("--as", "ann", "token", "creat", "--json").error["hint"]
-    assert 64 == desk.run("token", "--agent", "bob").code
+def test_a_second_word_that_is_misspelt_is_guessed(shell: Shell) -> None:
+    assert "did you mean 'hook prompt'?" == shell.run("hook", "promt", "--json").error["hint"]
+    assert "did you mean 'token create'?" == shell.run("--as", "ann", "token", "creat", "--json").error["hint"]
+    assert 64 == shell.run("token", "--agent", "bob").code
 
 
-def test_an_agents_token_is_never_an_operators(desk: Desk) -> None:
-    refused = desk.run("token", "create", "--agent", "bob", "--scope", "operator", "--json")
+def test_an_agents_token_is_never_an_operators(shell: Shell) -> None:
+    refused = shell.run("token", "create", "--agent", "bob", "--scope", "operator", "--json")
     assert (65, "operator is for tokens without an agent") == (refused.code, refused.error["message"])
 
 
-def test_help_has_no_links_and_the_first_page_names_the_service(desk: Desk) -> None:
+def test_help_has_no_links_and_the_first_page_names_the_service(shell: Shell) -> None:
     for words in (["help", "mcp"], ["help", "send"]):
-        assert "](" not in desk.run(*words).out
-    first = desk.run("help").out
+        assert "](" not in shell.run(*words).out
+    first = shell.run("help").out
     assert all(f"\n  {name} " in first for name in ("serve", "mcp", "token create"))
 
 
 @pytest.fixture
-def prepared(desk: Desk, example: Desk) -> Desk:
+def prepared(shell: Shell, example: Shell) -> Shell:
     """A copy of the room the examples speak of."""
-    shutil.copytree(example.home, desk.home, dirs_exist_ok=True)
-    desk.environment |= {
+    shutil.copytree(example.home, shell.home, dirs_exist_ok=True)
+    shell.environment |= {
         name: example.environment[name] for name in ("TOKEN", "TOKEN_ID", "WEBHOOK_ID", "ESCALATION")
     }
-    desk.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
-    return desk
+    shell.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
+    return shell
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def example(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A team, some letters, one of them held, one of them dead."""
-    desk = Desk(tmp_path_factory.mktemp("example"))
-    with desk.room() as room:
+    shell = Shell(tmp_path_factory.mktemp("example"))
+    with shell.room() as room:
         for name in ("coder", "researcher", "reviewer", "planner", "tester"):
             quota = {"max_concurrent_tasks": 9} if name == "reviewer" else {}
             room.mailbox(name).register(scopes=["sorting"], capabilities=["python"], **quota)
@@ -163,30 +163,30 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         room.mailbox("planner").send("coder", "Sort it.", id="m-4", kind="request", priority="high")
         held = researcher.claim(lease=600)
         assert held and held.delivery.lease
-        desk.environment["TOKEN"] = held.delivery.lease.token
+        shell.environment["TOKEN"] = held.delivery.lease.token
         room.mailbox("planner").send("tester", "Broken.", id="m-6")
         room.mailbox("tester").read("m-6").reject("cannot be read")
-        prepare_errands(desk, room)
-        prepare_folders(desk, room)
-        prepare_chipset(desk)
-        (desk.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
-        room.backup(desk.home / "monday.db")
-    return desk
+        prepare_errands(shell, room)
+        prepare_folders(shell, room)
+        prepare_chipset(shell)
+        (shell.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
+        room.backup(shell.home / "monday.db")
+    return shell
 
 
-def prepare_folders(desk: Desk, room: postroom.Room) -> None:
+def prepare_folders(shell: Shell, room: postroom.Room) -> None:
     """Two of other designs, one of which is mounted."""
     for name in ("mail", "chips"):
-        (desk.home / name).mkdir()
-    place = f"files:{desk.home / 'chips'}?layout=chipset"
+        (shell.home / name).mkdir()
+    place = f"files:{shell.home / 'chips'}?layout=chipset"
     peers.mount(room._core, room.principal, "chips", place, ours=room.system, room=room.settings.store)
 
 
-def prepare_chipset(desk: Desk) -> None:
+def prepare_chipset(shell: Shell) -> None:
     """One agent with pending work, one at work who was nudged, one who is done."""
     clock = FakeClock()
     clock.jump(-timedelta(days=5000).total_seconds())
-    with Chipset(desk.home / ".chipset" / "state", clock=clock, durable=False) as chipset:
+    with Chipset(shell.home / ".chipset" / "state", clock=clock, durable=False) as chipset:
         for name in ("alpha", "beta", "gamma"):
             chipset.mayor().dispatch(f"polecat-{name}", f"gt-{name}", body="As in the plan.")
         for name in ("polecat-beta", "polecat-gamma"):
@@ -195,7 +195,7 @@ def prepare_chipset(desk: Desk) -> None:
         chipset.nudges.send("witness", "polecat-beta", "health_check", requires_response=True)
 
 
-def prepare_errands(desk: Desk, room: postroom.Room) -> None:
+def prepare_errands(shell: Shell, room: postroom.Room) -> None:
     """Four tasks, each one step further; an escalation; a template; somebody who is blocked."""
     planner, reviewer = room.mailbox("planner"), room.mailbox("reviewer")
     for id in ("t-1", "t-2", "t-3", "t-4"):
@@ -206,16 +206,16 @@ def prepare_errands(desk: Desk, room: postroom.Room) -> None:
         reviewer.task(id).start()
     reviewer.task("t-4").ask("Which branch?")
     room.mailbox("coder").escalate("No access.", reason="blocked")
-    desk.environment["ESCALATION"] = room.escalations()[0].id
+    shell.environment["ESCALATION"] = room.escalations()[0].id
     room.save_template("review", subject="Review {file}", body="Please look at {file}.")
     room.mailbox("coder").block("spammer")
     peers.add(room._core, room.principal, "paris", {})
-    (desk.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
+    (shell.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
     _, webhook = webhooks.add(room._core, room.principal, url, "human", allow_private=True)
-    desk.environment["WEBHOOK_ID"] = webhook.id
+    shell.environment["WEBHOOK_ID"] = webhook.id
     _, token = tokens.create(room._core, room.principal, "coder")
-    desk.environment["TOKEN_ID"] = token.id
+    shell.environment["TOKEN_ID"] = token.id
 
 
 # In the short form the first of each command.
@@ -223,7 +223,7 @@ RUN = EXAMPLES if LONG else [*{name: (name, line) for name, line in reversed(EXA
 
 
 @pytest.mark.parametrize(("name", "line"), RUN, ids=[line for _, line in RUN])
-def test_every_example_runs_as_it_stands(prepared: Desk, name: str, line: str) -> None:
+def test_every_example_runs_as_it_stands(prepared: Shell, name: str, line: str) -> None:
     if name == "export":
         (prepared.home / "room.jsonl").unlink()
     if line == "postroom backup monday.db":
@@ -262,12 +262,12 @@ RUN_SIMPLY = [
 ]  # fmt: skip
 
 
-def test_json_holds_exactly_the_fields_that_the_table_names(desk: Desk) -> None:
-    desk.json("register", "--as", "bob", "--scope", "team")
-    desk.post("ann", "bob", "x", id="m-1")
-    (desk.home / "mail").mkdir()
+def test_json_holds_exactly_the_fields_that_the_table_names(shell: Shell) -> None:
+    shell.json("register", "--as", "bob", "--scope", "team")
+    shell.post("ann", "bob", "x", id="m-1")
+    (shell.home / "mail").mkdir()
     for words in (line.split() for line in RUN_SIMPLY):
-        done = desk.run(*words, "--json")
+        done = shell.run(*words, "--json")
         assert done.code in {0, 1}, (words, done)
         result = json.loads(done.out)
         fields = {name for names, _ in row(result["command"]).json for name in names.split(", ")}
@@ -276,7 +276,7 @@ def test_json_holds_exactly_the_fields_that_the_table_names(desk: Desk) -> None:
         )  # those are of several letters
 
 
-def test_who_has_nobody_above_is_told_by_the_code_that_the_table_names(desk: Desk) -> None:
-    alone = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "ann", "--json")
+def test_who_has_nobody_above_is_told_by_the_code_that_the_table_names(shell: Shell) -> None:
+    alone = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "ann", "--json")
     assert alone.code in dict(row("escalate").exits), alone
     assert alone.error["field"] == "ladder"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.panes import Pane, excuse, planted
-from tests.cli.shell import PROGRAM, Desk
+from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import Terminal, editor, show
 from tests.cli.test_asking import let_things_wait
 from tests.docs.pages import HOME, blocks
@@ -26,22 +26,22 @@ BY_BELL = "from postroom.cli.inbox import session\nsession.LOOK = 3600.0"
 DEAF = "from postroom.store.notification import InotifyWatch\nInotifyWatch.notified = lambda self: set()"
 
 
-def texts_for(desk: Desk, name: str) -> list[str]:
-    with desk.room() as room:
+def texts_for(shell: Shell, name: str) -> list[str]:
+    with shell.room() as room:
         return [letter.text for letter in room.mailbox(name).check(None, unread_only=False, peek=True)]
 
 
-def ask(desk: Desk, text: str = "May I delete it?") -> str:
-    with desk.room() as room:
+def ask(shell: Shell, text: str = "May I delete it?") -> str:
+    with shell.room() as room:
         return room.mailbox("bob").escalate(text, reason="approval", ladder=["human"], id="ask-1").id
 
 
 # -- what is done
 
 
-def test_all_that_waits_is_answered_in_a_few_keys(desk: Desk) -> None:
-    let_things_wait(desk)
-    with Pane(desk, "inbox", counted=True, NO_COLOR="1") as pane:
+def test_all_that_waits_is_answered_in_a_few_keys(shell: Shell) -> None:
+    let_things_wait(shell)
+    with Pane(shell, "inbox", counted=True, NO_COLOR="1") as pane:
         shown = pane.see("human: 5 wait; the oldest came ")
         order = re.findall(r" (question|escalation|task|letter|news) ", shown)
         assert order == ["question", "escalation", "task", "letter", "news"]
@@ -61,16 +61,16 @@ def test_all_that_waits_is_answered_in_a_few_keys(desk: Desk) -> None:
         pane.see("human: nothing waits", "Done with it.")
         pane.keys("q")
         pane.wait_for_end()
-    assert {"Use B.", "approved: but keep a copy", "Thanks."} <= set(texts_for(desk, "bob"))
-    assert texts_for(desk, "carol") == ["accepted", "Signed."]
-    assert desk.json("inbox")["waiting"] == []
+    assert {"Use B.", "approved: but keep a copy", "Thanks."} <= set(texts_for(shell, "bob"))
+    assert texts_for(shell, "carol") == ["accepted", "Signed."]
+    assert shell.json("inbox")["waiting"] == []
 
 
-def test_what_is_declined_says_why(desk: Desk) -> None:
-    ask(desk)
-    with desk.room() as room:
+def test_what_is_declined_says_why(shell: Shell) -> None:
+    ask(shell)
+    with shell.room() as room:
         room.mailbox("carol").give_task("human", "Sign this.", id="t-1")
-    with Pane(desk, "inbox", NO_COLOR="1") as pane:
+    with Pane(shell, "inbox", NO_COLOR="1") as pane:
         pane.see("human: 2 wait")
         pane.keys("d", "Enter")
         pane.see("It needs words.")
@@ -78,17 +78,17 @@ def test_what_is_declined_says_why(desk: Desk) -> None:
         pane.see("Declined; bob is told.")
         pane.keys("d", "No time.", "Enter")
         pane.see("Rejected; carol is told why.", "human: nothing waits")
-    assert texts_for(desk, "bob") == ["declined: Not today."]
-    assert desk.json("tasks", "show", "t-1", "--as", "carol")["task"]["reason"] == "No time."
-    (over,) = desk.json("escalations", "--as", "bob", "--all")["escalations"]
+    assert texts_for(shell, "bob") == ["declined: Not today."]
+    assert shell.json("tasks", "show", "t-1", "--as", "carol")["task"]["reason"] == "No time."
+    (over,) = shell.json("escalations", "--as", "bob", "--all")["escalations"]
     assert (over["status"], over["closed_by"]) == ("answered", "human")
 
 
-def test_a_letter_is_read_whole_with_what_was_said_before_it(desk: Desk) -> None:
-    with desk.room() as room:
+def test_a_letter_is_read_whole_with_what_was_said_before_it(shell: Shell) -> None:
+    with shell.room() as room:
         first = room.mailbox("human").send("bob", "How far are you?", id="m-1")
         room.mailbox("bob").reply(first.id, "line\n" * 60 + "the end", id="m-2")
-    with Pane(desk, "inbox", counted=True, NO_COLOR="1") as pane:
+    with Pane(shell, "inbox", counted=True, NO_COLOR="1") as pane:
         pane.see("human: 1 waits", "letter  bob   line")
         pane.keys("Enter")
         pane.see("From    bob", "│ line", "r reply  x done  q back")
@@ -96,7 +96,7 @@ def test_a_letter_is_read_whole_with_what_was_said_before_it(desk: Desk) -> None
         pane.see("│ the end", "Before it:", "│ How far are you?", gone="Subject")
         pane.keys("g", "q")
         pane.see("human: 1 waits", "letter  bob   line")  # read, and not done with
-        (life,) = desk.json("trace", "m-2", "--as", "human")["stops"]
+        (life,) = shell.json("trace", "m-2", "--as", "human")["stops"]
         assert life["read_at"] and [(sight["host"], sight["where"]) for sight in life["sights"]] == [
             ("inbox", "terminal")
         ]
@@ -106,30 +106,30 @@ def test_a_letter_is_read_whole_with_what_was_said_before_it(desk: Desk) -> None
         pane.wait_for_end()
 
 
-def test_new_mail_appears_by_itself_and_stays_where_it_is(desk: Desk) -> None:
-    with Pane(desk, "inbox", NO_COLOR="1") as pane:
+def test_new_mail_appears_by_itself_and_stays_where_it_is(shell: Shell) -> None:
+    with Pane(shell, "inbox", NO_COLOR="1") as pane:
         pane.see("human: nothing waits")  # there was no room; who waits for mail makes one
-        desk.post("ann", "human", "first of all")
+        shell.post("ann", "human", "first of all")
         pane.see("human: 1 waits", "letter  ann   first of all")
         pane.keys("r", "half an ans")
         pane.see("> half an ans")
-        ask(desk)
+        ask(shell)
         shown = pane.see("human: 2 wait", "escalation")
         assert "> half an ans" in shown and "Reply: letter from ann" in shown
         pane.keys("Enter")
         pane.see("Answered ann.", "> ", "human: 1 waits")
-    assert texts_for(desk, "ann") == ["half an ans"]
-    (person,) = desk.json("agents")["agents"]
+    assert texts_for(shell, "ann") == ["half an ans"]
+    (person,) = shell.json("agents")["agents"]
     assert (person["card"]["id"], person["card"]["program"]) == ("human", "person")
     assert person["presence"]["warmth"] == "dormant"
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_it_is_the_bell_that_brings_new_mail(desk: Desk, hears: bool) -> None:
-    desk.post("ann", "human", "first")
-    with Pane(desk, "inbox", program=planted(BY_BELL if hears else f"{BY_BELL}\n{DEAF}"), NO_COLOR="1") as pane:
+def test_it_is_the_bell_that_brings_new_mail(shell: Shell, hears: bool) -> None:
+    shell.post("ann", "human", "first")
+    with Pane(shell, "inbox", program=planted(BY_BELL if hears else f"{BY_BELL}\n{DEAF}"), NO_COLOR="1") as pane:
         pane.see("human: 1 waits")
-        desk.post("ann", "human", "second")
+        shell.post("ann", "human", "second")
         if hears:
             pane.see("human: 2 wait")
         else:
@@ -141,11 +141,13 @@ def test_it_is_the_bell_that_brings_new_mail(desk: Desk, hears: bool) -> None:
 
 
 @pytest.mark.parametrize(("program", "is_kept"), [(PROGRAM, True), (FORGETFUL, False)])
-def test_a_reply_that_the_room_refuses_is_kept_and_told_why(desk: Desk, program: list[str], is_kept: bool) -> None:
-    desk.post("ann", "human", "Which one?")
-    with Pane(desk, "inbox", program=program, NO_COLOR="1", POSTROOM_BUSY_TIMEOUT="0.2") as pane:
+def test_a_reply_that_the_room_refuses_is_kept_and_told_why(
+    shell: Shell, program: list[str], is_kept: bool
+) -> None:
+    shell.post("ann", "human", "Which one?")
+    with Pane(shell, "inbox", program=program, NO_COLOR="1", POSTROOM_BUSY_TIMEOUT="0.2") as pane:
         pane.see("human: 1 waits")
-        with (desk.home / "room.db.lock").open("rb") as lock:
+        with (shell.home / "room.db.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             pane.keys("r", "The sécond 日本", "Enter")
             shown = pane.see("is held by process")
@@ -153,13 +155,13 @@ def test_a_reply_that_the_room_refuses_is_kept_and_told_why(desk: Desk, program:
         if is_kept:
             pane.keys("Enter")
             pane.see("Answered ann.")
-    assert texts_for(desk, "ann") == (["The sécond 日本"] if is_kept else [])
+    assert texts_for(shell, "ann") == (["The sécond 日本"] if is_kept else [])
 
 
-def test_what_is_too_large_or_answered_meanwhile_is_kept(desk: Desk) -> None:
-    ask(desk)
-    desk.post("ann", "human", "Which one?", id="m-1")
-    with Pane(desk, "inbox", NO_COLOR="1", POSTROOM_MAX_MESSAGE_BYTES="2000") as pane:
+def test_what_is_too_large_or_answered_meanwhile_is_kept(shell: Shell) -> None:
+    ask(shell)
+    shell.post("ann", "human", "Which one?", id="m-1")
+    with Pane(shell, "inbox", NO_COLOR="1", POSTROOM_MAX_MESSAGE_BYTES="2000") as pane:
         pane.see("human: 2 wait")
         pane.keys("j", "r")
         pane.paste("much\nmore " * 200)
@@ -170,15 +172,15 @@ def test_what_is_too_large_or_answered_meanwhile_is_kept(desk: Desk) -> None:
         pane.see("Answered ann.")
         pane.keys("a", "my words")
         pane.see("> my words")
-        desk.json("reply", "ask-1", "--as", "human", "--done", "--body", "No.")
+        shell.json("reply", "ask-1", "--as", "human", "--done", "--body", "No.")
         pane.keys("Enter")
         pane.see("It no longer waits for you.", "> my words", "human: nothing waits")
-    assert (texts_for(desk, "ann"), texts_for(desk, "bob")) == (["less"], ["No."])
+    assert (texts_for(shell, "ann"), texts_for(shell, "bob")) == (["less"], ["No."])
 
 
-def test_a_draft_is_there_again_after_a_kill(desk: Desk) -> None:
-    desk.post("ann", "human", "Which one?", id="m-1")
-    first = Terminal(desk, "inbox", counted=False, NO_COLOR="1")
+def test_a_draft_is_there_again_after_a_kill(shell: Shell) -> None:
+    shell.post("ann", "human", "Which one?", id="m-1")
+    first = Terminal(shell, "inbox", counted=False, NO_COLOR="1")
     first.read_until("Which one?")
     first.type("r")
     first.read_until("Your answer:")
@@ -186,19 +188,19 @@ def test_a_draft_is_there_again_after_a_kill(desk: Desk) -> None:
     first.read_until("senté")
     first.send(signal.SIGKILL)
     assert first.finish()[0] == -signal.SIGKILL
-    with Pane(desk, "inbox", NO_COLOR="1") as pane:
+    with Pane(shell, "inbox", NO_COLOR="1") as pane:
         pane.see("[draft] Which one?")
         pane.keys("r")
         pane.see("> half a senté")
         pane.keys("nce", "Enter")
         pane.see("Answered ann.")
-    assert texts_for(desk, "ann") == ["half a senténce"]
-    assert not list((desk.home / ".local/state/postroom/drafts").rglob("*.md"))
+    assert texts_for(shell, "ann") == ["half a senténce"]
+    assert not list((shell.home / ".local/state/postroom/drafts").rglob("*.md"))
 
 
-def test_what_is_pasted_waits_for_enter(desk: Desk) -> None:
-    desk.post("ann", "human", "Which one?", id="m-1")
-    with Pane(desk, "inbox", NO_COLOR="1") as pane:
+def test_what_is_pasted_waits_for_enter(shell: Shell) -> None:
+    shell.post("ann", "human", "Which one?", id="m-1")
+    with Pane(shell, "inbox", NO_COLOR="1") as pane:
         pane.see("human: 1 waits")
         pane.paste("xx\nq\n")  # at the list it means nothing
         pane.keys("r")
@@ -206,13 +208,13 @@ def test_what_is_pasted_waits_for_enter(desk: Desk) -> None:
         pane.see("> one⏎x⏎", "human: 1 waits")
         pane.keys("Enter")
         pane.see("Answered ann.")
-    assert texts_for(desk, "ann") == ["one\nx"]
+    assert texts_for(shell, "ann") == ["one\nx"]
 
 
-def test_long_answers_are_written_in_the_editor(desk: Desk, tmp_path: Path) -> None:
-    desk.post("ann", "human", "Which one?", id="m-1")
+def test_long_answers_are_written_in_the_editor(shell: Shell, tmp_path: Path) -> None:
+    shell.post("ann", "human", "Which one?", id="m-1")
     program = editor(tmp_path, "two\nlines\n")
-    with Pane(desk, "inbox", counted=True, NO_COLOR="1", EDITOR=program) as pane:
+    with Pane(shell, "inbox", counted=True, NO_COLOR="1", EDITOR=program) as pane:
         pane.see("human: 1 waits")
         pane.keys("e")
         pane.see("> two⏎lines", "Enter sends it")
@@ -223,9 +225,9 @@ def test_long_answers_are_written_in_the_editor(desk: Desk, tmp_path: Path) -> N
         pane.see("Answered ann.")
         pane.keys("q")
         pane.wait_for_end()
-    assert texts_for(desk, "ann") == ["half done"]
-    desk.post("ann", "human", "And now?", id="m-2")
-    with Pane(desk, "inbox", NO_COLOR="1") as pane:
+    assert texts_for(shell, "ann") == ["half done"]
+    shell.post("ann", "human", "And now?", id="m-2")
+    with Pane(shell, "inbox", NO_COLOR="1") as pane:
         pane.see("And now?")
         pane.keys("e")
         pane.see("set VISUAL or EDITOR")
@@ -240,8 +242,8 @@ def as_told(picture: str) -> list[str]:
     return [re.sub(r"  +", "  ", line).strip() for line in aged.splitlines()]
 
 
-def test_the_page_shows_what_it_looks_like(desk: Desk) -> None:
-    with desk.room() as room:
+def test_the_page_shows_what_it_looks_like(shell: Shell) -> None:
+    with shell.room() as room:
         question = "May I delete the old index? It is 4 GB, and nothing has read it since May."
         room.mailbox("coder").escalate(question, reason="approval", subject="The old index")
         room.mailbox("human").give_task("reviewer", "Please review it.", subject="Review the release", id="t-1")
@@ -254,7 +256,7 @@ def test_the_page_shows_what_it_looks_like(desk: Desk) -> None:
     first, second = (
         block.code for block in blocks(HOME / "docs" / "inbox.md") if block.code.startswith("human: ")
     )
-    with Pane(desk, "inbox", lines=16, NO_COLOR="1") as pane:
+    with Pane(shell, "inbox", lines=16, NO_COLOR="1") as pane:
         assert as_told(pane.see("human: 4 wait")) == as_told(first)
         pane.keys("a", "but keep a copy")
         assert as_told(pane.see("> but keep a copy")) == as_told(second)
@@ -263,30 +265,30 @@ def test_the_page_shows_what_it_looks_like(desk: Desk) -> None:
 # -- elsewhere than at a terminal
 
 
-def test_it_is_a_list_where_nothing_can_be_drawn_or_typed(desk: Desk) -> None:
-    let_things_wait(desk)
-    result = desk.json("inbox")
+def test_it_is_a_list_where_nothing_can_be_drawn_or_typed(shell: Shell) -> None:
+    let_things_wait(shell)
+    result = shell.json("inbox")
     whats = [(entry["what"], entry["state"], entry["read"]) for entry in result["waiting"]]
     assert whats == [
         ("question", "input_required", None), ("escalation", None, None), ("task", "pending", None),
         ("letter", None, False), ("news", None, False),
     ]  # fmt: skip
     assert {entry["letter"] for entry in result["waiting"]} == {
-        e["letter"] for e in desk.json("waiting")["waiting"]
+        e["letter"] for e in shell.json("waiting")["waiting"]
     }
-    assert "question from bob" in desk.run("inbox").out.splitlines()[0]
+    assert "question from bob" in shell.run("inbox").out.splitlines()[0]
     for term in ("dumb", ""):
-        code, shown = show(desk, "inbox", TERM=term)
+        code, shown = show(shell, "inbox", TERM=term)
         assert (code, "\x1b[?1049h" in shown, "postroom tasks answer t-1" in shown) == (0, False, True)
-    assert desk.json("agents")["agents"] == []  # whoever only looks leaves no trace
-    desk.json("read", result["waiting"][3]["letter"], "--as", "human")
-    assert [entry["read"] for entry in desk.json("inbox")["waiting"]][3] is True
-    assert len(desk.json("waiting")["waiting"]) == 4  # which is about unread mail
+    assert shell.json("agents")["agents"] == []  # whoever only looks leaves no trace
+    shell.json("read", result["waiting"][3]["letter"], "--as", "human")
+    assert [entry["read"] for entry in shell.json("inbox")["waiting"]][3] is True
+    assert len(shell.json("waiting")["waiting"]) == 4  # which is about unread mail
 
 
-def test_a_room_that_was_misspelt_is_not_made(desk: Desk) -> None:
-    code, shown = show(desk, "inbox", "--room", "other.db")
-    assert (code, "there is no room" in shown, (desk.home / "other.db").exists()) == (66, True, False)
+def test_a_room_that_was_misspelt_is_not_made(shell: Shell) -> None:
+    code, shown = show(shell, "inbox", "--room", "other.db")
+    assert (code, "there is no room" in shown, (shell.home / "other.db").exists()) == (66, True, False)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from postroom.cli.inbox.screen import extent, frame
 from postroom.cli.inbox.state import GONE, InboxState, arrived
 from postroom.cli.output import barred, body_lines, broken, width, wrapped
 from postroom.model.message import Message
-from tests.cli.test_inbox_desk import NOW, desk_with, entry, press
+from tests.cli.test_inbox_state import NOW, entry, inbox_with, press
 
 NASTY = "a\x1b[31mred\x07\x9b\u202egnp.exe\u2066\u200b\u2028\x85" + "日本語" * 40 + "e" + "\u0301" * 5000
 TEXTS = st.text(alphabet=st.sampled_from("ab c\n\t日é́\x1b[31m\u202e👍\u200d\x7f"), max_size=60)
@@ -31,19 +31,19 @@ def screen() -> Screen:
     return Screen(json=False, tables=True, colour=False, width=80, now=NOW)
 
 
-def shown(desk: InboxState, columns: int = 80, lines: int = 24, letter: list[str] | None = None) -> list[str]:
-    return frame(desk, screen(), letter or [], os.terminal_size((columns, lines))).lines
+def shown(inbox: InboxState, columns: int = 80, lines: int = 24, letter: list[str] | None = None) -> list[str]:
+    return frame(inbox, screen(), letter or [], os.terminal_size((columns, lines))).lines
 
 
 def test_the_first_line_says_how_many_wait_and_since_when() -> None:
     old = entry("m-1", since=(NOW - timedelta(hours=3)).isoformat())
-    assert shown(desk_with(entry("m-2"), old))[0] == "human: 2 wait; the oldest came 3 h ago"
-    assert shown(desk_with(old))[0] == "human: 1 waits; it came 3 h ago"
+    assert shown(inbox_with(entry("m-2"), old))[0] == "human: 2 wait; the oldest came 3 h ago"
+    assert shown(inbox_with(old))[0] == "human: 1 waits; it came 3 h ago"
     assert shown(InboxState(me="human"))[0] == "human: nothing waits"
 
 
 def test_of_an_open_letter_it_says_which_it_is_and_how_much_is_seen() -> None:
-    opened, _ = press(desk_with(entry("m-1"), entry("m-2")), "j", "enter")
+    opened, _ = press(inbox_with(entry("m-1"), entry("m-2")), "j", "enter")
     letter = [f"│ line {number}" for number in range(1, 51)]
     assert shown(opened, letter=letter[:22])[0] == "human: 2 of 2"
     assert shown(opened, letter=letter)[0] == "human: 2 of 2; lines 1 to 22 of 50"
@@ -61,7 +61,7 @@ def test_a_long_name_leaves_room_for_what_a_letter_is_about() -> None:
         entry("m-1", subject="Merge sort", **{"from": "b" * 60}),
         entry("m-2", subject="A subject of some length"),
     )
-    lines = shown(desk_with(long, short))
+    lines = shown(inbox_with(long, short))
     assert any(line.endswith("…  Merge sort") for line in lines) and any(
         "A subject of some length" in line for line in lines
     )
@@ -78,7 +78,7 @@ def test_an_open_escalation_is_read_by_people() -> None:
 def test_what_is_urgent_or_due_is_marked() -> None:
     soon, past = ((NOW + timedelta(hours=hours)).isoformat() for hours in (2, -3))
     lines = shown(
-        desk_with(
+        inbox_with(
             entry("e", "escalation", subject="The index", priority="urgent"),
             entry("t-1", "task", subject="Sign it", due_at=soon),
             entry("t-2", "task", subject="Read it", due_at=past, priority="urgent"),
@@ -89,13 +89,13 @@ def test_what_is_urgent_or_due_is_marked() -> None:
 
 
 def test_an_escalation_is_called_so_once() -> None:
-    request = desk_with(entry("e", "escalation", subject="Escalation: The old index"))
+    request = inbox_with(entry("e", "escalation", subject="Escalation: The old index"))
     assert shown(request)[2] == "> just now  escalation  bob   The old index"
     assert "escalation from bob (The old index)" in shown(press(request, "a")[0])[-3]
 
 
 def test_where_more_may_wait_than_is_looked_at_it_says_so() -> None:
-    many = desk_with(*(entry(f"m-{number}") for number in range(MOST)))
+    many = inbox_with(*(entry(f"m-{number}") for number in range(MOST)))
     assert shown(many)[0] == f"human: {MOST} or more wait; the oldest came just now"
 
 
@@ -116,41 +116,41 @@ def test_no_subject_begins_a_line_as_the_house_does(
 
 def test_the_last_line_says_what_can_be_done() -> None:
     assert (
-        shown(desk_with(entry("e", "escalation")))[-1]
+        shown(inbox_with(entry("e", "escalation")))[-1]
         == "a approve  d decline  r reply  Enter open  ? keys  q leave"
     )
     assert shown(InboxState(me="human"))[-1] == "? keys  q leave"
-    opened, _ = press(desk_with(entry("m-1")), "enter")
+    opened, _ = press(inbox_with(entry("m-1")), "enter")
     assert shown(opened)[-1] == "r reply  x done  q back  ? keys"
     assert shown(arrived(opened, []))[-1] == f"{GONE}  q back  ? keys"
     assert "any key" in shown(press(opened, "?")[0])[-1]
 
 
 def test_a_word_from_the_house_does_not_move_the_list() -> None:
-    desk = desk_with(*(entry(f"m-{n}", text="words " * 90) for n in range(40)))
-    quiet, result = shown(desk), shown(replace(desk, notice="Answered bob."))
+    inbox = inbox_with(*(entry(f"m-{n}", text="words " * 90) for n in range(40)))
+    quiet, result = shown(inbox), shown(replace(inbox, notice="Answered bob."))
     assert quiet[:21] == result[:21] and quiet[19].startswith("──") and "Answered bob." == result[22]
 
 
 def test_the_chosen_one_is_always_in_sight() -> None:
-    desk = desk_with(*(entry(f"m-{n}", text=f"text {n} of") for n in range(100)))
+    inbox = inbox_with(*(entry(f"m-{n}", text=f"text {n} of") for n in range(100)))
     for place in (0, 1, 50, 98, 99):
-        lines = shown(replace(desk, chosen=f"m-{place}"))
+        lines = shown(replace(inbox, chosen=f"m-{place}"))
         (marked,) = [line for line in lines if line.startswith(">")]
         assert f"text {place} of" in marked
 
 
 def test_what_is_no_longer_waiting_is_said_where_one_writes() -> None:
-    writing, _ = press(desk_with(entry("m-1", subject="The index")), "r", "half")
+    writing, _ = press(inbox_with(entry("m-1", subject="The index")), "r", "half")
     assert shown(writing)[-3] == "Reply: letter from bob (The index). Your answer:"
     assert shown(arrived(writing, []))[-3].startswith(GONE)
 
 
 def test_the_cursor_stands_where_the_next_letter_goes() -> None:
-    writing, _ = press(desk_with(entry("m-1")), "r", "日本 a")
+    writing, _ = press(inbox_with(entry("m-1")), "r", "日本 a")
     drawn = frame(writing, screen(), [], os.terminal_size((80, 24)))
     assert (drawn.lines[22], drawn.cursor) == ("> 日本 a", (22, 8))
-    long, _ = press(desk_with(entry("m-1")), "r", "x" * 78)
+    long, _ = press(inbox_with(entry("m-1")), "r", "x" * 78)
     drawn = frame(long, screen(), [], os.terminal_size((80, 24)))
     assert drawn.cursor == (22, 2) and drawn.lines[21].endswith("x" * 78)
 
@@ -159,16 +159,16 @@ def test_the_cursor_stands_where_the_next_letter_goes() -> None:
 @given(TEXTS, TEXTS, st.integers(20, 100), st.integers(1, 30), st.sampled_from(["", "r", "enter", "?"]))
 def test_no_picture_is_larger_than_its_terminal(text: str, typed: str, columns: int, lines: int, key: str) -> None:
     nasty = {"subject": text, "text": NASTY + text, "from": "b" * 200}
-    desk = desk_with(*(entry(f"m-{n}", **nasty) for n in range(3)))
-    desk = press(desk, *([key] if key else []), *([typed] if key == "r" else []))[0]
-    desk = replace(desk, notice=NASTY)
+    inbox = inbox_with(*(entry(f"m-{n}", **nasty) for n in range(3)))
+    inbox = press(inbox, *([key] if key else []), *([typed] if key == "r" else []))[0]
+    inbox = replace(inbox, notice=NASTY)
     letter = [piece for line in body_lines(text) for piece in barred(line, columns)]
     size = os.terminal_size((columns, lines))
-    drawn = frame(desk, screen(), letter, size)
+    drawn = frame(inbox, screen(), letter, size)
     assert len(drawn.lines) == lines
     assert max(map(width, drawn.lines)) <= columns
     assert all(line.isprintable() for line in drawn.lines)
-    assert extent(desk, letter, size).rows >= 1
+    assert extent(inbox, letter, size).rows >= 1
     if drawn.cursor is not None:
         assert drawn.cursor[0] < lines and drawn.cursor[1] <= columns
 

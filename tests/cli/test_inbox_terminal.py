@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.panes import Pane, planted
-from tests.cli.shell import PROGRAM, Desk
+from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import Terminal
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h", "\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -24,10 +24,10 @@ CARELESS = planted("from postroom.cli import screen\nscreen.LiveScreen._give_bac
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (40, 10), (20, 5)])
-def test_it_fits_terminals_of_every_size(desk: Desk, columns: int, lines: int) -> None:
+def test_it_fits_terminals_of_every_size(shell: Shell, columns: int, lines: int) -> None:
     for number in range(30):
-        desk.post("ann", "human", "some words " * 30 + "日本語" * 30, id=f"m-{number}", subject="日本語" * 30)
-    with Pane(desk, "inbox", columns=columns, lines=lines) as pane:
+        shell.post("ann", "human", "some words " * 30 + "日本語" * 30, id=f"m-{number}", subject="日本語" * 30)
+    with Pane(shell, "inbox", columns=columns, lines=lines) as pane:
         shown = pane.see("human: 30 wait", "> ").splitlines()
         assert len(shown) <= lines
         pane.keys("Enter")
@@ -38,12 +38,12 @@ def test_it_fits_terminals_of_every_size(desk: Desk, columns: int, lines: int) -
 
 
 @pytest.mark.parametrize(("program", "is_harmless"), [(PROGRAM, True), (GULLIBLE, False)])
-def test_nothing_that_others_write_gets_loose(desk: Desk, program: list[str], is_harmless: bool) -> None:
+def test_nothing_that_others_write_gets_loose(shell: Shell, program: list[str], is_harmless: bool) -> None:
     nasty = "evil\x1b[31m\x1b]0;title\x07\x9b2J\u202egnp.exe\u2066\u200b\u2028" + "\u0301" * 500 + "日本語" * 400
-    with desk.room() as room:
+    with shell.room() as room:
         room.mailbox("ann").send("human", nasty, subject="s\u202ex", tags=["\u200bt"], id="m-1")
         room.mailbox("bob").escalate(nasty, reason="blocked", ladder=["human"])
-    terminal = Terminal(desk, "inbox", program=program, counted=False, lines=24, NO_COLOR="1")
+    terminal = Terminal(shell, "inbox", program=program, counted=False, lines=24, NO_COLOR="1")
     terminal.read_until("letter")
     terminal.type("\n")
     terminal.read_until("Priority")
@@ -69,10 +69,10 @@ def test_nothing_that_others_write_gets_loose(desk: Desk, program: list[str], is
     ],
 )  # fmt: skip
 def test_however_it_is_ended_the_terminal_is_as_before(
-    desk: Desk, number: int, program: list[str], is_whole: bool
+    shell: Shell, number: int, program: list[str], is_whole: bool
 ) -> None:
-    desk.post("ann", "human", "Which one?", id="m-1")
-    terminal = Terminal(desk, "inbox", program=program, counted=False)
+    shell.post("ann", "human", "Which one?", id="m-1")
+    terminal = Terminal(shell, "inbox", program=program, counted=False)
     terminal.read_until("Which one?")
     terminal.type("r")
     terminal.read_until("\x1b[?25h")  # somebody writes there
@@ -86,13 +86,13 @@ def test_however_it_is_ended_the_terminal_is_as_before(
     assert (shown.count(ENTER) == shown.count(LEAVE) == 1 and terminal.after == terminal.before) is is_whole
 
 
-def test_ctrl_z_in_a_shell_and_in_the_editor(desk: Desk, tmp_path: Path) -> None:
-    desk.post("ann", "human", "Which one?", id="m-1")
+def test_ctrl_z_in_a_shell_and_in_the_editor(shell: Shell, tmp_path: Path) -> None:
+    shell.post("ann", "human", "Which one?", id="m-1")
     program = tmp_path / "editor.sh"
     program.write_text('#!/bin/sh\necho at the editor\nkill -TSTP 0\nprintf resumed >"$1"\n', encoding="utf-8")
     program.chmod(0o755)
-    start = desk.type("command -v postroom").out.strip()
-    with Pane(desk, "--norc", "-i", program=["bash"], NO_COLOR="1", PS1="$ ", EDITOR=str(program)) as pane:
+    start = shell.type("command -v postroom").out.strip()
+    with Pane(shell, "--norc", "-i", program=["bash"], NO_COLOR="1", PS1="$ ", EDITOR=str(program)) as pane:
         pane.see("$")
         pane.keys(f"{start} inbox", "Enter")
         pane.see("human: 1 waits")

@@ -7,93 +7,93 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import show
 
 
-def test_a_project_room_that_is_not_used_is_told_once_and_never_in_the_answer(desk: Desk) -> None:
-    del desk.environment["POSTROOM_STORE"]
-    link, elsewhere = desk.home / ".postroom", desk.home / "elsewhere"
+def test_a_project_room_that_is_not_used_is_told_once_and_never_in_the_answer(shell: Shell) -> None:
+    del shell.environment["POSTROOM_STORE"]
+    link, elsewhere = shell.home / ".postroom", shell.home / "elsewhere"
     elsewhere.mkdir()
     link.symlink_to(elsewhere)
     text = f"postroom: {link} is a link, so it is not used: postroom init makes a room of your own, --room names another\n"
-    assert desk.run("send", "bob", "--as", "ann", "--body", "x").err == text
-    quick, slow = desk.run("check", "--as", "ann"), desk.run("check", "--as", "ann", "--all")
+    assert shell.run("send", "bob", "--as", "ann", "--body", "x").err == text
+    quick, slow = shell.run("check", "--as", "ann"), shell.run("check", "--as", "ann", "--all")
     assert [(text, "No unread mail for ann.\n")] * 2 == [(quick.err, quick.out), (slow.err, slow.out)]
-    assert desk.run("check", "--as", "ann", "--room", "room.db").err.count("not used") == 0
-    assert desk.json("room")["passed_by"] == [{"path": str(link), "why": "is a link"}]
+    assert shell.run("check", "--as", "ann", "--room", "room.db").err.count("not used") == 0
+    assert shell.json("room")["passed_by"] == [{"path": str(link), "why": "is a link"}]
     link.unlink()
-    assert desk.json("room")["passed_by"] == []
+    assert shell.json("room")["passed_by"] == []
 
 
-def test_a_room_inside_that_is_a_link_is_told_too(desk: Desk) -> None:
-    del desk.environment["POSTROOM_STORE"]
-    (desk.home / ".postroom").mkdir()
-    (desk.home / ".postroom/room.db").symlink_to(desk.home / "other\x1b.db")
-    done = desk.run("room")
-    assert f"{desk.home}/.postroom/room.db is a link" in done.err
+def test_a_room_inside_that_is_a_link_is_told_too(shell: Shell) -> None:
+    del shell.environment["POSTROOM_STORE"]
+    (shell.home / ".postroom").mkdir()
+    (shell.home / ".postroom/room.db").symlink_to(shell.home / "other\x1b.db")
+    done = shell.run("room")
+    assert f"{shell.home}/.postroom/room.db is a link" in done.err
 
 
-def test_a_name_that_nobody_has_is_told_with_the_nearest(desk: Desk) -> None:
-    with desk.room() as room:
+def test_a_name_that_nobody_has_is_told_with_the_nearest(shell: Shell) -> None:
+    with shell.room() as room:
         room.mailbox("planner").send(["researcher", "agent-1"], "x")
         for words in (["check"], ["check", "--all"], ["digest"], ["counts"], ["sent"]):
-            done = desk.run(*words, "--as", "reseacher")
+            done = shell.run(*words, "--as", "reseacher")
             assert (done.code, done.err) == (
                 0,
                 "postroom: nobody here is called 'reseacher'; did you mean 'researcher'?\n",
             )
             assert "reseacher" not in done.out or "mail for reseacher" in done.out or "has sent" in done.out
         for merely_new in ("agent-2", "zoe", "res"):
-            assert desk.run("check", "--as", merely_new).err == ""
-            assert desk.run("check", "--as", merely_new, "--all").err == ""
-        assert desk.json("check", "--as", "reseacher")["letters"] == []
+            assert shell.run("check", "--as", merely_new).err == ""
+            assert shell.run("check", "--as", merely_new, "--all").err == ""
+        assert shell.json("check", "--as", "reseacher")["letters"] == []
 
 
-def test_what_a_new_card_says_no_more_is_told(desk: Desk) -> None:
-    first = desk.run(
+def test_what_a_new_card_says_no_more_is_told(shell: Shell) -> None:
+    first = shell.run(
         "register", "--as", "ann", "--scope", "a", "--scope", "b", "--name", "Ann", "--max-tasks", "5"
     )
     assert first.err == ""
-    again = desk.run("register", "--as", "ann", "--capability", "python", "--name", "Ann")
+    again = shell.run("register", "--as", "ann", "--capability", "python", "--name", "Ann")
     dropped = "--scope a, --scope b, --max-tasks 5"
     assert again.err == f"postroom: no longer said of ann: {dropped}; register replaces the whole card\n"
-    result = desk.json("register", "--as", "ann", "--name", "Anna")
+    result = shell.json("register", "--as", "ann", "--name", "Anna")
     assert result["dropped"] == {"capabilities": ["python"]}
-    assert desk.json("register", "--as", "ann", "--name", "Anna")["dropped"] == {}
+    assert shell.json("register", "--as", "ann", "--name", "Anna")["dropped"] == {}
 
 
-def test_a_plain_letter_moves_no_task_and_says_so(desk: Desk) -> None:
+def test_a_plain_letter_moves_no_task_and_says_so(shell: Shell) -> None:
     note = '{"id": "t-1", "state": "completed"}'
-    refused = desk.run("send", "bob", "--as", "ann", "--body", "x", "--task", note, "--json")
+    refused = shell.run("send", "bob", "--as", "ann", "--body", "x", "--task", note, "--json")
     assert (refused.code, refused.error["field"]) == (64, "--task")
     assert "postroom tasks" in refused.error["hint"]
-    carried = desk.json("send", "bob", "--as", "ann", "--body", "x", "--task", note, "--kind", "news")
+    carried = shell.json("send", "bob", "--as", "ann", "--body", "x", "--task", note, "--kind", "news")
     assert carried["letter"]["task"]["state"] == "completed"
 
 
-def test_a_name_in_another_case_since_a_rename_is_told_as_the_new_one(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    desk.json("rename", "bob", "BOB")
+def test_a_name_in_another_case_since_a_rename_is_told_as_the_new_one(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    shell.json("rename", "bob", "BOB")
     for words in (["check"], ["counts"], ["sent"]):
-        result = desk.run(*words, "--as", "bob", "--json").error
+        result = shell.run(*words, "--as", "bob", "--json").error
         assert (result["message"], result["hint"]) == ("'bob' is now 'BOB'", "write 'BOB'"), words
-    assert desk.json("send", "bob", "--as", "ann", "--body", "y")["letter"]["recipients"][0]["address"] == "bob"
-    assert len(desk.json("check", "--as", "BOB")["letters"]) == 2
+    assert shell.json("send", "bob", "--as", "ann", "--body", "y")["letter"]["recipients"][0]["address"] == "bob"
+    assert len(shell.json("check", "--as", "BOB")["letters"]) == 2
 
 
-def test_an_escalation_says_to_whom_it_went_and_who_is_next(desk: Desk) -> None:
-    alone = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
+def test_an_escalation_says_to_whom_it_went_and_who_is_next(shell: Shell) -> None:
+    alone = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
     assert " to human.\n" in alone
     assert "Passed over: coo (never heard from here, or takes no mail from you).\n" in alone
     assert "Unanswered" not in alone
-    desk.json("register", "--as", "coo")
-    request = desk.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
+    shell.json("register", "--as", "coo")
+    request = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
     assert " to coo.\n" in request and "Passed over" not in request
     assert "Unanswered, it goes to human in 4 h, by janitor.\n" in request
-    result = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x")
+    result = shell.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x")
     assert result["next"]["name"] == "human"
-    named = desk.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "new-one")
+    named = shell.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "new-one")
     assert (named["letter"]["recipients"][0]["address"], named["next"]) == ("new-one", None)
 
 
@@ -104,15 +104,15 @@ HIDDEN = "01J0000BBB0000000000000000"
 
 
 @pytest.fixture
-def mail(desk: Desk) -> Desk:
-    with desk.room() as room:
+def mail(shell: Shell) -> Shell:
+    with shell.room() as room:
         for id in (*ULIDS, "job-10"):
             room.mailbox("ann").send("bob", f"text {id}", id=id)
         room.mailbox("ann").send("carol", "secret", id=HIDDEN)
-    return desk
+    return shell
 
 
-def test_a_beginning_that_one_letter_has_is_its_id(mail: Desk) -> None:
+def test_a_beginning_that_one_letter_has_is_its_id(mail: Shell) -> None:
     assert mail.json("read", ULIDS[2][:8], "--as", "bob")["letter"]["id"] == ULIDS[2]
     assert mail.json("trace", HIDDEN[:8])["letter"]["id"] == HIDDEN  # the operator sees all
     assert mail.json("thread", ULIDS[2][:9], "--as", "ann")["letters"][0]["id"] == ULIDS[2]
@@ -123,7 +123,7 @@ def test_a_beginning_that_one_letter_has_is_its_id(mail: Desk) -> None:
     assert [letter["id"] for letter in done] == [ULIDS[2], ULIDS[1]]
 
 
-def test_a_beginning_that_several_have_is_refused_with_the_candidates(mail: Desk) -> None:
+def test_a_beginning_that_several_have_is_refused_with_the_candidates(mail: Shell) -> None:
     for words in (["read"], ["ack"], ["reply", "--body", "x"]):
         refused = mail.run(*words, ULIDS[0][:6], "--as", "bob", "--json")
         assert (refused.code, refused.error["field"]) == (65, "ID")
@@ -131,18 +131,18 @@ def test_a_beginning_that_several_have_is_refused_with_the_candidates(mail: Desk
     assert mail.json("counts", "--as", "bob")["total"] == 4  # and nothing was stamped
 
 
-def test_what_is_not_there_and_what_is_anothers_are_alike(mail: Desk) -> None:
+def test_what_is_not_there_and_what_is_anothers_are_alike(mail: Shell) -> None:
     errors = [mail.run("read", word, "--as", "bob", "--json").error for word in (HIDDEN[:8], "01J0000CC")]
     results = [error["message"].replace(HIDDEN[:8], "ID").replace("01J0000CC", "ID") for error in errors]
     assert results == ["no letter 'ID' in 'bob'"] * 2
 
 
 @pytest.mark.parametrize("word", ["job-1", "01J", "01j0000aaa"])
-def test_chosen_ids_and_too_short_ones_are_not_completed(mail: Desk, word: str) -> None:
+def test_chosen_ids_and_too_short_ones_are_not_completed(mail: Shell, word: str) -> None:
     assert mail.run("read", word, "--as", "bob").code == 67
 
 
-def test_a_terminal_shows_as_much_of_an_id_as_is_needed_and_a_pipe_all(mail: Desk) -> None:
+def test_a_terminal_shows_as_much_of_an_id_as_is_needed_and_a_pipe_all(mail: Shell) -> None:
     _, shown = show(mail, "check", "--as", "bob", "--peek", columns=100)
     column = [line.split()[0] for line in shown.splitlines()[1:5]]
     assert column == [ULIDS[0], ULIDS[1], ULIDS[2][:10], "job-10"]
@@ -152,7 +152,7 @@ def test_a_terminal_shows_as_much_of_an_id_as_is_needed_and_a_pipe_all(mail: Des
     assert all(id in piped for id in ULIDS)
 
 
-def test_what_was_sent_is_listed_the_newest_first(mail: Desk) -> None:
+def test_what_was_sent_is_listed_the_newest_first(mail: Shell) -> None:
     assert [letter["id"] for letter in mail.json("sent", "--as", "ann", "-n", "2")["letters"]] == [
         HIDDEN,
         "job-10",
@@ -161,8 +161,8 @@ def test_what_was_sent_is_listed_the_newest_first(mail: Desk) -> None:
     assert mail.run("sent", "--as", "bob").out == "bob has sent nothing.\n"
 
 
-def test_ones_own_letters_are_not_called_another_agents(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    mine, theirs = desk.run("sent", "--as", "ann").out, desk.run("check", "--as", "bob").out
+def test_ones_own_letters_are_not_called_another_agents(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    mine, theirs = shell.run("sent", "--as", "ann").out, shell.run("check", "--as", "bob").out
     assert "is what you sent. It is data" in mine and "another agent" not in mine
     assert "was written by another agent" in theirs

@@ -9,7 +9,7 @@ import pytest
 from postroom.cli.answer import Screen
 from postroom.cli.output import table, width, wrapped
 from postroom.clock import SystemClock
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import show
 
 COLUMNS = (40, 60, 80, 200)
@@ -18,8 +18,8 @@ HEADINGS = re.compile(r"[A-Z]+( +[A-Z]+)* *")
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
-    with desk.room() as room:
+def busy(shell: Shell) -> Shell:
+    with shell.room() as room:
         ann = room.mailbox("ann-of-the-long-name")
         ann.register(scopes=["sorting", "releases"], capabilities=["python", "rust"], description="日本語 " * 20)
         sent = ann.send("bob-of-the-long-name", "some words " * 30, subject="日本語" * 30, priority="urgent")
@@ -28,15 +28,15 @@ def busy(desk: Desk) -> Desk:
         work = bob.claim()
         assert work
         work.fail("a reason " * 30)
-        (desk.home / "id").write_text(sent.id, encoding="ascii")
+        (shell.home / "id").write_text(sent.id, encoding="ascii")
         bob.send("ann-of-the-long-name", "dead")
         ann.check()[0].reject("reason " * 30)
-    (desk.home / "room.db").chmod(0o644)  # something for the doctor to say
-    return desk
+    (shell.home / "room.db").chmod(0o644)  # something for the doctor to say
+    return shell
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
-def test_no_table_is_wider_than_the_terminal(busy: Desk, columns: int) -> None:
+def test_no_table_is_wider_than_the_terminal(busy: Shell, columns: int) -> None:
     id = (busy.home / "id").read_text(encoding="ascii")
     commands = (
         ["check", "--all", "--peek", "--as", "bob-of-the-long-name"], ["agents"], ["stats"], ["top", "--once"],
@@ -57,7 +57,7 @@ def test_no_table_is_wider_than_the_terminal(busy: Desk, columns: int) -> None:
 
 
 @pytest.mark.parametrize("columns", COLUMNS)
-def test_of_an_id_as_much_is_shown_as_is_understood(busy: Desk, columns: int) -> None:
+def test_of_an_id_as_much_is_shown_as_is_understood(busy: Shell, columns: int) -> None:
     """What one cannot copy is of no use."""
     id = (busy.home / "id").read_text(encoding="ascii")
     _, shown = show(
@@ -106,19 +106,19 @@ def test_text_is_wrapped_at_blanks() -> None:
     assert wrapped("", 5) == [""]
 
 
-def test_errors_and_what_waits_are_folded(desk: Desk) -> None:
-    desk.json("send", "human", "--as", "ann", "--letter-id", "m-1", "-s", "subject " * 9, "--body", "words " * 20)
-    code, shown = show(desk, "waiting", columns=50, NO_COLOR="1")
+def test_errors_and_what_waits_are_folded(shell: Shell) -> None:
+    shell.json("send", "human", "--as", "ann", "--letter-id", "m-1", "-s", "subject " * 9, "--body", "words " * 20)
+    code, shown = show(shell, "waiting", columns=50, NO_COLOR="1")
     text = [line for line in shown.splitlines() if line.startswith("    │ ")]
     assert (code, len(text), max(map(width, text)) <= 50) == (0, 3, True)
     assert " ".join(line.removeprefix("    │ ") for line in text) == " ".join(["words"] * 20)
-    code, shown = show(desk, "tasks", "nosuch", columns=50, NO_COLOR="1")
+    code, shown = show(shell, "tasks", "nosuch", columns=50, NO_COLOR="1")
     assert (code, max(map(width, shown.splitlines())) <= 50, "complete" in shown) == (64, True, True)
 
 
-def test_tasks_without_a_subject_show_their_text(desk: Desk) -> None:
-    desk.json("tasks", "give", "bob", "--as", "ann", "--body", "Sort it.\nSoon.")
-    assert "Sort it. |" in desk.run("tasks", "--as", "bob").out
+def test_tasks_without_a_subject_show_their_text(shell: Shell) -> None:
+    shell.json("tasks", "give", "bob", "--as", "ann", "--body", "Sort it.\nSoon.")
+    assert "Sort it. |" in shell.run("tasks", "--as", "bob").out
 
 
 @pytest.mark.parametrize("length", range(1, 45))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.cli.table import FILE_OF, HIDDEN, row
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 
 # All that may make a room: they put the first thing into it, or wait for mail. No other command does.
 MAKERS = {
@@ -40,25 +40,25 @@ def words_of(name: str) -> list[str]:
     return words
 
 
-def left_behind(desk: Desk) -> list[str]:
-    return sorted(path.name for path in desk.home.iterdir() if path.name not in {"pycache", "bin"})
+def left_behind(shell: Shell) -> list[str]:
+    return sorted(path.name for path in shell.home.iterdir() if path.name not in {"pycache", "bin"})
 
 
 @pytest.mark.parametrize("name", LOOKING)
-def test_a_command_that_only_looks_makes_no_room(desk: Desk, name: str) -> None:
-    done = desk.run(*words_of(name), "--as", "ann", "--json", stdin="text")
+def test_a_command_that_only_looks_makes_no_room(shell: Shell, name: str) -> None:
+    done = shell.run(*words_of(name), "--as", "ann", "--json", stdin="text")
     assert done.code in ({66} if name in NEEDS_WHAT_IS_THERE else {0, 64, 65, 67}), done
     assert "Traceback" not in done.err
     for typing_error in ("other.db", "no/such/folder/other.db"):
-        named = desk.run(*words_of(name), "--as", "ann", "--room", typing_error, "--json", stdin="text")
+        named = shell.run(*words_of(name), "--as", "ann", "--room", typing_error, "--json", stdin="text")
         assert (named.code, named.error["field"]) in {(66, "--room"), (64, "--token")}, named
-    assert left_behind(desk) == []
+    assert left_behind(shell) == []
 
 
 @pytest.mark.parametrize("name", sorted(ABOUT_THE_PROGRAM))
-def test_what_is_about_the_program_makes_no_room(desk: Desk, name: str) -> None:
-    desk.run(name, "--room", "other.db")
-    assert left_behind(desk) == []
+def test_what_is_about_the_program_makes_no_room(shell: Shell, name: str) -> None:
+    shell.run(name, "--room", "other.db")
+    assert left_behind(shell) == []
 
 
 def test_the_table_says_who_may_make_a_room() -> None:
@@ -66,27 +66,27 @@ def test_the_table_says_who_may_make_a_room() -> None:
     assert rows == MAKERS | ABOUT_THE_PROGRAM
 
 
-def test_who_is_refused_where_there_is_no_room(desk: Desk) -> None:
-    assert desk.json("block", "--as", "ann")["blocked"] == []
-    assert desk.run("block", "--as", "ann", "--room", "other.db").code == 66
-    assert left_behind(desk) == []
+def test_who_is_refused_where_there_is_no_room(shell: Shell) -> None:
+    assert shell.json("block", "--as", "ann")["blocked"] == []
+    assert shell.run("block", "--as", "ann", "--room", "other.db").code == 66
+    assert left_behind(shell) == []
 
 
-def test_a_room_that_is_not_there_yet_is_told_without_making_it(desk: Desk) -> None:
-    result = desk.json("room")
-    assert (result["store"], result["exists"], result["cursor"]) == (str(desk.home / "room.db"), False, None)
-    assert "not there yet" in desk.run("room").out
-    assert desk.json("changes") | {"schema": 1} == {
+def test_a_room_that_is_not_there_yet_is_told_without_making_it(shell: Shell) -> None:
+    result = shell.json("room")
+    assert (result["store"], result["exists"], result["cursor"]) == (str(shell.home / "room.db"), False, None)
+    assert "not there yet" in shell.run("room").out
+    assert shell.json("changes") | {"schema": 1} == {
         "schema": 1,
         "command": "changes",
         "changes": [],
         "cursor": None,
     }
-    assert "no room yet" in desk.run("changes").out
-    assert left_behind(desk) == []
-    desk.json("register", "--as", "ann")
-    assert desk.json("room")["exists"]
-    assert desk.json("changes")["cursor"] == desk.json("room")["cursor"] is not None
+    assert "no room yet" in shell.run("changes").out
+    assert left_behind(shell) == []
+    shell.json("register", "--as", "ann")
+    assert shell.json("room")["exists"]
+    assert shell.json("changes")["cursor"] == shell.json("room")["cursor"] is not None
 
 
 @pytest.mark.parametrize(
@@ -103,29 +103,29 @@ def test_a_room_that_is_not_there_yet_is_told_without_making_it(desk: Desk) -> N
     ],
     ids=lambda words: words[0],
 )
-def test_a_room_named_by_hand_is_made_in_a_folder_that_is_there(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.post("ann", "bob", "x")
-    desk.json("export", "a.jsonl")
-    desk.json("backup", "a.db")
-    before = left_behind(desk)
-    done = desk.run("--room", "no such/folder/b.db", "--json", *words)
+def test_a_room_named_by_hand_is_made_in_a_folder_that_is_there(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.post("ann", "bob", "x")
+    shell.json("export", "a.jsonl")
+    shell.json("backup", "a.db")
+    before = left_behind(shell)
+    done = shell.run("--room", "no such/folder/b.db", "--json", *words)
     assert (done.code, done.error["field"]) == (73, "--room"), done
-    assert done.error["hint"] == f"mkdir -p '{desk.home}/no such/folder'"
-    assert left_behind(desk) == before
+    assert done.error["hint"] == f"mkdir -p '{shell.home}/no such/folder'"
+    assert left_behind(shell) == before
 
 
-def test_the_users_own_room_brings_its_folders(desk: Desk) -> None:
-    del desk.environment["POSTROOM_STORE"]
-    own = desk.home / ".local/share/postroom/room.db"
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--room", str(own))
+def test_the_users_own_room_brings_its_folders(shell: Shell) -> None:
+    del shell.environment["POSTROOM_STORE"]
+    own = shell.home / ".local/share/postroom/room.db"
+    shell.json("send", "bob", "--as", "ann", "--body", "x", "--room", str(own))
     assert own.exists()
 
 
-def test_there_is_no_mail_where_nobody_has_sent_any(desk: Desk) -> None:
-    assert desk.run("check", "--as", "ann").out == "No unread mail for ann.\n"
-    assert desk.json("search", "word", "--as", "ann")["letters"] == []
-    assert desk.json("agents")["agents"] == []
-    assert desk.run("read", "m-1", "--as", "ann").code == 67
+def test_there_is_no_mail_where_nobody_has_sent_any(shell: Shell) -> None:
+    assert shell.run("check", "--as", "ann").out == "No unread mail for ann.\n"
+    assert shell.json("search", "word", "--as", "ann")["letters"] == []
+    assert shell.json("agents")["agents"] == []
+    assert shell.run("read", "m-1", "--as", "ann").code == 67
 
 
 SAYS_NO = [
@@ -155,10 +155,10 @@ SAYS_NO = [
 
 
 @pytest.mark.parametrize("words", SAYS_NO, ids=lambda words: " ".join(words)[:50])
-def test_what_is_refused_leaves_no_room_behind(desk: Desk, words: tuple[str, ...]) -> None:
-    done = desk.run(*words, "--json")
+def test_what_is_refused_leaves_no_room_behind(shell: Shell, words: tuple[str, ...]) -> None:
+    done = shell.run(*words, "--json")
     assert done.code in {65, 66, 67, 77}, done
-    assert left_behind(desk) == []
+    assert left_behind(shell) == []
 
 
 @pytest.mark.parametrize(
@@ -173,34 +173,34 @@ def test_what_is_refused_leaves_no_room_behind(desk: Desk, words: tuple[str, ...
     ],
     ids=lambda words: words[0],
 )
-def test_what_is_done_makes_the_room_and_is_done_once(desk: Desk, words: tuple[str, ...]) -> None:
-    desk.json(*words)
-    assert (desk.home / "room.db").exists()
-    with desk.room() as room:
+def test_what_is_done_makes_the_room_and_is_done_once(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.json(*words)
+    assert (shell.home / "room.db").exists()
+    with shell.room() as room:
         assert sum(conversation.turns for conversation in room.conversations()) <= 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
-def test_a_folder_that_may_not_be_looked_into_is_not_an_empty_room(desk: Desk, tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_looked_into_is_not_an_empty_room(shell: Shell, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     try:
-        assert desk.run("check", "--as", "ann", POSTROOM_STORE=str(closed / "room.db")).code != 0
+        assert shell.run("check", "--as", "ann", POSTROOM_STORE=str(closed / "room.db")).code != 0
     finally:
         closed.chmod(0o700)
 
 
 @pytest.mark.parametrize("text", ["", "junk", "[]", "{}", '{"postroom": 99, "room": "x"}'])
-def test_an_import_of_what_is_no_export_makes_no_room(desk: Desk, text: str) -> None:
-    done = desk.run("import", "-", "--json", stdin=text)
+def test_an_import_of_what_is_no_export_makes_no_room(shell: Shell, text: str) -> None:
+    done = shell.run("import", "-", "--json", stdin=text)
     assert (done.code, done.error["field"]) == (65, "line 1"), done
-    assert left_behind(desk) == []
+    assert left_behind(shell) == []
 
 
-def test_an_import_that_is_refused_later_goes_on_with_the_whole_file(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
-    lines = desk.run("export").out.splitlines(keepends=True)
-    done = desk.run("import", "-", "--room", "other.db", "--json", stdin="".join(lines[:-1]))
+def test_an_import_that_is_refused_later_goes_on_with_the_whole_file(shell: Shell) -> None:
+    shell.json("send", "bob", "--as", "ann", "--body", "x")
+    lines = shell.run("export").out.splitlines(keepends=True)
+    done = shell.run("import", "-", "--room", "other.db", "--json", stdin="".join(lines[:-1]))
     assert (done.code, done.error["field"]) == (65, f"line {len(lines) - 1}"), done
-    assert desk.json("import", "-", "--room", "other.db", stdin="".join(lines))["letters"] == 1
-    assert desk.json("counts", "--as", "bob", "--room", "other.db")["total"] == 1
+    assert shell.json("import", "-", "--room", "other.db", stdin="".join(lines))["letters"] == 1
+    assert shell.json("counts", "--as", "bob", "--room", "other.db")["total"] == 1

@@ -6,18 +6,18 @@ import stat
 
 import pytest
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 
 
 @pytest.fixture
-def project(desk: Desk) -> Desk:
+def project(shell: Shell) -> Shell:
     """A user who names no room, in a folder below a project."""
-    del desk.environment["POSTROOM_STORE"]
-    (desk.home / "project/src").mkdir(parents=True)
-    return desk
+    del shell.environment["POSTROOM_STORE"]
+    (shell.home / "project/src").mkdir(parents=True)
+    return shell
 
 
-def test_a_project_is_made_once_and_for_its_owner_alone(project: Desk) -> None:
+def test_a_project_is_made_once_and_for_its_owner_alone(project: Shell) -> None:
     first, again = project.json("init", "project"), project.json("init", "project")
     assert (first["made"], again["made"]) == (True, False)
     folder = project.home / "project/.postroom"
@@ -27,7 +27,7 @@ def test_a_project_is_made_once_and_for_its_owner_alone(project: Desk) -> None:
     assert stat.S_IMODE((folder / "room.db").stat().st_mode) == 0o600
 
 
-def test_it_is_found_from_below_also_by_the_quick_look(project: Desk) -> None:
+def test_it_is_found_from_below_also_by_the_quick_look(project: Shell) -> None:
     project.json("init", "project")
     home, project.home = project.home, project.home / "project/src"
     path = home / "project/.postroom/room.db"
@@ -41,7 +41,7 @@ def test_it_is_found_from_below_also_by_the_quick_look(project: Desk) -> None:
     assert project.run("check", "--as", "bob", "--json", POSTROOM_STORE=str(path)).json["letters"] != []
 
 
-def test_mail_of_a_project_whose_room_is_gone_goes_nowhere_else(project: Desk) -> None:
+def test_mail_of_a_project_whose_room_is_gone_goes_nowhere_else(project: Shell) -> None:
     project.json("init", "project")
     home, project.home = project.home, project.home / "project/src"
     for path in (home / "project/.postroom").glob("room.db*"):
@@ -58,7 +58,7 @@ def test_mail_of_a_project_whose_room_is_gone_goes_nowhere_else(project: Desk) -
     assert project.json("check", "--as", "ann")["letters"] == []
 
 
-def test_what_cannot_be_made_is_told(project: Desk) -> None:
+def test_what_cannot_be_made_is_told(project: Shell) -> None:
     (project.home / "file").write_text("", encoding="utf-8")
     (project.home / "taken/.postroom").mkdir(parents=True)
     (project.home / "taken/.postroom/room.db").mkdir()

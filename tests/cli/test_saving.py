@@ -10,44 +10,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.cli.read import LONGEST, safe_name
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 
 HELLO = "aGVsbG8="  # hello, in base64
 
 
-def send(desk: Desk, *paths: str) -> str:
+def send(shell: Shell, *paths: str) -> str:
     """A letter with files that its sender calls so."""
-    with desk.room() as room:
+    with shell.room() as room:
         parts = [{"type": "file", "path": path, "bytes": HELLO} for path in paths]
         return room.mailbox("ann").send("bob", ["see there", *parts]).id
 
 
-def test_the_files_of_a_letter_are_saved_for_their_owner_alone(desk: Desk) -> None:
-    (desk.home / "a.txt").write_text("written by ann")
-    sent = desk.json("send", "bob", "--as", "ann", "--body", "x", "--file", "a.txt")["id"]
-    done = desk.json("read", sent, "--as", "bob", "--save", "files")
+def test_the_files_of_a_letter_are_saved_for_their_owner_alone(shell: Shell) -> None:
+    (shell.home / "a.txt").write_text("written by ann")
+    sent = shell.json("send", "bob", "--as", "ann", "--body", "x", "--file", "a.txt")["id"]
+    done = shell.json("read", sent, "--as", "bob", "--save", "files")
     assert done["saved"] == [{"path": "a.txt", "file": "files/a.txt", "bytes": 14}]
-    saved = desk.home / "files/a.txt"
+    saved = shell.home / "files/a.txt"
     assert saved.read_text() == "written by ann"
     assert [oct(path.stat().st_mode & 0o777) for path in (saved.parent, saved)] == ["0o700", "0o600"]
 
 
-def test_people_are_told_where_they_are(desk: Desk) -> None:
-    assert desk.run("read", send(desk, "a.txt"), "--as", "bob", "--save", ".").out.endswith(
+def test_people_are_told_where_they_are(shell: Shell) -> None:
+    assert shell.run("read", send(shell, "a.txt"), "--as", "bob", "--save", ".").out.endswith(
         "Saved a.txt (5 bytes).\n"
     )
-    assert desk.run("read", send(desk), "--as", "bob", "--save", ".").out.endswith("It encloses no file.\n")
+    assert shell.run("read", send(shell), "--as", "bob", "--save", ".").out.endswith("It encloses no file.\n")
 
 
-def test_nothing_is_overwritten(desk: Desk) -> None:
-    (desk.home / "a.txt").write_text("mine")
-    (desk.home / "b").symlink_to(desk.home / "nowhere")
-    sent = send(desk, "a.txt", "x/a.txt", "b")
+def test_nothing_is_overwritten(shell: Shell) -> None:
+    (shell.home / "a.txt").write_text("mine")
+    (shell.home / "b").symlink_to(shell.home / "nowhere")
+    sent = send(shell, "a.txt", "x/a.txt", "b")
     for expected in (["a-2.txt", "a-3.txt", "b-2"], ["a-4.txt", "a-5.txt", "b-3"]):
-        saved = desk.json("read", sent, "--as", "bob", "--save", ".")["saved"]
+        saved = shell.json("read", sent, "--as", "bob", "--save", ".")["saved"]
         assert [one["file"] for one in saved] == expected
-    assert (desk.home / "a.txt").read_text() == "mine"
-    assert not (desk.home / "nowhere").exists()
+    assert (shell.home / "a.txt").read_text() == "mine"
+    assert not (shell.home / "nowhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -82,18 +82,18 @@ def test_whatever_a_file_is_called_its_name_stays_in_the_folder(path: str) -> No
     assert len(os.fsencode(name)) <= LONGEST
 
 
-def test_names_that_lead_elsewhere_end_in_the_folder(desk: Desk) -> None:
-    sent = send(desk, "../../out.txt", str(desk.home / "out.txt"), "..")
-    desk.json("read", sent, "--as", "bob", "--save", "files")
-    assert sorted(path.name for path in (desk.home / "files").iterdir()) == ["file", "out-2.txt", "out.txt"]
-    assert not list(desk.home.glob("out*"))
+def test_names_that_lead_elsewhere_end_in_the_folder(shell: Shell) -> None:
+    sent = send(shell, "../../out.txt", str(shell.home / "out.txt"), "..")
+    shell.json("read", sent, "--as", "bob", "--save", "files")
+    assert sorted(path.name for path in (shell.home / "files").iterdir()) == ["file", "out-2.txt", "out.txt"]
+    assert not list(shell.home.glob("out*"))
 
 
-def test_no_file_is_planted_beside_the_room_as_one_of_its_own(desk: Desk) -> None:
-    with desk.room() as room:
+def test_no_file_is_planted_beside_the_room_as_one_of_its_own(shell: Shell) -> None:
+    with shell.room() as room:
         store = Path(room.settings.store.removeprefix("sqlite:"))
-    sent = send(desk, f"{store.name}-journal", f"{store.name}.search")
-    saved = desk.json("read", sent, "--as", "bob", "--save", os.fspath(store.parent))["saved"]
+    sent = send(shell, f"{store.name}-journal", f"{store.name}.search")
+    saved = shell.json("read", sent, "--as", "bob", "--save", os.fspath(store.parent))["saved"]
     assert [Path(one["file"]).name for one in saved] == [
         f"saved-{store.name}-journal",
         f"saved-{store.name}.search",
@@ -101,10 +101,10 @@ def test_no_file_is_planted_beside_the_room_as_one_of_its_own(desk: Desk) -> Non
 
 
 @pytest.mark.parametrize("place", ["a file", "nowhere/files"])
-def test_a_folder_that_cannot_be_is_refused_before_the_letter_is_read(desk: Desk, place: str) -> None:
-    (desk.home / "a file").write_text("")
-    sent = send(desk, "a.txt")
-    done = desk.run("read", sent, "--as", "bob", "--save", place)
+def test_a_folder_that_cannot_be_is_refused_before_the_letter_is_read(shell: Shell, place: str) -> None:
+    (shell.home / "a file").write_text("")
+    sent = send(shell, "a.txt")
+    done = shell.run("read", sent, "--as", "bob", "--save", place)
     assert done.code == 73
     assert done.err.startswith(f"postroom: --save: '{place}' cannot be used: ")
-    assert desk.json("counts", "--as", "bob")["total"] == 1
+    assert shell.json("counts", "--as", "bob")["total"] == 1

@@ -8,116 +8,116 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import PROGRAM, Desk
+from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import editor, show
 
 
-def give(desk: Desk, *more: str, id: str = "t-1") -> Any:
+def give(shell: Shell, *more: str, id: str = "t-1") -> Any:
     words = ("tasks", "give", "bob", "--as", "ann", "--body", "Review it.", "-s", "Review", "--letter-id", id)
-    return desk.json(*words, *more)
+    return shell.json(*words, *more)
 
 
-def step(desk: Desk, verb: str, *more: str, me: str = "bob", id: str = "t-1") -> str:
-    state: str = desk.json("tasks", verb, id, "--as", me, *more)["task"]["state"]
+def step(shell: Shell, verb: str, *more: str, me: str = "bob", id: str = "t-1") -> str:
+    state: str = shell.json("tasks", verb, id, "--as", me, *more)["task"]["state"]
     return state
 
 
-def states(desk: Desk, *words: str) -> list[tuple[str, str]]:
-    return [(task["id"], task["state"]) for task in desk.json("tasks", *words)["tasks"]]
+def states(shell: Shell, *words: str) -> list[tuple[str, str]]:
+    return [(task["id"], task["state"]) for task in shell.json("tasks", *words)["tasks"]]
 
 
-def test_a_task_goes_its_whole_way(desk: Desk) -> None:
-    value = give(desk, "--deadline", "2h", "--session", '{"chat": 7}')
+def test_a_task_goes_its_whole_way(shell: Shell) -> None:
+    value = give(shell, "--deadline", "2h", "--session", '{"chat": 7}')
     assert (value["id"], value["letter"]["kind"], value["letter"]["task"]["state"]) == ("t-1", "task", "pending")
-    result = desk.json("tasks", "accept", "t-1", "--as", "bob", "--body", "Gladly.")
+    result = shell.json("tasks", "accept", "t-1", "--as", "bob", "--body", "Gladly.")
     assert (result["task"]["state"], result["receipt"]["letter"]["text"]) == ("accepted", "Gladly.")
-    assert desk.json("check", "--as", "bob", "--all")["letters"] == []  # taken on, so acknowledged
-    assert step(desk, "start") == "working"
-    assert step(desk, "ask", "--body", "Which branch?") == "input_required"
-    assert step(desk, "answer", "--body", "main", me="ann") == "working"
-    assert step(desk, "complete", "--body", "Fine.", "--data", '{"bugs": 0}') == "completed"
-    shown = desk.json("tasks", "show", "t-1", "--as", "ann")
+    assert shell.json("check", "--as", "bob", "--all")["letters"] == []  # taken on, so acknowledged
+    assert step(shell, "start") == "working"
+    assert step(shell, "ask", "--body", "Which branch?") == "input_required"
+    assert step(shell, "answer", "--body", "main", me="ann") == "working"
+    assert step(shell, "complete", "--body", "Fine.", "--data", '{"bugs": 0}') == "completed"
+    shown = shell.json("tasks", "show", "t-1", "--as", "ann")
     task = shown["task"]
     assert (task["giver"], task["receiver"], task["subject"], task["is_final"]) == ("ann", "bob", "Review", True)
     assert (task["session"], task["called"], task["thread"]) == ({"chat": 7}, "t-1", "t-1")
     assert task["deadline"] > task["opened_at"]
     texts = [letter["text"] for letter in shown["letters"]]
     assert texts == ["Review it.", "Gladly.", "working", "Which branch?", "main", "Fine."]
-    assert desk.json("tasks", "show", "t-1", "--as", "bob")["task"]["session"] is None
+    assert shell.json("tasks", "show", "t-1", "--as", "bob")["task"]["session"] is None
 
 
-def test_a_task_is_rejected_failed_or_canceled_with_a_reason(desk: Desk) -> None:
+def test_a_task_is_rejected_failed_or_canceled_with_a_reason(shell: Shell) -> None:
     for id in ("t-1", "t-2", "t-3"):
-        give(desk, id=id)
-    assert step(desk, "reject", "--reason", "no time") == "rejected"
-    assert step(desk, "accept", id="t-2") == "accepted"
-    assert step(desk, "fail", "--reason", "broken", id="t-2") == "failed"
-    assert step(desk, "accept", id="t-3") == "accepted"
-    canceled = desk.json("tasks", "cancel", "t-3", "--as", "ann", "--reason", "never mind")["task"]
+        give(shell, id=id)
+    assert step(shell, "reject", "--reason", "no time") == "rejected"
+    assert step(shell, "accept", id="t-2") == "accepted"
+    assert step(shell, "fail", "--reason", "broken", id="t-2") == "failed"
+    assert step(shell, "accept", id="t-3") == "accepted"
+    canceled = shell.json("tasks", "cancel", "t-3", "--as", "ann", "--reason", "never mind")["task"]
     assert (canceled["state"], canceled["reason"]) == ("canceled", "never mind")
 
 
-def test_tasks_are_listed_by_side_and_state(desk: Desk) -> None:
+def test_tasks_are_listed_by_side_and_state(shell: Shell) -> None:
     for id in ("t-1", "t-2"):
-        give(desk, id=id)
-    step(desk, "reject", "--reason", "no")
-    assert states(desk, "--as", "ann") == [("t-1", "rejected"), ("t-2", "pending")]
-    assert states(desk, "--as", "bob", "--open") == [("t-2", "pending")]
-    assert states(desk, "--as", "bob", "--state", "rejected", "--state", "failed") == [("t-1", "rejected")]
-    assert states(desk, "--as", "bob", "--role", "given") == []
-    assert states(desk, "--as", "bob", "--role", "received", "-n", "1") == [("t-1", "rejected")]
-    assert desk.run("tasks", "--as", "bob", "--open", "--state", "failed").code == 64
-    assert desk.run("tasks", "--as", "carol").out == "No tasks.\n"
+        give(shell, id=id)
+    step(shell, "reject", "--reason", "no")
+    assert states(shell, "--as", "ann") == [("t-1", "rejected"), ("t-2", "pending")]
+    assert states(shell, "--as", "bob", "--open") == [("t-2", "pending")]
+    assert states(shell, "--as", "bob", "--state", "rejected", "--state", "failed") == [("t-1", "rejected")]
+    assert states(shell, "--as", "bob", "--role", "given") == []
+    assert states(shell, "--as", "bob", "--role", "received", "-n", "1") == [("t-1", "rejected")]
+    assert shell.run("tasks", "--as", "bob", "--open", "--state", "failed").code == 64
+    assert shell.run("tasks", "--as", "carol").out == "No tasks.\n"
 
 
-def test_the_rules_or_a_program_judge_a_task(desk: Desk) -> None:
-    desk.json("register", "--as", "bob", "--max-tasks", "1", "--capability", "python")
+def test_the_rules_or_a_program_judge_a_task(shell: Shell) -> None:
+    shell.json("register", "--as", "bob", "--max-tasks", "1", "--capability", "python")
     for id in ("t-1", "t-2"):
-        give(desk, id=id)
-    give(desk, "--metadata", '{"required_capabilities": ["rust"]}', id="t-3")
+        give(shell, id=id)
+    give(shell, "--metadata", '{"required_capabilities": ["rust"]}', id="t-3")
     judge = "import json, sys; asked = json.load(sys.stdin); assert asked['card']['id'] == 'bob'; print(asked['letter']['text'])"
     no = f'{sys.executable} -c "{judge}; sys.exit(3)"'
-    result = desk.json("tasks", "admit", "t-1", "--as", "bob", "--judge", no)
+    result = shell.json("tasks", "admit", "t-1", "--as", "bob", "--judge", no)
     assert (result["accepted"], result["task"]["state"], result["task"]["reason"]) == (
         False,
         "rejected",
         "Review it.",
     )
-    assert desk.json("tasks", "admit", "t-3", "--as", "bob")["accepted"] is False
-    assert desk.json("tasks", "admit", "t-2", "--as", "bob", "--judge", "true")["accepted"] is True
-    give(desk, id="t-4")
-    full = desk.run("tasks", "accept", "t-4", "--as", "bob", "--json")
+    assert shell.json("tasks", "admit", "t-3", "--as", "bob")["accepted"] is False
+    assert shell.json("tasks", "admit", "t-2", "--as", "bob", "--judge", "true")["accepted"] is True
+    give(shell, id="t-4")
+    full = shell.run("tasks", "accept", "t-4", "--as", "bob", "--json")
     assert (full.code, full.error["name"]) == (75, "QuotaFull")
 
 
-def test_a_judge_that_cannot_be_started_decides_nothing(desk: Desk) -> None:
-    give(desk)
+def test_a_judge_that_cannot_be_started_decides_nothing(shell: Shell) -> None:
+    give(shell)
     for program in ("/no/such/program", "", "'"):
-        refused = desk.run("tasks", "admit", "t-1", "--as", "bob", "--judge", program, "--json")
+        refused = shell.run("tasks", "admit", "t-1", "--as", "bob", "--judge", program, "--json")
         assert (refused.code, refused.error["field"]) == (64, "--judge")
-    assert states(desk, "--as", "bob") == [("t-1", "pending")]
+    assert states(shell, "--as", "bob") == [("t-1", "pending")]
 
 
-def test_a_held_task_is_moved_with_its_token_alone(desk: Desk) -> None:
-    give(desk)
-    (held,) = desk.json("claim", "--as", "bob")["letters"]
-    assert desk.run("tasks", "accept", "t-1", "--as", "bob").code == 69
-    assert step(desk, "accept", "--token", held["token"], "--no-ack") == "accepted"
-    assert desk.json("read", "t-1", "--as", "bob")["letter"]["delivery"]["state"] == "claimed"
-    assert step(desk, "complete", "--token", held["token"]) == "completed"
-    assert desk.json("check", "--as", "bob", "--all")["letters"] == []
+def test_a_held_task_is_moved_with_its_token_alone(shell: Shell) -> None:
+    give(shell)
+    (held,) = shell.json("claim", "--as", "bob")["letters"]
+    assert shell.run("tasks", "accept", "t-1", "--as", "bob").code == 69
+    assert step(shell, "accept", "--token", held["token"], "--no-ack") == "accepted"
+    assert shell.json("read", "t-1", "--as", "bob")["letter"]["delivery"]["state"] == "claimed"
+    assert step(shell, "complete", "--token", held["token"]) == "completed"
+    assert shell.json("check", "--as", "bob", "--all")["letters"] == []
 
 
-def test_a_program_that_works_on_a_task_needs_to_say_no_token(desk: Desk) -> None:
-    give(desk)
+def test_a_program_that_works_on_a_task_needs_to_say_no_token(shell: Shell) -> None:
+    give(shell)
     program = (
         "import os, subprocess, sys; run = lambda verb: subprocess.call([*sys.argv[1:], 'tasks', verb,"
         " os.environ['POSTROOM_ID'], '--json'], stdout=subprocess.DEVNULL);"
         " sys.exit(run('accept') or run('complete'))"
     )
-    done = desk.run("work", "--as", "bob", "--timeout", "1", "--", sys.executable, "-c", program, *PROGRAM)
+    done = shell.run("work", "--as", "bob", "--timeout", "1", "--", sys.executable, "-c", program, *PROGRAM)
     assert (done.code, done.err) == (0, "")
-    assert states(desk, "--as", "ann") == [("t-1", "completed")]
+    assert states(shell, "--as", "ann") == [("t-1", "completed")]
 
 
 @pytest.mark.parametrize(
@@ -140,77 +140,77 @@ def test_a_program_that_works_on_a_task_needs_to_say_no_token(desk: Desk) -> Non
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
 )
 def test_a_step_that_cannot_be_is_refused_and_nothing_is_told(
-    desk: Desk, words: tuple[str, ...], code: int, field: str
+    shell: Shell, words: tuple[str, ...], code: int, field: str
 ) -> None:
-    give(desk)
-    refused = desk.run(*words, "--json")
+    give(shell)
+    refused = shell.run(*words, "--json")
     assert (refused.code, refused.error["field"] or "") == (code, field), refused
-    assert states(desk, "--as", "ann") == [("t-1", "pending")]
-    assert desk.json("counts", "--as", "ann")["total"] == 0
+    assert states(shell, "--as", "ann") == [("t-1", "pending")]
+    assert shell.json("counts", "--as", "ann")["total"] == 0
 
 
-def test_the_same_key_gives_one_task(desk: Desk) -> None:
+def test_the_same_key_gives_one_task(shell: Shell) -> None:
     words = ("tasks", "give", "bob", "--as", "ann", "--body", "x", "--key", "k-1")
-    first, again = desk.json(*words), desk.json(*words)
+    first, again = shell.json(*words), shell.json(*words)
     assert (again["id"], again["repeated"]) == (first["id"], True)
-    assert len(states(desk, "--as", "bob")) == 1
+    assert len(states(shell, "--as", "bob")) == 1
 
 
-def test_people_see_tasks_and_what_agents_work_on(desk: Desk) -> None:
-    desk.json("register", "--as", "bob")
+def test_people_see_tasks_and_what_agents_work_on(shell: Shell) -> None:
+    shell.json("register", "--as", "bob")
     code, shown = show(
-        desk, "tasks", "give", "bob", "--as", "ann", "-s", "Review", VISUAL=editor(desk.home, "Do it.")
+        shell, "tasks", "give", "bob", "--as", "ann", "-s", "Review", VISUAL=editor(shell.home, "Do it.")
     )
     assert (code, "tells how it stands" in shown) == (0, True)
-    ((id, _),) = states(desk, "--as", "ann")
-    assert "STATE" in show(desk, "tasks", "--as", "ann", columns=140)[1]
-    assert "accepted" in show(desk, "tasks", "accept", id, "--as", "bob")[1]
-    assert "Do it." in show(desk, "tasks", "show", id, "--as", "ann", columns=140)[1]
-    assert "Review" in show(desk, "agents", columns=140)[1]
-    assert "Works on" in show(desk, "agents", "show", "bob")[1]
-    (agent,) = desk.json("agents")["agents"]
+    ((id, _),) = states(shell, "--as", "ann")
+    assert "STATE" in show(shell, "tasks", "--as", "ann", columns=140)[1]
+    assert "accepted" in show(shell, "tasks", "accept", id, "--as", "bob")[1]
+    assert "Do it." in show(shell, "tasks", "show", id, "--as", "ann", columns=140)[1]
+    assert "Review" in show(shell, "agents", columns=140)[1]
+    assert "Works on" in show(shell, "agents", "show", "bob")[1]
+    (agent,) = shell.json("agents")["agents"]
     assert agent["tasks"] == [{"id": id, "subject": "Review", "state": "accepted", "giver": "ann"}]
-    assert json.loads(desk.run("agents", "--gone", "--json").out)["agents"] == [agent]
+    assert json.loads(shell.run("agents", "--gone", "--json").out)["agents"] == [agent]
 
 
-def refused(desk: Desk, verb: str, *more: str, me: str = "bob") -> tuple[str, str | None]:
-    error = desk.run("tasks", verb, "t-1", "--as", me, *more, "--json").error
+def refused(shell: Shell, verb: str, *more: str, me: str = "bob") -> tuple[str, str | None]:
+    error = shell.run("tasks", verb, "t-1", "--as", me, *more, "--json").error
     return error["message"], error["hint"]
 
 
-def test_a_step_that_cannot_be_is_refused_with_what_can_be_typed(desk: Desk) -> None:
-    give(desk)
-    message, hint = refused(desk, "cancel", me="ann")
+def test_a_step_that_cannot_be_is_refused_with_what_can_be_typed(shell: Shell) -> None:
+    give(shell)
+    message, hint = refused(shell, "cancel", me="ann")
     assert message == "a task that is pending cannot become canceled"
     assert hint is not None and hint.startswith("postroom unsend t-1 takes it back until it is claimed")
-    assert refused(desk, "complete")[1] == "from here: postroom tasks accept, reject"
-    assert refused(desk, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is pending"
-    step(desk, "accept")
-    assert refused(desk, "ask", "--body", "x")[1] == "first say that you work on it: postroom tasks start t-1"
-    assert refused(desk, "accept")[1] == "from here: postroom tasks start, complete, fail, reject"
-    assert refused(desk, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is accepted"
-    step(desk, "start")
-    step(desk, "ask", "--body", "x")
-    assert refused(desk, "cancel", me="ann")[1] == "from here: postroom tasks answer"
-    step(desk, "answer", "--body", "y", me="ann")
-    step(desk, "complete")
-    assert refused(desk, "start")[1] == "legal from here: none, it is final"
+    assert refused(shell, "complete")[1] == "from here: postroom tasks accept, reject"
+    assert refused(shell, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is pending"
+    step(shell, "accept")
+    assert refused(shell, "ask", "--body", "x")[1] == "first say that you work on it: postroom tasks start t-1"
+    assert refused(shell, "accept")[1] == "from here: postroom tasks start, complete, fail, reject"
+    assert refused(shell, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is accepted"
+    step(shell, "start")
+    step(shell, "ask", "--body", "x")
+    assert refused(shell, "cancel", me="ann")[1] == "from here: postroom tasks answer"
+    step(shell, "answer", "--body", "y", me="ann")
+    step(shell, "complete")
+    assert refused(shell, "start")[1] == "legal from here: none, it is final"
 
 
-def test_who_holds_a_task_is_told_to_give_the_token(desk: Desk) -> None:
-    give(desk)
-    desk.json("claim", "--as", "bob")
+def test_who_holds_a_task_is_told_to_give_the_token(shell: Shell) -> None:
+    give(shell)
+    shell.json("claim", "--as", "bob")
     for verb in ("accept", "admit"):
-        message, hint = refused(desk, verb)
+        message, hint = refused(shell, verb)
         assert "is held by bob" in message
         assert hint == "give the --token that claim showed, or wait until its lease ends"
 
 
-def test_a_task_that_is_overdue_says_for_how_long(desk: Desk) -> None:
-    with desk.room() as room:
+def test_a_task_that_is_overdue_says_for_how_long(shell: Shell) -> None:
+    with shell.room() as room:
         room.mailbox("ann").give_task("bob", "x", id="t-1", deadline=0.001)
         room.mailbox("ann").give_task("bob", "x", id="t-2", deadline=3600.0)
-    shown = desk.run("tasks", "--as", "ann").out
+    shown = shell.run("tasks", "--as", "ann").out
     assert " s overdue |" in shown and "in 60 min" in shown
-    desk.json("tasks", "reject", "t-1", "--as", "bob", "--reason", "late")
-    assert "overdue" not in desk.run("tasks", "--as", "ann").out  # it is over
+    shell.json("tasks", "reject", "t-1", "--as", "bob", "--reason", "late")
+    assert "overdue" not in shell.run("tasks", "--as", "ann").out  # it is over

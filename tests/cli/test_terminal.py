@@ -14,16 +14,16 @@ from postroom.cli import views
 from postroom.cli.answer import Screen
 from postroom.cli.output import ago, body_lines, cut, one_line, table, width
 from postroom.clock import SystemClock
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import Terminal, editor, show
 
 NASTY = "a\x1b[31mred\x07\x00\x9b\u202egnp.exe\u2066\u200b\u2028\x85end".replace("\x00", "")
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def test_an_inbox_is_a_table_in_colour_with_a_hint(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "first line\nsecond", "-p", "urgent", "--letter-id", "m-1")
-    code, shown = show(desk, "check", "--as", "bob", "--peek")
+def test_an_inbox_is_a_table_in_colour_with_a_hint(shell: Shell) -> None:
+    shell.json("send", "bob", "--as", "ann", "--body", "first line\nsecond", "-p", "urgent", "--letter-id", "m-1")
+    code, shown = show(shell, "check", "--as", "bob", "--peek")
     assert code == 0
     assert "\x1b[1mID" in shown and "\x1b[31murgent" in shown
     plain = ESCAPES.sub("", shown).splitlines()
@@ -33,7 +33,7 @@ def test_an_inbox_is_a_table_in_colour_with_a_hint(desk: Desk) -> None:
         "  postroom read ID --as bob  # shows one",
         "  postroom ack ID --as bob  # is done with it",
     ]
-    _, whole = show(desk, "check", "--all", "--as", "bob", "--peek", NO_COLOR="1")
+    _, whole = show(shell, "check", "--all", "--as", "bob", "--peek", NO_COLOR="1")
     assert whole.splitlines()[0].split() == ["ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT"]
 
 
@@ -41,83 +41,83 @@ def hints(shown: str) -> list[str]:
     return [line for line in ESCAPES.sub("", shown).splitlines() if line.startswith("  postroom ")]
 
 
-def test_hints_can_be_pasted(desk: Desk) -> None:
+def test_hints_can_be_pasted(shell: Shell) -> None:
     ann, other = ("--as", "ann"), ("--room", "a room.db")
-    _, shown = show(desk, "send", "bob", *ann, *other, "--letter-id", "m-1", "--body", "x")
+    _, shown = show(shell, "send", "bob", *ann, *other, "--letter-id", "m-1", "--body", "x")
     assert hints(shown) == ["  postroom wait --thread m-1 --as ann --room 'a room.db'  # waits for the answer"]
-    _, shown = show(desk, "read", "m-1", *other, POSTROOM_AGENT="bob")
+    _, shown = show(shell, "read", "m-1", *other, POSTROOM_AGENT="bob")
     assert hints(shown)[0] == "  postroom reply m-1 --room 'a room.db'  # answers it"
-    _, shown = show(desk, "read", "m-1", "--as", "bob", *other, POSTROOM_AGENT="bob")
+    _, shown = show(shell, "read", "m-1", "--as", "bob", *other, POSTROOM_AGENT="bob")
     assert hints(shown)[1] == "  postroom ack m-1 --room 'a room.db'  # is done with it"
-    _, shown = show(desk, "read", "m-1", "--as", "bob", *other, POSTROOM_AGENT="ann")
-    done = desk.type(hints(shown)[1])
+    _, shown = show(shell, "read", "m-1", "--as", "bob", *other, POSTROOM_AGENT="ann")
+    done = shell.type(hints(shown)[1])
     assert (done.code, done.err, "done" in done.out) == (0, "", True)
 
 
-def test_what_was_claimed_together_is_done_together(desk: Desk) -> None:
+def test_what_was_claimed_together_is_done_together(shell: Shell) -> None:
     for id in ("m-1", "m-2", "m-3"):
-        desk.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", id)
-    _, shown = show(desk, "claim", "-n", "3", "--as", "bob")
+        shell.json("send", "bob", "--as", "ann", "--body", "x", "--letter-id", id)
+    _, shown = show(shell, "claim", "-n", "3", "--as", "bob")
     (hint,) = hints(shown)
     assert hint.startswith("  postroom ack m-1 m-2 m-3 --token ") and hint.endswith(" --as bob")
-    assert desk.type(hint).code == 0
-    assert desk.json("check", "--all", "--as", "bob")["letters"] == []
+    assert shell.type(hint).code == 0
+    assert shell.json("check", "--all", "--as", "bob")["letters"] == []
 
 
-def test_what_wants_no_answer_says_nothing_of_one(desk: Desk) -> None:
-    desk.json("register", "--as", "bob", "--scope", "team")
-    desk.post("ann", "bob", "x", id="m-1")
+def test_what_wants_no_answer_says_nothing_of_one(shell: Shell) -> None:
+    shell.json("register", "--as", "bob", "--scope", "team")
+    shell.post("ann", "bob", "x", id="m-1")
     for command in (
         ("reply", "m-1", "--as", "bob", "--body", "y"),
         ("broadcast", "team", "--as", "ann", "--body", "y"),
         ("handoff", "bob", "--as", "ann", "--done", "all"),
     ):
-        code, shown = show(desk, *command)
+        code, shown = show(shell, *command)
         assert (code, hints(shown), shown.startswith("Sent ")) == (0, [], True), shown
 
 
-def test_new_names_are_told_in_one_line(desk: Desk) -> None:
-    done = desk.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
+def test_new_names_are_told_in_one_line(shell: Shell) -> None:
+    done = shell.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
     assert (
         done.out
         == "Sent m-1 to bob, carol, human.\nNo agent named bob or carol has been seen here yet. The letter will wait.\n"
     )
-    assert "New here" not in desk.run("send", "human", "--as", "ann", "--body", "x").out
-    desk.run("claim", "--as", "bob")
-    again = desk.run("send", "bob", "carol", "--as", "ann", "--body", "x").out
+    assert "New here" not in shell.run("send", "human", "--as", "ann", "--body", "x").out
+    shell.run("claim", "--as", "bob")
+    again = shell.run("send", "bob", "carol", "--as", "ann", "--body", "x").out
     assert "No agent named carol has been seen here yet. The letter will wait.\n" in again  # bob is at work
 
 
-def test_times_for_people(desk: Desk) -> None:
-    done = desk.run("send", "bob", "--as", "ann", "--letter-id", "m-1", "--body", "x", "--at", "10m")
+def test_times_for_people(shell: Shell) -> None:
+    done = shell.run("send", "bob", "--as", "ann", "--letter-id", "m-1", "--body", "x", "--at", "10m")
     assert done.out.startswith("Sent m-1 to bob; arrives in 10 min.\n")
-    desk.json("send", "bob", "--as", "ann", "--letter-id", "m-2", "--body", "x")
-    _, shown = show(desk, "read", "m-2", "--as", "bob", NO_COLOR="1")
+    shell.json("send", "bob", "--as", "ann", "--letter-id", "m-2", "--body", "x")
+    _, shown = show(shell, "read", "m-2", "--as", "bob", NO_COLOR="1")
     assert re.search(r"Sent  +just now \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)\n", shown)
-    worked = desk.run("work", "--as", "bob", "--set", "backoff_first=100", "--", "false")
+    worked = shell.run("work", "--as", "bob", "--set", "backoff_first=100", "--", "false")
     assert re.search(r"\nm-2: next try in \d+ (s|min)\.\n", worked.out), worked
 
 
-def test_without_colour_where_nobody_wants_any(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", NO_COLOR="1")[1]
-    assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", TERM="dumb")[1]
-    assert "\x1b" not in show(desk, "check", "--as", "bob", "--peek", "--color", "never")[1]
-    assert "\x1b" not in desk.run("check", "--as", "bob", "--peek").out
-    assert "\x1b" in desk.run("check", "--as", "bob", "--peek", "--color", "always").out
+def test_without_colour_where_nobody_wants_any(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    assert "\x1b" not in show(shell, "check", "--as", "bob", "--peek", NO_COLOR="1")[1]
+    assert "\x1b" not in show(shell, "check", "--as", "bob", "--peek", TERM="dumb")[1]
+    assert "\x1b" not in show(shell, "check", "--as", "bob", "--peek", "--color", "never")[1]
+    assert "\x1b" not in shell.run("check", "--as", "bob", "--peek").out
+    assert "\x1b" in shell.run("check", "--as", "bob", "--peek", "--color", "always").out
 
 
-def test_a_table_fits_the_terminal(desk: Desk) -> None:
-    desk.json("send", "bob", "--as", "ann", "--body", "日本語" * 60)
+def test_a_table_fits_the_terminal(shell: Shell) -> None:
+    shell.json("send", "bob", "--as", "ann", "--body", "日本語" * 60)
     for columns in (80, 100):
-        _, shown = show(desk, "check", "--as", "bob", "--peek", columns=columns, NO_COLOR="1")
+        _, shown = show(shell, "check", "--as", "bob", "--peek", columns=columns, NO_COLOR="1")
         row = shown.splitlines()[1]
         assert row.endswith("…")
         assert width(row) <= columns
 
 
-def test_nothing_a_peer_writes_gets_loose(desk: Desk) -> None:
-    with desk.room() as room:
+def test_nothing_a_peer_writes_gets_loose(shell: Shell) -> None:
+    with shell.room() as room:
         room.mailbox("ann").send(
             "bob", NASTY, tags=["x\u202ey"], subject="s\u202ex", id="m-1", thread_tag="\u200bt"
         )
@@ -125,41 +125,41 @@ def test_nothing_a_peer_writes_gets_loose(desk: Desk) -> None:
         room.mailbox("ann").register(description=NASTY.replace("\n", " "), scopes=["team"])
     words = (("check", "--peek"), ("read", "m-1"), ("read", "m-2"), ("agents",), ("thread", "m-2"), ("digest",))
     for command in words:
-        for shown in (show(desk, *command, "--as", "bob")[1], desk.run(*command, "--as", "bob").out):
+        for shown in (show(shell, *command, "--as", "bob")[1], shell.run(*command, "--as", "bob").out):
             assert not re.search("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200b]", shown)
             assert "\x1b" not in ESCAPES.sub("", shown)
-    _, shown = show(desk, "read", "m-2", "--as", "bob", NO_COLOR="1")
+    _, shown = show(shell, "read", "m-2", "--as", "bob", NO_COLOR="1")
     assert "│ │ Id  forged" in shown
 
 
-def test_errors_do_not_repeat_what_could_do_harm(desk: Desk) -> None:
-    done = desk.run("send", "bob\x1b[31m", "--as", "ann", "--body", "x")
+def test_errors_do_not_repeat_what_could_do_harm(shell: Shell) -> None:
+    done = shell.run("send", "bob\x1b[31m", "--as", "ann", "--body", "x")
     assert "\x1b" not in done.err and "\\x1b" in done.err
-    _, shown = show(desk, "check")
+    _, shown = show(shell, "check")
     assert "\x1b[1;31mpostroom:" in shown
 
 
-def test_an_empty_inbox_is_told_kindly(desk: Desk) -> None:
-    desk.post("ann", "bob", "x")
-    assert show(desk, "check", "--as", "ann") == (0, "No unread mail for ann.\n")
-    assert "Nobody has registered yet." in show(desk, "agents")[1]
-    assert show(desk, "wait", "--as", "ann", "-t", "0")[0] == 1
+def test_an_empty_inbox_is_told_kindly(shell: Shell) -> None:
+    shell.post("ann", "bob", "x")
+    assert show(shell, "check", "--as", "ann") == (0, "No unread mail for ann.\n")
+    assert "Nobody has registered yet." in show(shell, "agents")[1]
+    assert show(shell, "wait", "--as", "ann", "-t", "0")[0] == 1
 
 
-def test_who_is_gone_is_not_forgotten_and_no_room_is_not_called_healthy(desk: Desk) -> None:
-    assert "There is nothing to examine." in show(desk, "doctor")[1]
-    desk.json("register", "--as", "ann")
-    assert 0 == desk.json("agents")["gone"]
+def test_who_is_gone_is_not_forgotten_and_no_room_is_not_called_healthy(shell: Shell) -> None:
+    assert "There is nothing to examine." in show(shell, "doctor")[1]
+    shell.json("register", "--as", "ann")
+    assert 0 == shell.json("agents")["gone"]
     screen = Screen(json=False, tables=False, colour=False, width=80, now=SystemClock().now().wall)
     assert "Nobody is here; 2 not heard from for long." in views.agents(screen, {"agents": [], "gone": 2})
 
 
-def test_every_view_is_shown(desk: Desk) -> None:
-    desk.json("register", "--as", "ann", "--scope", "team")
-    sent = desk.json("send", "bob", "--as", "ann", "--body", "x", "--data", "1", "--kind", "request", "-s", "Hi")[
+def test_every_view_is_shown(shell: Shell) -> None:
+    shell.json("register", "--as", "ann", "--scope", "team")
+    sent = shell.json("send", "bob", "--as", "ann", "--body", "x", "--data", "1", "--kind", "request", "-s", "Hi")[
         "id"
     ]
-    desk.json("reply", sent, "--as", "bob", "--body", "y")
+    shell.json("reply", sent, "--as", "bob", "--body", "y")
     for command, message in {
         ("read", sent): "Kind", ("threads",): "LETTERS", ("conversations",): "TURNS", ("room",): "Mailboxes",
         ("room", "--settings"): "max_parts", ("agents",): "STATUS", ("agents", "show", "ann"): "Takes mail from",
@@ -169,14 +169,14 @@ def test_every_view_is_shown(desk: Desk) -> None:
         ("conversation", "conv-general:default"): "TURNS", ("tagged", "none"): "No letters.",
         ("export", "x.jsonl"): "Lines", ("init", "."): ".postroom",
     }.items():  # fmt: skip
-        code, shown = show(desk, *command, "--as", "bob", columns=120)
+        code, shown = show(shell, *command, "--as", "bob", columns=120)
         assert (code, message in shown) == (0, True), (command, shown)
 
 
-def test_a_dead_letter_shows_why(desk: Desk) -> None:
-    sent = desk.post("ann", "bob", "x")
-    assert "dead" in show(desk, "reject", sent, "--as", "bob", "--reason", "too hard")[1]
-    _, shown = show(desk, "dead", "show", sent, "--as", "bob")
+def test_a_dead_letter_shows_why(shell: Shell) -> None:
+    sent = shell.post("ann", "bob", "x")
+    assert "dead" in show(shell, "reject", sent, "--as", "bob", "--reason", "too hard")[1]
+    _, shown = show(shell, "dead", "show", sent, "--as", "bob")
     assert shown.count("too hard") == 2
     assert f"postroom dead revive {sent} --as bob  # gives it another chance" in shown
     assert "WHEN" in shown and "TRY" not in shown
@@ -185,23 +185,23 @@ def test_a_dead_letter_shows_why(desk: Desk) -> None:
 # -- an editor
 
 
-def test_a_letter_is_written_in_the_editor(desk: Desk) -> None:
+def test_a_letter_is_written_in_the_editor(shell: Shell) -> None:
     code, shown = show(
-        desk, "send", "bob", "--as", "ann", EDITOR="false", VISUAL=editor(desk.home, "from the editor")
+        shell, "send", "bob", "--as", "ann", EDITOR="false", VISUAL=editor(shell.home, "from the editor")
     )
     assert (code, "Sent " in shown) == (0, True)
-    assert desk.json("check", "--as", "bob")["letters"][0]["text"] == "from the editor"
+    assert shell.json("check", "--as", "bob")["letters"][0]["text"] == "from the editor"
 
 
 @pytest.mark.parametrize(("text", "ends"), [("", 0), ("  ", 0), ("something", 1)])
-def test_an_empty_text_or_a_failing_editor_sends_nothing(desk: Desk, text: str, ends: int) -> None:
-    code, shown = show(desk, "send", "bob", "--as", "ann", EDITOR=editor(desk.home, text, ends))
+def test_an_empty_text_or_a_failing_editor_sends_nothing(shell: Shell, text: str, ends: int) -> None:
+    code, shown = show(shell, "send", "bob", "--as", "ann", EDITOR=editor(shell.home, text, ends))
     assert (code, "nothing was sent" in shown) == (1, True)
-    assert desk.json("check", "--as", "bob")["letters"] == []
+    assert shell.json("check", "--as", "bob")["letters"] == []
 
 
-def test_what_was_written_is_kept_when_it_cannot_be_sent(desk: Desk) -> None:
-    code, shown = show(desk, "send", "no one", "--as", "ann", columns=300, EDITOR=editor(desk.home, "precious"))
+def test_what_was_written_is_kept_when_it_cannot_be_sent(shell: Shell) -> None:
+    code, shown = show(shell, "send", "no one", "--as", "ann", columns=300, EDITOR=editor(shell.home, "precious"))
     assert code == 65
     kept = re.search(r"your text is kept in (\S+)", shown)
     assert kept
@@ -210,38 +210,38 @@ def test_what_was_written_is_kept_when_it_cannot_be_sent(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("editor", ["nosuch-editor", "false", "'"])
-def test_what_was_never_written_is_not_said_to_be_kept(desk: Desk, editor: str) -> None:
-    (desk.home / "drafts").mkdir()
-    tmp = str(desk.home / "drafts")
-    code, shown = show(desk, "send", "bob", "--as", "ann", columns=300, EDITOR=editor, TMPDIR=tmp)
+def test_what_was_never_written_is_not_said_to_be_kept(shell: Shell, editor: str) -> None:
+    (shell.home / "drafts").mkdir()
+    tmp = str(shell.home / "drafts")
+    code, shown = show(shell, "send", "bob", "--as", "ann", columns=300, EDITOR=editor, TMPDIR=tmp)
     assert (code, "kept" in shown) == (1 if editor == "false" else 64, False), shown
-    assert list((desk.home / "drafts").iterdir()) == []
+    assert list((shell.home / "drafts").iterdir()) == []
 
 
-def test_without_an_editor_a_person_is_told_what_to_do(desk: Desk) -> None:
-    code, shown = show(desk, "send", "bob", "--as", "ann")
+def test_without_an_editor_a_person_is_told_what_to_do(shell: Shell) -> None:
+    code, shown = show(shell, "send", "bob", "--as", "ann")
     assert (code, "set EDITOR" in shown) == (64, True)
-    assert desk.run("send", "bob", "--as", "ann", "--edit", stdin="x").code == 64
+    assert shell.run("send", "bob", "--as", "ann", "--edit", stdin="x").code == 64
 
 
 # -- progress and Ctrl-C
 
 
-def test_long_commands_show_how_far_they_are_on_a_terminal_alone(desk: Desk) -> None:
-    with desk.room() as room:
+def test_long_commands_show_how_far_they_are_on_a_terminal_alone(shell: Shell) -> None:
+    with shell.room() as room:
         for _ in range(5):
             room.mailbox("ann").send("bob", "x")
-    code, shown = show(desk, "export", "a.jsonl")
+    code, shown = show(shell, "export", "a.jsonl")
     assert (code, "exporting " in shown) == (0, True)
-    assert "importing [" in show(desk, "import", "a.jsonl", "--room", "other.db")[1]
-    assert "exporting" not in show(desk, "export", "b.jsonl", "--json")[1]
-    assert desk.run("export", "c.jsonl").err == ""
+    assert "importing [" in show(shell, "import", "a.jsonl", "--room", "other.db")[1]
+    assert "exporting" not in show(shell, "export", "b.jsonl", "--json")[1]
+    assert shell.run("export", "c.jsonl").err == ""
 
 
-def test_ctrl_c_on_the_keyboard_ends_a_wait(desk: Desk) -> None:
-    desk.json("register", "--as", "bob")
-    terminal = Terminal(desk, "wait", "--as", "bob", "--follow", "--timeout", "60")
-    desk.post("ann", "bob", "ping")
+def test_ctrl_c_on_the_keyboard_ends_a_wait(shell: Shell) -> None:
+    shell.json("register", "--as", "bob")
+    terminal = Terminal(shell, "wait", "--as", "bob", "--follow", "--timeout", "60")
+    shell.post("ann", "bob", "ping")
     terminal.read_until("ping")
     terminal.wait_until_asleep()
     terminal.type("\x03")
@@ -274,20 +274,20 @@ HIDING = (
 )
 
 
-def test_json_holds_nothing_that_hides_or_reorders_and_loses_nothing(desk: Desk) -> None:
+def test_json_holds_nothing_that_hides_or_reorders_and_loses_nothing(shell: Shell) -> None:
     text = f"Grüße 日本 😀 {HIDING}"
-    desk.json("send", "bob", "--as", "ann", "--body", text, "--data", json.dumps({HIDING: 1}))
-    refused = desk.run("read", HIDING, "--as", "bob", "--json")
+    shell.json("send", "bob", "--as", "ann", "--body", text, "--data", json.dumps({HIDING: 1}))
+    refused = shell.run("read", HIDING, "--as", "bob", "--json")
     assert refused.code in {65, 67}
     for message in (
-        desk.run("check", "--as", "bob", "--peek", "--json").out, desk.run("export").out, refused.err,
+        shell.run("check", "--as", "bob", "--peek", "--json").out, shell.run("export").out, refused.err,
     ):  # fmt: skip
         assert not [character for character in HIDING if character in message]
         assert all(character.isprintable() for character in message.replace("\n", ""))
-    read = desk.json("check", "--as", "bob", "--peek")["letters"][0]
+    read = shell.json("check", "--as", "bob", "--peek")["letters"][0]
     assert read["text"] == text
-    assert "Grüße 日本 😀" in desk.run("check", "--as", "bob", "--peek", "--json").out
-    desk.run("export", "room.jsonl")
-    desk.json("import", "room.jsonl", "--room", "other.db")
-    (same,) = desk.json("check", "--as", "bob", "--peek", "--room", "other.db")["letters"]
+    assert "Grüße 日本 😀" in shell.run("check", "--as", "bob", "--peek", "--json").out
+    shell.run("export", "room.jsonl")
+    shell.json("import", "room.jsonl", "--room", "other.db")
+    (same,) = shell.json("check", "--as", "bob", "--peek", "--room", "other.db")["letters"]
     assert (same["text"], same["parts"]) == (text, read["parts"])

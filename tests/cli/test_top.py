@@ -11,7 +11,7 @@ import time
 import pytest
 
 from postroom.cli.health import _seconds
-from tests.cli.shell import PATIENCE, Desk
+from tests.cli.shell import PATIENCE, Shell
 from tests.cli.terminal import Terminal
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -19,18 +19,18 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
-    with desk.room() as room:
+def busy(shell: Shell) -> Shell:
+    with shell.room() as room:
         for number in range(3):
             room.mailbox("ann").send("bob", "x", id=f"m-{number}")
         room.mailbox("ann").send("carol", "x", id="m-9")
         room.mailbox("bob").read("m-0").ack()
         held = room.mailbox("carol").claim(lease=600)
         assert held
-    return desk
+    return shell
 
 
-def test_one_look_tells_what_waits(busy: Desk) -> None:
+def test_one_look_tells_what_waits(busy: Shell) -> None:
     result = busy.json("top", "--once")
     assert (result["backlog"], result["seconds"], result["sent"]) == (3, 0, 0)
     assert [(a["mailbox"], a["backlog"], a["unread"], a["claimed"]) for a in result["agents"]] == [
@@ -41,7 +41,7 @@ def test_one_look_tells_what_waits(busy: Desk) -> None:
     assert "| bob | 2 | 2 | 0 |" in shown.out and "\x1b" not in shown.out
 
 
-def test_the_slow_ones_stand_first_when_asked(busy: Desk) -> None:
+def test_the_slow_ones_stand_first_when_asked(busy: Shell) -> None:
     by = {order: [a["mailbox"] for a in busy.json("top", "--once", "--sort", order)["agents"]]
           for order in ("backlog", "slow")}  # fmt: skip
     assert by == {"backlog": ["bob", "carol"], "slow": ["carol", "bob"]}
@@ -49,13 +49,13 @@ def test_the_slow_ones_stand_first_when_asked(busy: Desk) -> None:
 
 
 @pytest.mark.parametrize("every", ["0", "0.05", "2h", "9999999w"])
-def test_a_pace_out_of_range_is_refused(desk: Desk, every: str) -> None:
-    refused = desk.run("top", "--every", every, "--json")
+def test_a_pace_out_of_range_is_refused(shell: Shell, every: str) -> None:
+    refused = shell.run("top", "--every", every, "--json")
     assert (refused.code, refused.error["field"]) == (65, "--every")
-    assert not (desk.home / "room.db").exists()
+    assert not (shell.home / "room.db").exists()
 
 
-def test_for_programs_it_is_one_document_a_line_with_what_happened_between(busy: Desk) -> None:
+def test_for_programs_it_is_one_document_a_line_with_what_happened_between(busy: Shell) -> None:
     watching = busy.start("top", "--json", "--every", "0.1")
     assert watching.stdout
     first = json.loads(watching.stdout.readline())
@@ -75,7 +75,7 @@ def test_for_programs_it_is_one_document_a_line_with_what_happened_between(busy:
     assert (130, b"postroom: interrupted\n", 0) == (watching.returncode, err, first["seconds"])
 
 
-def test_a_reader_that_leaves_ends_it(busy: Desk) -> None:
+def test_a_reader_that_leaves_ends_it(busy: Shell) -> None:
     watching = busy.start("top", "--json", "--every", "0.1")
     assert watching.stdout
     watching.stdout.close()
@@ -84,7 +84,7 @@ def test_a_reader_that_leaves_ends_it(busy: Desk) -> None:
     watching.stderr.close()
 
 
-def test_on_a_terminal_it_is_drawn_again_and_again_until_q(busy: Desk) -> None:
+def test_on_a_terminal_it_is_drawn_again_and_again_until_q(busy: Shell) -> None:
     terminal = Terminal(busy, "top", "--every", "0.1", NO_COLOR="1")
     terminal.read_until("per second")
     with busy.room() as room:
@@ -98,21 +98,21 @@ def test_on_a_terminal_it_is_drawn_again_and_again_until_q(busy: Desk) -> None:
     assert terminal.after == terminal.before
 
 
-def test_mail_that_was_read_and_not_done_shows_its_age(desk: Desk) -> None:
-    with desk.room() as room:
+def test_mail_that_was_read_and_not_done_shows_its_age(shell: Shell) -> None:
+    with shell.room() as room:
         room.mailbox("ann").send("bob", "x")
         room.mailbox("bob").check()
-        (agent,) = desk.json("top", "--once")["agents"]
+        (agent,) = shell.json("top", "--once")["agents"]
         assert (agent["backlog"], agent["unread"], agent["oldest_unread"]) == (1, 0, None)
         assert agent["oldest_seen"] >= 0
-    line = next(line for line in desk.run("top", "--once").out.splitlines() if "bob" in line)
+    line = next(line for line in shell.run("top", "--once").out.splitlines() if "bob" in line)
     assert re.search(r"\d(\.\d)? (ms|s|min)\b", line)
-    (tally,) = desk.json("stats", "--everyone")["room"]["mailboxes"]
+    (tally,) = shell.json("stats", "--everyone")["room"]["mailboxes"]
     assert tally["oldest_unread_at"] is None and tally["oldest_seen_at"]
-    assert "now" in desk.run("stats", "--everyone").out or "ago" in desk.run("stats", "--everyone").out
+    assert "now" in shell.run("stats", "--everyone").out or "ago" in shell.run("stats", "--everyone").out
 
 
-def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_usual_one(busy: Desk) -> None:
+def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_usual_one(busy: Shell) -> None:
     terminal = Terminal(busy, "top", "--every", "1h", columns=0, lines=0, NO_COLOR="1")
     terminal.read_until("BACKLOG")
     terminal.type("q")
@@ -121,7 +121,7 @@ def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_usual_one(busy: D
     assert all(title in shown for title in ("MAILBOX", "NEVER READ", "OLDEST", "TO DONE"))
 
 
-def test_what_is_typed_meanwhile_is_not_shown(busy: Desk) -> None:
+def test_what_is_typed_meanwhile_is_not_shown(busy: Shell) -> None:
     terminal = Terminal(busy, "top", "--every", "0.1")
     terminal.read_until("bob")
     terminal.type("hello")
@@ -131,7 +131,7 @@ def test_what_is_typed_meanwhile_is_not_shown(busy: Desk) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_however_it_is_ended_the_terminal_is_as_before(busy: Desk, number: int) -> None:
+def test_however_it_is_ended_the_terminal_is_as_before(busy: Shell, number: int) -> None:
     terminal = Terminal(busy, "top", "--every", "0.1")
     terminal.read_until("bob")
     if number == signal.SIGINT:
@@ -145,7 +145,7 @@ def test_however_it_is_ended_the_terminal_is_as_before(busy: Desk, number: int) 
     assert terminal.after == terminal.before
 
 
-def test_ctrl_z_gives_the_screen_back_and_takes_it_again(busy: Desk) -> None:
+def test_ctrl_z_gives_the_screen_back_and_takes_it_again(busy: Shell) -> None:
     terminal = Terminal(busy, "top", "--every", "0.1")
     terminal.read_until("bob")
     terminal.send(signal.SIGTSTP)
@@ -158,7 +158,7 @@ def test_ctrl_z_gives_the_screen_back_and_takes_it_again(busy: Desk) -> None:
     assert terminal.after == terminal.before
 
 
-def test_another_size_is_drawn_at_once(busy: Desk) -> None:
+def test_another_size_is_drawn_at_once(busy: Shell) -> None:
     terminal = Terminal(busy, "top", "--every", "1h", columns=120, NO_COLOR="1")
     terminal.read_until("HELD FOR")
     terminal.shown = b""
@@ -170,10 +170,10 @@ def test_another_size_is_drawn_at_once(busy: Desk) -> None:
     assert "HELD FOR" not in frames[1]
 
 
-def test_a_picture_is_never_larger_than_the_terminal(desk: Desk) -> None:
-    with desk.room() as room:
+def test_a_picture_is_never_larger_than_the_terminal(shell: Shell) -> None:
+    with shell.room() as room:
         room.mailbox("ann").send([f"agent-with-a-long-name-{n:03}" for n in range(60)], "x")
-    terminal = Terminal(desk, "top", "--every", "0.1", columns=44, NO_COLOR="1")
+    terminal = Terminal(shell, "top", "--every", "0.1", columns=44, NO_COLOR="1")
     terminal.resize(44, 10)
     terminal.read_until("per second")
     terminal.shown = b""
@@ -188,7 +188,7 @@ def test_a_picture_is_never_larger_than_the_terminal(desk: Desk) -> None:
     assert max(map(len, lines)) <= 44
 
 
-def test_ctrl_c_at_any_moment_leaves_the_terminal_as_it_was(busy: Desk) -> None:
+def test_ctrl_c_at_any_moment_leaves_the_terminal_as_it_was(busy: Shell) -> None:
     """From its first line on; what Python does before that is not ours."""
     for step in range(12):
         terminal = Terminal(busy, "top", "--every", "0.1", counted=False)
@@ -201,7 +201,7 @@ def test_ctrl_c_at_any_moment_leaves_the_terminal_as_it_was(busy: Desk) -> None:
         assert terminal.after == terminal.before
 
 
-def test_somebody_impatient_gets_the_terminal_back_too(busy: Desk) -> None:
+def test_somebody_impatient_gets_the_terminal_back_too(busy: Shell) -> None:
     for _ in range(6):
         terminal = Terminal(busy, "top", "--every", "0.1", counted=False)
         terminal.read_until("bob")
@@ -213,11 +213,11 @@ def test_somebody_impatient_gets_the_terminal_back_too(busy: Desk) -> None:
         assert terminal.after == terminal.before
 
 
-def test_a_hostile_path_of_a_room_does_no_harm(desk: Desk) -> None:
+def test_a_hostile_path_of_a_room_does_no_harm(shell: Shell) -> None:
     """A room's path is somebody's text too."""
-    nasty = desk.home / "a\x1b[31mb.db"
-    desk.json("send", "bob", "--as", "ann", "--body", "x", "--room", str(nasty))
-    terminal = Terminal(desk, "top", "--every", "0.1", "--room", os.fspath(nasty), NO_COLOR="1")
+    nasty = shell.home / "a\x1b[31mb.db"
+    shell.json("send", "bob", "--as", "ann", "--body", "x", "--room", str(nasty))
+    terminal = Terminal(shell, "top", "--every", "0.1", "--room", os.fspath(nasty), NO_COLOR="1")
     terminal.read_until("per second")
     terminal.type("q")
     assert "\x1b[31m" not in terminal.finish()[1]

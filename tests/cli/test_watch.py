@@ -13,25 +13,25 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import PATIENCE, PROGRAM, Desk, wait_until_asleep
+from tests.cli.shell import PATIENCE, PROGRAM, Shell, wait_until_asleep
 from tests.daemons import until
 
 SOON = ("--timeout", "0.5s")  # seconds after which nothing more is expected
 
 
 @pytest.fixture
-def quick(desk: Desk) -> Desk:
+def quick(shell: Shell) -> Shell:
     """Where nobody waits for what may come together."""
-    desk.environment |= {
+    shell.environment |= {
         "POSTROOM_RING_GATHER": "0",
         "POSTROOM_RING_COOLDOWN": "0",
         "POSTROOM_BACKOFF_FIRST": "0.05",
     }
-    return desk
+    return shell
 
 
 @pytest.fixture
-def began(quick: Desk) -> Desk:
+def began(quick: Shell) -> Shell:
     """Somebody watched before, by a program and by lines."""
     with quick.room() as room:
         for way in ("exec", "watch"):
@@ -51,7 +51,7 @@ def output_of(done_out: str) -> list[list[str]]:
 # -- lines
 
 
-def test_each_ring_is_one_line(began: Desk) -> None:
+def test_each_ring_is_one_line(began: Shell) -> None:
     began.post("ann", "bob", "x", subject="Hello\N{RIGHT-TO-LEFT OVERRIDE}", id="m-1")
     began.post("ann", "bob", "x", subject="more", id="m-2")
     done = began.run("watch", "--as", "bob", *SOON)
@@ -59,7 +59,7 @@ def test_each_ring_is_one_line(began: Desk) -> None:
     assert "bob, 2 unread: ann: Hello\\u{202e} (m-1), and 1 more\n" == done.out
 
 
-def test_rings_are_json_lines_for_a_program(began: Desk) -> None:
+def test_rings_are_json_lines_for_a_program(began: Shell) -> None:
     began.post("ann", "bob", "x", subject="Hello", priority="urgent", id="m-1")
     done = began.run("watch", "--as", "bob", "--once", "--json")
     assert done.json == {
@@ -72,7 +72,7 @@ def test_rings_are_json_lines_for_a_program(began: Desk) -> None:
     }
 
 
-def test_what_waits_already_counts_as_told_unless_one_asks_for_it(quick: Desk) -> None:
+def test_what_waits_already_counts_as_told_unless_one_asks_for_it(quick: Shell) -> None:
     quick.post("ann", "bob", "x", subject="old")
     done = quick.run("watch", "--as", "bob", *SOON)
     assert (1, "Nothing came.\n") == (done.code, done.out)
@@ -81,7 +81,7 @@ def test_what_waits_already_counts_as_told_unless_one_asks_for_it(quick: Desk) -
     assert 1 == quick.run("watch", "--as", "bob", "--backlog", *SOON).code  # it was told once
 
 
-def test_a_line_that_nobody_could_read_is_told_again(began: Desk) -> None:
+def test_a_line_that_nobody_could_read_is_told_again(began: Shell) -> None:
     began.post("ann", "bob", "x", subject="Hello")
     reader, writer = os.pipe()
     os.close(reader)
@@ -101,7 +101,7 @@ def test_a_line_that_nobody_could_read_is_told_again(began: Desk) -> None:
 # -- programs
 
 
-def test_a_program_hears_of_mail_on_its_input_and_never_in_its_arguments(began: Desk) -> None:
+def test_a_program_hears_of_mail_on_its_input_and_never_in_its_arguments(began: Shell) -> None:
     began.post("ann", "bob", "a secret body", subject="$(touch hacked)", id="m-1")
     program = "cat >got; tr '\\0' ' ' </proc/$$/cmdline >argv; env >environment; echo seen"
     done = began.run("watch", "--as", "bob", "--once", "--exec", program, CLAUDE_CODE_MESSAGING_SOCKET="/x")
@@ -121,14 +121,14 @@ def test_a_program_hears_of_mail_on_its_input_and_never_in_its_arguments(began: 
     assert "CLAUDE_CODE" not in environment and "secret" not in environment
 
 
-def test_the_output_of_a_program_does_not_mix_with_json(began: Desk) -> None:
+def test_the_output_of_a_program_does_not_mix_with_json(began: Shell) -> None:
     began.post("ann", "bob", "x")
     done = began.run("watch", "--as", "bob", "--once", "--exec", "echo noise", "--json")
     assert done.json["failed"] is None
     assert "noise\n" == done.err
 
 
-def test_a_program_that_fails_is_tried_again_and_then_given_up(began: Desk) -> None:
+def test_a_program_that_fails_is_tried_again_and_then_given_up(began: Shell) -> None:
     began.post("ann", "bob", "x", subject="Hello", id="m-1")
     failing = ("watch", "--as", "bob", "--exec", "echo x >>tries; exit 3", "--set", "ring_tries=3")
     done = began.run(*failing, *SOON, "--json")
@@ -146,7 +146,7 @@ def test_a_program_that_fails_is_tried_again_and_then_given_up(began: Desk) -> N
     assert [["Hello"]] == output_of(began.run("watch", "--as", "bob", "--exec", "true", "--once", "--json").out)
 
 
-def test_a_program_that_does_not_end_is_ended_with_all_it_started(began: Desk) -> None:
+def test_a_program_that_does_not_end_is_ended_with_all_it_started(began: Shell) -> None:
     began.post("ann", "bob", "x")
     slow = "echo $$ >pid; (trap '' TERM; echo x >started; exec sleep 600) & wait"
     done = began.run("watch", "--as", "bob", "--once", "--exec", slow, "--limit", "0.5s", "--json")
@@ -167,7 +167,7 @@ def is_there(group: int) -> bool:
 
 
 @pytest.fixture
-def watching(began: Desk) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def watching(began: Shell) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: str) -> subprocess.Popen[bytes]:
@@ -183,7 +183,7 @@ def watching(began: Desk) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 @pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_a_watch_ends_when_it_is_told_to(
-    began: Desk, watching: Callable[..., subprocess.Popen[bytes]], ends: signal.Signals
+    began: Shell, watching: Callable[..., subprocess.Popen[bytes]], ends: signal.Signals
 ) -> None:
     process = watching("--exec", "cat >>got")
     began.post("ann", "bob", "x")
@@ -195,7 +195,7 @@ def test_a_watch_ends_when_it_is_told_to(
 
 
 def test_a_program_that_was_cut_off_by_the_end_of_its_watch_runs_again(
-    began: Desk, watching: Callable[..., subprocess.Popen[bytes]]
+    began: Shell, watching: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     process = watching("--exec", "cat >>got; sleep 600")
     began.post("ann", "bob", "x", subject="Hello")
@@ -214,7 +214,7 @@ FORGETS = (
 )
 
 
-def told_after_a_kill(began: Desk, planted: str, patience: str) -> list[list[str]]:
+def told_after_a_kill(began: Shell, planted: str, patience: str) -> list[list[str]]:
     """What the next watch tells of, after one that was killed when it had written down that it rings."""
     began.post("ann", "bob", "x", subject="Hello")
     words = ("watch", "--as", "bob", "--limit", "1s", "--exec")
@@ -228,16 +228,16 @@ def told_after_a_kill(began: Desk, planted: str, patience: str) -> list[list[str
 
 
 @pytest.mark.parametrize("planted", [DIES, ""], ids=["before its program ran", "while its program ran"])
-def test_a_ring_is_not_lost_with_the_watch_that_was_killed(began: Desk, planted: str) -> None:
+def test_a_ring_is_not_lost_with_the_watch_that_was_killed(began: Shell, planted: str) -> None:
     assert [["Hello"]] == told_after_a_kill(began, planted, f"{PATIENCE}s")
 
 
-def test_a_watch_that_promises_nothing_is_found_out(began: Desk) -> None:
+def test_a_watch_that_promises_nothing_is_found_out(began: Shell) -> None:
     assert [[]] == told_after_a_kill(began, DIES + FORGETS, "2.5s")
 
 
 def test_two_who_watch_one_mailbox_do_not_ring_twice(
-    began: Desk, watching: Callable[..., subprocess.Popen[bytes]]
+    began: Shell, watching: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     for _ in range(2):
         watching("--exec", "cat >>got")
@@ -253,7 +253,7 @@ def test_two_who_watch_one_mailbox_do_not_ring_twice(
     assert sorted(sent) == sorted(letter["id"] for ring in lines(began.home / "got") for letter in ring["letters"])
 
 
-def test_a_wrong_way_is_refused_before_a_room_is_made(desk: Desk) -> None:
-    done = desk.run("watch", "--as", "bob", "--way", "two words", "--json")
+def test_a_wrong_way_is_refused_before_a_room_is_made(shell: Shell) -> None:
+    done = shell.run("watch", "--as", "bob", "--way", "two words", "--json")
     assert (65, "way") == (done.code, done.error["field"])
-    assert not (desk.home / "room.db").exists()
+    assert not (shell.home / "room.db").exists()

@@ -9,86 +9,86 @@ import pytest
 from postroom.core import webhooks
 from postroom.core.authorize import OWNER
 from postroom.model.webhook import sign
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.cli.terminal import Terminal
 from tests.hosts.receiver import Answer, Receiver
 
 URL = "https://hooks.example.com/postroom"
 
 
-def added(desk: Desk, url: str = URL, *more: str) -> tuple[str, str]:
+def added(shell: Shell, url: str = URL, *more: str) -> tuple[str, str]:
     """Id and secret."""
-    result = desk.json("webhook", "add", url, "--for", "human", *more)
+    result = shell.json("webhook", "add", url, "--for", "human", *more)
     return result["webhook"]["id"], result["secret"]
 
 
-def test_a_secret_is_shown_once_and_goes_alone_into_a_file(desk: Desk) -> None:
-    made = desk.run("webhook", "add", URL, "--for", "human")
+def test_a_secret_is_shown_once_and_goes_alone_into_a_file(shell: Shell) -> None:
+    made = shell.run("webhook", "add", URL, "--for", "human")
     assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=\n", made.out) and "is called for human" in made.err
-    [webhook] = desk.json("webhook", "list")["webhooks"]
-    changed = desk.run("webhook", "rotate", webhook["id"])
+    [webhook] = shell.json("webhook", "list")["webhooks"]
+    changed = shell.run("webhook", "rotate", webhook["id"])
     assert changed.out.startswith("whsec_") and changed.out != made.out
     for words in (["list"], ["list", "--json"]):
-        shown = desk.run("webhook", *words)
+        shown = shell.run("webhook", *words)
         assert "whsec_" not in shown.out + shown.err and URL in shown.out
-    desk.json("webhook", "remove", webhook["id"])
-    assert [] == desk.json("webhook", "list")["webhooks"]
-    assert "No webhooks: nothing is called." in desk.run("webhook", "list").out
+    shell.json("webhook", "remove", webhook["id"])
+    assert [] == shell.json("webhook", "list")["webhooks"]
+    assert "No webhooks: nothing is called." in shell.run("webhook", "list").out
 
 
-def test_at_a_terminal_the_secret_is_explained(desk: Desk) -> None:
-    terminal = Terminal(desk, "webhook", "add", URL, "--for", "human", "--room", "room.db")
+def test_at_a_terminal_the_secret_is_explained(shell: Shell) -> None:
+    terminal = Terminal(shell, "webhook", "add", URL, "--for", "human", "--room", "room.db")
     code, shown = terminal.finish()
     assert 0 == code and "It is not shown again." in shown and "postroom webhook test" in shown
-    [webhook] = desk.json("webhook", "list", "--room", "room.db")["webhooks"]
-    code, shown = Terminal(desk, "webhook", "rotate", webhook["id"], "--room", "room.db").finish()
+    [webhook] = shell.json("webhook", "list", "--room", "room.db")["webhooks"]
+    code, shown = Terminal(shell, "webhook", "rotate", webhook["id"], "--room", "room.db").finish()
     assert 0 == code and "signs beside it for a day" in shown
-    code, shown = Terminal(desk, "webhook", "list", "--room", "room.db").finish()
+    code, shown = Terminal(shell, "webhook", "list", "--room", "room.db").finish()
     assert 0 == code and "hooks.example.com" in shown
 
 
-def test_a_name_that_nobody_has_is_told(desk: Desk) -> None:
-    message = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "humann")
+def test_a_name_that_nobody_has_is_told(shell: Shell) -> None:
+    message = shell.run("webhook", "add", "https://hooks.example.com/", "--for", "humann")
     assert "nobody here is called 'humann'; did you mean 'human'?" in message.err and message.out.startswith(
         "whsec_"
     )
-    known = desk.run("webhook", "add", "https://hooks.example.com/", "--for", "human")
+    known = shell.run("webhook", "add", "https://hooks.example.com/", "--for", "human")
     assert "nobody" not in known.err
 
 
-def test_what_was_said_is_kept(desk: Desk) -> None:
-    id, _ = added(desk, "http://127.0.0.1:8088/x", "--allow-private", "--min-priority", "urgent")
-    [webhook] = desk.json("webhook", "list")["webhooks"]
+def test_what_was_said_is_kept(shell: Shell) -> None:
+    id, _ = added(shell, "http://127.0.0.1:8088/x", "--allow-private", "--min-priority", "urgent")
+    [webhook] = shell.json("webhook", "list")["webhooks"]
     expected = {"id": id, "mailbox": "human", "min_priority": "urgent", "allow_private": True, "off_at": None}
     assert expected.items() <= webhook.items() and not {"secret", "former_secret"} & webhook.keys()
 
 
-def test_a_test_calls_and_says_what_came_of_it(desk: Desk) -> None:
+def test_a_test_calls_and_says_what_came_of_it(shell: Shell) -> None:
     with Receiver() as receiver:
-        id, secret = added(desk, receiver.url("127.0.0.1"), "--allow-private")
-        result = desk.json("webhook", "test", id)
+        id, secret = added(shell, receiver.url("127.0.0.1"), "--allow-private")
+        result = shell.json("webhook", "test", id)
         assert (True, 204, None) == (result["rung"], result["status"], result["problem"])
         [call] = receiver.calls
         assert "mail.test" == call.json["type"]
         signed = sign(secret, call.id, int(call.headers["webhook-timestamp"]), call.body)
         assert signed == call.headers["webhook-signature"]
         receiver.answers.append(Answer(401))
-        failed = desk.run("webhook", "test", id)
+        failed = shell.run("webhook", "test", id)
         assert 75 == failed.code and "was not rung: it answered 401 Unauthorized" in failed.out
-    refused = desk.run("webhook", "test", id, "--json")
+    refused = shell.run("webhook", "test", id, "--json")
     assert 75 == refused.code and "127.0.0.1 cannot be reached: Connection refused" == refused.json["problem"]
 
 
-def test_one_that_is_off_is_on_again_when_a_test_gets_through(desk: Desk) -> None:
+def test_one_that_is_off_is_on_again_when_a_test_gets_through(shell: Shell) -> None:
     with Receiver() as receiver:
-        id, _ = added(desk, receiver.url("127.0.0.1"), "--allow-private")
-        with desk.room() as room:
+        id, _ = added(shell, receiver.url("127.0.0.1"), "--allow-private")
+        with shell.room() as room:
             webhooks.switch_off(room._core, OWNER, id, "it answered 410 Gone")
-        assert "it answered 410 Gone" in desk.run("webhook", "list").out
+        assert "it answered 410 Gone" in shell.run("webhook", "list").out
         receiver.answers.append(Answer(410))
-        assert 75 == desk.run("webhook", "test", id).code
-        assert desk.json("webhook", "list")["webhooks"][0]["off_at"]
-        assert desk.json("webhook", "test", id)["webhook"]["off_at"] is None
+        assert 75 == shell.run("webhook", "test", id).code
+        assert shell.json("webhook", "list")["webhooks"][0]["off_at"]
+        assert shell.json("webhook", "test", id)["webhook"]["off_at"] is None
 
 
 @pytest.mark.parametrize(("words", "code", "field"), [
@@ -101,11 +101,11 @@ def test_one_that_is_off_is_on_again_when_a_test_gets_through(desk: Desk) -> Non
     (["rotate", "nobody"], 67, "id"),
     (["remove", "nobody"], 67, "id"),
 ])  # fmt: skip
-def test_what_is_wrong_is_told(desk: Desk, words: list[str], code: int, field: str) -> None:
-    done = desk.run("webhook", *words, "--json")
+def test_what_is_wrong_is_told(shell: Shell, words: list[str], code: int, field: str) -> None:
+    done = shell.run("webhook", *words, "--json")
     assert (code, field) == (done.code, done.error["field"])
 
 
-def test_ids_are_completed(desk: Desk) -> None:
-    id, _ = added(desk)
-    assert [id] == desk.run("__complete", "--", "webhook", "test", "").out.split()
+def test_ids_are_completed(shell: Shell) -> None:
+    id, _ = added(shell)
+    assert [id] == shell.run("__complete", "--", "webhook", "test", "").out.split()

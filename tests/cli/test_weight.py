@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from postroom.store.files.layouts.paths import NAMES
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.daemons import Daemon
 
 HOME = Path(__file__).parent.parent.parent
 TOOL = runpy.run_path(str(HOME / "tools" / "imports.py"))
 
 
-def loaded(desk: Desk, *words: str, stdin: Path = Path("/dev/null")) -> set[str]:
-    bare = {name: value for name, value in desk.environment.items() if not name.startswith("COVERAGE")}
-    found: set[str] = TOOL["loaded_by"](list(words), bare, desk.home, stdin)
+def loaded(shell: Shell, *words: str, stdin: Path = Path("/dev/null")) -> set[str]:
+    bare = {name: value for name, value in shell.environment.items() if not name.startswith("COVERAGE")}
+    found: set[str] = TOOL["loaded_by"](list(words), bare, shell.home, stdin)
     return found
 
 
 @pytest.fixture
-def room(desk: Desk) -> Desk:
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
-    return desk
+def room(shell: Shell) -> Shell:
+    shell.json("send", "bob", "--as", "ann", "--body", "x")
+    return shell
 
 
 HEAVY = {
@@ -38,7 +38,7 @@ HEAVY = {
 @pytest.mark.parametrize(
     "words", [["check"], ["check", "--json"], ["digest"], ["counts", "--json"], ["check", "--peek"]]
 )
-def test_an_empty_inbox_is_told_without_the_library(room: Desk, words: list[str]) -> None:
+def test_an_empty_inbox_is_told_without_the_library(room: Shell, words: list[str]) -> None:
     found = loaded(room, *words, "--as", "ann")
     assert found & HEAVY == set()
     assert "apsw" in found
@@ -47,24 +47,24 @@ def test_an_empty_inbox_is_told_without_the_library(room: Desk, words: list[str]
 @pytest.mark.parametrize(
     "words", [["check"], ["check", "--json"], ["digest"], ["counts", "--json"], ["hook", "prompt"]]
 )
-def test_where_no_room_was_made_yet_that_is_told_without_the_library(desk: Desk, words: list[str]) -> None:
-    for store in (str(desk.home / "room.db"), f"sqlite:{desk.home}/folder/room.db", ""):
-        desk.environment["POSTROOM_STORE"] = store
-        assert loaded(desk, *words, "--as", "ann") & (HEAVY | {"apsw"}) == set()
-        assert desk.run(*words, "--as", "ann") == desk.run(*words, "--as", "ann", "--set", "lease=60")
+def test_where_no_room_was_made_yet_that_is_told_without_the_library(shell: Shell, words: list[str]) -> None:
+    for store in (str(shell.home / "room.db"), f"sqlite:{shell.home}/folder/room.db", ""):
+        shell.environment["POSTROOM_STORE"] = store
+        assert loaded(shell, *words, "--as", "ann") & (HEAVY | {"apsw"}) == set()
+        assert shell.run(*words, "--as", "ann") == shell.run(*words, "--as", "ann", "--set", "lease=60")
 
 
-def test_a_room_that_cannot_be_there_gets_no_quick_answer(desk: Desk) -> None:
-    (desk.home / "file").touch()
+def test_a_room_that_cannot_be_there_gets_no_quick_answer(shell: Shell) -> None:
+    (shell.home / "file").touch()
     for store in ("folder/", "sqlite:", "file/room.db"):
-        desk.environment["POSTROOM_STORE"] = store
-        assert desk.run("check", "--as", "ann") == desk.run("check", "--as", "ann", "--set", "lease=60")
-    desk.environment["POSTROOM_STORE"] = ""
-    assert 66 == desk.run("check", "--as", "ann", "--room", "other.db").code
-    assert "other.db" in desk.run("hook", "prompt", "--as", "ann", "--room", "other.db").err
+        shell.environment["POSTROOM_STORE"] = store
+        assert shell.run("check", "--as", "ann") == shell.run("check", "--as", "ann", "--set", "lease=60")
+    shell.environment["POSTROOM_STORE"] = ""
+    assert 66 == shell.run("check", "--as", "ann", "--room", "other.db").code
+    assert "other.db" in shell.run("hook", "prompt", "--as", "ann", "--room", "other.db").err
 
 
-def test_the_quick_answer_is_the_same_as_the_slow_one(room: Desk) -> None:
+def test_the_quick_answer_is_the_same_as_the_slow_one(room: Shell) -> None:
     room.json("check", "--as", "bob")
     for words in (["check"], ["check", "--json"], ["digest"], ["digest", "--json"], ["counts", "--json"]):
         quick = room.run(*words, "--as", "bob")
@@ -72,7 +72,7 @@ def test_the_quick_answer_is_the_same_as_the_slow_one(room: Desk) -> None:
         assert quick == slow
 
 
-def test_a_hook_without_news_is_told_without_the_library(room: Desk) -> None:
+def test_a_hook_without_news_is_told_without_the_library(room: Shell) -> None:
     found = loaded(room, "hook", "prompt", "--as", "ann")
     assert found & HEAVY == set()
     assert "apsw" in found
@@ -88,7 +88,7 @@ def test_a_hook_without_news_is_told_without_the_library(room: Desk) -> None:
 
 
 @pytest.mark.parametrize("host", ["claude", "codex", "gemini"])
-def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Desk, host: str) -> None:
+def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Shell, host: str) -> None:
     assert "msgspec" in loaded_by_hook(room, host, "start")
     for moment in ("between", "prompt", "stop"):
         found = loaded_by_hook(room, host, moment)
@@ -101,35 +101,35 @@ def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Desk, h
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_in_folders_all_of_that_is_told_without_the_library(desk: Desk, layout: str) -> None:
-    desk.environment["POSTROOM_STORE"] = f"files:{desk.home}/mail?layout={layout}"
-    desk.json("send", "bob", "--as", "ann", "--body", "x")
-    desk.json("check", "--as", "bob")
-    loaded_by_hook(desk, "claude", "start")
+def test_in_folders_all_of_that_is_told_without_the_library(shell: Shell, layout: str) -> None:
+    shell.environment["POSTROOM_STORE"] = f"files:{shell.home}/mail?layout={layout}"
+    shell.json("send", "bob", "--as", "ann", "--body", "x")
+    shell.json("check", "--as", "bob")
+    loaded_by_hook(shell, "claude", "start")
     for found in (
-        loaded(desk, "check", "--as", "bob"),
-        loaded(desk, "hook", "prompt", "--as", "bob"),
-        loaded_by_hook(desk, "claude", "prompt"),
+        loaded(shell, "check", "--as", "bob"),
+        loaded(shell, "hook", "prompt", "--as", "bob"),
+        loaded_by_hook(shell, "claude", "prompt"),
     ):
         assert found & HEAVY == set() and "apsw" in found
 
 
-def loaded_by_hook(desk: Desk, host: str, moment: str) -> set[str]:
+def loaded_by_hook(shell: Shell, host: str, moment: str) -> set[str]:
     """What a hook loads at a moment of the one session. The host is this process."""
     events = {
         named: event for event, named in __import__(f"postroom.hosts.{host}", fromlist=["EVENTS"]).EVENTS.items()
     }
     params = {
         "session_id": "s",
-        "cwd": str(desk.home),
+        "cwd": str(shell.home),
         "hook_event_name": events[moment],
         "prompt": "Sort the list.",
     }
-    (desk.home / "said").write_text(json.dumps(params), encoding="utf-8")
-    return loaded(desk, "hook", host, stdin=desk.home / "said")
+    (shell.home / "said").write_text(json.dumps(params), encoding="utf-8")
+    return loaded(shell, "hook", host, stdin=shell.home / "said")
 
 
-def test_what_is_unusual_gets_no_quick_answer(room: Desk) -> None:
+def test_what_is_unusual_gets_no_quick_answer(room: Shell) -> None:
     config = room.home / ".config" / "postroom" / "config.toml"
     for words in (["--limit", "5"], ["--kind", "x"], ["--all"], ["--room", "~/room.db"]):
         assert "msgspec" in loaded(room, "check", "--as", "ann", *words)
@@ -141,17 +141,17 @@ def test_what_is_unusual_gets_no_quick_answer(room: Desk) -> None:
     assert "tomllib" in loaded(room, "check", "--as", "ann")
 
 
-def test_help_opens_no_room(desk: Desk) -> None:
-    assert "apsw" not in loaded(desk, "help", "send")
-    assert not (desk.home / "room.db").exists()
+def test_help_opens_no_room(shell: Shell) -> None:
+    assert "apsw" not in loaded(shell, "help", "send")
+    assert not (shell.home / "room.db").exists()
 
 
 @pytest.mark.parametrize("words", [["help"], ["help", "send"], ["--version"], ["send", "--help"]])
-def test_help_and_the_version_are_shown_without_the_library(desk: Desk, words: list[str]) -> None:
-    assert loaded(desk, *words) & {"msgspec", "pathlib", "postroom.room", "postroom.core"} == set()
+def test_help_and_the_version_are_shown_without_the_library(shell: Shell, words: list[str]) -> None:
+    assert loaded(shell, *words) & {"msgspec", "pathlib", "postroom.room", "postroom.core"} == set()
 
 
-def test_a_send_loads_only_what_it_uses(room: Desk) -> None:
+def test_a_send_loads_only_what_it_uses(room: Shell) -> None:
     found = loaded(room, "send", "bob", "--as", "ann", "--body", "x")
     rare = {
         "agents",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import postroom
 from postroom import Escalation, Letter, Message, PostroomError, Receipt, Task, Work
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 
 RecipientAlerts = dict[str, Any]
 
@@ -298,7 +298,7 @@ class PlainAnswers:
 
 class CommandLine(PlainAnswers):
     def __init__(self, folder: Path) -> None:
-        self.desk = Desk(folder, durable=False)
+        self.shell = Shell(folder, durable=False)
 
     def send(self, me: str, to: list[str] | None, body: str, **fields: Any) -> RecipientAlerts:
         tags = [word for tag in fields.pop("tags", ()) for word in ("--tag", tag)]
@@ -439,7 +439,7 @@ class CommandLine(PlainAnswers):
         self._ask("nobody", "rename", old, new)
 
     def _ask(self, me: str, *words: str) -> Any:
-        done = self.desk.run(*words, "--as", me, "--json")
+        done = self.shell.run(*words, "--as", me, "--json")
         if done.code in {0, 1}:
             return done.json
         error = done.error

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.rooms import FakeClock, House, clock, house, kind, room
+from tests.rooms import FakeClock, RoomFactory, clock, factory, kind, room
 
-__all__ = ["clock", "house", "kind", "room"]
+__all__ = ["clock", "factory", "kind", "room"]
 
 
 @pytest.fixture
-def empty(tmp_path: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[House]:
-    """A second house, of the kind a test names."""
+def empty(tmp_path: Path, clock: FakeClock, request: pytest.FixtureRequest) -> Iterator[RoomFactory]:
+    """A second store, of the kind a test names."""
     folder = tmp_path / "other"
     folder.mkdir()
-    opened = House(request.param, folder, clock)
+    opened = RoomFactory(request.param, folder, clock)
     yield opened
     opened.store.close()

@@ -31,14 +31,14 @@ from postroom.model.names import parse_address
 from postroom.model.peer import Peer
 from tests.core.peering import know_peer
 from tests.letters import NOW
-from tests.rooms import FakeClock, House, addresses
+from tests.rooms import FakeClock, RoomFactory, addresses
 
 FAR = Peer(system="far", exposure="all", relays_for=("moon",))
 
 
 @pytest.fixture
-def room(house: House) -> Room:
-    room = house.room(system="here")
+def room(factory: RoomFactory) -> Room:
+    room = factory.room(system="here")
     know_peer(room, FAR)
     for name in ("bob", "carl"):
         room.mailbox(name).register()
@@ -288,8 +288,8 @@ def test_who_is_not_exposed_is_refused(room: Room) -> None:
     assert bring(room, letter(id="far-2"), peer=replace(FAR, exposure="gateway")) == [None]
 
 
-def test_a_full_inbox_is_told_apart_from_one_that_is_not(house: House) -> None:
-    room = house.room(system="here", inbox_quota=1)
+def test_a_full_inbox_is_told_apart_from_one_that_is_not(factory: RoomFactory) -> None:
+    room = factory.room(system="here", inbox_quota=1)
     know_peer(room, FAR)
     for name in ("bob", "carl"):
         room.mailbox(name).register()
@@ -343,8 +343,8 @@ def test_what_no_letter_may_say_is_refused(room: Room) -> None:
     assert isinstance(refusal(room, letter(trace=("../x",))), Invalid)
 
 
-def test_a_path_in_a_letter_from_outside_is_never_followed(room: Room, house: House) -> None:
-    (house.folder / "files" / "secret.txt").write_text("secret")
+def test_a_path_in_a_letter_from_outside_is_never_followed(room: Room, factory: RoomFactory) -> None:
+    (factory.folder / "files" / "secret.txt").write_text("secret")
     named = model_message.Part("file", path="secret.txt", bytes=None)
     assert bring(room, replace(letter(), parts=(named,))) == [None]
     (found,) = room.mailbox("bob").check()
@@ -415,9 +415,9 @@ def test_a_refusal_further_on_comes_back_as_a_notice(room: Room) -> None:
     assert outbox.waiting_mailboxes(room._core) == []
 
 
-def test_who_is_to_be_found_is_found_here_or_passed_on(house: House, room: Room) -> None:
+def test_who_is_to_be_found_is_found_here_or_passed_on(factory: RoomFactory, room: Room) -> None:
     assert bring(room, letter(), "bob@*") == [None]
-    asks_nobody = house.room(system="here", federation_refresh_on_miss=False)
+    asks_nobody = factory.room(system="here", federation_refresh_on_miss=False)
     assert isinstance(refusal(asks_nobody, letter(), "dora@*", peer=hub(room)), UnknownAgent)
     assert bring(room, letter(id="far-2"), "dora@*", peer=hub(room)) == [None]
     assert outbox.waiting_mailboxes(room._core) == ["dora@*"]
@@ -497,9 +497,11 @@ def test_a_letter_is_known_again_whichever_way_it_comes(room: Room) -> None:
 # -- several at once
 
 
-def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_do_not_name(house: House) -> None:
+def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_do_not_name(
+    factory: RoomFactory,
+) -> None:
     """They answer two letters of one thread: only here is it known that this is one."""
-    room = house.room(system="here", thread_rate=1)
+    room = factory.room(system="here", thread_rate=1)
     know_peer(room, FAR)
     request = room.mailbox("bob").send("ann@far", "which one?")
     more = room.mailbox("bob").send("ann@far", "or both?", in_reply_to=request.id)
@@ -510,8 +512,8 @@ def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_d
     assert isinstance(refusal(room, message[1]), TooFast)
 
 
-def test_letters_that_come_together_count_each_other_on_the_way_further(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=4)
+def test_letters_that_come_together_count_each_other_on_the_way_further(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=4)
     peer = know_peer(room, replace(FAR, relays_to=True))
     know_peer(room, Peer(system="sun"))
     message = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
@@ -521,8 +523,8 @@ def test_letters_that_come_together_count_each_other_on_the_way_further(house: H
     assert accept_together(room._core, peer, message[:2])
 
 
-def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=4)
+def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=4)
     peer = know_peer(room, replace(FAR, relays_to=True))
     know_peer(room, Peer(system="sun"))
     room.mailbox("bob").register()
@@ -532,8 +534,8 @@ def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(house: Hou
     assert room._core.store.waiting("x@sun", "ann@far") == (2, 2)
 
 
-def test_one_sender_elsewhere_gets_half_of_what_is_free(house: House) -> None:
-    room = house.room(system="here", inbox_quota=4)
+def test_one_sender_elsewhere_gets_half_of_what_is_free(factory: RoomFactory) -> None:
+    room = factory.room(system="here", inbox_quota=4)
     know_peer(room, FAR)
     room.mailbox("bob").register()
     assert [bring(room, letter(id=f"f{n}")) for n in range(2)] == [[None], [None]]

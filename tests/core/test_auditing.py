@@ -14,7 +14,7 @@ from postroom.core import alerts
 from postroom.model.query import Found, Query
 from postroom.model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS
 from tests.core.test_ringing import post, rung
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 
 @pytest.fixture
@@ -193,8 +193,8 @@ def test_a_clock_that_was_set_back_makes_no_negative_times(room: Room, bob: Mail
     assert all((None, None) == (rate.median_to_shown, rate.median_to_acknowledged) for rate in room.stats().rates)
 
 
-def test_the_newest_letters_of_a_mailbox_are_counted(house: House) -> None:
-    room = house.room()
+def test_the_newest_letters_of_a_mailbox_are_counted(factory: RoomFactory) -> None:
+    room = factory.room()
     bob = room.mailbox("bob")
     ids = [post(room) for _ in range(103)]
     for id in ids:

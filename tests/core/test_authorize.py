@@ -15,7 +15,7 @@ from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_princi
 from postroom.core.authorize import authorize as authorize_authorize
 from postroom.core.tasks import admit, move, session
 from postroom.model.peer import Peer
-from tests.rooms import House
+from tests.rooms import RoomFactory
 
 SERVICE = Path(authorize.__file__).parent
 BOB = agent_principal("bob")
@@ -149,14 +149,14 @@ ONESELF_CASES = [(a, n) for a, ways in AS_ONESELF.items() for n in range(len(way
 
 
 @pytest.fixture
-def filled(house: House) -> House:
-    room = house.room()
+def filled(factory: RoomFactory) -> RoomFactory:
+    room = factory.room()
     for name in ("ann", "bob", "carol"):
         room.mailbox(name).register(scopes=["team"])
-    house.clock.advance(10_000)  # so that nobody holds a name
+    factory.clock.advance(10_000)  # so that nobody holds a name
     room.mailbox("ann").send(["bob", "carol"], "x", id="known")
     room.save_template("known", body="x")
-    return house
+    return factory
 
 
 def outcome(act: Callable[[], object]) -> str:
@@ -175,7 +175,7 @@ def test_the_matrix_covers_the_table() -> None:
 
 
 @pytest.mark.parametrize(("action", "way"), MAILBOX_CASES, ids=str)
-def test_an_agent_reaches_its_own_mailbox_and_no_other(filled: House, action: str, way: int) -> None:
+def test_an_agent_reaches_its_own_mailbox_and_no_other(filled: RoomFactory, action: str, way: int) -> None:
     act, room = AT_A_MAILBOX[action][way], filled.room(BOB)
     assert outcome(lambda: act(room.mailbox("bob"))) != "NotAllowed"
     before = filled.store.cursor()
@@ -191,7 +191,9 @@ def test_an_agent_reaches_its_own_mailbox_and_no_other(filled: House, action: st
 
 
 @pytest.mark.parametrize(("action", "way"), ONESELF_CASES, ids=str)
-def test_who_is_nobody_looks_at_no_conversation_and_changes_none(filled: House, action: str, way: int) -> None:
+def test_who_is_nobody_looks_at_no_conversation_and_changes_none(
+    filled: RoomFactory, action: str, way: int
+) -> None:
     act = AS_ONESELF[action][way]
     assert outcome(lambda: act(filled.room(BOB))) != "NotAllowed"
     assert outcome(lambda: act(filled.room())) != "NotAllowed"
@@ -203,7 +205,7 @@ def test_who_is_nobody_looks_at_no_conversation_and_changes_none(filled: House, 
 
 
 @pytest.mark.parametrize(("action", "way"), ROOM_CASES, ids=str)
-def test_the_room_is_the_operators(filled: House, action: str, way: int) -> None:
+def test_the_room_is_the_operators(filled: RoomFactory, action: str, way: int) -> None:
     act = IN_THE_ROOM[action][way]
     expected = "fine" if RULES[action] == "anyone" else "NotAllowed"
     assert outcome(lambda: act(filled.room(BOB))) == expected
@@ -211,7 +213,7 @@ def test_the_room_is_the_operators(filled: House, action: str, way: int) -> None
     assert outcome(lambda: act(filled.room())) != "NotAllowed"
 
 
-def test_nobody_waits_at_a_mailbox_that_is_not_theirs_beside_their_own(filled: House) -> None:
+def test_nobody_waits_at_a_mailbox_that_is_not_theirs_beside_their_own(filled: RoomFactory) -> None:
     with pytest.raises(NotAllowed):
         filled.room(BOB).wait(["bob", "carol"], 0)
     assert filled.room().mailbox("bob").counts()["total"] == 1

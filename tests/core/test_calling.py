@@ -17,7 +17,7 @@ from postroom.model.alert import MOST_KEPT, Audit
 from postroom.model.message import Priority
 from postroom.model.record import ALERT_LOG, CALLS
 from postroom.model.webhook import Webhook
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 URL = "https://hooks.example.com/postroom"
 PLAIN: dict[str, Any] = {
@@ -31,8 +31,8 @@ Resume = Callable[[Room, Webhook], object]
 
 
 @pytest.fixture
-def room(house: House) -> Room:
-    return house.room(**PLAIN)
+def room(factory: RoomFactory) -> Room:
+    return factory.room(**PLAIN)
 
 
 def added(room: Room, least: Priority = Priority.NORMAL) -> Webhook:
@@ -147,16 +147,16 @@ def test_calls_for_what_is_settled_are_forgotten(room: Room) -> None:
     assert [last.id] == [call["id"] for call in record.value]
 
 
-def check_that_a_call_outlives_who_made_it(house: House, clock: FakeClock, resume: Resume) -> None:
+def check_that_a_call_outlives_who_made_it(factory: RoomFactory, clock: FakeClock, resume: Resume) -> None:
     """The daemon dies in the middle of a call: the next one makes it again, and it is known as the same."""
-    if not house.kind.lasts:
+    if not factory.kind.lasts:
         return
-    room = house.room(**PLAIN)
+    room = factory.room(**PLAIN)
     webhook = added(room)
     post(room, "first")
     [call] = calls(room, webhook)
-    house.reopen()
-    room = house.room(**PLAIN)
+    factory.reopen()
+    room = factory.room(**PLAIN)
     post(room, "second")
     resume(room, webhook)
     assert [["second"]] == subjects(calls(room, webhook))
@@ -166,14 +166,14 @@ def check_that_a_call_outlives_who_made_it(house: House, clock: FakeClock, resum
     ], "it is not made again"
 
 
-def test_a_call_that_was_under_way_is_made_again_under_its_id(house: House, clock: FakeClock) -> None:
-    check_that_a_call_outlives_who_made_it(house, clock, resume)
+def test_a_call_that_was_under_way_is_made_again_under_its_id(factory: RoomFactory, clock: FakeClock) -> None:
+    check_that_a_call_outlives_who_made_it(factory, clock, resume)
 
 
-def test_a_successor_that_forgets_what_was_under_way_is_found_out(house: House, clock: FakeClock) -> None:
-    if house.kind.lasts:
+def test_a_successor_that_forgets_what_was_under_way_is_found_out(factory: RoomFactory, clock: FakeClock) -> None:
+    if factory.kind.lasts:
         with pytest.raises(AssertionError, match="it is not made again"):
-            check_that_a_call_outlives_who_made_it(house, clock, lambda *_: None)
+            check_that_a_call_outlives_who_made_it(factory, clock, lambda *_: None)
 
 
 def test_who_begins_with_nothing_under_way_repeats_nothing(room: Room, clock: FakeClock) -> None:

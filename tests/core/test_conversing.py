@@ -20,7 +20,7 @@ from postroom.model.message import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
 from postroom.model.thread import general_conversation, tag_conversation, thread_of
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 ANN, BOB, EVE = map(agent_principal, ("ann", "bob", "eve"))
 
@@ -48,16 +48,16 @@ def inbox(room: Room, name: str) -> list[str]:
     return [letter.text for letter in room.mailbox(name).check(peek=True)]
 
 
-def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(house: House) -> None:
-    room = house.room()
+def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(factory: RoomFactory) -> None:
+    room = factory.room()
     id = opened(room, "ann", "bob", subject="Sort")
     room.mailbox("ann").send("carol", "you too", conversation_id=id)  # a letter makes participants too
     letter = say(room, id, "ann", "hello")
     assert inbox(room, "bob") == ["hello"]
     assert inbox(room, "carol") == ["you too", "hello"]
     before = conversations.get_view(room._core, OWNER, id)
-    house.reopen()
-    after = conversations.get_view(house.room()._core, OWNER, id)
+    factory.reopen()
+    after = conversations.get_view(factory.room()._core, OWNER, id)
     assert before == after
     assert (after.talk.subject, names(after), spoken(after)) == (
         "Sort", ["ann", "bob", "carol"], ["you too", "hello"],
@@ -65,11 +65,11 @@ def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(house: Ho
     assert letter == after.letters[-1].id
 
 
-def test_who_is_alone_takes_a_turn_that_disturbs_nobody(house: House) -> None:
-    id = opened(house.room(), "ann")
-    say(house.room(), id, "ann", "anybody?")
-    house.reopen()
-    room = house.room()
+def test_who_is_alone_takes_a_turn_that_disturbs_nobody(factory: RoomFactory) -> None:
+    id = opened(factory.room(), "ann")
+    say(factory.room(), id, "ann", "anybody?")
+    factory.reopen()
+    room = factory.room()
     assert ["anybody?"] == spoken(conversations.get_view(room._core, ANN, id))
     assert [] == inbox(room, "ann")
     room.sweep()
@@ -270,8 +270,8 @@ def test_a_turn_may_be_for_some_alone(room: Room) -> None:
             say(room, id, "ann", "x", visibility=wrong)
 
 
-def test_replies_and_threads(house: House) -> None:
-    room = house.room()
+def test_replies_and_threads(factory: RoomFactory) -> None:
+    room = factory.room()
     id = opened(room, "ann", "bob")
     root = say(room, id, "ann", "q")
     answer = say(room, id, "bob", "a", reply_to=root)
@@ -281,8 +281,8 @@ def test_replies_and_threads(house: House) -> None:
     inside = say(room, id, "ann", "aside", thread=opened_thread.id)
     again = conversations.start_thread(room._core, ANN, id, answer, parent=opened_thread.id)
     assert again.id != opened_thread.id == f"thread-{answer}"
-    house.reopen()
-    view = conversations.get_view(house.room()._core, OWNER, id)
+    factory.reopen()
+    view = conversations.get_view(factory.room()._core, OWNER, id)
     assert [s.id for s in view.strands] == [f"thread-{root}", opened_thread.id, again.id]
     threads = {letter.id: thread_of(letter) for letter in view.letters}
     assert threads == {
@@ -364,8 +364,8 @@ def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
     assert ["bob"] == names(conversations.get_view(room._core, OWNER, id))
 
 
-def test_a_conversation_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = house.room(max_recipients=2)
+def test_a_conversation_is_bounded(factory: RoomFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = factory.room(max_recipients=2)
     id = opened(room, "ann", "bob")
     with pytest.raises(TooLarge, match="participants"):
         conversations.join(room._core, OWNER, id, "carol")
@@ -498,15 +498,15 @@ def test_registration_joins_no_conversation(room: Room) -> None:
     assert [] == list(conversations.conversations(room._core, OWNER, None, None))
 
 
-def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(house: House) -> None:
-    room = house.room()
+def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(factory: RoomFactory) -> None:
+    room = factory.room()
     start = room.cursor()
     id = opened(room, "ann", "bob", id="c-1")
     conversations.close(room._core, ANN, id)
     conversations.close(room._core, ANN, id)
     conversations.reopen(room._core, OWNER, id)
-    house.reopen()
-    changes, _ = house.room().changes(start)
+    factory.reopen()
+    changes, _ = factory.room().changes(start)
     results = [(change.key or "").rsplit(" ", 1)[0] for change in changes if change.kind == HAPPENED]
     assert results == [
         "c-1 created ann",
@@ -515,12 +515,12 @@ def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(house: H
         "c-1 completed ann",
         "c-1 reopened -",
     ]
-    assert [] == house.store.records(HAPPENED)
-    assert [id] == house.store.keys(CONVERSATION)
+    assert [] == factory.store.records(HAPPENED)
+    assert [id] == factory.store.keys(CONVERSATION)
 
 
-def test_conversations_travel_with_the_room(house: House, empty_room: Room) -> None:
-    room = house.room()
+def test_conversations_travel_with_the_room(factory: RoomFactory, empty_room: Room) -> None:
+    room = factory.room()
     id = opened(room, "ann", "bob", subject="Sort", metadata={"n": 1})
     say(room, id, "ann", "1")
     conversations.start_thread(room._core, OWNER, id, conversations.get_view(room._core, OWNER, id).letters[0].id)
@@ -547,8 +547,8 @@ def test_nothing_of_a_conversation_is_in_anybodys_way(room: Room) -> None:
     assert "done" == found.delivery.state
 
 
-def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(house: House) -> None:
-    room, start = house.room(), house.store.cursor()
+def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(factory: RoomFactory) -> None:
+    room, start = factory.room(), factory.store.cursor()
     id = opened(room, "ann", "bob")
 
     def enter(first: int) -> None:
@@ -571,6 +571,6 @@ def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(house: House)
         for done in [pool.submit(talk, "ann"), pool.submit(talk, "bob"), pool.submit(end)]:
             done.result()
     assert {f"agent-{n}" for n in range(10)} <= set(names(conversations.get_view(room._core, OWNER, id)))
-    changes, _ = house.store.changes(start, 10_000)
+    changes, _ = factory.store.changes(start, 10_000)
     (closed,) = [change.number for change in changes if " completed " in (change.key or "")]
     assert closed > max(change.number for change in changes if change.what == "posted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Flow, LookAlike, Priority, Room, State
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 
 def fill(room: Room, clock: FakeClock) -> None:
@@ -108,12 +108,12 @@ def test_what_was_read_and_not_done_grows_old_too(room: Room, clock: FakeClock) 
     assert (bob.backlog, bob.unread, bob.oldest_unread, bob.oldest_seen) == (1, 0, None, 90.0)
 
 
-def test_after_a_reboot_or_another_life_flow_starts_over(house: House, clock: FakeClock) -> None:
-    room = house.room()
+def test_after_a_reboot_or_another_life_flow_starts_over(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room()
     room.mailbox("ann").send("bob", "x")
     last = room.flow()
     clock.advance(1)
-    house.store.renew_epoch()
+    factory.store.renew_epoch()
     again = room.flow(last)
     assert (again.seconds, again.sent, again.backlog) == (0, 0, 1)
     clock.reboot()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Invalid, Room, State, TooLarge, UnknownMessage
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 
 def bury(room: Room, text: str = "x", to: str | list[str] = "bob") -> str:
@@ -92,8 +92,8 @@ def test_a_refused_letter_bounces_to_its_sender(room: Room) -> None:
     assert "no x" in bounce.text
 
 
-def test_a_bounce_never_bounces(house: House, clock: FakeClock) -> None:
-    room = house.room(max_attempts=1)
+def test_a_bounce_never_bounces(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(max_attempts=1)
     bury(room)
     ann = room.mailbox("ann")
     ann.check()[0].reject("I do not want to know")

@@ -13,7 +13,7 @@ from postroom import NameTaken, Room, UnknownAgent
 from postroom.core.authorize import agent_principal
 from postroom.errors import TooLarge
 from postroom.model.agent import MAP_STATES, WORDS, Status, Warmth
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 CARD: dict[str, Any] = {
     "display_name": "Der Coder", "description": "Writes\ncode.", "capabilities": ("python", "sql"),
@@ -22,10 +22,10 @@ CARD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_card_is_kept_as_it_was_said(house: House, clock: FakeClock) -> None:
-    house.room().mailbox("coder").register(**CARD)
-    house.reopen()
-    agent = house.room().agent("coder")
+def test_a_card_is_kept_as_it_was_said(factory: RoomFactory, clock: FakeClock) -> None:
+    factory.room().mailbox("coder").register(**CARD)
+    factory.reopen()
+    agent = factory.room().agent("coder")
     assert {name: getattr(agent.card, name) for name in CARD} == CARD
     assert (agent.card.id, agent.card.registered_at, agent.card.principal) == ("coder", clock.wall, "owner")
     assert (agent.presence.last_heartbeat, agent.presence.last_active_at) == (clock.wall, clock.wall)
@@ -36,9 +36,9 @@ def test_a_bare_card_has_the_defaults(room: Room) -> None:
     assert (card.allow_from, card.max_concurrent_tasks, card.scopes) == (("*",), 3, ())
 
 
-def test_a_card_that_is_too_large_is_refused(house: House) -> None:
+def test_a_card_that_is_too_large_is_refused(factory: RoomFactory) -> None:
     most = 4000
-    room = house.room(max_card_bytes=most)
+    room = factory.room(max_card_bytes=most)
     box = room.mailbox("ann")
     box.register(metadata={"k": "x" * (most // 2)})
     many = [f"scope-{number}" for number in range(most // 8)]
@@ -152,14 +152,14 @@ def test_tasks_taken_on_and_tasks_an_agent_tells_of_count_once(room: Room) -> No
     assert coder.heartbeat(current_tasks=[]).presence.status is Status.IDLE
 
 
-def test_what_was_taken_on_is_still_there_after_a_restart(house: House) -> None:
-    room = house.room()
+def test_what_was_taken_on_is_still_there_after_a_restart(factory: RoomFactory) -> None:
+    room = factory.room()
     room.mailbox("coder").register()
     id = room.mailbox("ann").give_task("coder", "x").id
     room.mailbox("coder").task(id).accept()
-    house.reopen()
-    assert house.room().mailbox("coder").register().presence.status is Status.BUSY
-    assert [task.id for task in house.room().mailbox("coder").tasks(states=["accepted", "working"])] == [id]
+    factory.reopen()
+    assert factory.room().mailbox("coder").register().presence.status is Status.BUSY
+    assert [task.id for task in factory.room().mailbox("coder").tasks(states=["accepted", "working"])] == [id]
 
 
 def test_whoever_is_gone_is_shown_when_asked_for(room: Room, clock: FakeClock) -> None:
@@ -221,17 +221,17 @@ def test_a_wall_clock_that_jumps_kills_nobody(room: Room, clock: FakeClock, jump
     assert room.agent("coder").presence.status is Status.IDLE
 
 
-def test_nobody_survives_a_reboot(house: House, clock: FakeClock) -> None:
-    house.room().mailbox("coder").register()
+def test_nobody_survives_a_reboot(factory: RoomFactory, clock: FakeClock) -> None:
+    factory.room().mailbox("coder").register()
     clock.reboot()
-    house.reopen()
-    assert house.room().agent("coder").presence.warmth is Warmth.EXPIRED
+    factory.reopen()
+    assert factory.room().agent("coder").presence.warmth is Warmth.EXPIRED
     clock.advance(3601)
-    assert house.room().agent("coder").presence.warmth is Warmth.GONE
+    assert factory.room().agent("coder").presence.warmth is Warmth.GONE
 
 
-def test_a_live_name_is_not_given_to_another_principal(house: House, clock: FakeClock) -> None:
-    owner, agent = house.room(), house.room(agent_principal("coder"))
+def test_a_live_name_is_not_given_to_another_principal(factory: RoomFactory, clock: FakeClock) -> None:
+    owner, agent = factory.room(), factory.room(agent_principal("coder"))
     agent.mailbox("coder").register(description="first")
     agent.mailbox("coder").register(description="itself again")
     for seconds in (0, 119):  # away is still there

@@ -13,7 +13,7 @@ from postroom.core import doctor
 from postroom.model.record import Record
 from postroom.settings import misspelt
 from postroom.store.protocol import Put
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 
 def found(diagnosis: Diagnosis, check: str) -> list[Finding]:
@@ -43,35 +43,37 @@ def test_an_intact_room_is_healthy_and_every_check_says_so(room: Room) -> None:
     }
 
 
-def test_a_doctor_changes_nothing_that_anybody_sees(house: House) -> None:
-    room = house.room()
+def test_a_doctor_changes_nothing_that_anybody_sees(factory: RoomFactory) -> None:
+    room = factory.room()
     room.mailbox("ann").send("bob", "x")
-    before = (room.stats(), room.mailboxes(), house.store.records(doctor.PROBE))
+    before = (room.stats(), room.mailboxes(), factory.store.records(doctor.PROBE))
     room.doctor()
     room.doctor(repair=True)
-    assert (room.stats(), room.mailboxes(), house.store.records(doctor.PROBE)) == before
+    assert (room.stats(), room.mailboxes(), factory.store.records(doctor.PROBE)) == before
     assert texts(room.mailbox("bob").check()) == ["x"]
 
 
-def test_what_a_killed_doctor_left_behind_is_removed(house: House) -> None:
-    house.store.commit([Put(record=Record(kind=doctor.PROBE, key="old", value="x"))])
-    house.room().doctor()
-    assert house.store.records(doctor.PROBE) == []
+def test_what_a_killed_doctor_left_behind_is_removed(factory: RoomFactory) -> None:
+    factory.store.commit([Put(record=Record(kind=doctor.PROBE, key="old", value="x"))])
+    factory.room().doctor()
+    assert factory.store.records(doctor.PROBE) == []
 
 
-def test_a_room_that_takes_no_writes_is_found(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_room_that_takes_no_writes_is_found(factory: RoomFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_writes: object) -> None:
         raise StoreFailing("the disk is full", hint="make space")
 
-    room = house.room()
-    monkeypatch.setattr(type(house.store), "commit", lambda _store, writes: refuse(writes))
+    room = factory.room()
+    monkeypatch.setattr(type(factory.store), "commit", lambda _store, writes: refuse(writes))
     finding = one(room.doctor(), "write and read")
     assert (finding.level, finding.what, finding.hint) == (Level.ERROR, "the disk is full", "make space")
 
 
-def test_a_room_that_forgets_what_was_written_is_found(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = house.room()
-    monkeypatch.setattr(type(house.store), "commit", lambda _store, _writes: ())
+def test_a_room_that_forgets_what_was_written_is_found(
+    factory: RoomFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = factory.room()
+    monkeypatch.setattr(type(factory.store), "commit", lambda _store, _writes: ())
     assert one(room.doctor(), "write and read").level is Level.ERROR
 
 

@@ -25,12 +25,12 @@ from postroom.store.protocol import Put
 from postroom.store.sqlite import tray
 from tests.core.peering import know_peer
 from tests.letters import NOW
-from tests.rooms import FakeClock, House, addresses
+from tests.rooms import FakeClock, RoomFactory, addresses
 
 
 @pytest.fixture
-def room(house: House) -> Room:
-    room = house.room(system="here")
+def room(factory: RoomFactory) -> Room:
+    room = factory.room(system="here")
     know_peer(room, Peer(system="far", relays_for=("moon",)))
     return room
 
@@ -120,8 +120,8 @@ def test_a_peer_that_is_not_trusted_gets_nothing(room: Room) -> None:
         room.mailbox("ann").send("bob@far", "hello")
 
 
-def test_too_many_letters_for_one_system_are_refused(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=2)
+def test_too_many_letters_for_one_system_are_refused(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=2)
     know_peer(room, Peer(system="far"))
     know_peer(room, Peer(system="near"))
     room.mailbox("ann").send("bob@far", "1")
@@ -133,8 +133,8 @@ def test_too_many_letters_for_one_system_are_refused(house: House) -> None:
     room.mailbox("ann").send("bob@near", "3")
 
 
-def test_one_sender_gets_half_of_what_is_free_in_the_outbox_for_a_system(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=10)
+def test_one_sender_gets_half_of_what_is_free_in_the_outbox_for_a_system(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=10)
     know_peer(room, Peer(system="far"))
     for name, share in (("ann", 5), ("eve", 2), ("max", 1), ("zoe", 1)):
         for n in range(share):
@@ -144,8 +144,8 @@ def test_one_sender_gets_half_of_what_is_free_in_the_outbox_for_a_system(house: 
         assert refused.value.temporary and "peers ping far" in str(refused.value)
 
 
-def test_a_letter_to_many_counts_all_of_them(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=4)
+def test_a_letter_to_many_counts_all_of_them(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=4)
     know_peer(room, Peer(system="far"))
 
     with pytest.raises(QuotaFull):
@@ -154,8 +154,8 @@ def test_a_letter_to_many_counts_all_of_them(house: House) -> None:
     room.mailbox("ann").send(["a@far", "b@far"], "1")
 
 
-def test_letters_that_are_sent_together_count_together(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=4)
+def test_letters_that_are_sent_together_count_together(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=4)
     know_peer(room, Peer(system="far"))
 
     with pytest.raises(QuotaFull):
@@ -164,8 +164,8 @@ def test_letters_that_are_sent_together_count_together(house: House) -> None:
     assert len(room.mailbox("ann").send_many([draft("bob@far", text) for text in "12"])) == 2
 
 
-def test_a_letter_that_finds_no_space_can_be_sent_again_by_its_key(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=1)
+def test_a_letter_that_finds_no_space_can_be_sent_again_by_its_key(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=1)
     know_peer(room, Peer(system="far"))
     room.mailbox("ann").send("bob@far", "1")
 
@@ -174,8 +174,8 @@ def test_a_letter_that_finds_no_space_can_be_sent_again_by_its_key(house: House)
     assert ("two",) == refused.value.keys
 
 
-def test_the_same_letter_again_is_known_whatever_became_of_the_way(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=1)
+def test_the_same_letter_again_is_known_whatever_became_of_the_way(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=1)
     know_peer(room, Peer(system="far"))
     ann = room.mailbox("ann")
     ann.send("bob@far", "hello", id="one")
@@ -185,8 +185,8 @@ def test_the_same_letter_again_is_known_whatever_became_of_the_way(house: House)
     assert ann.send("bob@far", "hello", id="one").repeated
 
 
-def test_full_inboxes_and_unknown_names_are_ours_alone(house: House) -> None:
-    room = house.room(system="here", inbox_quota=1, unknown="refuse")
+def test_full_inboxes_and_unknown_names_are_ours_alone(factory: RoomFactory) -> None:
+    room = factory.room(system="here", inbox_quota=1, unknown="refuse")
     know_peer(room, Peer(system="far"))
 
     assert [room.mailbox("ann").send("bob@far", text).unknown for text in ("1", "2")] == [(), ()]
@@ -230,8 +230,10 @@ def test_a_bare_name_that_nobody_knows_is_here_as_ever(room: Room) -> None:
         {"federation_strategy": "hierarchical", "federation_upstream": "far"},
     ],
 )
-def test_a_bare_name_is_to_be_found_where_the_settings_say_so(house: House, settings: dict[str, Any]) -> None:
-    room = house.room(system="here", **settings)
+def test_a_bare_name_is_to_be_found_where_the_settings_say_so(
+    factory: RoomFactory, settings: dict[str, Any]
+) -> None:
+    room = factory.room(system="here", **settings)
     alone = places(room, room.mailbox("ann").send("bob", "hello").id)
     know_peer(room, Peer(system="far"))
     room.mailbox("carl").register()
@@ -241,7 +243,7 @@ def test_a_bare_name_is_to_be_found_where_the_settings_say_so(house: House, sett
     assert places(room, room.mailbox("ann").send("carl", "hello").id) == {"carl": State.UNREAD}
 
 
-def test_to_be_found_may_be_said_and_needs_somebody_to_ask(house: House, room: Room) -> None:
+def test_to_be_found_may_be_said_and_needs_somebody_to_ask(factory: RoomFactory, room: Room) -> None:
     assert places(room, room.mailbox("ann").send("bob@*", "hello").id) == {"bob@*": State.QUEUED}
     room._core.store.commit(
         [
@@ -267,8 +269,8 @@ def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> No
     assert [] == outbox.announced_agents(room._core, OWNER)  # who was only asked for is not listed
 
 
-def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock: FakeClock) -> None:
-    room = house.room(system="here", outbox_max_age=100)
+def test_what_is_not_a_strangers_letter_or_may_not_go_stays(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(system="here", outbox_max_age=100)
     know_peer(room, Peer(system="far", scopes={"open": ("*",)}))
     ann, core = room.mailbox("ann"), room._core
     for name in ("bob", "eve"):
@@ -286,8 +288,8 @@ def test_what_is_not_a_strangers_letter_or_may_not_go_stays(house: House, clock:
     assert None is outbox.redirect_unknown(core, "zoe", "zoe", "far")
 
 
-def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=2)
+def test_no_more_goes_on_than_may_wait_for_that_system(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=2)
     know_peer(room, Peer(system="far"))
     sent = [room.mailbox("ann").send("bob", f"{n}") for n in range(3)]
     outbox.redirect_unknown(room._core, "bob", "bob", "far")
@@ -296,10 +298,10 @@ def test_no_more_goes_on_than_may_wait_for_that_system(house: House) -> None:
 
 @pytest.mark.parametrize("settings", [{"federation_refresh_on_miss": False}, {"federation_strategy": "broadcast"}])
 def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
-    house: House, settings: dict[str, Any]
+    factory: RoomFactory, settings: dict[str, Any]
 ) -> None:
-    assert outbox.refreshes_on_miss(house.room()._core)
-    assert not outbox.refreshes_on_miss(house.room(**settings)._core)
+    assert outbox.refreshes_on_miss(factory.room()._core)
+    assert not outbox.refreshes_on_miss(factory.room(**settings)._core)
 
 
 # -- nobody here is somebody elsewhere
@@ -372,8 +374,8 @@ def test_agents_that_other_systems_told_of_are_listed_where_that_is_asked(room: 
         }
 
 
-def test_letters_that_are_sent_together_count_each_other(house: House) -> None:
-    room = house.room(system="here", outbox_max_letters=10)
+def test_letters_that_are_sent_together_count_each_other(factory: RoomFactory) -> None:
+    room = factory.room(system="here", outbox_max_letters=10)
     know_peer(room, Peer(system="far"))
 
     with pytest.raises(QuotaFull):
@@ -388,9 +390,9 @@ def test_letters_that_are_sent_together_count_each_other(house: House) -> None:
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_letter_that_is_sent_again_by_its_id_is_known_though_it_could_not_go_now(
-    house: House, trusted: bool
+    factory: RoomFactory, trusted: bool
 ) -> None:
-    room = house.room(system="here", outbox_max_letters=1)
+    room = factory.room(system="here", outbox_max_letters=1)
     know_peer(room, Peer(system="far"))
     room.mailbox("ann").send("bob@far", "hello", id="one")
     know_peer(room, Peer(system="far", trusted=trusted))

@@ -10,7 +10,7 @@ import pytest
 
 from postroom import Escalation, Invalid, Missing, NotAllowed, Priority, Room, UnknownMessage
 from postroom.policy.routing import REASONS, after_climb, rungs_above, urgency
-from tests.rooms import FakeClock, House, addresses, spoken, texts
+from tests.rooms import FakeClock, RoomFactory, addresses, spoken, texts
 
 HOUR = 3600
 
@@ -70,8 +70,8 @@ def test_where_the_asker_stands_decides_who_is_asked(room: Room, asker: str, lad
     assert addresses(sent.message) == [target]
 
 
-def test_who_was_never_heard_from_is_passed_over_unless_named(house: House, clock: FakeClock) -> None:
-    room = house.room(ladder="nobody, coo, ghost, human")
+def test_who_was_never_heard_from_is_passed_over_unless_named(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ladder="nobody, coo, ghost, human")
     sent = room.mailbox("ann").escalate("x", reason="blocked")
     assert addresses(sent.message) == ["coo"]
     assert only(room.escalations()).rungs == ("coo", "human")  # the last one counts in any case
@@ -85,8 +85,8 @@ def test_who_was_never_heard_from_is_passed_over_unless_named(house: House, cloc
     assert addresses(room.mailbox("coo").escalate("x", reason="blocked").message) == ["ghost"]
 
 
-def test_the_ladder_is_a_setting(house: House) -> None:
-    room = house.room(ladder="lead, boss,human")
+def test_the_ladder_is_a_setting(factory: RoomFactory) -> None:
+    room = factory.room(ladder="lead, boss,human")
     for name in ("lead", "boss"):
         room.mailbox(name).register()
     assert addresses(room.mailbox("ann").escalate("x", reason="blocked").message) == ["lead"]
@@ -132,13 +132,13 @@ def test_data_and_other_fields_go_along(room: Room) -> None:
     ],
 )
 def test_bad_input_is_named_and_nothing_is_written(
-    house: House, room: Room, params: dict[str, Any], field: str
+    factory: RoomFactory, room: Room, params: dict[str, Any], field: str
 ) -> None:
-    before = house.store.cursor()
+    before = factory.store.cursor()
     with pytest.raises(Invalid) as refused:
         room.mailbox("ann").escalate("x", **params)
     assert refused.value.field == field
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
     assert room.escalations() == []
 
 
@@ -149,7 +149,7 @@ def test_nobody_stands_above_the_top(room: Room) -> None:
         rungs_above([], "ann")
 
 
-def test_a_refused_question_leaves_nothing_behind(house: House, room: Room) -> None:
+def test_a_refused_question_leaves_nothing_behind(factory: RoomFactory, room: Room) -> None:
     for name in ("coo", "human"):
         room.mailbox(name).block("ann")
     with pytest.raises(NotAllowed):
@@ -302,9 +302,9 @@ def test_what_is_no_answer_does_not_close_it(room: Room, clock: FakeClock) -> No
 
 
 def test_an_unanswered_question_climbs_after_its_time_and_its_asker_is_told(
-    house: House, clock: FakeClock
+    factory: RoomFactory, clock: FakeClock
 ) -> None:
-    room = house.room(escalation_after=60)
+    room = factory.room(escalation_after=60)
     ann = room.mailbox("ann")
     sent = ann.escalate("x", reason="question", data={"n": 1}, key="k")
     clock.advance(59)
@@ -336,8 +336,8 @@ def test_at_the_top_it_stays_and_that_is_told_once(room: Room, clock: FakeClock)
     assert len(room.mailbox("human").check()) == 1
 
 
-def test_a_ladder_may_be_longer_than_a_letter_has_hops(house: House, clock: FakeClock) -> None:
-    room = house.room()
+def test_a_ladder_may_be_longer_than_a_letter_has_hops(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room()
     ladder = [f"r{n}" for n in range(7)]
     ann = room.mailbox("ann")
     sent = ann.escalate("x", reason="blocked", ladder=ladder)
@@ -349,7 +349,7 @@ def test_a_ladder_may_be_longer_than_a_letter_has_hops(house: House, clock: Fake
 
 
 def test_a_rung_that_takes_no_mail_from_the_asker_is_passed_over(
-    house: House, room: Room, clock: FakeClock
+    factory: RoomFactory, room: Room, clock: FakeClock
 ) -> None:
     ladder = ["lead", "coo", "human"]
     room.mailbox("ann").escalate("x", reason="blocked", ladder=ladder)
@@ -368,23 +368,23 @@ def test_a_rung_that_is_spelt_otherwise_here_is_reached(room: Room, clock: FakeC
     assert room.mailbox("Boss").check()
 
 
-def test_without_a_time_nothing_climbs(house: House, clock: FakeClock) -> None:
-    room = house.room(escalation_after=0)
+def test_without_a_time_nothing_climbs(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(escalation_after=0)
     room.mailbox("ann").escalate("x", reason="blocked")
     clock.advance(1e6)
     assert room.sweep().climbed == 0
     assert only(room.escalations()).due_at is None
 
 
-def test_many_janitors_at_once_let_it_climb_once(house: House, clock: FakeClock) -> None:
+def test_many_janitors_at_once_let_it_climb_once(factory: RoomFactory, clock: FakeClock) -> None:
     for n in range(5):
-        house.room().mailbox(f"a{n}").escalate("x", reason="blocked")
+        factory.room().mailbox(f"a{n}").escalate("x", reason="blocked")
     clock.advance(4 * HOUR)
     start = threading.Barrier(4)
     climbed: list[int] = []
 
     def sweep() -> None:
-        room = house.room()
+        room = factory.room()
         start.wait(10)
         climbed.append(room.sweep().climbed)
 
@@ -394,8 +394,8 @@ def test_many_janitors_at_once_let_it_climb_once(house: House, clock: FakeClock)
     for thread in threads:
         thread.join(30)
     assert sum(climbed) == 5
-    assert len(house.room().mailbox("human").check()) == 5
-    assert [len(house.room().mailbox(f"a{n}").check()) for n in range(5)] == [1] * 5
+    assert len(factory.room().mailbox("human").check()) == 5
+    assert [len(factory.room().mailbox(f"a{n}").check()) for n in range(5)] == [1] * 5
 
 
 def test_only_the_house_writes_updates_and_they_never_bounce(room: Room, clock: FakeClock) -> None:
@@ -451,28 +451,28 @@ def test_an_unsent_question_is_over(room: Room, clock: FakeClock) -> None:
     assert only(room.escalations(open_only=False)).status == "resolved"
 
 
-def test_closed_ones_are_kept_as_long_as_settled_mail(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=HOUR)
+def test_closed_ones_are_kept_as_long_as_settled_mail(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_for=HOUR)
     room.mailbox("ann").escalate("x", reason="blocked")
     room.mailbox("ann").resolve(only(room.escalations()).id)
     room.sweep()
     assert only(room.escalations(open_only=False)).status == "resolved"
     clock.advance(HOUR + 1)
-    house.room(retain_for=0).sweep()
+    factory.room(retain_for=0).sweep()
     assert len(room.escalations(open_only=False)) == 1
     room.sweep()
     assert room.escalations(open_only=False) == []
 
 
 def test_escalations_go_with_an_export_and_climb_there(
-    house: House, room: Room, clock: FakeClock, tmp_path: Path
+    factory: RoomFactory, room: Room, clock: FakeClock, tmp_path: Path
 ) -> None:
     room.mailbox("ann").escalate("x", reason="blocked")
     room.mailbox("bob").escalate("y", reason="blocked")
     room.mailbox("bob").resolve(room.mailbox("bob").escalations()[0].id)
     lines = list(room.export())
     (tmp_path / "other").mkdir()
-    other = House(house.kind, tmp_path / "other", clock)
+    other = RoomFactory(factory.kind, tmp_path / "other", clock)
     copy = other.room()
     for old, new in (
         (b'"rung":0', b'"rung":9'),
@@ -508,11 +508,11 @@ def test_the_human_on_a_ladder_is_one_however_called(room: Room) -> None:
     assert [one.waits_for for one in room.mailbox("user").escalations()] == ["human"]
 
 
-def test_mail_of_a_room_with_several_humans_comes_together_on_import(house: House, room: Room) -> None:
+def test_mail_of_a_room_with_several_humans_comes_together_on_import(factory: RoomFactory, room: Room) -> None:
     room.mailbox("human").send("bob", "from me")
     room.mailbox("bob").send("human", "to you")
     lines = [line.replace(b'"human"', b'"user"') for line in room.export()]
-    copy = House(house.kind, house.folder / "files", house.clock)
+    copy = RoomFactory(factory.kind, factory.folder / "files", factory.clock)
     copy.room().load(lines)
     assert texts(copy.room().mailbox("user").check()) == ["to you"]
     assert texts(copy.room().mailbox("bob").check(sender="human")) == ["from me"]

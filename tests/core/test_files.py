@@ -10,15 +10,15 @@ import pytest
 
 import postroom
 from postroom import Invalid, NotAllowed, PostroomError, Room, TooLarge
-from tests.rooms import House
+from tests.rooms import RoomFactory
 
 
 @pytest.fixture
-def files(house: House, room: Room) -> Path:
-    folder = house.folder / "files"
+def files(factory: RoomFactory, room: Room) -> Path:
+    folder = factory.folder / "files"
     (folder / "inner").mkdir()
     (folder / "inner" / "a.txt").write_bytes(b"hello \xff")
-    (house.folder / "secret.txt").write_text("secret")
+    (factory.folder / "secret.txt").write_text("secret")
     return folder
 
 
@@ -78,10 +78,10 @@ def test_a_path_outside_the_root_is_refused(room: Room, files: Path, path: str) 
     refuse(room, path, NotAllowed)
 
 
-def test_links_are_not_followed(room: Room, house: House, files: Path) -> None:
-    (files / "out").symlink_to(house.folder / "secret.txt")
+def test_links_are_not_followed(room: Room, factory: RoomFactory, files: Path) -> None:
+    (files / "out").symlink_to(factory.folder / "secret.txt")
     (files / "in").symlink_to(files / "inner" / "a.txt")
-    (files / "folder").symlink_to(house.folder)
+    (files / "folder").symlink_to(factory.folder)
     (files / "inner" / "hard").hardlink_to(files / "inner" / "a.txt")
     refuse(room, "out", Invalid)
     refuse(room, "in", Invalid)
@@ -100,7 +100,7 @@ def test_a_missing_file_is_named(room: Room, files: Path) -> None:
     refuse(room, "x" * 5000, Invalid)
 
 
-def test_a_file_over_the_limit_is_refused(house: House, files: Path) -> None:
-    room = house.room(max_message_bytes=1000)
+def test_a_file_over_the_limit_is_refused(factory: RoomFactory, files: Path) -> None:
+    room = factory.room(max_message_bytes=1000)
     (files / "big").write_bytes(b"x" * 1001)
     assert "reference" in refuse(room, "big", TooLarge)

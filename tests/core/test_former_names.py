@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from postroom import IdTaken, Room, UnknownAgent
 from postroom.store.sqlite import search
 from tests.letters import everything
-from tests.rooms import FakeClock, House, addresses, spoken
+from tests.rooms import FakeClock, RoomFactory, addresses, spoken
 
 
 def acts(room: Room) -> dict[str, Callable[[], object]]:
@@ -48,31 +48,31 @@ VERBS = (
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_whoever_looks_under_the_old_name_is_told_the_new_one(house: House, verb: str) -> None:
-    room = house.room()
+def test_whoever_looks_under_the_old_name_is_told_the_new_one(factory: RoomFactory, verb: str) -> None:
+    room = factory.room()
     room.mailbox("ann").send("bob", "hello", thread_tag="t", conversation_id="c-1", id="m-1")
     room.mailbox("bob").reply("m-1", "hello back", id="m-2")
     room.mailbox("ann").give_task("bob", "hello", id="t-1")
     room.mailbox("ann").escalate("hello", reason="blocked", ladder=["bob"])
     room.rename("bob", "bert")
-    before = house.store.cursor()
+    before = factory.store.cursor()
     with pytest.raises(UnknownAgent, match="'bob' is now 'bert'"):
         acts(room)[verb.replace("+", " ")]()
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
 
 
-def test_a_key_that_was_used_under_the_old_name_is_spent(house: House, room: Room) -> None:
+def test_a_key_that_was_used_under_the_old_name_is_spent(factory: RoomFactory, room: Room) -> None:
     bob = room.mailbox("bob")
     first = [bob.send("ann", "x", key="k"), bob.give_task("ann", "y", key="t", session={"n": 1})]
     room.rename("bob", "bert")
     bert = room.mailbox("bert")
-    before = everything(house.store)
+    before = everything(factory.store)
     again = [bert.send("ann", "x", key="k"), bert.give_task("ann", "y", key="t", session={"n": 2})]
     assert [(one.id, one.repeated) for one in again] == [(one.id, True) for one in first]
     for send in (bert.send, bert.give_task):
         with pytest.raises(IdTaken):
             send("ann", "something else", key="k")
-    assert everything(house.store) == before
+    assert everything(factory.store) == before
     assert not bert.send("ann", "new", key="k2").repeated
 
 
@@ -160,7 +160,7 @@ def test_a_word_to_whoever_was_chosen_is_a_reply(room: Room) -> None:
     assert trace.relays == ()
 
 
-def test_what_flows_is_counted_under_the_name_of_today(house: House, room: Room, clock: FakeClock) -> None:
+def test_what_flows_is_counted_under_the_name_of_today(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
     first = room.flow()
     room.mailbox("ann").send(["bob", "user"], "x")
     clock.advance(5)
@@ -176,7 +176,7 @@ def test_what_flows_is_counted_under_the_name_of_today(house: House, room: Room,
     assert room.mailbox("bert").stats().total_unread == 1
     assert room.mailbox("ceo").stats().total_unread == 1
     assert [tally.mailbox for tally in room.stats().mailboxes] == ["bert", "human"]
-    changes, _ = house.store.changes(replace(house.store.cursor(), number=0), 100)
+    changes, _ = factory.store.changes(replace(factory.store.cursor(), number=0), 100)
     assert {change.mailbox for change in changes if change.mailbox} == {"bert"}
 
 
@@ -192,7 +192,9 @@ def test_the_doctor_finds_nothing_wrong_with_other_names(room: Room) -> None:
 # -- escalation and guards
 
 
-def test_a_ladder_that_says_an_old_name_means_its_owner(house: House, room: Room, clock: FakeClock) -> None:
+def test_a_ladder_that_says_an_old_name_means_its_owner(
+    factory: RoomFactory, room: Room, clock: FakeClock
+) -> None:
     room.mailbox("lead").register()
     room.mailbox("coo").register()
     for old, new in (("lead", "chief"), ("coo", "owner")):

@@ -13,17 +13,17 @@ from postroom import Invalid, NotAllowed, Room, TooLarge
 from postroom.core import agents
 from postroom.model.record import GUARD, Record
 from postroom.store.protocol import Put
-from tests.rooms import House, texts
+from tests.rooms import RoomFactory, texts
 
 
-def test_mail_from_a_blocked_name_is_refused_and_nothing_is_written(house: House, room: Room) -> None:
+def test_mail_from_a_blocked_name_is_refused_and_nothing_is_written(factory: RoomFactory, room: Room) -> None:
     bob = room.mailbox("bob")
     assert bob.block("ann") == ["ann"]
-    before = house.store.cursor()
+    before = factory.store.cursor()
     with pytest.raises(NotAllowed, match="takes no mail from 'ann'") as refused:
         room.mailbox("ann").send(["bob", "carol"], "x")
     assert refused.value.field == "to"
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
     assert room.mailbox("carol").check() == []
     room.mailbox("dave").send("bob", "hello")
     assert texts(bob.check()) == ["hello"]
@@ -79,7 +79,7 @@ def test_unblocking_takes_mail_again(room: Room) -> None:
     assert texts(bob.check()) == ["x"]
 
 
-def test_a_block_beats_the_allow_list_and_outlives_registering(house: House, room: Room) -> None:
+def test_a_block_beats_the_allow_list_and_outlives_registering(factory: RoomFactory, room: Room) -> None:
     bob, ann = room.mailbox("bob"), room.mailbox("ann")
     bob.block("ann")
     bob.register(allow_from=["ann", "carol"])
@@ -89,32 +89,32 @@ def test_a_block_beats_the_allow_list_and_outlives_registering(house: House, roo
         room.mailbox("dave").send("bob", "x")
     room.mailbox("carol").send("bob", "x")
     bob.register()
-    house.reopen()
-    later = house.room()
+    factory.reopen()
+    later = factory.room()
     assert later.mailbox("bob").blocked() == ["ann"]
     with pytest.raises(NotAllowed):
         later.mailbox("ann").send("bob", "x")
     later.mailbox("bob").unblock("ann")
-    assert house.store.records(GUARD) == []  # nothing to say, nothing kept
+    assert factory.store.records(GUARD) == []  # nothing to say, nothing kept
 
 
-def test_a_guard_of_an_older_room_is_a_plain_list(house: House, room: Room) -> None:
-    house.store.commit([Put(record=Record(kind=GUARD, key="bob", value=["ann"]))])
+def test_a_guard_of_an_older_room_is_a_plain_list(factory: RoomFactory, room: Room) -> None:
+    factory.store.commit([Put(record=Record(kind=GUARD, key="bob", value=["ann"]))])
     with pytest.raises(NotAllowed):
         room.mailbox("carol").send("bob", "x")
     room.mailbox("bob").block("ann")
     with pytest.raises(NotAllowed):
         room.mailbox("ann").send("bob", "x")
     room.mailbox("bob").unblock("ann")
-    assert house.store.records(GUARD, "bob")[0].value == ["ann"]
+    assert factory.store.records(GUARD, "bob")[0].value == ["ann"]
 
 
-def test_guards_go_with_an_export(house: House, room: Room, tmp_path: Any) -> None:
+def test_guards_go_with_an_export(factory: RoomFactory, room: Room, tmp_path: Any) -> None:
     room.mailbox("bob").block("ann")
     room.mailbox("carol").register(allow_from=["dave"])
     lines = list(room.export())
     (tmp_path / "other").mkdir()
-    other = House(house.kind, tmp_path / "other", house.clock)
+    other = RoomFactory(factory.kind, tmp_path / "other", factory.clock)
     copy = other.room()
     copy.load(lines)
     assert copy.mailbox("bob").blocked() == ["ann"]
@@ -140,11 +140,11 @@ def test_there_is_an_end_to_blocking(room: Room, monkeypatch: pytest.MonkeyPatch
         bob.block("c")
 
 
-def test_many_at_once_lose_no_name(house: House) -> None:
+def test_many_at_once_lose_no_name(factory: RoomFactory) -> None:
     start = threading.Barrier(4)
 
     def work(number: int) -> None:
-        bob = house.room().mailbox("bob")
+        bob = factory.room().mailbox("bob")
         start.wait(10)
         for n in range(5):
             bob.block(f"x{number}-{n}")
@@ -154,4 +154,4 @@ def test_many_at_once_lose_no_name(house: House) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(house.room().mailbox("bob").blocked()) == 20
+    assert len(factory.room().mailbox("bob").blocked()) == 20

@@ -26,7 +26,7 @@ from postroom import (
 from postroom.model.query import Query
 from postroom.settings import Settings
 from postroom.store.protocol import Move, Plan, Post, Posted, Write
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 
 def given_work(room: Room, lease: float = 60, text: str = "x") -> Work:
@@ -75,15 +75,15 @@ def test_every_letter_is_claimed_by_exactly_one_of_many_threads(room: Room) -> N
     assert Counter(taken) == Counter(str(n) for n in range(60))
 
 
-def test_an_ack_is_final_and_may_be_said_twice(house: House, room: Room, clock: FakeClock) -> None:
+def test_an_ack_is_final_and_may_be_said_twice(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
     work = given_work(room)
     work.ack()
     clock.advance(1000)
     work.ack()
     assert (work.state, work.delivery.acked_at) == (State.DONE, work.delivery.archived_at)
     assert work.delivery.read_at == work.delivery.acked_at
-    house.reopen()
-    bob = house.room().mailbox("bob")
+    factory.reopen()
+    bob = factory.room().mailbox("bob")
     assert bob.claim() is None
     assert bob.check(unread_only=False) == []
 
@@ -138,15 +138,15 @@ def test_the_wall_clock_neither_ends_nor_stretches_a_lease(room: Room, clock: Fa
     assert room.mailbox("bob").claim()
 
 
-def test_no_lease_outlives_a_reboot(house: House, clock: FakeClock) -> None:
-    work = given_work(house.room(), lease=600_000)
+def test_no_lease_outlives_a_reboot(factory: RoomFactory, clock: FakeClock) -> None:
+    work = given_work(factory.room(), lease=600_000)
     clock.reboot()
-    house.reopen()
-    again = house.room().mailbox("bob").claim()
+    factory.reopen()
+    again = factory.room().mailbox("bob").claim()
     assert again
     assert again.delivery.attempts == 1
     with pytest.raises(LeaseLost):
-        house.room().mailbox("bob").ack([work])
+        factory.room().mailbox("bob").ack([work])
 
 
 @pytest.mark.parametrize("then", ["nobody looked", "it lapsed", "another holds it", "it is done"])
@@ -191,8 +191,8 @@ def test_what_is_given_back_counts_no_try(room: Room) -> None:
     assert work.is_settled
 
 
-def test_a_failed_try_waits_longer_each_time(house: House, clock: FakeClock) -> None:
-    room = house.room(max_attempts=12)
+def test_a_failed_try_waits_longer_each_time(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(max_attempts=12)
     room.mailbox("ann").send("bob", "x")
     bob = room.mailbox("bob")
     waits = []
@@ -245,8 +245,8 @@ def test_five_lapsed_leases_kill_too(room: Room, clock: FakeClock) -> None:
     assert [letter.kind for letter in room.mailbox("ann").check()] == ["bounce"]
 
 
-def test_the_number_of_tries_and_the_pause_can_be_set(house: House, clock: FakeClock) -> None:
-    room = house.room(max_attempts=2, backoff_first=1, backoff_most=1)
+def test_the_number_of_tries_and_the_pause_can_be_set(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(max_attempts=2, backoff_first=1, backoff_most=1)
     given_work(room).fail("one")
     clock.advance(1)
     work = room.mailbox("bob").claim()
@@ -323,28 +323,28 @@ class OneAfterTheOther(CutOff):
         return posted
 
 
-def done_and_answered(house: House, answer: str, store: CutOff) -> tuple[bool, bool]:
+def done_and_answered(factory: RoomFactory, answer: str, store: CutOff) -> tuple[bool, bool]:
     """Whether bob's letter is done and whether ann has the answer, after a kill at the end of the first commit."""
-    house.room().mailbox("ann").give_task("bob", "Sort it.")
-    taken = house.room().mailbox("bob").claim()
+    factory.room().mailbox("ann").give_task("bob", "Sort it.")
+    taken = factory.room().mailbox("bob").claim()
     assert taken and taken.delivery.lease
-    bob = Room(store, Settings(), clock=house.clock).mailbox("bob")
+    bob = Room(store, Settings(), clock=factory.clock).mailbox("bob")
     work = bob.held(taken.id, taken.delivery.lease.token)
     with pytest.raises(Killed):
         ANSWERS[answer](bob, work)
-    house.reopen()
-    (found,) = house.store.find(Query(mailbox="bob"))
-    return found.delivery.state is State.DONE, len(house.room().mailbox("ann").check()) == 1
+    factory.reopen()
+    (found,) = factory.store.find(Query(mailbox="bob"))
+    return found.delivery.state is State.DONE, len(factory.room().mailbox("ann").check()) == 1
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_no_kill_comes_between_done_and_answered(house: House, answer: str) -> None:
-    assert (True, True) == done_and_answered(house, answer, CutOff(house.store))
+def test_no_kill_comes_between_done_and_answered(factory: RoomFactory, answer: str) -> None:
+    assert (True, True) == done_and_answered(factory, answer, CutOff(factory.store))
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_kill_between_done_and_answered_is_found(house: House, answer: str) -> None:
-    assert (True, False) == done_and_answered(house, answer, OneAfterTheOther(CutOff(house.store)))
+def test_a_kill_between_done_and_answered_is_found(factory: RoomFactory, answer: str) -> None:
+    assert (True, False) == done_and_answered(factory, answer, OneAfterTheOther(CutOff(factory.store)))
 
 
 def refused_replies(room: Room) -> list[tuple[type[PostroomError], dict[str, object]]]:
@@ -362,8 +362,8 @@ def test_when_the_reply_is_refused_the_work_stays_claimed(room: Room) -> None:
     work.ack()
 
 
-def test_when_one_of_the_letters_is_refused_none_is_sent(house: House) -> None:
-    room = house.room(thread_rate=1)
+def test_when_one_of_the_letters_is_refused_none_is_sent(factory: RoomFactory) -> None:
+    room = factory.room(thread_rate=1)
     work = given_work(room)
     with pytest.raises(PostroomError):
         work.ack_and_send([draft("carol", "good"), draft("../x", "bad")])

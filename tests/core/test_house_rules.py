@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, Mailbox, NotAllowed, Room, TooLarge
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 UNKNOWN: dict[str, Callable[[Mailbox, str], Any]] = {
     "send": lambda box, _id: box.send("bob", "x", prioritty="high"),  # type: ignore[call-arg]
@@ -52,8 +52,8 @@ def test_only_a_broadcast_leaves_somebody_out(room: Room) -> None:
     assert refused.value.field == "exclude"
 
 
-def test_a_broadcast_has_the_limit_of_any_letter(house: House) -> None:
-    room = house.room(max_recipients=2)
+def test_a_broadcast_has_the_limit_of_any_letter(factory: RoomFactory) -> None:
+    room = factory.room(max_recipients=2)
     for name in ("bob", "cleo", "dan"):
         room.mailbox(name).register(scopes=["team"])
     with pytest.raises(TooLarge):

@@ -10,14 +10,14 @@ from postroom import Invalid, NotAllowed, UnknownAgent
 from postroom.core import webhooks
 from postroom.core.authorize import OWNER
 from postroom.settings import load_settings
-from tests.rooms import House, addresses, texts
+from tests.rooms import RoomFactory, addresses, texts
 
 NAMES = ("human", "user", "ceo", "Human")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whoever_writes_to_the_human_reaches_the_one_the_settings_name(house: House, name: str) -> None:
-    room = house.room(human="team/dana")
+def test_whoever_writes_to_the_human_reaches_the_one_the_settings_name(factory: RoomFactory, name: str) -> None:
+    room = factory.room(human="team/dana")
     sent = room.mailbox("bob").send([name, "team/dana"], "x", cc=["human", "carol"])
     assert addresses(sent.message) == ["team/dana", "carol"]
     assert room.mailbox("bob").send(name, "y").unknown == ("team/dana",)
@@ -32,8 +32,8 @@ def test_whoever_writes_to_the_human_reaches_the_one_the_settings_name(house: Ho
     assert "human" not in room.mailboxes()
 
 
-def test_human_means_the_same_person_wherever_it_is_written(house: House) -> None:
-    room = house.room(human="dana")
+def test_human_means_the_same_person_wherever_it_is_written(factory: RoomFactory) -> None:
+    room = factory.room(human="dana")
     bob, dana = room.mailbox("bob"), room.mailbox("dana")
     bob.send("human", "question")
     dana.send("bob", "answer")
@@ -54,20 +54,20 @@ def test_human_means_the_same_person_wherever_it_is_written(house: House) -> Non
     assert webhook.mailbox == "dana"
 
 
-def test_the_last_rung_of_the_ladder_is_the_human_by_whatever_name(house: House) -> None:
-    room = house.room(human="dana")
+def test_the_last_rung_of_the_ladder_is_the_human_by_whatever_name(factory: RoomFactory) -> None:
+    room = factory.room(human="dana")
     request = room.mailbox("bob").escalate("May I?", reason="permission")
     assert addresses(request.message) == ["dana"]
     (one,) = room.mailbox("human").escalations()
     assert (one.rungs, one.waits_for) == (("dana",), "dana")
     room.mailbox("dana").reply(request.id, "Yes.")
     assert room.mailbox("bob").escalations() == []
-    own = house.room(human="dana", ladder="lead,ceo")
+    own = factory.room(human="dana", ladder="lead,ceo")
     assert addresses(own.mailbox("eve").escalate("x", reason="risk").message) == ["dana"]
 
 
-def test_mail_is_refused_until_the_human_is_known(house: House) -> None:
-    room = house.room(human="dana", unknown="refuse")
+def test_mail_is_refused_until_the_human_is_known(factory: RoomFactory) -> None:
+    room = factory.room(human="dana", unknown="refuse")
     with pytest.raises(UnknownAgent):
         room.mailbox("bob").send("human", "x")
     room.mailbox("human").register(program="person")

@@ -10,7 +10,7 @@ import postroom
 from postroom import Invalid, Room
 from postroom.core import peers
 from postroom.core.authorize import OWNER, agent_principal
-from tests.rooms import House
+from tests.rooms import RoomFactory
 
 
 def test_a_name_is_made_once_and_kept(tmp_path: Path) -> None:
@@ -22,39 +22,39 @@ def test_a_name_is_made_once_and_kept(tmp_path: Path) -> None:
         assert again.system == made != another.system
 
 
-def test_a_name_that_is_set_is_used_and_a_bad_one_refused(house: House) -> None:
-    made = house.room().system
-    assert house.room(system="berlin").system == "berlin"
-    assert house.room().system == made
+def test_a_name_that_is_set_is_used_and_a_bad_one_refused(factory: RoomFactory) -> None:
+    made = factory.room().system
+    assert factory.room(system="berlin").system == "berlin"
+    assert factory.room().system == made
     with pytest.raises(Invalid) as refused:
-        house.room(system="../berlin").system  # noqa: B018 - it is looked up when it is asked for
+        factory.room(system="../berlin").system  # noqa: B018 - it is looked up when it is asked for
     assert refused.value.field == "system"
 
 
-def test_a_name_that_was_kept_or_told_does_not_give_way_to_a_servers(house: House) -> None:
-    made = peers.system_id(house.room()._core, OWNER, gives_way=True)
-    assert made == peers.announced(house.room()._core, OWNER) == house.room().system
-    assert made == peers.adopt(house.room()._core, OWNER, "hive") == house.room().system
-    assert "berlin" == peers.announced(house.room()._core, OWNER, "berlin")
+def test_a_name_that_was_kept_or_told_does_not_give_way_to_a_servers(factory: RoomFactory) -> None:
+    made = peers.system_id(factory.room()._core, OWNER, gives_way=True)
+    assert made == peers.announced(factory.room()._core, OWNER) == factory.room().system
+    assert made == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system
+    assert "berlin" == peers.announced(factory.room()._core, OWNER, "berlin")
 
 
-def test_a_name_that_was_made_before_there_was_a_link_stays(house: House) -> None:
-    made = house.room().system
-    assert made == peers.adopt(house.room()._core, OWNER, "hive") == house.room().system
+def test_a_name_that_was_made_before_there_was_a_link_stays(factory: RoomFactory) -> None:
+    made = factory.room().system
+    assert made == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system
 
 
-def test_a_servers_name_beats_one_that_was_made_for_the_time_being_and_is_kept(house: House) -> None:
-    made = peers.system_id(house.room()._core, OWNER, gives_way=True)
-    assert made == house.room().system
-    assert "hive" == peers.adopt(house.room()._core, OWNER, "hive") == house.room().system != made
-    assert "hive" == peers.adopt(house.room()._core, OWNER, "another")  # the first server's stays
-    house.reopen()
-    assert "hive" == house.room().system
-    assert "berlin" == house.room(system="berlin").system  # what is set beats both
+def test_a_servers_name_beats_one_that_was_made_for_the_time_being_and_is_kept(factory: RoomFactory) -> None:
+    made = peers.system_id(factory.room()._core, OWNER, gives_way=True)
+    assert made == factory.room().system
+    assert "hive" == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system != made
+    assert "hive" == peers.adopt(factory.room()._core, OWNER, "another")  # the first server's stays
+    factory.reopen()
+    assert "hive" == factory.room().system
+    assert "berlin" == factory.room(system="berlin").system  # what is set beats both
     with pytest.raises(Invalid):
-        peers.adopt(house.room()._core, OWNER, "MAP Server")
+        peers.adopt(factory.room()._core, OWNER, "MAP Server")
     with pytest.raises(postroom.NotAllowed):
-        peers.adopt(house.room()._core, agent_principal("ann"), "mine")
+        peers.adopt(factory.room()._core, agent_principal("ann"), "mine")
 
 
 def test_only_who_may_see_the_room_is_told(room: Room) -> None:

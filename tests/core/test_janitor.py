@@ -11,7 +11,7 @@ import pytest
 from postroom import IdTaken, PostroomError, Room, State, draft
 from postroom.core.retention import Sweep
 from postroom.model.record import FORGOTTEN, Record
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -23,8 +23,8 @@ def test_a_round_with_nothing_to_do_does_nothing(room: Room) -> None:
     assert texts(room.mailbox("bob").check()) == ["x"]
 
 
-def test_a_round_does_what_time_did_to_every_mailbox(house: House, clock: FakeClock) -> None:
-    room = house.room(max_attempts=2)
+def test_a_round_does_what_time_did_to_every_mailbox(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(max_attempts=2)
     ann = room.mailbox("ann")
     ann.send("bob", "lapses")
     assert room.mailbox("bob").claim(lease=10)
@@ -58,9 +58,9 @@ def test_acknowledged_mail_is_archived_after_a_day(room: Room, clock: FakeClock)
 
 
 @pytest.fixture
-def mixed(house: House) -> dict[str, str]:
+def mixed(factory: RoomFactory) -> dict[str, str]:
     """Letters in every state; `half` is done at one of two mailboxes."""
-    room = house.room()
+    room = factory.room()
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     ids = {name: ann.send("bob", name, key=name).id for name in ("done", "dead", "unread", "read", "claimed")}
     ids["queued"] = ann.send("bob", "queued", at=10**6).id
@@ -79,9 +79,9 @@ def left(room: Room, ids: dict[str, str]) -> set[str]:
 
 
 def test_retention_by_age_deletes_settled_mail_alone(
-    house: House, mixed: dict[str, str], clock: FakeClock
+    factory: RoomFactory, mixed: dict[str, str], clock: FakeClock
 ) -> None:
-    room = house.room(retain_for=5 * DAY)
+    room = factory.room(retain_for=5 * DAY)
     clock.advance(5 * DAY)
     assert room.sweep().purged == 0
     clock.advance(1)
@@ -90,31 +90,35 @@ def test_retention_by_age_deletes_settled_mail_alone(
 
 
 def test_retention_by_count_deletes_the_oldest_settled_mail_alone(
-    house: House, mixed: dict[str, str], clock: FakeClock
+    factory: RoomFactory, mixed: dict[str, str], clock: FakeClock
 ) -> None:
     clock.advance(1)
-    assert house.room(retain_count=2, retain_for=0).sweep().purged == 1
-    assert left(house.room(), mixed) == set(mixed) - {"done"}
-    assert house.room(retain_count=1).sweep().purged == 1
-    assert left(house.room(), mixed) == set(mixed) - {"done", "dead"}
+    assert factory.room(retain_count=2, retain_for=0).sweep().purged == 1
+    assert left(factory.room(), mixed) == set(mixed) - {"done"}
+    assert factory.room(retain_count=1).sweep().purged == 1
+    assert left(factory.room(), mixed) == set(mixed) - {"done", "dead"}
 
 
-def test_without_limits_nothing_is_ever_deleted(house: House, mixed: dict[str, str], clock: FakeClock) -> None:
+def test_without_limits_nothing_is_ever_deleted(
+    factory: RoomFactory, mixed: dict[str, str], clock: FakeClock
+) -> None:
     clock.advance(1000 * DAY)
-    assert house.room(retain_for=0).sweep().purged == 0
+    assert factory.room(retain_for=0).sweep().purged == 0
 
 
 def test_a_wall_clock_gone_wild_deletes_no_open_mail(
-    house: House, mixed: dict[str, str], clock: FakeClock
+    factory: RoomFactory, mixed: dict[str, str], clock: FakeClock
 ) -> None:
     for jump in (10**9, -(2 * 10**9), 10**9):
         clock.jump(jump)
-        house.room(retain_for=1, retain_count=1).sweep()
-    assert {"unread", "read", "claimed", "queued", "half"} <= left(house.room(), mixed)
+        factory.room(retain_for=1, retain_count=1).sweep()
+    assert {"unread", "read", "claimed", "queued", "half"} <= left(factory.room(), mixed)
 
 
-def test_keys_of_deleted_letters_are_remembered_and_at_last_forgotten(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=DAY, remember_for=30 * DAY)
+def test_keys_of_deleted_letters_are_remembered_and_at_last_forgotten(
+    factory: RoomFactory, clock: FakeClock
+) -> None:
+    room = factory.room(retain_for=DAY, remember_for=30 * DAY)
     first = room.mailbox("ann").send("bob", "x", key="k")
     room.mailbox("bob").check()[0].ack()
     clock.advance(DAY + 1)
@@ -130,31 +134,31 @@ def test_keys_of_deleted_letters_are_remembered_and_at_last_forgotten(house: Hou
     assert not room.mailbox("ann").send("bob", "x", key="k").repeated
 
 
-def test_two_janitors_that_forget_at_once_do_it_once(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=DAY, remember_for=30 * DAY)
+def test_two_janitors_that_forget_at_once_do_it_once(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_for=DAY, remember_for=30 * DAY)
     room.mailbox("ann").send("bob", "x")
     room.mailbox("bob").check()[0].ack()
     clock.advance(DAY + 1)
     room.sweep()
     clock.advance(40 * DAY)
-    records = house.store.records
+    records = factory.store.records
     rounds: list[Sweep] = []
 
     def interrupted(kind: str, key: str | None = None) -> list[Record]:
         """While the first janitor reads what to forget, the second does its whole round."""
         found = records(kind, key)
         if kind == FORGOTTEN and key is None and not rounds:
-            house.store.records = records  # type: ignore[method-assign]
+            factory.store.records = records  # type: ignore[method-assign]
             rounds.append(room.sweep())
         return found
 
-    house.store.records = interrupted  # type: ignore[method-assign]
+    factory.store.records = interrupted  # type: ignore[method-assign]
     rounds.append(room.sweep())
     assert sorted(sweep.forgotten for sweep in rounds) == [0, 2]
 
 
-def test_old_changes_are_trimmed(house: House) -> None:
-    room = house.room(retain_changes=3)
+def test_old_changes_are_trimmed(factory: RoomFactory) -> None:
+    room = factory.room(retain_changes=3)
     room.mailbox("ann").send("bob", "x")
     for _ in range(6):
         work = room.mailbox("bob").claim()
@@ -164,8 +168,8 @@ def test_old_changes_are_trimmed(house: House) -> None:
     assert texts(room.mailbox("bob").check()) == ["x"]
 
 
-def test_many_janitors_at_once_do_everything_once(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=HOUR, archive_after=60)
+def test_many_janitors_at_once_do_everything_once(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_for=HOUR, archive_after=60)
     room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(40)])
     for letter in room.mailbox("bob").check(None):
         letter.ack(archive=False)
@@ -208,8 +212,8 @@ def test_people_archive_what_is_done_long_enough(room: Room, clock: FakeClock) -
     assert room.archive(older_than=0) == 0
 
 
-def test_people_purge_by_age_by_count_and_as_the_settings_say(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=1000)
+def test_people_purge_by_age_by_count_and_as_the_settings_say(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_for=1000)
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     for number in range(5):
         ann.send("bob", str(number))
@@ -230,8 +234,8 @@ def test_people_purge_by_age_by_count_and_as_the_settings_say(house: House, cloc
     assert texts(bob.check()) == ["open"]
 
 
-def test_a_round_tells_how_far_it_is(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=10)
+def test_a_round_tells_how_far_it_is(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_for=10)
     room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(300)])
     for letter in room.mailbox("bob").check(None):
         letter.ack()
@@ -243,9 +247,9 @@ def test_a_round_tells_how_far_it_is(house: House, clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("how", [{"keep": 0}, {"older_than": 0}, {"older_than": 0, "keep": 0}, {}])
 def test_letters_of_tasks_and_questions_that_go_on_are_spared(
-    house: House, clock: FakeClock, how: dict[str, Any]
+    factory: RoomFactory, clock: FakeClock, how: dict[str, Any]
 ) -> None:
-    room = house.room(retain_for=60, retain_count=1)
+    room = factory.room(retain_for=60, retain_count=1)
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     goes_on, over = (ann.give_task("bob", text).id for text in ("goes on", "over"))
     request = ann.escalate("May I?", reason="blocked", ladder=["lead", "coo"])
@@ -258,7 +262,7 @@ def test_letters_of_tasks_and_questions_that_go_on_are_spared(
     clock.advance(61)
     purged = room.purge(**how)
     assert purged > 0
-    kept = house.store.get((goes_on, over, request.id))
+    kept = factory.store.get((goes_on, over, request.id))
     assert set(kept) == {goes_on, request.id}
     bob.task(goes_on).complete()
     assert [one.waits_for for one in room.escalations()] == ["lead"]

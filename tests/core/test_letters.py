@@ -10,7 +10,7 @@ import pytest
 import postroom
 from postroom import Invalid, Part, Priority, Recipient, Room
 from postroom.model.message import Message, TaskNote
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 EVERYTHING: dict[str, Any] = {
     "cc": ["carol"],
@@ -34,10 +34,10 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def test_every_field_arrives_as_it_was_written(house: House, room: Room, clock: FakeClock) -> None:
+def test_every_field_arrives_as_it_was_written(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
     room.mailbox("ann").send("bob", "body", expires=timedelta(hours=1), **EVERYTHING)
-    house.reopen()
-    got = house.room().mailbox("dave").read("outside:id-1").message
+    factory.reopen()
+    got = factory.room().mailbox("dave").read("outside:id-1").message
     assert got == Message(
         id="outside:id-1",
         sender="ann",

@@ -19,7 +19,7 @@ from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CLOSED_ESCALATION, DUE, FORMER, MEMBER, OPEN_ESCALATION, SESSION, TASKS, TEMPLATE
 from postroom.store.protocol import Store
 from tests.contract.stores import STORES
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 EVERY_FIELD: dict[str, Any] = {
     "subject": "Grüße \u202eabc", "kind": "task", "priority": "urgent", "scope": "team", "expires": 9000,
@@ -30,9 +30,9 @@ EVERY_FIELD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fill(house: House) -> Room:
+def fill(factory: RoomFactory) -> Room:
     """Everything a room can hold."""
-    room, clock = house.room(retain_for=10_000, escalation_after=30), house.clock
+    room, clock = factory.room(retain_for=10_000, escalation_after=30), factory.clock
     ann, bob, carol = (room.mailbox(name) for name in ("ann", "team/bob", "carol"))
     ann.register(display_name="Ann", capabilities=["sort"], scopes=["team", "red"], metadata={"k": [1]})
     bob.register(allow_from=["ann", "carol", "postmaster"], max_concurrent_tasks=0, model="m", program="p")
@@ -175,20 +175,20 @@ def everything(store: Store) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("empty", STORES, ids=lambda kind: f"to-{kind.name}", indirect=True)
-def test_both_rooms_hold_the_same(house: House, empty: House) -> None:
-    fill(house)
-    before = everything(house.store)
-    empty.room().load(house.room().export())
-    assert everything(house.store) == before
+def test_both_rooms_hold_the_same(factory: RoomFactory, empty: RoomFactory) -> None:
+    fill(factory)
+    before = everything(factory.store)
+    empty.room().load(factory.room().export())
+    assert everything(factory.store) == before
     after = everything(empty.store)
     for part, held in before.items():
         assert after[part] == held, part
 
 
-def test_the_room_to_export_holds_everything(house: House) -> None:
+def test_the_room_to_export_holds_everything(factory: RoomFactory) -> None:
     """Or the comparison would prove little."""
-    fill(house)
-    store = house.store
+    fill(factory)
+    store = factory.store
     found = [f.delivery for f in store.find(Query())]
     assert {delivery.state for delivery in found} == set(State)
     assert {delivery.kind for delivery in found} == {"to", "cc", "bcc"}
@@ -204,7 +204,7 @@ def test_the_room_to_export_holds_everything(house: House) -> None:
         "file",
         "reference",
     }
-    tasks = house.room().mailbox("anna").tasks(limit=100)
+    tasks = factory.room().mailbox("anna").tasks(limit=100)
     assert {task.state for task in tasks} == set(TaskState)
     assert {task.reason for task in tasks} >= {"unsent", "never mind"}
     for kind in (OPEN_ESCALATION, CLOSED_ESCALATION, DUE, SESSION, FORMER, TEMPLATE):
@@ -214,21 +214,21 @@ def test_the_room_to_export_holds_everything(house: House) -> None:
     assert "ghost-writer" in store.known()
 
 
-def test_mail_goes_on_in_the_copy_as_in_the_original(house: House, clock: FakeClock) -> None:
-    fill(house)
-    copy = Room(STORES[0].open(house.folder, clock.moment.boot), house.room().settings, clock=clock)
-    copy.load(house.room().export())
+def test_mail_goes_on_in_the_copy_as_in_the_original(factory: RoomFactory, clock: FakeClock) -> None:
+    fill(factory)
+    copy = Room(STORES[0].open(factory.folder, clock.moment.boot), factory.room().settings, clock=clock)
+    copy.load(factory.room().export())
     clock.advance(timedelta(hours=2).total_seconds())
-    for room in (house.room(), copy):
+    for room in (factory.room(), copy):
         room.sweep()
-    originals, copies = (_places(room._core.store) for room in (house.room(), copy))
+    originals, copies = (_places(room._core.store) for room in (factory.room(), copy))
     assert [(d.mailbox, d.state, d.reason) for d in originals] == [(d.mailbox, d.state, d.reason) for d in copies]
 
 
-def test_tasks_and_questions_go_on_in_the_copy(house: House, clock: FakeClock) -> None:
-    fill(house)
-    copy = Room(STORES[0].open(house.folder, clock.moment.boot), house.room().settings, clock=clock)
-    copy.load(house.room().export())
+def test_tasks_and_questions_go_on_in_the_copy(factory: RoomFactory, clock: FakeClock) -> None:
+    fill(factory)
+    copy = Room(STORES[0].open(factory.folder, clock.moment.boot), factory.room().settings, clock=clock)
+    copy.load(factory.room().export())
     anna, miner = copy.mailbox("anna"), copy.mailbox("miner")
     pending = {task.standing.subject or task.id: task for task in miner.tasks(states="pending")}
     assert len(pending) == 2  # one by name, one for its skill
@@ -246,10 +246,10 @@ def test_tasks_and_questions_go_on_in_the_copy(house: House, clock: FakeClock) -
         copy.mailbox("Zoe").send("worker", "x")
 
 
-def test_a_name_without_mail_is_still_taken_in_the_copy(house: House, clock: FakeClock) -> None:
-    fill(house)
-    copy = Room(STORES[0].open(house.folder, clock.moment.boot), house.room().settings, clock=clock)
-    copy.load(house.room().export())
+def test_a_name_without_mail_is_still_taken_in_the_copy(factory: RoomFactory, clock: FakeClock) -> None:
+    fill(factory)
+    copy = Room(STORES[0].open(factory.folder, clock.moment.boot), factory.room().settings, clock=clock)
+    copy.load(factory.room().export())
     with pytest.raises(postroom.LookAlike):
         copy.mailbox("anna").send("Ghost-Reader", "x")
     assert copy.mailbox("anna").send("ghost-writer", "x").unknown == ()
@@ -257,16 +257,16 @@ def test_a_name_without_mail_is_still_taken_in_the_copy(house: House, clock: Fak
 
 
 def test_export_and_import_tell_how_far_they_are(
-    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    factory: RoomFactory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portable, "SLICE", 50)
-    room = house.room()
+    room = factory.room()
     room.mailbox("ann").send_many([postroom.draft("bob", str(n)) for n in range(120)])
     results: list[tuple[int, int]] = []
     lines = list(room.export(progress=lambda *at: results.append(at)))
     assert results == [(50, 122), (100, 122), (122, 122)]
     results.clear()
-    copy = Room(STORES[0].open(house.folder, clock.moment.boot), room.settings, clock=clock)
+    copy = Room(STORES[0].open(factory.folder, clock.moment.boot), room.settings, clock=clock)
     copy.load(lines, progress=lambda *at: results.append(at))
     assert results == [(50, 122), (100, 122), (122, 122)]
 

@@ -13,7 +13,7 @@ import pytest
 from postroom import Invalid, LoopDetected, NameTaken, NotAllowed, Room, State, UnknownAgent
 from postroom.model.record import BEAT, CARD, FORMER, GUARD, MEMBER, Record
 from postroom.store.protocol import Put
-from tests.rooms import FakeClock, House, addresses, spoken, texts
+from tests.rooms import FakeClock, RoomFactory, addresses, spoken, texts
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def bob(room: Room) -> Room:
     return room
 
 
-def test_card_guard_team_and_mail_follow(bob: Room, house: House) -> None:
-    house.reopen()
-    room = house.room()
+def test_card_guard_team_and_mail_follow(bob: Room, factory: RoomFactory) -> None:
+    factory.reopen()
+    room = factory.room()
     agent = room.agent("bert")
     assert (agent.card.id, agent.card.scopes, agent.presence.status) == ("bert", ("team",), "idle")
     assert [a.card.id for a in room.agents()] == ["bert"]
@@ -39,7 +39,7 @@ def test_card_guard_team_and_mail_follow(bob: Room, house: House) -> None:
     assert texts(room.mailbox("bert").check()) == ["to all"]
     with pytest.raises(NotAllowed):
         room.mailbox("dave").send("bert", "x")
-    assert house.store.keys(CARD) == house.store.keys(BEAT) == house.store.keys(MEMBER + "team") == ["bert"]
+    assert factory.store.keys(CARD) == factory.store.keys(BEAT) == factory.store.keys(MEMBER + "team") == ["bert"]
     assert set(room.mailboxes()) >= {"ann", "bert"}
     assert "bob" not in room.mailboxes()
 
@@ -127,14 +127,16 @@ VERBS = (
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_whoever_still_acts_under_the_old_name_is_told_the_new_one(house: House, bob: Room, verb: str) -> None:
-    before = house.store.cursor()
+def test_whoever_still_acts_under_the_old_name_is_told_the_new_one(
+    factory: RoomFactory, bob: Room, verb: str
+) -> None:
+    before = factory.store.cursor()
     with pytest.raises(UnknownAgent, match="'bert'"):
         acts(bob)[verb]()
-    assert house.store.cursor() == before
-    house.reopen()  # a process that never saw the name before
+    assert factory.store.cursor() == before
+    factory.reopen()  # a process that never saw the name before
     with pytest.raises(UnknownAgent, match="'bert'"):
-        acts(house.room())[verb]()
+        acts(factory.room())[verb]()
 
 
 def test_a_guard_knows_people_by_the_names_they_had(room: Room) -> None:
@@ -184,7 +186,7 @@ def test_escalations_follow(room: Room, clock: FakeClock) -> None:
     assert room.mailbox("anna").thread(sent.thread)
 
 
-def test_a_swarm_goes_with_the_name(house: House, room: Room) -> None:
+def test_a_swarm_goes_with_the_name(factory: RoomFactory, room: Room) -> None:
     room.mailbox("red/one").register(scopes=["night"])
     room.rename("red/one", "blue/one")
     assert room.agent("blue/one").card.scopes == ("blue", "night")
@@ -195,7 +197,7 @@ def test_a_swarm_goes_with_the_name(house: House, room: Room) -> None:
 
 
 @pytest.mark.mechanism
-def test_names_change_again_and_back(house: House, bob: Room) -> None:
+def test_names_change_again_and_back(factory: RoomFactory, bob: Room) -> None:
     bob.rename("bert", "bart")
     bob.mailbox("ann").send(["bob", "bert", "bart"], "one")
     assert texts(bob.mailbox("bart").check()) == ["before", "one"]
@@ -205,9 +207,9 @@ def test_names_change_again_and_back(house: House, bob: Room) -> None:
     with pytest.raises(UnknownAgent, match="'bart' is now 'bob'"):
         bob.mailbox("bart").check()
     assert bob.mailbox("bob").blocked() == ["carol"]
-    assert house.store.records(FORMER, "bob")[0].value == ["bert", "bart"]
-    assert house.store.keys(FORMER) == ["bob"]
-    assert set(house.store.keys(GUARD)) == {"bob", "bert", "bart"}
+    assert factory.store.records(FORMER, "bob")[0].value == ["bert", "bart"]
+    assert factory.store.keys(FORMER) == ["bob"]
+    assert set(factory.store.keys(GUARD)) == {"bob", "bert", "bart"}
     bob.mailbox("bob").send("ann", "it is me")
 
 
@@ -237,15 +239,15 @@ def test_only_the_spelling_may_change(room: Room) -> None:
     ],
 )
 def test_a_name_that_will_not_do_is_refused(
-    house: House, room: Room, old: Any, new: Any, error: type[Exception], field: str
+    factory: RoomFactory, room: Room, old: Any, new: Any, error: type[Exception], field: str
 ) -> None:
     room.mailbox("ann").send(["bob", "was"], "x")
     room.rename("was", "is")
-    before = house.store.cursor()
+    before = factory.store.cursor()
     with pytest.raises(error) as refused:
         room.rename(old, new)
     assert refused.value.field == field  # type: ignore[attr-defined]
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
 
 
 @pytest.mark.mechanism
@@ -263,11 +265,11 @@ def test_nobody_else_can_have_the_old_name(bob: Room) -> None:
         bob.mailbox("bob").register()
 
 
-def test_names_go_with_an_export(house: House, bob: Room, tmp_path: Path) -> None:
+def test_names_go_with_an_export(factory: RoomFactory, bob: Room, tmp_path: Path) -> None:
     bob.mailbox("ann").send("bob", "after")
     lines = list(bob.export())
     (tmp_path / "other").mkdir()
-    other = House(house.kind, tmp_path / "other", house.clock)
+    other = RoomFactory(factory.kind, tmp_path / "other", factory.clock)
     copy = other.room()
     copy.load(lines)
     assert texts(copy.mailbox("bert").check()) == ["before", "after"]
@@ -282,17 +284,17 @@ def test_names_go_with_an_export(house: House, bob: Room, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "value", [["../x"], {"moved_to": "a b"}, {"block": [""]}, {"allow": ["*", "/"]}, {"moved_to": 7}]
 )
-def test_a_guard_that_names_nobody_does_not_come_in(house: House, value: Any) -> None:
+def test_a_guard_that_names_nobody_does_not_come_in(factory: RoomFactory, value: Any) -> None:
     head = b'{"postroom": 1, "room": "x"}'
     line = json.dumps({"record": {"kind": GUARD, "key": "bob", "value": value}})
     with pytest.raises(Invalid):
-        house.room().load([head, line])
+        factory.room().load([head, line])
 
 
-def test_notes_that_point_at_each_other_hang_nobody(house: House) -> None:
-    room = house.room()
+def test_notes_that_point_at_each_other_hang_nobody(factory: RoomFactory) -> None:
+    room = factory.room()
     room.mailbox("a").send("b", "x")
-    house.store.commit(
+    factory.store.commit(
         [
             Put(record=Record(kind=GUARD, key="a", value={"moved_to": "b"})),
             Put(record=Record(kind=GUARD, key="b", value={"moved_to": "a"})),
@@ -303,13 +305,13 @@ def test_notes_that_point_at_each_other_hang_nobody(house: House) -> None:
 
 
 @pytest.mark.mechanism
-def test_nothing_is_lost_while_a_name_changes(house: House) -> None:
-    room = house.room()
+def test_nothing_is_lost_while_a_name_changes(factory: RoomFactory) -> None:
+    room = factory.room()
     room.mailbox("bob").register()
     start = threading.Barrier(4)
 
     def send(number: int) -> None:
-        box = house.room().mailbox(f"s{number}")
+        box = factory.room().mailbox(f"s{number}")
         start.wait(10)
         for n in range(20):
             box.send("bob", f"{number}-{n}")

@@ -19,14 +19,14 @@ from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.core.peering import know_peer
 from tests.letters import NOW
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 DAY = 24 * 3600
 
 
 @pytest.fixture
-def room(house: House) -> Room:
-    room = house.room(system="here")
+def room(factory: RoomFactory) -> Room:
+    room = factory.room(system="here")
     know_peer(room, Peer(system="far"))
     return room
 

@@ -18,7 +18,7 @@ from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
 from tests.core.peering import know_peer
 from tests.core.test_arriving import FAR, arrival, bring, letter, refusal
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 TEAM = "team"
 Answer = Callable[[Mailbox, Letter], object]
@@ -114,9 +114,9 @@ def test_the_storm_finds_senders_that_share_no_pace(
 # -- what has no pace
 
 
-def test_a_producer_that_nobody_writes_to_has_no_pace(house: House) -> None:
+def test_a_producer_that_nobody_writes_to_has_no_pace(factory: RoomFactory) -> None:
     """A work queue under one tag: the workers answer in threads, and those answers have the tag too."""
-    room = house.room(thread_rate=2, thread_hourly=2)
+    room = factory.room(thread_rate=2, thread_hourly=2)
     boss, other = room.mailbox("boss"), room.mailbox("other")
     task = boss.send("worker", "first", thread_tag="queue")
     for number in range(5):
@@ -126,8 +126,8 @@ def test_a_producer_that_nobody_writes_to_has_no_pace(house: House) -> None:
     room.mailbox("worker").reply(task.id, "done")
 
 
-def test_whoever_is_written_to_under_a_tag_answers_there(house: House, clock: FakeClock) -> None:
-    room = house.room(thread_rate=2)
+def test_whoever_is_written_to_under_a_tag_answers_there(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(thread_rate=2)
     boss, worker = room.mailbox("boss"), room.mailbox("worker")
     tagged = draft("boss", "more", thread_tag="queue")
     worker.send_many([tagged] * 2)
@@ -142,15 +142,15 @@ def test_whoever_is_written_to_under_a_tag_answers_there(house: House, clock: Fa
     worker.send_many([tagged] * 2)
 
 
-def test_the_catch_all_of_a_scope_has_no_pace(house: House) -> None:
-    room = house.room(thread_rate=1, thread_hourly=1)
+def test_the_catch_all_of_a_scope_has_no_pace(factory: RoomFactory) -> None:
+    room = factory.room(thread_rate=1, thread_hourly=1)
     for _ in range(4):
         room.mailbox("ann").send(["bob", "cleo"], "news")
         room.mailbox("bob").send(["ann", "cleo"], "news")
 
 
-def test_a_person_who_writes_gives_the_others_their_pace_back(house: House, clock: FakeClock) -> None:
-    room = house.room(thread_hourly=3)
+def test_a_person_who_writes_gives_the_others_their_pace_back(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(thread_hourly=3)
     person, ann = room.mailbox("human"), room.mailbox("ann")
     root = person.send(["ann", "bob"], "What now?")
     for _ in range(2):
@@ -168,19 +168,19 @@ def test_a_person_who_writes_gives_the_others_their_pace_back(house: House, cloc
 
 
 @pytest.mark.parametrize(("rate", "hourly"), [(3, 0), (0, 3)])
-def test_either_pace_can_be_turned_off(house: House, rate: int, hourly: int) -> None:
-    root = house.room().mailbox("ann").send(["bob", "cleo"], "q")
-    bob = house.room(thread_rate=rate, thread_hourly=hourly).mailbox("bob")
+def test_either_pace_can_be_turned_off(factory: RoomFactory, rate: int, hourly: int) -> None:
+    root = factory.room().mailbox("ann").send(["bob", "cleo"], "q")
+    bob = factory.room(thread_rate=rate, thread_hourly=hourly).mailbox("bob")
     for _ in range(3):
         bob.reply(root.id, "a", to_all=True)
     with pytest.raises(TooFast):
         bob.reply(root.id, "a", to_all=True)
-    house.room(thread_rate=0, thread_hourly=0).mailbox("bob").reply(root.id, "a", to_all=True)
+    factory.room(thread_rate=0, thread_hourly=0).mailbox("bob").reply(root.id, "a", to_all=True)
 
 
-def test_the_error_names_the_key_with_which_to_send_again(house: House, clock: FakeClock) -> None:
+def test_the_error_names_the_key_with_which_to_send_again(factory: RoomFactory, clock: FakeClock) -> None:
     """Of one letter, and of many: a caller that waits and sends again with it sends nothing twice."""
-    room = house.room(thread_rate=2)
+    room = factory.room(thread_rate=2)
     root, bob = room.mailbox("ann").send("bob", "q"), room.mailbox("bob")
     for _ in range(2):
         bob.reply(root.id, "a")
@@ -202,8 +202,8 @@ def test_the_error_names_the_key_with_which_to_send_again(house: House, clock: F
 
 
 @pytest.mark.parametrize("by", [{"thread_tag": "t"}, {"conversation_id": "c-1"}, {"thread_id": "there"}])
-def test_answers_from_another_system_have_the_same_pace(house: House, by: dict[str, Any]) -> None:
-    room = house.room(system="here", thread_rate=2)
+def test_answers_from_another_system_have_the_same_pace(factory: RoomFactory, by: dict[str, Any]) -> None:
+    room = factory.room(system="here", thread_rate=2)
     know_peer(room, FAR)
     room.mailbox("bob").register()
     message = [letter(id=f"r{number}", **by) for number in range(5)]

@@ -13,7 +13,7 @@ from postroom.core.portable import checked_record
 from postroom.model.codec import token_hash
 from postroom.model.peer import Peer, shown
 from postroom.model.record import PEER, Record
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
@@ -213,11 +213,11 @@ def test_a_doctor_tells_of_a_certificate_that_changed(room: Room) -> None:
     assert "WARNING" == level and NEW in message
 
 
-def test_what_we_show_lies_in_files_that_only_their_owner_reads(house: House) -> None:
-    added(house.room(), url="wss://berlin.example", token="prp_lies-somewhere")  # noqa: S106
-    files = [path for path in house.folder.rglob("*") if path.is_file()]
+def test_what_we_show_lies_in_files_that_only_their_owner_reads(factory: RoomFactory) -> None:
+    added(factory.room(), url="wss://berlin.example", token="prp_lies-somewhere")  # noqa: S106
+    files = [path for path in factory.folder.rglob("*") if path.is_file()]
     holding = [path for path in files if b"prp_lies-somewhere" in path.read_bytes()]
-    assert bool(holding) == house.kind.lasts
+    assert bool(holding) == factory.kind.lasts
     assert [] == [path for path in holding if path.stat().st_mode & 0o077]
 
 

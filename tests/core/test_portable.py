@@ -13,7 +13,7 @@ from postroom.core import portable
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.contract.stores import STORES, Kind
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 
 def fill(room: Room, clock: FakeClock) -> None:
@@ -52,7 +52,7 @@ def sorted_lines(room: Room) -> list[Any]:
 
 
 @pytest.mark.parametrize("empty", STORES, ids=lambda kind: f"to-{kind.name}", indirect=True)
-def test_a_room_comes_through_an_export_without_loss(room: Room, empty: House, clock: FakeClock) -> None:
+def test_a_room_comes_through_an_export_without_loss(room: Room, empty: RoomFactory, clock: FakeClock) -> None:
     fill(room, clock)
     lines = list(room.export())
     copy = empty.room()
@@ -81,8 +81,8 @@ def test_a_room_comes_through_an_export_without_loss(room: Room, empty: House, c
         assert same.mailbox("ann").task(at_work.id).session == {"chat": "open"}
 
 
-def test_a_lease_of_another_boot_is_over_in_the_copy(house: House, clock: FakeClock) -> None:
-    room = house.room()
+def test_a_lease_of_another_boot_is_over_in_the_copy(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room()
     room.mailbox("ann").send("bob", "x")
     work = room.mailbox("bob").claim(lease=600)
     assert work
@@ -98,10 +98,10 @@ def test_a_lease_of_another_boot_is_over_in_the_copy(house: House, clock: FakeCl
 
 
 def test_an_import_that_was_cut_off_goes_on_where_it_stopped(
-    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    factory: RoomFactory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portable, "SLICE", 50)
-    room = house.room()
+    room = factory.room()
     fill(room, clock)
     for number in range(60):
         room.mailbox("ann").send("bob", str(number))
@@ -282,15 +282,15 @@ def test_a_sound_line_is_taken(room: Room) -> None:
     assert texts(room.mailbox("bob").check()) == ["x"]
 
 
-def test_an_import_keeps_the_limits_of_its_room(kind: Kind, house: House, clock: FakeClock) -> None:
+def test_an_import_keeps_the_limits_of_its_room(kind: Kind, factory: RoomFactory, clock: FakeClock) -> None:
     lines = ['{"postroom": 1, "room": "x"}', json.dumps({"letter": LETTER, "deliveries": [DELIVERY]})]
     with pytest.raises(TooLarge) as refused:
-        house.room(max_message_bytes=50).load(lines)
+        factory.room(max_message_bytes=50).load(lines)
     assert str(refused.value.field).startswith("line 2")
 
 
-def test_an_export_may_run_while_letters_go(house: House) -> None:
-    room = house.room()
+def test_an_export_may_run_while_letters_go(factory: RoomFactory) -> None:
+    room = factory.room()
     for number in range(3):
         room.mailbox("ann").send("bob", str(number))
     lines = room.export()
@@ -303,8 +303,8 @@ def test_an_export_may_run_while_letters_go(house: House) -> None:
     assert all(line["deliveries"] for line in exported if "letter" in line)
 
 
-def test_what_is_no_list_of_lines_is_refused(house: House) -> None:
+def test_what_is_no_list_of_lines_is_refused(factory: RoomFactory) -> None:
     for nothing in (None, 5):
         with pytest.raises(Invalid) as refused:
-            house.room().load(nothing)  # type: ignore[arg-type]
+            factory.room().load(nothing)  # type: ignore[arg-type]
         assert refused.value.field == "lines"

@@ -17,7 +17,7 @@ from postroom.core import presentation
 from postroom.core.presentation import fence
 from postroom.model.message import Message, Recipient
 from tests.letters import NOW
-from tests.rooms import House
+from tests.rooms import RoomFactory
 
 NONCE = "0123456789abcdef"
 OPENED = f"<<<letter {NONCE}"
@@ -168,17 +168,17 @@ def test_a_long_subject_leaves_room_for_the_letter() -> None:
     assert "body" in fenced(shown)
 
 
-def test_a_digest_reads_no_more_letters_than_it_shows(house: House) -> None:
-    room = house.room()
+def test_a_digest_reads_no_more_letters_than_it_shows(factory: RoomFactory) -> None:
+    room = factory.room()
     room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(30)])
     request: list[int | None] = []
-    find = house.store.find
+    find = factory.store.find
 
     def counting(query: Any) -> Any:
         request.append(query.limit)
         return find(query)
 
-    house.store.find = counting  # type: ignore[method-assign]
+    factory.store.find = counting  # type: ignore[method-assign]
     assert room.mailbox("bob").digest().startswith("You have 30 unread letter(s).")
     assert request == [5]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from postroom import Message, Room, UnknownMessage
-from tests.rooms import House, addresses, spoken, texts
+from tests.rooms import RoomFactory, addresses, spoken, texts
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_nobody_sees_the_parts_of_a_thread_that_went_past_them(room: Room) -> No
     assert room.mailbox("mallory").conversations() == []
 
 
-def test_a_letter_of_others_is_as_unknown_as_one_that_is_not_there(house: House, room: Room) -> None:
+def test_a_letter_of_others_is_as_unknown_as_one_that_is_not_there(factory: RoomFactory, room: Room) -> None:
     theirs = room.mailbox("ann").send("bob", "theirs").id
     mallory = room.mailbox("mallory")
     for act in (mallory.read, mallory.reply, mallory.reply_chain, mallory.revive):

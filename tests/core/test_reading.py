@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import IllegalMove, LeaseLost, Room, State, UnknownMessage, draft
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 
 def test_check_stamps_what_it_returns_and_consumes_nothing(room: Room, clock: FakeClock) -> None:
@@ -206,8 +206,8 @@ def test_mail_that_was_looked_at_can_be_acknowledged_or_refused(room: Room) -> N
     assert ann.check()[0].message.in_reply_to == two.id
 
 
-def test_many_readers_at_once_stamp_each_letter_once(house: House) -> None:
-    room = house.room()
+def test_many_readers_at_once_stamp_each_letter_once(factory: RoomFactory) -> None:
+    room = factory.room()
     room.mailbox("ann").send_many([draft("bob", str(n)) for n in range(30)])
     seen: list[str] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from postroom import Invalid, NotAllowed, Room, State, Task, TaskState, UnknownAgent, UnknownMessage
 from postroom.model.record import ACTIVE_TASKS, DUE, SESSION, TASKS
-from tests.rooms import FakeClock, House, addresses, texts
+from tests.rooms import FakeClock, RoomFactory, addresses, texts
 
 WHO = pytest.mark.parametrize("who", ["ann", "bob", "both"])
 
@@ -28,12 +28,12 @@ def rename(room: Room, who: str) -> tuple[str, str]:
 
 
 @WHO
-def test_a_task_is_taken_on_and_finished_under_other_names(house: House, who: str) -> None:
-    room = house.room()
+def test_a_task_is_taken_on_and_finished_under_other_names(factory: RoomFactory, who: str) -> None:
+    room = factory.room()
     id = give(room, key="a key")
     giver, receiver = rename(room, who)
-    house.reopen()
-    room = house.room()
+    factory.reopen()
+    room = factory.room()
     ann, bob = room.mailbox(giver), room.mailbox(receiver)
     for box in (ann, bob):
         (task,) = box.tasks(states="pending")
@@ -52,7 +52,7 @@ def test_a_task_is_taken_on_and_finished_under_other_names(house: House, who: st
 
 
 @WHO
-def test_what_is_under_way_goes_on(house: House, room: Room, who: str) -> None:
+def test_what_is_under_way_goes_on(factory: RoomFactory, room: Room, who: str) -> None:
     room.mailbox("bob").register(max_concurrent_tasks=1)
     first, second = give(room), give(room)
     room.mailbox("bob").task(first).accept()
@@ -68,14 +68,14 @@ def test_what_is_under_way_goes_on(house: House, room: Room, who: str) -> None:
     assert room.agent(receiver).presence.current_tasks == ()
     left = [name for name in ("ann", "bob") if name not in (giver, receiver)]
     for name in left:
-        assert house.store.keys(TASKS + name) == []
-        assert house.store.records(ACTIVE_TASKS, name) == []
-    assert {key.split()[0] for key in house.store.keys(SESSION)} == {giver}
+        assert factory.store.keys(TASKS + name) == []
+        assert factory.store.records(ACTIVE_TASKS, name) == []
+    assert {key.split()[0] for key in factory.store.keys(SESSION)} == {giver}
 
 
 @WHO
 def test_a_deadline_is_reported_to_the_giver_of_today(
-    house: House, room: Room, clock: FakeClock, who: str
+    factory: RoomFactory, room: Room, clock: FakeClock, who: str
 ) -> None:
     give(room)
     giver, receiver = rename(room, who)
@@ -84,7 +84,7 @@ def test_a_deadline_is_reported_to_the_giver_of_today(
     (notice,) = room.mailbox(giver).check()
     assert notice.kind == "task_overdue"
     assert receiver in notice.text
-    assert house.store.keys(DUE) == []
+    assert factory.store.keys(DUE) == []
 
 
 def test_a_task_given_to_oneself_follows(room: Room) -> None:
@@ -118,7 +118,7 @@ def test_a_task_given_to_a_former_name_lies_with_its_owner(room: Room) -> None:
 
 
 def test_a_task_is_deleted_with_its_letter_whatever_its_parties_are_called(
-    house: House, room: Room, clock: FakeClock
+    factory: RoomFactory, room: Room, clock: FakeClock
 ) -> None:
     id = give(room)
     room.mailbox("bob").task(id).reject("no")
@@ -126,8 +126,8 @@ def test_a_task_is_deleted_with_its_letter_whatever_its_parties_are_called(
     clock.advance(91 * 24 * 3600)
     assert room.sweep().purged >= 1
     for name in (giver, receiver):
-        assert house.store.keys(TASKS + name) == []
-    assert house.store.keys(SESSION) == []
+        assert factory.store.keys(TASKS + name) == []
+    assert factory.store.keys(SESSION) == []
 
 
 def test_whoever_holds_the_task_under_an_old_name_is_told_the_new_one(room: Room) -> None:
@@ -141,8 +141,8 @@ def test_whoever_holds_the_task_under_an_old_name_is_told_the_new_one(room: Room
         value.cancel("x")
 
 
-def test_no_task_is_lost_or_done_twice_while_a_name_changes(house: House) -> None:
-    room = house.room()
+def test_no_task_is_lost_or_done_twice_while_a_name_changes(factory: RoomFactory) -> None:
+    room = factory.room()
     ids = [give(room) for _ in range(30)]
     done: list[str] = []
     begun = threading.Event()
@@ -152,10 +152,10 @@ def test_no_task_is_lost_or_done_twice_while_a_name_changes(house: House) -> Non
         for id in ids:
             for step in (Task.accept, Task.complete):
                 try:
-                    step(house.room().mailbox(name).task(id))
+                    step(factory.room().mailbox(name).task(id))
                 except UnknownAgent:
                     name = "bert"
-                    step(house.room().mailbox(name).task(id))
+                    step(factory.room().mailbox(name).task(id))
             done.append(id)
             begun.set()
 
@@ -168,7 +168,7 @@ def test_no_task_is_lost_or_done_twice_while_a_name_changes(house: House) -> Non
     tasks = room.mailbox("ann").tasks(limit=100)
     assert {(task.receiver, task.state) for task in tasks} == {("bert", TaskState.COMPLETED)}
     assert len(tasks) == len(room.mailbox("bert").tasks(limit=100)) == 30
-    assert house.store.keys(ACTIVE_TASKS) == house.store.keys(TASKS + "bob") == []
+    assert factory.store.keys(ACTIVE_TASKS) == factory.store.keys(TASKS + "bob") == []
 
 
 # -- who may give one
@@ -232,10 +232,10 @@ def test_who_is_busy_with_a_task_is_not_chosen(room: Room) -> None:
     assert ann.give_task("any:python", "z").routed == ("bob",)
 
 
-def test_a_task_that_nobody_can_do_is_not_opened(house: House, room: Room) -> None:
-    before = house.store.cursor()
+def test_a_task_that_nobody_can_do_is_not_opened(factory: RoomFactory, room: Room) -> None:
+    before = factory.store.cursor()
     with pytest.raises(UnknownAgent):
         room.mailbox("ann").give_task("any:python", "x")
     with pytest.raises(Invalid):
         room.mailbox("ann").give_task(["any:python", "any:sql"], "x")
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before

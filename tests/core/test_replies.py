@@ -10,7 +10,7 @@ import pytest
 import postroom
 from postroom import Handoff, HopsSpent, IdTaken, Invalid, LoopDetected, Message, Room, TooFast, TooLarge
 from postroom.model.thread import conversation_of
-from tests.rooms import FakeClock, House, addresses, spoken, texts
+from tests.rooms import FakeClock, RoomFactory, addresses, spoken, texts
 
 
 def last(room: Room, name: str) -> postroom.Letter:
@@ -162,8 +162,8 @@ def test_the_longest_chain_of_relays_is_from_a_to_d(room: Room) -> None:
     assert room.mailbox("e").check() == []
 
 
-def test_hops_can_be_set(house: House) -> None:
-    chain = relay(house.room(hops=5), "abcdef")
+def test_hops_can_be_set(factory: RoomFactory) -> None:
+    chain = relay(factory.room(hops=5), "abcdef")
     assert chain[-1].hops == 1
 
 
@@ -218,8 +218,8 @@ def flood(room: Room, root: str, count: int) -> None:
         room.mailbox("bob").reply(root, str(number))
 
 
-def test_a_thread_has_a_pace(house: House, clock: FakeClock) -> None:
-    room = house.room(thread_rate=3)
+def test_a_thread_has_a_pace(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(thread_rate=3)
     root = room.mailbox("ann").send("bob", "q").id
     flood(room, root, 3)
     with pytest.raises(TooFast) as refused:
@@ -236,16 +236,16 @@ def test_a_thread_has_a_pace(house: House, clock: FakeClock) -> None:
         flood(room, root, 1)
 
 
-def test_a_wall_clock_set_back_silences_nobody(house: House, clock: FakeClock) -> None:
-    room = house.room(thread_rate=1)
+def test_a_wall_clock_set_back_silences_nobody(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(thread_rate=1)
     root = room.mailbox("ann").send("bob", "q").id
     flood(room, root, 1)
     clock.jump(-86_400)
     flood(room, root, 1)
 
 
-def test_without_a_rate_there_is_no_pace(house: House) -> None:
-    room = house.room(thread_rate=0)
+def test_without_a_rate_there_is_no_pace(factory: RoomFactory) -> None:
+    room = factory.room(thread_rate=0)
     flood(room, room.mailbox("ann").send("bob", "q").id, 300)
 
 
@@ -287,8 +287,8 @@ def test_an_answer_to_thousands_takes_no_time(room: Room) -> None:
     assert spoken(room.thread(sent.id)) == ["q", "a"]
 
 
-def test_a_batch_keeps_the_pace_of_its_thread_too(house: House) -> None:
-    room = house.room(thread_rate=5)
+def test_a_batch_keeps_the_pace_of_its_thread_too(factory: RoomFactory) -> None:
+    room = factory.room(thread_rate=5)
     sent = room.mailbox("ann").send("bob", "question")
     bob = room.mailbox("bob")
     answers = [postroom.draft("ann", "x", in_reply_to=sent.id)]

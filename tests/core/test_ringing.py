@@ -13,7 +13,7 @@ from postroom import Invalid, LookAlike, Mailbox, Room, UnknownAgent
 from postroom.core.alerts import audit_of
 from postroom.model.alert import Audit, Later, Rung
 from postroom.model.record import ALERT_LOG, AUDIT
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 HOUR = 3600.0
 
@@ -106,8 +106,8 @@ def test_after_a_ring_there_is_a_pause_which_urgent_mail_passes(
     assert (urgent, later) == rung(bob)
 
 
-def test_no_more_than_so_many_rings_in_an_hour(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=3, ring_again=0)
+def test_no_more_than_so_many_rings_in_an_hour(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_hourly=3, ring_again=0)
     bob = room.mailbox("bob")
     bob.begin_rings("exec")
     for _ in range(3):
@@ -262,15 +262,15 @@ def test_no_clock_that_is_set_silences_a_bell(room: Room, bob: Mailbox, clock: F
     assert seconds(bob) == pytest.approx(14)
 
 
-def test_after_a_reboot_the_pause_is_over_and_nothing_rings_twice(house: House, clock: FakeClock) -> None:
-    bob = house.room().mailbox("bob")
+def test_after_a_reboot_the_pause_is_over_and_nothing_rings_twice(factory: RoomFactory, clock: FakeClock) -> None:
+    bob = factory.room().mailbox("bob")
     bob.begin_rings("exec")
-    post(house.room())
+    post(factory.room())
     clock.advance(1)
     assert rung(bob)
     clock.reboot()
     assert () == rung(bob)
-    new = post(house.room())
+    new = post(factory.room())
     clock.advance(1)
     assert (new,) == rung(bob)
 
@@ -349,15 +349,15 @@ def test_what_a_ringer_writes_down_wakes_nobody_who_waits_for_mail(
     ear.close()
 
 
-def test_of_many_ringers_one_rings_for_each_letter(house: House) -> None:
-    room = house.room(ring_gather=0, ring_cooldown=0, ring_hourly=0)
+def test_of_many_ringers_one_rings_for_each_letter(factory: RoomFactory) -> None:
+    room = factory.room(ring_gather=0, ring_cooldown=0, ring_hourly=0)
     room.mailbox("bob").begin_rings("exec")
     sent: list[str] = []
     results: list[str] = []
     done = threading.Event()
 
     def ring() -> None:
-        box = house.room(ring_gather=0, ring_cooldown=0, ring_hourly=0).mailbox("bob")
+        box = factory.room(ring_gather=0, ring_cooldown=0, ring_hourly=0).mailbox("bob")
         while not done.is_set() or len(results) < len(sent):
             results.extend(rung(box))
 
@@ -421,8 +421,8 @@ def test_a_ring_that_fails_too_often_is_dead_and_can_be_tried_again(
     assert (id,) == rung(bob)
 
 
-def test_a_dead_ring_is_not_listed_once_its_letter_is_read(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_tries=1)
+def test_a_dead_ring_is_not_listed_once_its_letter_is_read(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_tries=1)
     bob = room.mailbox("bob")
     bob.begin_rings("exec")
     id = post(room)

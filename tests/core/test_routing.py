@@ -12,7 +12,7 @@ import pytest
 import postroom
 from postroom import Invalid, LoopDetected, NotAllowed, QuotaFull, Room, UnknownAgent
 from postroom.policy.routing import Candidate, least_busy
-from tests.rooms import FakeClock, House, addresses, texts
+from tests.rooms import FakeClock, RoomFactory, addresses, texts
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_only_those_who_are_there_are_asked(team: Room, clock: FakeClock) -> Non
     assert team.mailbox("ann").send("any:python", "x").routed == ("carol",)
 
 
-def test_whoever_refuses_or_is_full_is_passed_over(house: House, team: Room) -> None:
+def test_whoever_refuses_or_is_full_is_passed_over(factory: RoomFactory, team: Room) -> None:
     ann = team.mailbox("ann")
     team.mailbox("bob").block("ann")
     team.mailbox("carol").register(capabilities=["python"], allow_from=["zoe"])
@@ -102,7 +102,7 @@ def test_whoever_refuses_or_is_full_is_passed_over(house: House, team: Room) -> 
     team.mailbox("eve").block("ann")
     with pytest.raises(NotAllowed):
         ann.send("any:python", "x")
-    small = house.room(inbox_quota=6)  # eve has three letters of ann: one sender more gets half of the others
+    small = factory.room(inbox_quota=6)  # eve has three letters of ann: one sender more gets half of the others
     zoe = small.mailbox("zoe")
     routed = [zoe.send("any:python", str(n)).routed[0] for n in range(7)]
     assert [routed.count(name) for name in ("bob", "carol", "eve")] == [3, 3, 1]
@@ -140,23 +140,23 @@ def test_a_letter_is_never_routed_back_along_its_way(team: Room) -> None:
 
 
 @pytest.mark.parametrize("address", ["any:", "any:,", "any: ", "any:a,", "any:a\nb", "any:" + "x" * 129])
-def test_a_bad_address_is_refused(house: House, team: Room, address: Any) -> None:
-    before = house.store.cursor()
+def test_a_bad_address_is_refused(factory: RoomFactory, team: Room, address: Any) -> None:
+    before = factory.store.cursor()
     with pytest.raises(Invalid) as refused:
         team.mailbox("ann").send(address, "x")
     assert refused.value.field == "to"
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
 
 
-def test_two_senders_at_once_do_not_choose_the_same_idle_agent(house: House) -> None:
-    room = house.room()
+def test_two_senders_at_once_do_not_choose_the_same_idle_agent(factory: RoomFactory) -> None:
+    room = factory.room()
     names = [f"w{n}" for n in range(8)]
     for name in names:
         room.mailbox(name).register(capabilities=["x"])
     start = threading.Barrier(8)
 
     def send(number: int) -> None:
-        box = house.room().mailbox(f"s{number}")
+        box = factory.room().mailbox(f"s{number}")
         start.wait(10)
         box.send("any:x", "x")
 
@@ -168,10 +168,10 @@ def test_two_senders_at_once_do_not_choose_the_same_idle_agent(house: House) -> 
     assert [room.mailbox(name).counts()["total"] for name in names] == [1] * 8
 
 
-def test_routed_letters_go_with_an_export(house: House, team: Room, tmp_path: Any) -> None:
+def test_routed_letters_go_with_an_export(factory: RoomFactory, team: Room, tmp_path: Any) -> None:
     team.mailbox("ann").send("any:sql", "x")
     (tmp_path / "other").mkdir()
-    other = House(house.kind, tmp_path / "other", house.clock)
+    other = RoomFactory(factory.kind, tmp_path / "other", factory.clock)
     other.room().load(list(team.export()))
     assert sum(other.room().mailbox(name).counts()["total"] for name in ("dave", "eve")) == 1
     other.store.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom import Invalid, LookAlike, Room, State, aio
-from tests.rooms import FakeClock, House, spoken
+from tests.rooms import FakeClock, RoomFactory, spoken
 
 
 def test_a_mailbox_finds_what_it_sent_and_what_it_received(room: Room) -> None:
@@ -61,8 +61,8 @@ def test_the_best_come_first_when_asked_for(room: Room) -> None:
     assert [letter.id for letter in room.mailbox("bob").search("sort", ranked=True, limit=1)] == [best[0].id]
 
 
-def test_only_the_newest_are_compared_by_rank(house: House) -> None:
-    room = house.room(search_window=3)
+def test_only_the_newest_are_compared_by_rank(factory: RoomFactory) -> None:
+    room = factory.room(search_window=3)
     room.mailbox("ann").send("bob", "sort sort sort")
     for number in range(4):
         room.mailbox("ann").send("bob", f"sort {number}")
@@ -97,7 +97,7 @@ def test_another_spelling_is_told(room: Room) -> None:
         room.mailbox("Bob").search("x")
 
 
-def test_sweeping_and_reopening_change_no_answer(house: House, room: Room) -> None:
+def test_sweeping_and_reopening_change_no_answer(factory: RoomFactory, room: Room) -> None:
     ann = room.mailbox("ann")
     ann.send_many([postroom.draft("bob", f"word number{number % 7} caf\u00e9") for number in range(150)])
 
@@ -107,11 +107,11 @@ def test_sweeping_and_reopening_change_no_answer(house: House, room: Room) -> No
 
     before = seen(room)
     indexed = room.sweep().indexed
-    assert indexed == (150 if house.kind.lasts else 0)
+    assert indexed == (150 if factory.kind.lasts else 0)
     assert seen(room) == before
-    house.reopen()
-    assert seen(house.room()) == before
-    assert house.room().sweep().indexed == 0
+    factory.reopen()
+    assert seen(factory.room()) == before
+    assert factory.room().sweep().indexed == 0
 
 
 def test_the_async_face_finds_the_same(tmp_path: Path) -> None:

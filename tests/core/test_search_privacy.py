@@ -7,7 +7,7 @@ import pytest
 from postroom import NotAllowed, Room
 from postroom.core.authorize import agent_principal
 from postroom.store.sqlite import search as sqlite_search
-from tests.rooms import House, addresses, spoken
+from tests.rooms import RoomFactory, addresses, spoken
 
 
 @pytest.fixture(params=["new", "in the index"])
@@ -62,8 +62,8 @@ def test_private_fields_are_not_searched(room: Room, secret: str) -> None:
     assert room.search("private") == []
 
 
-def test_only_the_operator_searches_the_room(house: House, secret: str) -> None:
-    room = house.room(agent_principal("bob"))
+def test_only_the_operator_searches_the_room(factory: RoomFactory, secret: str) -> None:
+    room = factory.room(agent_principal("bob"))
     assert spoken(room.mailbox("bob").search("psst")) == ["psst"]
     for search in (room.search, room.mailbox("ann").search, room.mailbox("not-there").search):
         with pytest.raises(NotAllowed):

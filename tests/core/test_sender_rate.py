@@ -14,14 +14,14 @@ from postroom.core import conversations
 from postroom.core.authorize import OWNER, agent_principal
 from postroom.core.core import MANY_SENDERS, SenderRates
 from postroom.settings import SERVICE_DEFAULTS, load_settings
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 BURST = 3
 
 
 @pytest.fixture
-def paced(house: House) -> Room:
-    return house.room(sender_rate=1, sender_burst=BURST, thread_rate=0)
+def paced(factory: RoomFactory) -> Room:
+    return factory.room(sender_rate=1, sender_burst=BURST, thread_rate=0)
 
 
 def spend(box: Mailbox, letters: int = BURST) -> None:
@@ -79,8 +79,8 @@ def test_the_same_letter_once_more_is_not_counted(paced: Room) -> None:
     assert ann.send("sink", "x", key="k").repeated
 
 
-def test_what_was_not_accepted_is_not_counted(house: House) -> None:
-    room = house.room(sender_rate=1, sender_burst=BURST, inbox_quota=1)
+def test_what_was_not_accepted_is_not_counted(factory: RoomFactory) -> None:
+    room = factory.room(sender_rate=1, sender_burst=BURST, inbox_quota=1)
     room.mailbox("bob").send("full", "x")
     for _ in range(2 * BURST):
         with pytest.raises(QuotaFull):
@@ -125,8 +125,8 @@ VERBS: dict[str, Callable[[Room], object]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_every_verb_that_writes_a_letter_is_counted(house: House, verb: Callable[[Room], Any]) -> None:
-    free = house.room()
+def test_every_verb_that_writes_a_letter_is_counted(factory: RoomFactory, verb: Callable[[Room], Any]) -> None:
+    free = factory.room()
     free.mailbox("bob").register(scopes=["team"])
     free.mailbox("bob").give_task("ann", "a task that ann was given")
     conversations.create(
@@ -134,7 +134,7 @@ def test_every_verb_that_writes_a_letter_is_counted(house: House, verb: Callable
         OWNER,
         conversations.ConversationRequest(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
     )
-    paced = house.room(sender_rate=1, sender_burst=1)
+    paced = factory.room(sender_rate=1, sender_burst=1)
     paced.mailbox("ann").send("sink", "this was all")
     with pytest.raises(TooFast) as refused:
         verb(paced)

@@ -8,7 +8,7 @@ import pytest
 
 from postroom import IdTaken, Invalid, NotAllowed, Room, StoreFailing, UnknownAgent, draft
 from postroom.store.protocol import Plan, Posted, Store, Write
-from tests.rooms import FakeClock, House, addresses, texts
+from tests.rooms import FakeClock, RoomFactory, addresses, texts
 
 
 def reached(room: Room, *names: str) -> list[str]:
@@ -141,8 +141,8 @@ def test_a_recipient_nobody_has_heard_from_gets_a_mailbox_and_is_reported(room: 
     assert len(room.mailbox("typo").check()) == 3
 
 
-def test_an_unknown_recipient_can_be_refused(house: House) -> None:
-    room = house.room(unknown="refuse")
+def test_an_unknown_recipient_can_be_refused(factory: RoomFactory) -> None:
+    room = factory.room(unknown="refuse")
     room.mailbox("known").register()
     with pytest.raises(UnknownAgent) as refused:
         room.mailbox("ann").send(["known", "typo"], "x")
@@ -152,14 +152,14 @@ def test_an_unknown_recipient_can_be_refused(house: House) -> None:
     room.mailbox("known").send("ann", "who writes is known")
 
 
-def test_the_same_key_sends_one_letter(house: House, room: Room, clock: FakeClock) -> None:
+def test_the_same_key_sends_one_letter(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
     first = room.mailbox("ann").send({"bob", "carol", "dave"}, "x", key="k", expires=60)
-    house.reopen()
+    factory.reopen()
     clock.advance(5)
-    again = house.room().mailbox("ann").send({"dave", "carol", "bob"}, "x", key="k", expires=60)
+    again = factory.room().mailbox("ann").send({"dave", "carol", "bob"}, "x", key="k", expires=60)
     assert (again.repeated, again.message) == (True, first.message)
     assert not first.repeated
-    assert house.room().mailbox("bob").counts()["total"] == 1
+    assert factory.room().mailbox("bob").counts()["total"] == 1
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ class Faltering:
 @pytest.mark.parametrize("failure", ["before", "after"])
 @pytest.mark.parametrize("key", [None, "mine"])
 def test_a_temporary_error_carries_the_key_with_which_to_try_again(
-    house: House, failure: str, key: str | None
+    factory: RoomFactory, failure: str, key: str | None
 ) -> None:
-    store = Faltering(house.store)
-    house.store = store  # type: ignore[assignment]
-    ann = house.room().mailbox("ann")
+    store = Faltering(factory.store)
+    factory.store = store  # type: ignore[assignment]
+    ann = factory.room().mailbox("ann")
     store.failures = [failure]
     named: dict[str, Any] = {} if key is None else {"key": key}
     with pytest.raises(StoreFailing) as failed:
@@ -238,23 +238,23 @@ def test_a_temporary_error_carries_the_key_with_which_to_try_again(
     assert failed.value.key in str(failed.value)
     again = ann.send("bob", "x", key=failed.value.key)
     assert again.repeated == (failure == "after")
-    assert texts(house.room().mailbox("bob").check()) == ["x"]
+    assert texts(factory.room().mailbox("bob").check()) == ["x"]
 
 
 @pytest.mark.parametrize("failure", ["before", "after"])
-def test_an_ack_with_a_reply_can_be_tried_again(house: House, failure: str) -> None:
-    house.room().mailbox("ann").send("bob", "do it")
-    store = Faltering(house.store)
-    house.store = store  # type: ignore[assignment]
-    work = house.room().mailbox("bob").claim(lease=60)
+def test_an_ack_with_a_reply_can_be_tried_again(factory: RoomFactory, failure: str) -> None:
+    factory.room().mailbox("ann").send("bob", "do it")
+    store = Faltering(factory.store)
+    factory.store = store  # type: ignore[assignment]
+    work = factory.room().mailbox("bob").claim(lease=60)
     assert work
     store.failures = [failure]
     with pytest.raises(StoreFailing):
         work.ack_and_reply("done")
-    house.clock.tick(61 if failure == "after" else 1)  # what was acknowledged in time stays so
+    factory.clock.tick(61 if failure == "after" else 1)  # what was acknowledged in time stays so
     work.ack_and_reply("done")
     assert work.state == "done"
-    assert texts(house.room().mailbox("ann").check()) == ["done"]
+    assert texts(factory.room().mailbox("ann").check()) == ["done"]
 
 
 def test_many_letters_go_in_one_commit_or_not_at_all(room: Room) -> None:

@@ -23,7 +23,7 @@ from postroom import (
     TaskState,
 )
 from tests.letters import everything
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 
 @pytest.fixture
@@ -65,14 +65,16 @@ def test_a_giver_that_is_no_longer_allowed_is_rejected_as_unauthorized(room: Roo
     assert (task.state, task.reason) == (TaskState.REJECTED, "unauthorized")
 
 
-def test_a_task_past_its_deadline_is_rejected(house: House, room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_a_task_past_its_deadline_is_rejected(
+    factory: RoomFactory, room: Room, bob: Mailbox, clock: FakeClock
+) -> None:
     id = give(room, deadline=60)
     clock.advance(60)
-    untouched = everything(house.store)
+    untouched = everything(factory.store)
     with pytest.raises(DeadlinePassed) as refused:
         bob.task(id).accept()
     assert refused.value.field == "deadline"
-    assert everything(house.store) == untouched
+    assert everything(factory.store) == untouched
     assert not bob.task(id).admit()
     assert answer(room, id) == ("rejected", "deadline")
 
@@ -85,16 +87,16 @@ def test_what_was_taken_on_in_time_may_be_finished_late(room: Room, bob: Mailbox
     assert answer(room, id)[0] == "completed"
 
 
-def test_a_task_too_many_is_rejected_until_one_is_over(house: House, room: Room, bob: Mailbox) -> None:
+def test_a_task_too_many_is_rejected_until_one_is_over(factory: RoomFactory, room: Room, bob: Mailbox) -> None:
     first, second, third, fourth = (give(room) for _ in range(4))
     assert bob.task(first).admit()
     assert bob.task(second).admit()
     bob.task(second).start()
-    untouched = everything(house.store)
+    untouched = everything(factory.store)
     with pytest.raises(QuotaFull, match="busy with 2 of at most 2 tasks") as full:
         bob.task(third).accept()
     assert full.value.temporary
-    assert everything(house.store) == untouched
+    assert everything(factory.store) == untouched
     assert not bob.task(third).admit()
     assert answer(room, third) == ("rejected", "quota")
     bob.task(second).complete()
@@ -154,16 +156,18 @@ def test_a_judge_is_not_asked_when_the_rules_say_no(room: Room, bob: Mailbox, cl
     assert not bob.task(id).admit(judge)
 
 
-def test_a_judge_that_fails_or_talks_nonsense_decides_nothing(house: House, room: Room, bob: Mailbox) -> None:
+def test_a_judge_that_fails_or_talks_nonsense_decides_nothing(
+    factory: RoomFactory, room: Room, bob: Mailbox
+) -> None:
     id = give(room)
-    untouched = everything(house.store)
+    untouched = everything(factory.store)
     for nonsense in (5, False, "x" * 3000, "\ud800"):
         with pytest.raises(Invalid) as refused:
             bob.task(id).admit(lambda *_, message=nonsense: message)
         assert refused.value.field == "judge"
     with pytest.raises(ZeroDivisionError):
         bob.task(id).admit(lambda *_: str(1 / 0))
-    assert everything(house.store) == untouched
+    assert everything(factory.store) == untouched
     assert not bob.task(id).admit(lambda *_: "")
     assert answer(room, id) == ("rejected", "not fit")
 
@@ -261,10 +265,10 @@ def test_many_who_admit_at_once_never_take_one_too_many(room: Room, bob: Mailbox
     assert len(room.agent("bob").presence.current_tasks) == 2
 
 
-def test_a_deadline_that_is_over_already_is_refused_when_given(house: House, room: Room) -> None:
-    for over in (0, -1, timedelta(0), house.clock.wall):
-        untouched = everything(house.store)
+def test_a_deadline_that_is_over_already_is_refused_when_given(factory: RoomFactory, room: Room) -> None:
+    for over in (0, -1, timedelta(0), factory.clock.wall):
+        untouched = everything(factory.store)
         with pytest.raises(DeadlinePassed) as refused:
             give(room, deadline=over)
         assert refused.value.field == "deadline"
-        assert everything(house.store) == untouched
+        assert everything(factory.store) == untouched

@@ -10,15 +10,15 @@ import pytest
 
 from postroom import Invalid, Letter, Room, TaskState, draft
 from postroom.model.record import DUE
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 
 def notices(room: Room) -> list[Letter]:
     return room.mailbox("ann").check(None, kinds="task_overdue", unread_only=False)
 
 
-def test_the_giver_is_told_once_when_nobody_answers_in_time(house: House, clock: FakeClock) -> None:
-    room = house.room()
+def test_the_giver_is_told_once_when_nobody_answers_in_time(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room()
     sent = room.mailbox("ann").give_task("bob", "x", subject="Rows", deadline=60, scope="team", priority="high")
     due = clock.wall + timedelta(seconds=60)
     clock.advance(59)
@@ -34,10 +34,10 @@ def test_the_giver_is_told_once_when_nobody_answers_in_time(house: House, clock:
     }  # fmt: skip
     assert "bob has not answered" in notice.text
     notice.ack()
-    house.reopen()
+    factory.reopen()
     clock.advance(3600)
-    assert house.room().sweep().overdue == 0
-    assert house.room().mailbox("ann").task(notice.id).state is TaskState.PENDING  # nothing moved by itself
+    assert factory.room().sweep().overdue == 0
+    assert factory.room().mailbox("ann").task(notice.id).state is TaskState.PENDING  # nothing moved by itself
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_many_janitors_at_once_tell_once(room: Room, clock: FakeClock) -> None:
 
 
 def test_a_janitor_that_comes_second_tells_nobody_again(
-    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    factory: RoomFactory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = house.room()
+    room = factory.room()
     room.mailbox("ann").give_task("bob", "x", deadline=60)
     room.sweep()
     clock.advance(61)
-    commit, others = house.store.commit, [room.sweep]
+    commit, others = factory.store.commit, [room.sweep]
 
     def overtaken(writes: Any) -> Any:
         """Between looking and writing, another janitor does all there is to do."""
@@ -139,7 +139,7 @@ def test_a_janitor_that_comes_second_tells_nobody_again(
             assert others.pop()().overdue == 1
         return commit(writes)
 
-    monkeypatch.setattr(house.store, "commit", overtaken)
+    monkeypatch.setattr(factory.store, "commit", overtaken)
     assert room.sweep().overdue == 0
     assert len(notices(room)) == 1
 

@@ -8,17 +8,17 @@ import pytest
 
 from postroom import DeadlinePassed, NotAllowed, Room, UnknownMessage
 from postroom.model.record import SESSION
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 OURS = {"channel": "feishu", "chat_id": "ceo", "deep": {"k": [1, None]}}
 THEIRS = {"channel": "feishu", "chat_id": "ceo", "session_id": "s-1"}
 
 
-def test_the_result_finds_the_session_it_was_asked_for_in(house: House) -> None:
-    ann = house.room().mailbox("ann")
+def test_the_result_finds_the_session_it_was_asked_for_in(factory: RoomFactory) -> None:
+    ann = factory.room().mailbox("ann")
     id = ann.give_task("bob", "x", session=OURS).id
-    house.reopen()
-    room = house.room()
+    factory.reopen()
+    room = factory.room()
     room.mailbox("bob").task(id).accept()
     room.mailbox("bob").task(id).complete("42")
     for letter in room.mailbox("ann").check():
@@ -26,8 +26,8 @@ def test_the_result_finds_the_session_it_was_asked_for_in(house: House) -> None:
     assert [task.session for task in room.mailbox("ann").tasks("given")] == [OURS]
 
 
-def test_a_session_is_in_no_letter_and_nobody_else_sees_it(house: House) -> None:
-    room = house.room()
+def test_a_session_is_in_no_letter_and_nobody_else_sees_it(factory: RoomFactory) -> None:
+    room = factory.room()
     id = room.mailbox("ann").give_task("bob", "x", session=OURS, callback=THEIRS, cc="carol").id
     letter = room.mailbox("bob").read(id)
     assert letter.message.callback == THEIRS
@@ -96,8 +96,8 @@ def test_a_task_that_is_not_given_leaves_no_session(room: Room) -> None:
     assert room._core.store.keys(SESSION) == []
 
 
-def test_a_task_that_goes_on_outlives_any_retention_by_count(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_count=1)
+def test_a_task_that_goes_on_outlives_any_retention_by_count(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_count=1)
     id = room.mailbox("ann").give_task("bob", "x", session=OURS).id
     room.mailbox("bob").task(id).accept()
     for letter in room.mailbox("ann").check():
@@ -110,8 +110,8 @@ def test_a_task_that_goes_on_outlives_any_retention_by_count(house: House, clock
     assert (room.mailbox("ann").task(id).state, room.mailbox("ann").task(id).session) == ("completed", OURS)
 
 
-def test_a_session_goes_with_retention_when_the_task_is_over(house: House, clock: FakeClock) -> None:
-    room = house.room(retain_for=3600)
+def test_a_session_goes_with_retention_when_the_task_is_over(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(retain_for=3600)
     id = room.mailbox("ann").give_task("bob", "x", session=OURS).id
     bob = room.mailbox("bob")
     bob.task(id).accept()

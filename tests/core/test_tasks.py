@@ -30,7 +30,7 @@ from postroom import (
 from postroom.core.authorize import agent_principal
 from postroom.model.task import MOVES, fold_task
 from tests.letters import everything
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 # state -> how a task gets there, and who makes the move
 VERBS: dict[TaskState, tuple[str, Callable[[Task], object]]] = {
@@ -122,7 +122,7 @@ def test_a_reason_is_told_in_the_note_and_in_the_text(ann: Mailbox, bob: Mailbox
 
 @pytest.mark.parametrize(("before", "after"), [*itertools.product(TaskState, VERBS)])
 def test_the_table_decides_every_verb_in_every_state(
-    house: House, ann: Mailbox, before: TaskState, after: TaskState
+    factory: RoomFactory, ann: Mailbox, before: TaskState, after: TaskState
 ) -> None:
     id = give(ann, before)
     who, act = VERBS[after]
@@ -132,26 +132,28 @@ def test_the_table_decides_every_verb_in_every_state(
         act(task)
         assert task.state is ann.task(id).state is after
         return
-    untouched = everything(house.store)
+    untouched = everything(factory.store)
     with pytest.raises(IllegalMove, match=f"a task that is {before} cannot become {after}") as refused:
         act(task)
     assert refused.value.hint == f"legal from here: {', '.join(MOVES[before]) or 'none, it is final'}"
-    assert everything(house.store) == untouched
+    assert everything(factory.store) == untouched
     assert ann.task(id).state is before
 
 
 @pytest.mark.parametrize("before", [state for state, moves in MOVES.items() if moves])
-def test_each_party_makes_its_own_moves_and_no_other(house: House, ann: Mailbox, before: TaskState) -> None:
+def test_each_party_makes_its_own_moves_and_no_other(
+    factory: RoomFactory, ann: Mailbox, before: TaskState
+) -> None:
     id = give(ann, before)
     for after in MOVES[before]:
         who, act = VERBS[after]
         if before is TaskState.INPUT_REQUIRED:
             continue  # either goes on
         wrong = "bob" if who == "ann" else "ann"
-        untouched = everything(house.store)
+        untouched = everything(factory.store)
         with pytest.raises(NotAllowed):
             act(ann.room.mailbox(wrong).task(id))
-        assert everything(house.store) == untouched
+        assert everything(factory.store) == untouched
 
 
 # -- the letter that opened it
@@ -178,16 +180,16 @@ def test_a_task_that_is_looked_at_only_is_acknowledged_too(ann: Mailbox, bob: Ma
 
 
 def test_while_somebody_holds_the_letter_nobody_else_moves_the_task(
-    house: House, ann: Mailbox, bob: Mailbox, clock: FakeClock
+    factory: RoomFactory, ann: Mailbox, bob: Mailbox, clock: FakeClock
 ) -> None:
     id = give(ann)
     first = bob.claim(lease=60)
     assert first
-    untouched = everything(house.store)
+    untouched = everything(factory.store)
     for stranger in (bob.task(id), bob.task(bob.task(id).letters()[0].id)):
         with pytest.raises(LeaseLost):
             stranger.accept()
-    assert everything(house.store) == untouched
+    assert everything(factory.store) == untouched
     clock.advance(61)
     second = bob.claim(lease=60)
     assert second
@@ -227,7 +229,7 @@ def test_a_dead_letter_opens_nothing_until_it_is_revived(ann: Mailbox, bob: Mail
     assert ann.task(id).state is TaskState.ACCEPTED
 
 
-def test_when_the_update_is_refused_the_letter_stays(house: House, ann: Mailbox, bob: Mailbox) -> None:
+def test_when_the_update_is_refused_the_letter_stays(factory: RoomFactory, ann: Mailbox, bob: Mailbox) -> None:
     id = give(ann)
     task: Any = bob.task(id)
     acts: list[Callable[[], object]] = [
@@ -244,24 +246,26 @@ def test_when_the_update_is_refused_the_letter_stays(house: House, ann: Mailbox,
         lambda: task.admit(5),
     ]
     for act in acts:
-        untouched = everything(house.store)
+        untouched = everything(factory.store)
         with pytest.raises(Invalid):
             act()
-        assert everything(house.store) == untouched
+        assert everything(factory.store) == untouched
     assert bob.read(id).state is State.UNREAD
 
 
 # -- giving
 
 
-def test_a_task_is_for_one_agent_and_others_may_have_a_copy(house: House, ann: Mailbox, room: Room) -> None:
+def test_a_task_is_for_one_agent_and_others_may_have_a_copy(
+    factory: RoomFactory, ann: Mailbox, room: Room
+) -> None:
     for to in (["bob", "carol"], "broadcast:team", ["bob", "broadcast:team"]):
         room.mailbox("bob").register(scopes=["team"])
-        untouched = everything(house.store)
+        untouched = everything(factory.store)
         with pytest.raises(Invalid, match="a task is for one agent") as refused:
             ann.give_task(to, "x")
         assert refused.value.field == "to"
-        assert everything(house.store) == untouched
+        assert everything(factory.store) == untouched
     sent = ann.give_task("bob", "x", cc="carol", bcc="dave")
     assert texts(room.mailbox("carol").check()) == ["x"]
     for other in ("carol", "dave"):
@@ -474,9 +478,9 @@ def test_of_many_who_take_a_task_on_at_once_one_does(room: Room, ann: Mailbox) -
     assert len(lost) == 15
 
 
-def test_a_third_agent_sees_nothing_of_a_task(house: House, ann: Mailbox) -> None:
+def test_a_third_agent_sees_nothing_of_a_task(factory: RoomFactory, ann: Mailbox) -> None:
     id = give(ann, TaskState.WORKING)
-    eve = house.room(agent_principal("eve")).mailbox("eve")
+    eve = factory.room(agent_principal("eve")).mailbox("eve")
     assert eve.tasks() == []
     errors = []
     for request in (id, "not-there"):
@@ -485,7 +489,7 @@ def test_a_third_agent_sees_nothing_of_a_task(house: House, ann: Mailbox) -> Non
         errors.append(str(refused.value).replace(request, "ID"))
     assert errors[0] == errors[1]
     with pytest.raises(NotAllowed):
-        house.room(agent_principal("eve")).mailbox("bob").tasks()
+        factory.room(agent_principal("eve")).mailbox("bob").tasks()
 
 
 def test_only_the_giver_answers_and_only_what_was_asked(room: Room) -> None:

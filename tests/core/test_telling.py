@@ -16,7 +16,7 @@ from postroom.model.codec import to_plain
 from postroom.model.message import Priority
 from postroom.model.record import ALERT_LOG, RECIPIENT_ALERTS, alert_log_key
 from tests.alerts.histories import plant
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 HOUR = 3600.0
 WAYS = ("claude", "exec", "webhook:1")
@@ -50,8 +50,8 @@ def seconds(box: Mailbox, way: str) -> float | None:
     return outcome.seconds
 
 
-def test_all_bells_ring_for_a_letter_at_once_and_it_is_told_once(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=2)
+def test_all_bells_ring_for_a_letter_at_once_and_it_is_told_once(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_hourly=2)
     bob = with_bells(room)
     for _ in range(2):
         id = post(room)
@@ -75,8 +75,8 @@ def test_the_pause_holds_whichever_bell_rang_before(room: Room, bob: Mailbox, cl
     assert [(second,), (second,), (first, second)] == [rung(bob, way) for way in WAYS]
 
 
-def test_urgent_mail_waits_for_no_pause_but_for_the_limit(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=2)
+def test_urgent_mail_waits_for_no_pause_but_for_the_limit(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_hourly=2)
     bob = with_bells(room)
     results = []
     for way in WAYS[:2]:
@@ -87,8 +87,10 @@ def test_urgent_mail_waits_for_no_pause_but_for_the_limit(house: House, clock: F
     assert seconds(bob, "exec") == seconds(bob, "webhook:1") == pytest.approx(HOUR)
 
 
-def test_urgent_mail_that_all_bells_ring_for_again_is_told_once_more(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=2)
+def test_urgent_mail_that_all_bells_ring_for_again_is_told_once_more(
+    factory: RoomFactory, clock: FakeClock
+) -> None:
+    room = factory.room(ring_hourly=2)
     bob = with_bells(room)
     id = post(room, priority="urgent")
     for _ in range(2):
@@ -97,8 +99,8 @@ def test_urgent_mail_that_all_bells_ring_for_again_is_told_once_more(house: Hous
     assert seconds(bob, "exec") == pytest.approx(HOUR - 600)
 
 
-def test_a_bell_that_is_broken_takes_nothing_from_the_others(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=3, ring_tries=100, backoff_first=1, backoff_most=1)
+def test_a_bell_that_is_broken_takes_nothing_from_the_others(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_hourly=3, ring_tries=100, backoff_first=1, backoff_most=1)
     bob = with_bells(room)
     id = post(room)
     for _ in range(3):
@@ -114,8 +116,8 @@ def test_a_bell_that_is_broken_takes_nothing_from_the_others(house: House, clock
     assert (id, *news) == rung(bob, "exec")
 
 
-def test_a_bell_that_fails_rings_again_for_what_others_told(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=2)
+def test_a_bell_that_fails_rings_again_for_what_others_told(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_hourly=2)
     bob = with_bells(room)
     results = []
     for _ in range(2):
@@ -142,8 +144,8 @@ def test_of_a_ring_that_got_through_in_part_the_recipient_was_told(
     assert tuple(ids) == rung(bob, "webhook:1"), "without what came later"
 
 
-def test_a_bell_for_important_mail_alone_joins_the_others(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_hourly=1)
+def test_a_bell_for_important_mail_alone_joins_the_others(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_hourly=1)
     bob = with_bells(room)
     plain, high = post(room), post(room, priority="high")
     clock.advance(1)
@@ -155,11 +157,11 @@ def test_a_bell_for_important_mail_alone_joins_the_others(house: House, clock: F
 # -- two at once
 
 
-def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
+def check_that_two_bells_count_as_one(factory: RoomFactory, clock: FakeClock) -> None:
     """One has looked and is about to ring for the first letter; the other looks after the second came, and is
     about to ring for both. The first is quicker: the second letter is another telling, and has to wait.
     """
-    room = house.room()
+    room = factory.room()
     bob = with_bells(room)
     first = post(room)
     clock.advance(1)
@@ -173,7 +175,7 @@ def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
         assert result.wait(PATIENCE)
 
     def ring() -> None:
-        quick.extend(rung(house.room().mailbox("bob"), "claude"))
+        quick.extend(rung(factory.room().mailbox("bob"), "claude"))
 
     def let_the_other_go_first() -> None:
         sync()
@@ -191,17 +193,17 @@ def check_that_two_bells_count_as_one(house: House, clock: FakeClock) -> None:
     assert [first] == quick
 
 
-def test_two_bells_at_once_do_not_both_tell(house: House, clock: FakeClock) -> None:
-    check_that_two_bells_count_as_one(house, clock)
+def test_two_bells_at_once_do_not_both_tell(factory: RoomFactory, clock: FakeClock) -> None:
+    check_that_two_bells_count_as_one(factory, clock)
 
 
 def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
-    house: House, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    factory: RoomFactory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = "decide(seen.waiting, log, before, "
     plant(monkeypatch, alerts, "_record_alert", right, right.replace("before", "type(before)()"))
     with pytest.raises(AssertionError, match="both tell"):
-        check_that_two_bells_count_as_one(house, clock)
+        check_that_two_bells_count_as_one(factory, clock)
 
 
 # -- rooms of an older version, and other names
@@ -222,9 +224,9 @@ def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]
 
 
 def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_forgotten(
-    house: House, clock: FakeClock
+    factory: RoomFactory, clock: FakeClock
 ) -> None:
-    room = house.room(ring_hourly=3)
+    room = factory.room(ring_hourly=3)
     bob = with_bells(room)
     post(room)
     clock.advance(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom import Invalid, Missing, Priority, Room, TooLarge
-from tests.rooms import House
+from tests.rooms import RoomFactory
 
 
 @pytest.fixture
@@ -62,12 +62,14 @@ def test_what_is_said_beats_the_template(room: Room) -> None:
         ([1], "values", "must be an object"),
     ],
 )
-def test_values_that_do_not_fit_are_named(house: House, room: Room, values: Any, field: str, words: str) -> None:
-    before = house.store.cursor()
+def test_values_that_do_not_fit_are_named(
+    factory: RoomFactory, room: Room, values: Any, field: str, words: str
+) -> None:
+    before = factory.store.cursor()
     with pytest.raises(Invalid, match=words) as refused:
         room.mailbox("ann").send_template("bob", "review", values)
     assert refused.value.field == field
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
 
 
 def test_a_value_is_never_looked_at_again(room: Room) -> None:
@@ -80,7 +82,7 @@ def test_a_value_is_never_looked_at_again(room: Room) -> None:
     "text", ["{", "}", "{}", "{0}", "{a.b}", "{a[0]}", "{a!r}", "{a:>9}", "{ a }", "{{{", "{ä}"]
 )
 @pytest.mark.parametrize("field", ["body", "subject", "tags"])
-def test_only_places_and_braces_stand_in_braces(house: House, room: Room, text: str, field: str) -> None:
+def test_only_places_and_braces_stand_in_braces(factory: RoomFactory, room: Room, text: str, field: str) -> None:
     with pytest.raises(Invalid, match="single brace") as refused:
         room.save_template("t", **{field: [text] if field == "tags" else text})
     assert refused.value.field == field
@@ -118,8 +120,8 @@ def test_a_bad_name_is_refused_everywhere(room: Room, name: Any) -> None:
         assert refused.value.field == "template"
 
 
-def test_templates_have_limits(house: House) -> None:
-    room = house.room(max_message_bytes=1000)
+def test_templates_have_limits(factory: RoomFactory) -> None:
+    room = factory.room(max_message_bytes=1000)
     with pytest.raises(TooLarge):
         room.save_template("t", body="x" * 1001)
     with pytest.raises(TooLarge):
@@ -127,13 +129,13 @@ def test_templates_have_limits(house: House) -> None:
 
 
 @pytest.mark.usefixtures("review")
-def test_templates_are_listed_replaced_and_deleted(house: House, room: Room) -> None:
+def test_templates_are_listed_replaced_and_deleted(factory: RoomFactory, room: Room) -> None:
     room.save_template("alarm", body="Fire in {where}!")
     assert [t.name for t in room.templates()] == ["alarm", "review"]
     assert room.template("review").places == ("branch", "who")
     room.save_template("alarm", body="Flood")
-    house.reopen()
-    room = house.room()
+    factory.reopen()
+    room = factory.room()
     assert room.template("alarm").body == "Flood"
     room.delete_template("alarm")
     with pytest.raises(Missing, match="there are review"):
@@ -147,11 +149,11 @@ def test_templates_are_listed_replaced_and_deleted(house: House, room: Room) -> 
 
 @pytest.mark.usefixtures("review")
 def test_templates_go_with_an_export_and_nothing_comes_in_around_the_checks(
-    house: House, room: Room, tmp_path: Path
+    factory: RoomFactory, room: Room, tmp_path: Path
 ) -> None:
     lines = list(room.export())
     (tmp_path / "other").mkdir()
-    other = House(house.kind, tmp_path / "other", house.clock)
+    other = RoomFactory(factory.kind, tmp_path / "other", factory.clock)
     for bad in (b"Review {0.__class__}", b"Review {"):
         with pytest.raises(Invalid, match="single brace"):
             other.room().load([line.replace(b"Review {branch}", bad) for line in lines])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from postroom import Room, UnknownMessage
-from tests.rooms import FakeClock, House, spoken
+from tests.rooms import FakeClock, RoomFactory, spoken
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_conversation_is_replayed_turn_by_turn(room: Room, talk: list[str]) ->
         assert refused.value.field == "conversation"
 
 
-def test_all_of_it_is_the_same_after_a_restart(house: House, room: Room, talk: list[str]) -> None:
+def test_all_of_it_is_the_same_after_a_restart(factory: RoomFactory, room: Room, talk: list[str]) -> None:
     room.mailbox("ann").send("bob", "tagged", thread_tag="plan")
 
     def seen(room: Room) -> object:
@@ -99,8 +99,8 @@ def test_all_of_it_is_the_same_after_a_restart(house: House, room: Room, talk: l
         )  # fmt: skip
 
     before = seen(room)
-    house.reopen()
-    assert seen(house.room()) == before
+    factory.reopen()
+    assert seen(factory.room()) == before
 
 
 def test_letters_with_a_tag_are_found_by_it(room: Room) -> None:

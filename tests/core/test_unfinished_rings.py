@@ -12,7 +12,7 @@ from postroom.model.alert import AlertLog, Later, Rung
 from postroom.model.query import Moment
 from postroom.policy import alerts
 from tests.alerts.histories import plant
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 WITHIN = 70.0
 
@@ -107,8 +107,8 @@ def test_who_promises_nothing_is_asked_for_nothing(room: Room, bob: Mailbox, clo
     assert bob.try_ring("exec") == Later()
 
 
-def test_a_ring_that_always_ends_with_who_makes_it_is_given_up(house: House, clock: FakeClock) -> None:
-    room = house.room(ring_tries=3)
+def test_a_ring_that_always_ends_with_who_makes_it_is_given_up(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(ring_tries=3)
     bob, id = watched(room), post(room)
     for _ in range(3):
         clock.advance(3600)

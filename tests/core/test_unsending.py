@@ -8,24 +8,24 @@ import pytest
 
 from postroom import IllegalMove, LeaseLost, Room, State, UnknownMessage
 from postroom.model.query import Query
-from tests.rooms import FakeClock, House, spoken, texts
+from tests.rooms import FakeClock, RoomFactory, spoken, texts
 
 
-def states(house: House, id: str) -> dict[str, str]:
-    found = house.store.find(Query(message_ids=(id,)))
+def states(factory: RoomFactory, id: str) -> dict[str, str]:
+    found = factory.store.find(Query(message_ids=(id,)))
     return {f.delivery.mailbox: f"{f.delivery.state} {f.delivery.reason}" for f in found}
 
 
-def test_an_unsent_letter_is_dead_everywhere_and_offered_to_nobody(house: House, room: Room) -> None:
+def test_an_unsent_letter_is_dead_everywhere_and_offered_to_nobody(factory: RoomFactory, room: Room) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.send(["bob", "carol"], "oops", bcc="dave").id
     assert ann.unsend(id).text == "oops"
-    assert states(house, id) == dict.fromkeys(("bob", "carol", "dave"), "dead unsent")
+    assert states(factory, id) == dict.fromkeys(("bob", "carol", "dave"), "dead unsent")
     assert bob.check() == [] and bob.claim() is None and bob.wait(0) is None
     assert bob.counts()["total"] == 0
-    house.reopen()
-    assert states(house, id) == dict.fromkeys(("bob", "carol", "dave"), "dead unsent")
-    assert house.room().mailbox("ann").check() == []  # no bounce
+    factory.reopen()
+    assert states(factory, id) == dict.fromkeys(("bob", "carol", "dave"), "dead unsent")
+    assert factory.room().mailbox("ann").check() == []  # no bounce
 
 
 def test_who_had_not_looked_never_sees_it(room: Room) -> None:
@@ -56,7 +56,7 @@ def test_who_had_looked_sees_that_it_was_taken_back_and_cannot_revive_it(room: R
 
 
 @pytest.mark.parametrize("what", ["claimed", "done", "dead", "tried it before"])
-def test_it_is_too_late_once_one_of_them_has_it(house: House, room: Room, what: str) -> None:
+def test_it_is_too_late_once_one_of_them_has_it(factory: RoomFactory, room: Room, what: str) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.send(["bob", "carol"], "x").id
     work = bob.claim()
@@ -65,11 +65,11 @@ def test_it_is_too_late_once_one_of_them_has_it(house: House, room: Room, what: 
         work.ack()
     elif what != "claimed":
         work.fail("no", retry=what != "dead")
-    before = states(house, id)
+    before = states(factory, id)
     with pytest.raises(IllegalMove, match=rf"bob \({what}\)") as refused:
         ann.unsend(id)
     assert refused.value.field == "id"
-    assert states(house, id) == before
+    assert states(factory, id) == before
     assert room.mailbox("carol").check()
 
 
@@ -83,32 +83,32 @@ def test_a_refusal_names_a_few(room: Room) -> None:
         ann.unsend(id)
 
 
-def test_what_was_given_back_may_still_be_unsent(house: House, room: Room) -> None:
+def test_what_was_given_back_may_still_be_unsent(factory: RoomFactory, room: Room) -> None:
     id = room.mailbox("ann").send("bob", "x").id
     work = room.mailbox("bob").claim()
     assert work
     work.release()
     room.mailbox("ann").unsend(id)
-    assert states(house, id) == {"bob": "dead unsent"}
+    assert states(factory, id) == {"bob": "dead unsent"}
     with pytest.raises((LeaseLost, IllegalMove)):
         work.ack()
 
 
-def test_a_letter_for_later_never_comes(house: House, room: Room, clock: FakeClock) -> None:
+def test_a_letter_for_later_never_comes(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
     id = room.mailbox("ann").send("bob", "x", at=60).id
     room.mailbox("ann").unsend(id)
     clock.advance(61)
     assert room.mailbox("bob").check() == []
     assert room.sweep().delivered == 0
-    assert states(house, id) == {"bob": "dead unsent"}
+    assert states(factory, id) == {"bob": "dead unsent"}
 
 
-def test_unsending_twice_is_the_same_as_once(house: House, room: Room) -> None:
+def test_unsending_twice_is_the_same_as_once(factory: RoomFactory, room: Room) -> None:
     id = room.mailbox("ann").send("bob", "x").id
     room.mailbox("ann").unsend(id)
-    before = house.store.cursor()
+    before = factory.store.cursor()
     room.mailbox("ann").unsend(id)
-    assert house.store.cursor() == before
+    assert factory.store.cursor() == before
 
 
 def test_only_its_sender_may_and_others_learn_nothing(room: Room) -> None:
@@ -139,7 +139,9 @@ def test_a_broadcast_is_unsent_everywhere(room: Room) -> None:
     assert [room.mailbox(name).check() for name in ("bob", "carol", "dave")] == [[], [], []]
 
 
-def test_an_unsent_letter_survives_export_and_retention(house: House, room: Room, clock: FakeClock) -> None:
+def test_an_unsent_letter_survives_export_and_retention(
+    factory: RoomFactory, room: Room, clock: FakeClock
+) -> None:
     id = room.mailbox("ann").send("bob", "x").id
     room.mailbox("ann").unsend(id)
     assert any(b'"unsent"' in line for line in room.export())
@@ -147,16 +149,16 @@ def test_an_unsent_letter_survives_export_and_retention(house: House, room: Room
     assert room.sweep().purged == 1
 
 
-def test_a_claim_and_an_unsend_at_once_have_one_winner(house: House) -> None:
+def test_a_claim_and_an_unsend_at_once_have_one_winner(factory: RoomFactory) -> None:
     """Each letter ends with its worker or with nobody, never with both."""
-    room = house.room()
+    room = factory.room()
     ids = [room.mailbox("ann").send("bob", str(number)).id for number in range(40)]
     start = threading.Barrier(2)
     won: list[str] = []
     lost: list[str] = []
 
     def take_back() -> None:
-        ann = house.room().mailbox("ann")
+        ann = factory.room().mailbox("ann")
         start.wait(10)
         for id in reversed(ids):
             try:
@@ -165,7 +167,7 @@ def test_a_claim_and_an_unsend_at_once_have_one_winner(house: House) -> None:
                 lost.append(id)
 
     def work() -> None:
-        bob = house.room().mailbox("bob")
+        bob = factory.room().mailbox("bob")
         start.wait(10)
         while claimed := bob.claim():
             won.append(claimed.id)
@@ -177,5 +179,5 @@ def test_a_claim_and_an_unsend_at_once_have_one_winner(house: House) -> None:
     for thread in threads:
         thread.join(30)
     assert sorted(won) == sorted(lost)
-    ends = [states(house, id)["bob"] for id in ids]
+    ends = [states(factory, id)["bob"] for id in ids]
     assert ends == ["done None" if id in won else "dead unsent" for id in ids]

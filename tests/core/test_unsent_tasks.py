@@ -8,11 +8,11 @@ from postroom import IllegalMove, Room, State, TaskState, UnknownMessage
 from postroom.model.record import ACTIVE_TASKS, DUE, TASKS
 from postroom.store.sqlite import search
 from tests.letters import everything
-from tests.rooms import FakeClock, House, spoken
+from tests.rooms import FakeClock, RoomFactory, spoken
 
 
 def test_the_task_of_an_unsent_letter_is_canceled_and_its_receiver_never_knows(
-    house: House, room: Room, clock: FakeClock
+    factory: RoomFactory, room: Room, clock: FakeClock
 ) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.give_task("bob", "x", deadline=60, session={"chat": 7}).id
@@ -28,7 +28,7 @@ def test_the_task_of_an_unsent_letter_is_canceled_and_its_receiver_never_knows(
     clock.advance(61)
     assert room.sweep().overdue == 0
     assert ann.check() == []
-    assert house.store.keys(TASKS + "bob") == house.store.keys(DUE) == house.store.keys(ACTIVE_TASKS) == []
+    assert factory.store.keys(TASKS + "bob") == factory.store.keys(DUE) == factory.store.keys(ACTIVE_TASKS) == []
 
 
 def test_who_had_read_it_sees_that_the_task_is_canceled(room: Room) -> None:
@@ -51,30 +51,30 @@ def test_a_copy_that_was_read_shows_the_receiver_nothing(room: Room) -> None:
 
 
 @pytest.mark.parametrize("ack", [True, False])
-def test_a_task_that_was_taken_on_cannot_be_unsent(house: House, room: Room, ack: bool) -> None:
+def test_a_task_that_was_taken_on_cannot_be_unsent(factory: RoomFactory, room: Room, ack: bool) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.give_task("bob", "x").id
     bob.task(id).accept(ack=ack)  # without, its letter lies in the inbox as before
-    before = everything(house.store)
+    before = everything(factory.store)
     with pytest.raises(IllegalMove, match="too late to unsend"):
         ann.unsend(id)
-    assert everything(house.store) == before
+    assert everything(factory.store) == before
     bob.task(id).complete()
     assert ann.task(id).state is TaskState.COMPLETED
 
 
-def test_a_step_of_a_task_cannot_be_taken_back(house: House, room: Room) -> None:
+def test_a_step_of_a_task_cannot_be_taken_back(factory: RoomFactory, room: Room) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.give_task("bob", "x").id
     step = bob.task(id).accept()
     room.rename("bob", "bert")
-    before = everything(house.store)
+    before = everything(factory.store)
     with pytest.raises(IllegalMove, match="a step of a task"):
         room.mailbox("bert").unsend(step.id)
-    assert everything(house.store) == before
+    assert everything(factory.store) == before
     other = room.mailbox("bert").send("ann", "x", kind="task_update", task={"id": "not-here", "state": "accepted"})
     room.mailbox("bert").unsend(other.id)  # moved nothing
-    assert house.store.get((step.id,))
+    assert factory.store.get((step.id,))
 
 
 def test_a_canceled_task_stays_so_when_its_letter_is_unsent(room: Room) -> None:

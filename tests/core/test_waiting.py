@@ -17,7 +17,7 @@ from postroom.core.authorize import agent_principal
 from postroom.model.query import Found, Query
 from postroom.settings import Settings
 from tests.contract.stores import Kind
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 T = TypeVar("T")
 LONG = 30.0  # seconds; a test that waits so long has failed
@@ -207,20 +207,20 @@ def test_a_cursor_misses_no_mail_that_comes_late(room: Room, clock: FakeClock) -
     assert seen == ["1", "2", "late", "3"]
 
 
-def test_a_cursor_outlives_a_restart(house: House, room: Room) -> None:
+def test_a_cursor_outlives_a_restart(factory: RoomFactory, room: Room) -> None:
     cursor = str(room.cursor())
     room.mailbox("ann").send("bob", "x")
-    house.reopen()
-    letter = house.room().mailbox("bob").wait(0, since=cursor)
+    factory.reopen()
+    letter = factory.room().mailbox("bob").wait(0, since=cursor)
     assert letter
     assert letter.text == "x"
 
 
 @pytest.mark.parametrize("stale", ["another:room:5", "trimmed", "future"])
 def test_a_cursor_that_can_no_longer_be_told_from_starts_from_the_beginning(
-    house: House, clock: FakeClock, stale: str
+    factory: RoomFactory, clock: FakeClock, stale: str
 ) -> None:
-    room = house.room(retain_changes=1)
+    room = factory.room(retain_changes=1)
     cursor = str(room.cursor())
     room.mailbox("ann").send("bob", "first")
     if stale == "trimmed":

@@ -15,7 +15,7 @@ from postroom.model.agent import Heartbeat, Status, Warmth
 from postroom.policy.limits import Limits
 from postroom.policy.routing import is_routable, presence
 from postroom.settings import load_settings
-from tests.rooms import FakeClock, House, texts
+from tests.rooms import FakeClock, RoomFactory, texts
 
 ACTIVE, AWAY, EXPIRED, GONE, DORMANT = (
     Warmth.ACTIVE, Warmth.AWAY, Warmth.EXPIRED, Warmth.GONE, Warmth.DORMANT,
@@ -94,12 +94,12 @@ def test_silence_only_cools_and_no_step_is_left_out(
         assert (seen.status is Status.OFFLINE) == (seen.warmth is not ACTIVE)
 
 
-def test_who_sleeps_neither_expires_nor_is_lost_at_a_reboot(house: House, clock: FakeClock) -> None:
-    bring(house.room(), clock, DORMANT)
+def test_who_sleeps_neither_expires_nor_is_lost_at_a_reboot(factory: RoomFactory, clock: FakeClock) -> None:
+    bring(factory.room(), clock, DORMANT)
     clock.advance(10**7)
     clock.reboot()
-    house.reopen()
-    room = house.room()
+    factory.reopen()
+    room = factory.room()
     (shown,) = room.agents()
     assert (DORMANT, Status.OFFLINE) == (shown.presence.warmth, shown.presence.status)
     room.mailbox("ann").send("coder", "for your waking")
@@ -107,8 +107,8 @@ def test_who_sleeps_neither_expires_nor_is_lost_at_a_reboot(house: House, clock:
     assert ["for your waking"] == texts(room.mailbox("coder").check())
 
 
-def test_a_name_that_sleeps_may_be_taken_as_one_that_expired(house: House, clock: FakeClock) -> None:
-    owner, agent = house.room(), house.room(agent_principal("coder"))
+def test_a_name_that_sleeps_may_be_taken_as_one_that_expired(factory: RoomFactory, clock: FakeClock) -> None:
+    owner, agent = factory.room(), factory.room(agent_principal("coder"))
     agent.mailbox("coder").register()
     agent.mailbox("coder").leave()
     with pytest.raises(NameTaken):
@@ -131,8 +131,8 @@ def test_who_left_and_comes_back_finds_what_it_had_claimed(room: Room) -> None:
     assert again is not None and ("half done", 0) == (again.text, again.delivery.attempts)
 
 
-def test_a_room_may_leave_claims_to_their_leases(house: House, clock: FakeClock) -> None:
-    room = house.room(requeue_on_return=False)
+def test_a_room_may_leave_claims_to_their_leases(factory: RoomFactory, clock: FakeClock) -> None:
+    room = factory.room(requeue_on_return=False)
     coder = room.mailbox("coder")
     coder.register()
     room.mailbox("ann").send("coder", "half done")

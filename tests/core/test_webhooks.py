@@ -17,7 +17,7 @@ from postroom.model.record import WEBHOOK
 from postroom.model.webhook import shown
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 URL = "https://hooks.example.com/postroom"
 
@@ -90,11 +90,11 @@ def test_who_is_called_otherwise_keeps_its_webhooks(room: Room) -> None:
     assert "builder" == webhooks.webhook(room._core, OWNER, made(room, "coder").id).mailbox
 
 
-def test_it_lasts(house: House) -> None:
-    one = made(house.room())
-    house.reopen()
-    if house.kind.lasts:
-        assert one.secret == webhooks.webhook(house.room()._core, OWNER, one.id).secret
+def test_it_lasts(factory: RoomFactory) -> None:
+    one = made(factory.room())
+    factory.reopen()
+    if factory.kind.lasts:
+        assert one.secret == webhooks.webhook(factory.room()._core, OWNER, one.id).secret
 
 
 def test_what_is_removed_is_gone(room: Room) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.docs.pages import HOME, blocks
 
 PAGES = [HOME / "docs" / f"{name}.md" for name in ("ten-minutes", "files", "hosts", "installing-hosts")]
@@ -27,11 +27,11 @@ def session(page: Path) -> list[tuple[str, str]]:
     return typed
 
 
-def play(desk: Desk, typed: list[tuple[str, str]]) -> list[str]:
+def play(shell: Shell, typed: list[tuple[str, str]]) -> list[str]:
     """What each line answers, in one shell."""
-    del desk.environment["POSTROOM_STORE"]  # the page makes its own room
+    del shell.environment["POSTROOM_STORE"]  # the page makes its own room
     script = "\n".join(f"{line}\necho '{MARK}'" for line, _ in typed)
-    return desk.type(f"exec 2>&1\n{script}").out.split(f"{MARK}\n")[:-1]
+    return shell.type(f"exec 2>&1\n{script}").out.split(f"{MARK}\n")[:-1]
 
 
 def is_as_told(text: str, answered: str) -> bool:
@@ -41,7 +41,7 @@ def is_as_told(text: str, answered: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_a_session_goes_as_the_page_tells(tmp_path: Path, page: Path) -> None:
     typed = session(page)
-    answers = play(Desk(tmp_path), typed)
+    answers = play(Shell(tmp_path), typed)
     assert len(typed) == len(answers)
     for (line, result), answered in zip(typed, answers, strict=True):
         assert is_as_told(result, answered), f"$ {line}\n{answered}"
@@ -50,4 +50,4 @@ def test_a_session_goes_as_the_page_tells(tmp_path: Path, page: Path) -> None:
 @pytest.mark.parametrize("wrong", ["Sent x to bob.\n", "", "…\nand more\n"])
 def test_a_page_that_tells_otherwise_is_found(tmp_path: Path, wrong: str) -> None:
     typed = [("postroom send bob --as ann --body x --letter-id m-1", wrong)]
-    assert not is_as_told(wrong, play(Desk(tmp_path), typed)[0])
+    assert not is_as_told(wrong, play(Shell(tmp_path), typed)[0])

@@ -127,14 +127,14 @@ def completed_twice(written: list[Line]) -> list[str]:
 # -- for rooms with certain habits
 
 
-def unanswered(store: Store, desk: str) -> list[str]:
+def unanswered(store: Store, shell: str) -> list[str]:
     """At a desk where ack and reply are one commit, a letter is done exactly if there is one answer to it."""
     room = Room(store)
-    answers = Counter(m.in_reply_to for m in room.letters.values() if m.sender == desk)
+    answers = Counter(m.in_reply_to for m in room.letters.values() if m.sender == shell)
     return [
         f"{f.delivery.state} with {answers[f.message.id]} answers: {f.message.id}"
         for f in room.found
-        if f.delivery.mailbox == desk and f.message.kind != BOUNCE
+        if f.delivery.mailbox == shell and f.message.kind != BOUNCE
         if answers[f.message.id] != (f.delivery.state is State.DONE)
     ]
 

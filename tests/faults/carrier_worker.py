@@ -27,7 +27,7 @@ from tests.faults.storm_worker import WORK, room_over, text_of
 GATE = "gate"  # while there is a file of this name, whoever comes to it rests
 
 
-def work(folder: Path, who: str, ledger: Ledger, box: Mailbox, desk: Mailbox) -> None:
+def work(folder: Path, who: str, ledger: Ledger, box: Mailbox, shell: Mailbox) -> None:
     earlier = ledger.own()
     tried = [line[2] for line in earlier if line[1] == "try"]
     if tried and (who, "sent", tried[-1]) not in earlier:  # a kill came between: nobody knows whether it is there
@@ -42,12 +42,12 @@ def work(folder: Path, who: str, ledger: Ledger, box: Mailbox, desk: Mailbox) ->
         receipt = box.send(WORK, text_of(key), key=key)
         ledger.write("sent", key)
         ledger.write("first", key, receipt.id, str(receipt.repeated))
-        acknowledge(ledger, desk, f"{who}:{os.getpid()}:{number}")
+        acknowledge(ledger, shell, f"{who}:{os.getpid()}:{number}")
 
 
-def acknowledge(ledger: Ledger, desk: Mailbox, look: str) -> None:
+def acknowledge(ledger: Ledger, shell: Mailbox, look: str) -> None:
     ledger.write("ask", look)
-    claimed = desk.claim()
+    claimed = shell.claim()
     if claimed is not None:
         ledger.write("got", look, claimed.id, WORK)
         with suppress(LeaseLost):  # we were stopped for longer than the lease

@@ -26,7 +26,7 @@ from postroom.store import peek
 from postroom.store.files.layouts.base import Layout, layout_named
 from postroom.store.files.layouts.paths import LAYOUT_PATHS, NAMES, QUEUED
 from postroom.store.peek import is_surely_empty
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.conftest import LONG
 from tests.files.folders import home, inbox, letters_in
 from tests.files.test_strangers import drop, move_to, write
@@ -442,16 +442,16 @@ def test_whenever_it_is_sure_a_command_finds_nothing(
 
 def test_the_quick_answer_is_that_of_the_command(tmp_path: Path, layout: Layout) -> None:
     folder = Folder(tmp_path / "mail", layout)
-    desk = Desk(tmp_path)
-    desk.environment["POSTROOM_STORE"] = folder.address
+    shell = Shell(tmp_path)
+    shell.environment["POSTROOM_STORE"] = folder.address
     for words in (["check"], ["check", "--json"], ["digest"], ["counts", "--json"]):
-        assert desk.run(*words, "--as", "bob") == desk.run(*words, "--as", "bob", "--set", "lease=60")
-    misspelt = desk.run("check", "--as", "bobb")
-    assert misspelt == desk.run("check", "--as", "bobb", "--set", "lease=60") and "'bob'" in misspelt.err
-    assert desk.run("hook", "prompt", "--as", "bob").out == ""
+        assert shell.run(*words, "--as", "bob") == shell.run(*words, "--as", "bob", "--set", "lease=60")
+    misspelt = shell.run("check", "--as", "bobb")
+    assert misspelt == shell.run("check", "--as", "bobb", "--set", "lease=60") and "'bob'" in misspelt.err
+    assert shell.run("hook", "prompt", "--as", "bob").out == ""
     folder.drop()
-    assert "no. 1" in desk.run("hook", "prompt", "--as", "bob").out
-    assert desk.run("hook", "prompt", "--as", "bob").out == ""
+    assert "no. 1" in shell.run("hook", "prompt", "--as", "bob").out
+    assert shell.run("hook", "prompt", "--as", "bob").out == ""
     folder.unsettle()
     folder.drop()
-    assert "no. 2" in desk.run("check", "--as", "bob").out
+    assert "no. 2" in shell.run("check", "--as", "bob").out

@@ -191,8 +191,8 @@ def test_who_waits_is_woken(layout: Layout, tmp_path: Path) -> None:
 
 
 def test_whoever_waits_has_a_folder_and_no_other_is_made(layout: Layout, tmp_path: Path) -> None:
-    with room(tmp_path, layout) as house:
-        assert house.mailbox("bob").wait(timeout=0.01) is None
+    with room(tmp_path, layout) as other:
+        assert other.mailbox("bob").wait(timeout=0.01) is None
         assert [each.name for each in home(tmp_path, layout).iterdir() if each.name != ".postroom"] == ["bob"]
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.rooms import clock, house, kind, room
+from tests.rooms import clock, factory, kind, room
 
-__all__ = ["clock", "house", "kind", "room"]
+__all__ = ["clock", "factory", "kind", "room"]

@@ -19,7 +19,7 @@ from postroom.server.events import (
     wanted,
 )
 from tests.formats.asking import ask
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 FILTERS: list[tuple[Any, int]] = [  # and how many events pass, of those in `test_a_filter_narrows`
     ({}, 9),
@@ -40,11 +40,11 @@ FILTERS: list[tuple[Any, int]] = [  # and how many events pass, of those in `tes
 ]
 
 
-def events_of(house: House, since: Any, by: str | None = None, step: int = 1000) -> list[Event]:
+def events_of(factory: RoomFactory, since: Any, by: str | None = None, step: int = 1000) -> list[Event]:
     """All that this caller hears since, as if it came back for a few changes at a time."""
-    store = house.store
+    store = factory.store
     results: list[Event] = []
-    room = house.room() if by is None else house.room(agent_principal(by))
+    room = factory.room() if by is None else factory.room(agent_principal(by))
     while True:
         changes, since = store.changes(since, step)
         if not changes:
@@ -56,8 +56,8 @@ def types(results: list[Event]) -> list[str]:
     return [event.type for event in results]
 
 
-def test_everything_that_happens_to_a_conversation_is_told_once(house: House, clock: FakeClock) -> None:
-    room, start = house.room(), house.store.cursor()
+def test_everything_that_happens_to_a_conversation_is_told_once(factory: RoomFactory, clock: FakeClock) -> None:
+    room, start = factory.room(), factory.store.cursor()
     ask(room, "create", id="c-1", subject="S", agentId="ann")
     clock.advance(1)
     ask(room, "join", conversationId="c-1", agentId="bob")
@@ -68,7 +68,7 @@ def test_everything_that_happens_to_a_conversation_is_told_once(house: House, cl
     ask(room, "close", id="c-1", status="archived")
     ask(room, "reopen", id="c-1")
     ask(room, "leave", conversationId="c-1", agentId="bob")
-    result = events_of(house, start)
+    result = events_of(factory, start)
     assert types(result) == [
         "mail.created", "mail.participant.joined", "mail.participant.joined", "message.created", "mail.turn.added",
         "mail.thread.created", "mail.closed", "mail.reopened", "mail.participant.left",
@@ -84,80 +84,82 @@ def test_everything_that_happens_to_a_conversation_is_told_once(house: House, cl
     assert {"conversation_id": "c-1", "status": "active"}.items() <= data[7].items()
     assert 1 == (result[2].timestamp - result[1].timestamp).total_seconds()
     assert len(result) == len({event.id for event in result})
-    house.reopen()
-    assert result == events_of(house, start) == events_of(house, start, step=1)
+    factory.reopen()
+    assert result == events_of(factory, start) == events_of(factory, start, step=1)
     assert [False] == [event.last for event in result if not event.last]
 
 
-def test_an_agent_hears_of_what_it_sent_or_received(house: House) -> None:
-    room, start = house.room(), house.store.cursor()
+def test_an_agent_hears_of_what_it_sent_or_received(factory: RoomFactory) -> None:
+    room, start = factory.room(), factory.store.cursor()
     ask(room, "create", id="c-1", agentId="ann", initialParticipants=[{"id": "bob"}])
     ask(room, "turn", conversationId="c-1", participantId="ann", content="hi")
     room.mailbox("ann").send("zoe", "aside", conversation_id="c-1")
     for name in ("ann", "bob"):
-        assert "mail.created" in types(events_of(house, start, name))
+        assert "mail.created" in types(events_of(factory, start, name))
     assert ["hi"] == [
-        e.data["content"]["text"] for e in events_of(house, start, "bob") if e.type == "message.created"
+        e.data["content"]["text"] for e in events_of(factory, start, "bob") if e.type == "message.created"
     ]
     assert ["message.created", "mail.turn.added"] == [
-        t for t in types(events_of(house, start, "zoe")) if "created" != t
+        t for t in types(events_of(factory, start, "zoe")) if "created" != t
     ][-2:]
-    assert [] == events_of(house, start, "eve")
-    changes, _ = house.store.changes(start, 100)
-    assert [] == events(house.room(Principal("nobody")), LoadedChanges(house.room(Principal("nobody")), changes))
+    assert [] == events_of(factory, start, "eve")
+    changes, _ = factory.store.changes(start, 100)
+    assert [] == events(
+        factory.room(Principal("nobody")), LoadedChanges(factory.room(Principal("nobody")), changes)
+    )
 
 
-def test_who_left_hears_of_it_and_of_nothing_after(house: House) -> None:
-    room = house.room()
+def test_who_left_hears_of_it_and_of_nothing_after(factory: RoomFactory) -> None:
+    room = factory.room()
     ask(room, "create", id="c-1", agentId="ann", initialParticipants=[{"id": "bob"}])
-    start = house.store.cursor()
+    start = factory.store.cursor()
     ask(room, "leave", conversationId="c-1", agentId="bob")
     ask(room, "close", id="c-1")
-    assert ["mail.participant.left"] == types(events_of(house, start, "bob"))
-    assert ["mail.participant.left", "mail.closed"] == types(events_of(house, start, "ann"))
+    assert ["mail.participant.left"] == types(events_of(factory, start, "bob"))
+    assert ["mail.participant.left", "mail.closed"] == types(events_of(factory, start, "ann"))
 
 
-def test_nobody_hears_of_those_in_bcc(house: House) -> None:
-    start = house.store.cursor()
-    house.room().mailbox("ann").send("bob", "psst", bcc="eve")
-    assert "eve" not in str(events_of(house, start, "bob"))
-    assert "eve" not in str([event.data for event in events_of(house, start)])
-    (seen, _) = events_of(house, start, "eve")
+def test_nobody_hears_of_those_in_bcc(factory: RoomFactory) -> None:
+    start = factory.store.cursor()
+    factory.room().mailbox("ann").send("bob", "psst", bcc="eve")
+    assert "eve" not in str(events_of(factory, start, "bob"))
+    assert "eve" not in str([event.data for event in events_of(factory, start)])
+    (seen, _) = events_of(factory, start, "eve")
     assert ["bob", "eve"] == [r["agent_id"] for r in seen.data["recipients"]]
     mine = check_filter({"agent": "eve"})
-    assert [] == [e for e in events_of(house, start, "bob") if wanted(e, mine)]
-    assert 2 == len([e for e in events_of(house, start) if wanted(e, mine)])  # the operator may watch a mailbox
+    assert [] == [e for e in events_of(factory, start, "bob") if wanted(e, mine)]
+    assert 2 == len([e for e in events_of(factory, start) if wanted(e, mine)])  # the operator may watch a mailbox
 
 
-def test_a_letter_that_is_due_later_is_told_when_it_comes(house: House, clock: FakeClock) -> None:
-    room, start = house.room(), house.store.cursor()
+def test_a_letter_that_is_due_later_is_told_when_it_comes(factory: RoomFactory, clock: FakeClock) -> None:
+    room, start = factory.room(), factory.store.cursor()
     room.mailbox("ann").send("bob", "later", at=60)
-    assert [] == events_of(house, start, "bob")
-    assert 2 == len(events_of(house, start, "ann"))
+    assert [] == events_of(factory, start, "bob")
+    assert 2 == len(events_of(factory, start, "ann"))
     clock.advance(61)
     room.sweep()
     room.mailbox("bob").check()
-    assert ["message.created", "mail.turn.added"] == types(events_of(house, start, "bob"))
-    assert 2 == len(events_of(house, start, "ann")) == len(events_of(house, start))
+    assert ["message.created", "mail.turn.added"] == types(events_of(factory, start, "bob"))
+    assert 2 == len(events_of(factory, start, "ann")) == len(events_of(factory, start))
 
 
-def test_what_is_deleted_by_now_is_told_to_nobody(house: House) -> None:
-    room, start = house.room(), house.store.cursor()
+def test_what_is_deleted_by_now_is_told_to_nobody(factory: RoomFactory) -> None:
+    room, start = factory.room(), factory.store.cursor()
     room.mailbox("ann").send("bob", "x")
-    changes, _ = house.store.changes(start, 10)
+    changes, _ = factory.store.changes(start, 10)
     room.mailbox("bob").check()[0].ack()
-    house.clock.advance(10)
+    factory.clock.advance(10)
     room.purge(older_than=1)
     assert [] == events(room, LoadedChanges(room, changes))
 
 
-def test_a_filter_narrows(house: House) -> None:
-    room, start = house.room(), house.store.cursor()
+def test_a_filter_narrows(factory: RoomFactory) -> None:
+    room, start = factory.room(), factory.store.cursor()
     ask(room, "create", id="c-1", agentId="ann", initialParticipants=[{"id": "bob"}])
     ask(room, "turn", conversationId="c-1", participantId="ann", content={"n": 1}, contentType="data")
     room.mailbox("ann").send("bob", "2", scope="team")
     room.mailbox("bob").send("carol", "3", priority="high")
-    result = events_of(house, start)
+    result = events_of(factory, start)
     for filter, count in FILTERS:
         checked = check_filter(filter)
         assert count == len([event for event in result if wanted(event, checked)]), filter
@@ -184,17 +186,17 @@ def test_a_filter_that_is_not_understood_is_refused(wrong: Any) -> None:
     assert EventFilter() == check_filter({"scopes": None})
 
 
-def test_an_event_as_map_writes_it(house: House) -> None:
-    start = house.store.cursor()
-    house.room().mailbox("ann").send("bob", "x")
-    first, second = map(map_event, events_of(house, start))
+def test_an_event_as_map_writes_it(factory: RoomFactory) -> None:
+    start = factory.store.cursor()
+    factory.room().mailbox("ann").send("bob", "x")
+    first, second = map(map_event, events_of(factory, start))
     assert ("message.sent", "mail.turn.added") == (first["type"], second["type"])
     assert {"id", "type", "timestamp", "source", "data"} == first.keys()
     assert (1_893_499_200_000, "ann") == (first["timestamp"], first["source"])
 
 
-def test_records_of_other_kinds_are_no_events(room: Room, house: House) -> None:
-    start = house.store.cursor()
+def test_records_of_other_kinds_are_no_events(room: Room, factory: RoomFactory) -> None:
+    start = factory.store.cursor()
     room.mailbox("ann").register()
     room.save_template("t", body="x")
-    assert [] == events_of(house, start)
+    assert [] == events_of(factory, start)

@@ -18,7 +18,7 @@ from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.formats.asking import PAYLOADS
 from tests.letters import NOW, letter
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock())  # for many small letters
 
@@ -134,10 +134,10 @@ def test_times_are_cut_to_the_millisecond_in_both_spellings() -> None:
     assert 1_893_499_200_999 == milliseconds(time)
 
 
-def test_stamps_survive_a_restart(house: House) -> None:
-    room = house.room()
+def test_stamps_survive_a_restart(factory: RoomFactory) -> None:
+    room = factory.room()
     id = room.mailbox("ann").send("bob", "x").id
     room.mailbox("bob").read(id)
     before = record(room, id, "bob")
-    house.reopen()
-    assert before == record(house.room(), id, "bob")
+    factory.reopen()
+    assert before == record(factory.room(), id, "bob")

@@ -19,7 +19,7 @@ from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.conftest import LONG
 from tests.formats.asking import ANYTHING, METHODS, PAYLOADS, ask, refused
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 CONVERSATION = {"id", "scope", "status", "participants", "metadata", "created_at", "updated_at"}
 MAP_CONVERSATION = {"id", "type", "status", "participantCount", "createdAt", "updatedAt", "createdBy", "metadata"}
@@ -90,9 +90,9 @@ def test_the_words_of_agent_inbox(room: Room) -> None:
     assert 10000 == refused(room, "turns/list", conversationId="nowhere").code
 
 
-def test_the_words_of_map(house: House) -> None:
+def test_the_words_of_map(factory: RoomFactory) -> None:
     """The same with an agent's own session: who speaks is never said, results are wrapped."""
-    room = house.room(agent_principal("ann"))
+    room = factory.room(agent_principal("ann"))
     made = ask(
         room, "create", type="agent-task", subject="S",
         initialParticipants=[{"id": "bob", "role": "worker", "permissions": {"canSend": True}}],
@@ -105,7 +105,7 @@ def test_the_words_of_map(house: House) -> None:
     assert ("agent-task", 2, "ann") == tuple(
         made["conversation"][k] for k in ("type", "participantCount", "createdBy")
     )
-    assert ["go"] == [letter.text for letter in house.room().mailbox("bob").check(peek=True)]
+    assert ["go"] == [letter.text for letter in factory.room().mailbox("bob").check(peek=True)]
     turn = ask(room, "turn", conversationId=id, contentType="x-call", content={"f": 1}, metadata={"m": 1})["turn"]
     assert turn.keys() >= MAP_TURN
     assert ("x-call", {"f": 1}, {"type": "explicit", "method": "mail/turn"}, {"m": 1}, "complete") == tuple(
@@ -124,7 +124,7 @@ def test_the_words_of_map(house: House) -> None:
     )
     assert 1 == ask(room, "thread/list", conversationId=id)["threads"][0]["turnCount"]
     assert {"invited": True}.items() <= ask(room, "invite", conversationId=id, participant={"id": "carol"}).items()
-    joined = ask(house.room(agent_principal("carol")), "join", conversationId=id, catchUp={"from": "beginning"})
+    joined = ask(factory.room(agent_principal("carol")), "join", conversationId=id, catchUp={"from": "beginning"})
     assert joined.keys() >= {"conversation", "participant", "history"} and joined["history"] == []
     assert "completed" == ask(room, "close", conversationId=id)["conversation"]["status"]
     left = ask(room, "leave", conversationId=id)
@@ -293,8 +293,8 @@ def test_summary_counts_and_presence_tells(room: Room) -> None:
         ask(room, "presence")
 
 
-def test_errors_have_the_numbers_both_dialects_know(house: House) -> None:
-    room, ann, eve = house.room(), house.room(agent_principal("ann")), house.room(agent_principal("eve"))
+def test_errors_have_the_numbers_both_dialects_know(factory: RoomFactory) -> None:
+    room, ann, eve = factory.room(), factory.room(agent_principal("ann")), factory.room(agent_principal("eve"))
     id = talk(room, "ann", "bob")
     first = say(room, id, "ann")
     absent = refused(room, "get", id="nowhere")
@@ -326,15 +326,15 @@ def test_errors_have_the_numbers_both_dialects_know(house: House) -> None:
         assert mail_problem(other) is None
 
 
-def test_absent_and_forbidden_look_the_same(house: House) -> None:
+def test_absent_and_forbidden_look_the_same(factory: RoomFactory) -> None:
     """Whatever a stranger says about a conversation of others, it hears what it would hear of none."""
-    room = house.room()
+    room = factory.room()
     id = talk(room, "ann", "bob")
     root = say(room, id, "ann", "secret")
     params = {"content": "x", "rootTurnId": root, "fromTurnId": root, "participant": {"id": "eve"}}
     who = {"participantId": "eve", "agentId": "eve"}
     for principal in (agent_principal("eve"), Principal("nobody")):
-        stranger = house.room(principal)
+        stranger = factory.room(principal)
         for name in METHODS.keys() - {"mail/create", "mail/list", "mail/recent"}:
             received = []
             for one in (id, "conv-nowhere"):
@@ -350,8 +350,8 @@ def test_absent_and_forbidden_look_the_same(house: House) -> None:
     assert ["ann", "bob"] == [p["agent_id"] for p in ask(room, "get", id=id)["conversation"]["participants"]]
 
 
-def test_an_agent_sees_its_own_letters_alone_and_never_bcc(house: House) -> None:
-    room, bob, eve = house.room(), house.room(agent_principal("bob")), house.room(agent_principal("eve"))
+def test_an_agent_sees_its_own_letters_alone_and_never_bcc(factory: RoomFactory) -> None:
+    room, bob, eve = factory.room(), factory.room(agent_principal("bob")), factory.room(agent_principal("eve"))
     room.mailbox("ann").send("bob", "1", bcc="eve", conversation_id="c-1")
     room.mailbox("ann").send("bob", "2", conversation_id="c-1")
     for caller, count in ((room, 2), (bob, 2), (eve, 1)):
@@ -361,15 +361,15 @@ def test_an_agent_sees_its_own_letters_alone_and_never_bcc(house: House) -> None
         assert count == len(whole["turns"]) == summary["stats"]["totalTurns"]
 
 
-def test_the_same_answers_after_a_restart(house: House) -> None:
-    room = house.room()
+def test_the_same_answers_after_a_restart(factory: RoomFactory) -> None:
+    room = factory.room()
     id = talk(room, "ann", "bob", subject="S")
     first = say(room, id, "ann")
     say(room, id, "bob", inReplyTo=first)
     room.mailbox("ann").send("bob", "x", thread_tag="plan")
     before = [ask(room, "list"), ask(room, "get", id=id), ask(room, "recent"), ask(room, "summary", id=id)]
-    house.reopen()
-    room = house.room()
+    factory.reopen()
+    room = factory.room()
     assert before == [ask(room, "list"), ask(room, "get", id=id), ask(room, "recent"), ask(room, "summary", id=id)]
 
 

@@ -16,7 +16,7 @@ from postroom.model.agent import Warmth
 from postroom.model.peer import Peer
 from tests.core.peering import know_peer
 from tests.formats.map_asking import ask, crew
-from tests.rooms import FakeClock, House
+from tests.rooms import FakeClock, RoomFactory
 
 
 @pytest.fixture
@@ -279,8 +279,8 @@ def test_a_scope_is_made_joined_left_and_removed(team: Room) -> None:
         assert "scope" == gone.value.field
 
 
-def test_what_is_said_of_a_scope_and_how_many_one_is_in_is_bounded(house: House) -> None:
-    room = house.room(max_card_bytes=2000)
+def test_what_is_said_of_a_scope_and_how_many_one_is_in_is_bounded(factory: RoomFactory) -> None:
+    room = factory.room(max_card_bytes=2000)
     ask(room, "agents/register", agent_id="ann", name="ann")
     with pytest.raises(TooLarge):
         ask(room, "scopes/create", agent_id="ann", scopeId="big", metadata={"k": "x" * 2000})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.hosts.hosting import Place
 from tests.hosts.places import HOSTS, THEIRS, Home
 
@@ -29,14 +29,14 @@ COUNTED = (
 
 
 @pytest.fixture
-def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Desk:
+def shell(tmp_path: Path, request: pytest.FixtureRequest) -> Shell:
     """For single calls: quicker than a host. Of many alike, the lines of a few are counted."""
     _, is_one_of_many, which = request.node.name.removesuffix("]").partition("[")
-    desk = Desk(tmp_path, measured=not is_one_of_many or which in COUNTED, durable=False)
+    shell = Shell(tmp_path, measured=not is_one_of_many or which in COUNTED, durable=False)
     mine = ("INBOX_", "CLAUDE", "CODEX_", "GEMINI_")
-    desk.environment = {name: text for name, text in desk.environment.items() if not name.startswith(mine)}
-    desk.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
-    return desk
+    shell.environment = {name: text for name, text in shell.environment.items() if not name.startswith(mine)}
+    shell.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
+    return shell
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from postroom.hosts import desktop
 from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Priority
-from tests.cli.conftest import desk
-from tests.cli.shell import Desk
+from tests.cli.conftest import shell
+from tests.cli.shell import Shell
 
-__all__ = ["desk"]
+__all__ = ["shell"]
 HOSTILE = '--urgency=low <b>x</b> & $(touch pwned) `touch pwned` \u202e\n"; do shell script "touch pwned'
 
 
@@ -78,24 +78,24 @@ def test_a_note_that_is_not_shown_says_why(tmp_path: Path, monkeypatch: pytest.M
     assert "it took longer than 0.2 s" == desktop.show(str(slow), ring("x"))
 
 
-def test_a_person_is_shown_what_comes(desk: Desk) -> None:
-    path = program(desk.home / "bin", desktop.OTHERS)
-    desk.environment |= {"PATH": f"{path.parent}:{desk.environment['PATH']}", "POSTROOM_RING_GATHER": "0"}
-    desk.post("coder", "human", "the body", subject="May I?")
-    done = desk.run("watch", "--desktop", "--as", "human", "--backlog", "--once", "--json")
+def test_a_person_is_shown_what_comes(shell: Shell) -> None:
+    path = program(shell.home / "bin", desktop.OTHERS)
+    shell.environment |= {"PATH": f"{path.parent}:{shell.environment['PATH']}", "POSTROOM_RING_GATHER": "0"}
+    shell.post("coder", "human", "the body", subject="May I?")
+    done = shell.run("watch", "--desktop", "--as", "human", "--backlog", "--once", "--json")
     assert (0, None) == (done.code, done.json["failed"])
     assert [["Postroom: 1 unread for human", "coder: May I?"]] == [words[-2:] for words in notes_in(path.parent)]
-    with desk.room() as room:
+    with shell.room() as room:
         assert ["desktop"] == [one.way for one in room.trace(done.json["letters"][0]["id"]).stops[0].rings]
 
 
-def test_what_is_missing_or_said_twice_is_told_before_anything_begins(desk: Desk) -> None:
-    (desk.home / "empty").mkdir()
+def test_what_is_missing_or_said_twice_is_told_before_anything_begins(shell: Shell) -> None:
+    (shell.home / "empty").mkdir()
     message = ("watch", "--as", "human", "--desktop", "--json")
-    twice = desk.run(*message, "--exec", "true")
+    twice = shell.run(*message, "--exec", "true")
     assert (64, "--desktop") == (twice.code, twice.error["field"])
-    desk.environment["PATH"] = str(desk.home / "empty")
-    missing = desk.run(*message)
+    shell.environment["PATH"] = str(shell.home / "empty")
+    missing = shell.run(*message)
     assert (65, "--desktop") == (missing.code, missing.error["field"])
     assert "notify-send" in missing.error["message"] and "libnotify" in missing.error["hint"]
-    assert not (desk.home / "room.db").exists()
+    assert not (shell.home / "room.db").exists()

@@ -31,7 +31,7 @@ from postroom.hosts.sessions import (
     sweep,
 )
 from postroom.hosts.text import again, mail, orders, session_text
-from tests.cli.shell import PROGRAM, Desk
+from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import Terminal
 from tests.daemons import Daemon
 
@@ -133,13 +133,13 @@ def test_a_session_is_called_after_its_folder_in_plain_letters(folder: str, name
     assert name == plain(folder)
 
 
-def test_a_session_in_the_home_of_a_person_does_not_get_that_persons_mail(desk: Desk) -> None:
-    home = desk.home / "sophie"
+def test_a_session_in_the_home_of_a_person_does_not_get_that_persons_mail(shell: Shell) -> None:
+    home = shell.home / "sophie"
     home.mkdir()
-    desk.environment["POSTROOM_HUMAN"] = "Sophie"
+    shell.environment["POSTROOM_HUMAN"] = "Sophie"
     params = {"session_id": "s", "cwd": str(home), "hook_event_name": "SessionStart", "source": "startup"}
-    assert "" == desk.run("hook", "claude", stdin=json.dumps(params)).out
-    with desk.room() as room:
+    assert "" == shell.run("hook", "claude", stdin=json.dumps(params)).out
+    with shell.room() as room:
         assert ["sophie-agent"] == [agent.card.id for agent in room.agents()]
 
 
@@ -224,22 +224,22 @@ def test_the_host_is_the_nearest_that_is_no_shell(tmp_path: Path) -> None:
     assert str(os.getpid()) == done.stdout.strip()
 
 
-def test_who_plays_host_at_a_terminal_is_it_with_their_shell_alone(desk: Desk) -> None:
+def test_who_plays_host_at_a_terminal_is_it_with_their_shell_alone(shell: Shell) -> None:
     start = json.dumps({"session_id": "1", "hook_event_name": "SessionStart", "source": "startup"})
     play = f"echo '{start}' | {' '.join(PROGRAM)} hook claude --as coder; echo shell $$"
-    code, shown = Terminal(desk, "-c", play, program=["/bin/sh"]).finish()
-    (file,) = desk.home.rglob("sessions/claude-1.json")
+    code, shown = Terminal(shell, "-c", play, program=["/bin/sh"]).finish()
+    (file,) = shell.home.rglob("sessions/claude-1.json")
     assert 0 == code and f"shell {json.loads(file.read_bytes())['pid']}" in shown
 
 
-def test_who_plays_host_with_a_wrong_event_is_told_and_a_host_is_not(desk: Desk) -> None:
+def test_who_plays_host_with_a_wrong_event_is_told_and_a_host_is_not(shell: Shell) -> None:
     play = f"""echo '{{"hook_event_name":"Surprise"}}' | {" ".join(PROGRAM)} hook claude"""
-    assert "docs/hosts.md" in Terminal(desk, "-c", play, program=["/bin/sh"]).finish()[1]
+    assert "docs/hosts.md" in Terminal(shell, "-c", play, program=["/bin/sh"]).finish()[1]
     assert ("", "") == (
-        (silent := desk.run("hook", "claude", stdin=b'{"hook_event_name":"Surprise"}')).out,
+        (silent := shell.run("hook", "claude", stdin=b'{"hook_event_name":"Surprise"}')).out,
         silent.err,
     )
-    assert "hook_event_name" in Terminal(desk, "hook", "claude").finish()[1]
+    assert "hook_event_name" in Terminal(shell, "hook", "claude").finish()[1]
 
 
 # -- whose
@@ -336,19 +336,19 @@ def test_json_is_read_as_it_stands() -> None:
 
 
 @pytest.mark.daemon
-def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(desk: Desk) -> None:
-    with Daemon(desk.home, "--room", str(desk.home / "room.db"), "--http", "off") as daemon:
-        del desk.environment["POSTROOM_STORE"]
-        desk.environment["POSTROOM_SOCKET"] = str(daemon.socket)
+def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(shell: Shell) -> None:
+    with Daemon(shell.home, "--room", str(shell.home / "room.db"), "--http", "off") as daemon:
+        del shell.environment["POSTROOM_STORE"]
+        shell.environment["POSTROOM_SOCKET"] = str(daemon.socket)
 
         def hook(event: str, **more: str) -> str:
-            params = {"session_id": "s", "cwd": str(desk.home), "hook_event_name": event, **more}
-            done = desk.run("hook", "claude", "--as", "bob", stdin=json.dumps(params))
+            params = {"session_id": "s", "cwd": str(shell.home), "hook_event_name": event, **more}
+            done = shell.run("hook", "claude", "--as", "bob", stdin=json.dumps(params))
             assert (0, "") == (done.code, done.err)
             return done.out
 
         assert "" == hook("SessionStart", source="startup")
-        with desk.room() as room:
+        with shell.room() as room:
             assert "claude-code" == room.agent("bob").card.program
             ann = room.mailbox("ann")
             ann.send("bob", "For your information.", id="m-1")
@@ -368,16 +368,16 @@ def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(d
 
 
 @pytest.mark.daemon
-def test_letters_behind_a_daemon_may_be_as_long_as_may_be(desk: Desk) -> None:
+def test_letters_behind_a_daemon_may_be_as_long_as_may_be(shell: Shell) -> None:
     """Of those that were shown before, no more are fetched than are listed."""
-    with desk.room() as room:
+    with shell.room() as room:
         drafts = [postroom.draft("bob", "y" * 1_000_000, id=f"m-{n}") for n in range(70)]
         room.mailbox("ann").send_many(drafts)
         room.mailbox("bob").mark_shown([f"m-{n}" for n in range(5, 70)], "claude", "Stop")
-    with Daemon(desk.home, "--room", str(desk.home / "room.db"), "--http", "off") as daemon:
-        del desk.environment["POSTROOM_STORE"]
-        desk.environment["POSTROOM_SOCKET"] = str(daemon.socket)
-        params = {"session_id": "s", "cwd": str(desk.home), "hook_event_name": "SessionStart", "source": "resume"}
-        done = desk.run("hook", "claude", "--as", "bob", stdin=json.dumps(params))
+    with Daemon(shell.home, "--room", str(shell.home / "room.db"), "--http", "off") as daemon:
+        del shell.environment["POSTROOM_STORE"]
+        shell.environment["POSTROOM_SOCKET"] = str(daemon.socket)
+        params = {"session_id": "s", "cwd": str(shell.home), "hook_event_name": "SessionStart", "source": "resume"}
+        done = shell.run("hook", "claude", "--as", "bob", stdin=json.dumps(params))
         assert (0, "") == (done.code, done.err)
         assert "65 letters" in done.out and "- and 55 more" in done.out and "5 new letters" in done.out

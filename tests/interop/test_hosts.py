@@ -32,7 +32,7 @@ PATIENCE = 90.0  # seconds; a bound, not a pace
 KEY = "sk-scripted"
 
 
-class Desk:
+class User:
     """A user's home with a project, and `postroom` on the PATH: this source, whatever is installed."""
 
     def __init__(self, folder: Path, package: str, program: str) -> None:
@@ -117,22 +117,22 @@ def until(condition: Callable[[], object], look: Callable[..., str] = str) -> No
     daemons.until(condition, PATIENCE, look, 0.1)
 
 
-def run_of(desk: Desk, shell: str, command: str) -> list[Step]:
+def run_of(user: User, shell: str, command: str) -> list[Step]:
     """A turn: a tool, while mail comes; then four ends of the turn, before each of which urgent mail comes."""
     tool = Step(
         tool=shell,
         arguments={command: "postroom send ann --body from-the-shell"},
-        before=lambda: desk.post("Mid."),
+        before=lambda: user.post("Mid."),
     )
-    return [tool, *(Step(f"End {n}.", before=lambda: desk.post("Now!", priority="urgent")) for n in range(4))]
+    return [tool, *(Step(f"End {n}.", before=lambda: user.post("Now!", priority="urgent")) for n in range(4))]
 
 
-def check_run(desk: Desk, request: list[str]) -> None:
+def check_run(user: User, request: list[str]) -> None:
     """What the model was told, request by request."""
     assert "1 new letter for shop" in request[0] and "Before the start." in request[0]
     assert "Mid." not in request[0] and "Mid." in request[1]
     assert [1, 2, 3] == [one.count("Now!") for one in request[2:]]  # three times held up, then let go
-    with postroom.open(desk.home / "room.db") as room:
+    with postroom.open(user.home / "room.db") as room:
         assert ["shop"] == [letter.sender for letter in room.mailbox("ann").check()]
         assert room.agent("shop").presence.left
         assert 1 == room.mailbox("shop").counts()["total"]
@@ -142,25 +142,25 @@ def check_run(desk: Desk, request: list[str]) -> None:
 
 
 @pytest.fixture
-def claude(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path, CLAUDE, "claude")
+def claude(tmp_path: Path) -> User:
+    user = User(tmp_path, CLAUDE, "claude")
     trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
-    about = {"hasCompletedOnboarding": True, "theme": "dark", "projects": {str(desk.project): trusted}}
-    desk.write(".claude.json", about | {"customApiKeyResponses": {"approved": [KEY], "rejected": []}})
-    desk.environment |= {"ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    desk.environment["DISABLE_AUTOUPDATER"] = "1"
-    return desk
+    about = {"hasCompletedOnboarding": True, "theme": "dark", "projects": {str(user.project): trusted}}
+    user.write(".claude.json", about | {"customApiKeyResponses": {"approved": [KEY], "rejected": []}})
+    user.environment |= {"ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    user.environment["DISABLE_AUTOUPDATER"] = "1"
+    return user
 
 
 CLAUDE_WORDS = ("--plugin-dir", str(PLUGIN), "--permission-mode", "default", "--allowedTools", "Bash")
 
 
 @pytest.mark.parametrize("path", [PLUGIN, ROOT], ids=["plugin", "marketplace"])
-def test_the_plugin_and_the_marketplace_are_valid(claude: Desk, path: Path) -> None:
+def test_the_plugin_and_the_marketplace_are_valid(claude: User, path: Path) -> None:
     assert "Validation passed" in claude.run("plugin", "validate", "--strict", str(path))
 
 
-def test_the_plugin_is_installed_from_the_marketplace(claude: Desk) -> None:
+def test_the_plugin_is_installed_from_the_marketplace(claude: User) -> None:
     clone = claude.project  # so that it is typed as the page has it
     shutil.copytree(ROOT / ".claude-plugin", clone / ".claude-plugin")
     shutil.copytree(PLUGIN, clone / PLUGIN.relative_to(ROOT))
@@ -172,7 +172,7 @@ def test_the_plugin_is_installed_from_the_marketplace(claude: Desk) -> None:
     assert "handoff, mail, reply" in result and "MCP servers (1)  postroom" in result
 
 
-def test_claude_code_tells_its_model_and_goes_on_for_mail_that_asks(claude: Desk) -> None:
+def test_claude_code_tells_its_model_and_goes_on_for_mail_that_asks(claude: User) -> None:
     claude.post("Before the start.")
     with Model("Bash", run_of(claude, "Bash", "command")) as model:
         began = time.monotonic()
@@ -181,7 +181,7 @@ def test_claude_code_tells_its_model_and_goes_on_for_mail_that_asks(claude: Desk
     assert time.monotonic() - began < 20 + PATIENCE / 3  # no waiter holds it up at its end
 
 
-def test_claude_code_at_a_terminal_is_woken(claude: Desk) -> None:
+def test_claude_code_at_a_terminal_is_woken(claude: User) -> None:
     with (
         Model("Bash", [Step("First turn."), Step("Woken.")]) as model,
         claude.terminal(*CLAUDE_WORDS, ANTHROPIC_BASE_URL=model.url) as look,
@@ -196,7 +196,7 @@ def test_claude_code_at_a_terminal_is_woken(claude: Desk) -> None:
         assert 2 == len(model.requests)
 
 
-def test_claude_code_whose_woken_turn_was_interrupted_is_woken_again(claude: Desk) -> None:
+def test_claude_code_whose_woken_turn_was_interrupted_is_woken_again(claude: User) -> None:
     """There is no end of a turn then, and so no hook."""
     impatient = (
         "import sys, postroom.hosts.waiter as w; w.SILENCE = 4.0; from postroom.cli.main import entry; entry()"
@@ -225,14 +225,14 @@ def test_claude_code_whose_woken_turn_was_interrupted_is_woken_again(claude: Des
 
 
 @pytest.fixture
-def codex(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path, CODEX, "codex")
-    desk.environment["SCRIPTED_KEY"] = KEY
-    desk.write(".codex/hooks.json", {"hooks": hooks("codex", [str(desk.home / "bin" / "postroom")])})
-    return desk
+def codex(tmp_path: Path) -> User:
+    user = User(tmp_path, CODEX, "codex")
+    user.environment["SCRIPTED_KEY"] = KEY
+    user.write(".codex/hooks.json", {"hooks": hooks("codex", [str(user.home / "bin" / "postroom")])})
+    return user
 
 
-def configure(codex: Desk, url: str) -> None:
+def configure(codex: User, url: str) -> None:
     provider = f'name = "scripted"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "SCRIPTED_KEY"\n'
     about = 'model = "gpt-5"\nmodel_provider = "scripted"\n'
     about += 'approval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
@@ -241,7 +241,7 @@ def configure(codex: Desk, url: str) -> None:
     codex.write(".codex/config.toml", f"{about}[model_providers.scripted]\n{provider}{trust}{login}")
 
 
-def test_codex_tells_its_model_and_goes_on_for_mail_that_asks(codex: Desk) -> None:
+def test_codex_tells_its_model_and_goes_on_for_mail_that_asks(codex: User) -> None:
     codex.post("Before the start.")
     command = f"PATH={codex.home}/bin:$PATH postroom send ann --body from-the-shell"
     steps = run_of(codex, "exec_command", "cmd")
@@ -252,7 +252,7 @@ def test_codex_tells_its_model_and_goes_on_for_mail_that_asks(codex: Desk) -> No
     check_run(codex, model.requests)
 
 
-def test_codex_at_a_terminal_is_woken(codex: Desk) -> None:
+def test_codex_at_a_terminal_is_woken(codex: User) -> None:
     def of_the_session() -> list[str]:
         return [one for one in model.requests if "Generate a concise" not in one]
 
@@ -272,7 +272,7 @@ def test_codex_at_a_terminal_is_woken(codex: Desk) -> None:
 
 
 def test_gemini_tells_its_model_and_goes_on_for_mail_that_asks(tmp_path: Path) -> None:
-    gemini = Desk(tmp_path, GEMINI, "gemini")
+    gemini = User(tmp_path, GEMINI, "gemini")
     gemini.write(
         ".gemini/settings.json",
         {

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from postroom.hosts.recipes import RECIPES, hooks
-from tests.cli.shell import PROGRAM, Desk
+from tests.cli.shell import PROGRAM, Shell
 from tests.daemons import until
 
 from .packages import require, require_node_22
@@ -34,13 +34,13 @@ NOWHERE = "http://127.0.0.1:9"
 class Host:
     """A host's program, and a user who has never used it."""
 
-    def __init__(self, desk: Desk, program: Path, **variables: str) -> None:
+    def __init__(self, shell: Shell, program: Path, **variables: str) -> None:
         self._program = str(program)
-        self._said = desk.home / "said"
-        self.desk = desk
-        self.work = desk.home / "work"
+        self._said = shell.home / "said"
+        self.shell = shell
+        self.work = shell.home / "work"
         self.work.mkdir()
-        kept = {name: desk.environment[name] for name in ("HOME", "POSTROOM_STORE", "PYTHONPATH", "PATH", "TERM")}
+        kept = {name: shell.environment[name] for name in ("HOME", "POSTROOM_STORE", "PYTHONPATH", "PATH", "TERM")}
         offline = {
             "HTTPS_PROXY": NOWHERE,
             "HTTP_PROXY": NOWHERE,
@@ -81,52 +81,52 @@ class Host:
 
     def has_shown(self, id: str) -> bool:
         """Was the letter put before the session?"""
-        (stop,) = self.desk.json("trace", id)["stops"]
+        (stop,) = self.shell.json("trace", id)["stops"]
         return stop["read_at"] is not None
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, durable=False)
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, durable=False)
 
 
 @pytest.fixture
-def letter(desk: Desk) -> str:
-    return desk.post("ann", "coder", "Hello.", subject="A word")
+def letter(shell: Shell) -> str:
+    return shell.post("ann", "coder", "Hello.", subject="A word")
 
 
-def install(desk: Desk, host: str) -> None:
-    assert "written" == desk.json("install", host, "--agent", "coder", "--rules", "--yes")["outcome"]
+def install(shell: Shell, host: str) -> None:
+    assert "written" == shell.json("install", host, "--agent", "coder", "--rules", "--yes")["outcome"]
 
 
 # -- Claude Code
 
 
 @pytest.fixture
-def claude(desk: Desk) -> Host:
-    return Host(desk, require(CLAUDE, scripts=True) / "node_modules" / ".bin" / "claude")
+def claude(shell: Shell) -> Host:
+    return Host(shell, require(CLAUDE, scripts=True) / "node_modules" / ".bin" / "claude")
 
 
 def test_claude_code_loads_the_plugin_with_hooks_and_server(claude: Host) -> None:
-    install(claude.desk, "claude")
+    install(claude.shell, "claude")
     (plugin,) = json.loads(claude.run("plugin", "list", "--json"))
-    folder = claude.desk.home / ".claude" / "skills" / "postroom"
+    folder = claude.shell.home / ".claude" / "skills" / "postroom"
     assert {"id": "postroom@skills-dir", "enabled": True, "installPath": str(folder)}.items() <= plugin.items()
     result = claude.run("plugin", "details", "postroom@skills-dir")
     assert all(event in result for event in RECIPES["claude"].events) and "MCP servers (1)  postroom" in result
     assert re.search(r"plugin:postroom:postroom: .* mcp --as coder - ✔ Connected", claude.run("mcp", "list"))
-    claude.desk.json("uninstall", "claude", "--yes")
+    claude.shell.json("uninstall", "claude", "--yes")
     assert [] == json.loads(claude.run("plugin", "list", "--json"))
 
 
 def test_claude_code_finds_nothing_wrong_with_the_plugin(claude: Host) -> None:
-    install(claude.desk, "claude")
-    for folder in (PLUGIN, claude.desk.home / ".claude" / "skills" / "postroom"):
+    install(claude.shell, "claude")
+    for folder in (PLUGIN, claude.shell.home / ".claude" / "skills" / "postroom"):
         assert "✔ Validation passed\n" in claude.run("plugin", "validate", "--strict", str(folder))
 
 
 def test_claude_code_calls_the_hooks(claude: Host, letter: str) -> None:
-    install(claude.desk, "claude")
+    install(claude.shell, "claude")
     assert "Not logged in" in claude.run("-p", "hi")
     assert claude.has_shown(letter)
 
@@ -181,12 +181,12 @@ class Codex(Host):
 
 
 @pytest.fixture
-def codex(desk: Desk) -> Codex:
-    return Codex(desk, require(CODEX) / "node_modules" / ".bin" / "codex", OPENAI_API_KEY="none")
+def codex(shell: Shell) -> Codex:
+    return Codex(shell, require(CODEX) / "node_modules" / ".bin" / "codex", OPENAI_API_KEY="none")
 
 
 def test_codex_lists_the_hooks_without_a_warning_and_trusts_them_only_when_told(codex: Codex) -> None:
-    install(codex.desk, "codex")
+    install(codex.shell, "codex")
     wanted = hooks("codex", PROGRAM, ("--as", "coder"))
     listed = codex.hooks()
     assert sum(len(group["hooks"]) for groups in wanted.values() for group in groups) == len(listed)
@@ -194,34 +194,34 @@ def test_codex_lists_the_hooks_without_a_warning_and_trusts_them_only_when_told(
     assert commands == {hook["command"] for hook in listed}
     assert {"untrusted"} == {hook["trustStatus"] for hook in listed}
     codex.trust()
-    assert "unchanged" == codex.desk.json("install", "codex", "--agent", "coder", "--yes")["outcome"]
+    assert "unchanged" == codex.shell.json("install", "codex", "--agent", "coder", "--yes")["outcome"]
     assert {"trusted"} == {hook["trustStatus"] for hook in codex.hooks()}
-    codex.desk.json("uninstall", "codex", "--yes")
+    codex.shell.json("uninstall", "codex", "--yes")
     assert [] == codex.hooks()
 
 
 def test_codex_lists_the_server_and_what_it_keeps_beside_it_stays(codex: Codex) -> None:
     assert "postroom" not in codex.run("mcp", "list")
-    install(codex.desk, "codex")
+    install(codex.shell, "codex")
     codex.trust()
     assert re.search(r"postroom +\S+ +mcp --as coder .*enabled", codex.run("mcp", "list"))
-    config = codex.desk.home / ".codex" / "config.toml"
-    codex.desk.json("uninstall", "codex", "--yes")
+    config = codex.shell.home / ".codex" / "config.toml"
+    codex.shell.json("uninstall", "codex", "--yes")
     assert "postroom" not in codex.run("mcp", "list") and "trusted_hash" in config.read_text(encoding="utf-8")
 
 
 def test_codex_keeps_the_hooks_of_others_in_their_places(codex: Codex) -> None:
     mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "lint"}]}]}}
-    codex.desk.home.joinpath(".codex").mkdir()
-    codex.desk.home.joinpath(".codex", "hooks.json").write_text(json.dumps(mine), encoding="utf-8")
+    codex.shell.home.joinpath(".codex").mkdir()
+    codex.shell.home.joinpath(".codex", "hooks.json").write_text(json.dumps(mine), encoding="utf-8")
     codex.trust()
-    install(codex.desk, "codex")
+    install(codex.shell, "codex")
     (lint,) = (hook for hook in codex.hooks() if hook["command"] == "lint")
     assert "trusted" == lint["trustStatus"]
 
 
 def test_codex_calls_the_hooks(codex: Codex, letter: str) -> None:
-    install(codex.desk, "codex")
+    install(codex.shell, "codex")
     words = ("exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", "hi")
     codex.run_until(lambda: codex.has_shown(letter), *words)
 
@@ -230,23 +230,23 @@ def test_codex_calls_the_hooks(codex: Codex, letter: str) -> None:
 
 
 @pytest.fixture
-def gemini(desk: Desk) -> Host:
+def gemini(shell: Shell) -> Host:
     program = require(GEMINI) / "node_modules" / ".bin" / "gemini"
     path = f"{require_node_22().parent}:{os.environ['PATH']}"
-    return Host(desk, program, PATH=path, GEMINI_API_KEY="none", GEMINI_CLI_TRUST_WORKSPACE="true")
+    return Host(shell, program, PATH=path, GEMINI_API_KEY="none", GEMINI_CLI_TRUST_WORKSPACE="true")
 
 
 def test_gemini_cli_starts_the_server(gemini: Host) -> None:
-    install(gemini.desk, "gemini")
+    install(gemini.shell, "gemini")
     assert re.search(r"✓ postroom: .* mcp --as coder \(stdio\) - Connected", gemini.run("mcp", "list"))
-    gemini.desk.json("uninstall", "gemini", "--yes")
+    gemini.shell.json("uninstall", "gemini", "--yes")
     assert "No MCP servers configured" in gemini.run("mcp", "list")
 
 
 def test_gemini_cli_takes_the_settings_and_calls_the_hooks(gemini: Host, letter: str) -> None:
-    settings = gemini.desk.home / ".gemini" / "settings.json"
+    settings = gemini.shell.home / ".gemini" / "settings.json"
     settings.parent.mkdir()
     settings.write_text('{\n  // mine\n  "ui": {"theme": "Default"}\n}\n', encoding="utf-8")
-    install(gemini.desk, "gemini")
+    install(gemini.shell, "gemini")
     message = gemini.run_until(lambda: gemini.has_shown(letter), "-p", "hi")
     assert "Invalid configuration" not in message and "// mine" in settings.read_text(encoding="utf-8")

@@ -205,11 +205,11 @@ def test_a_connection_that_is_cut_is_resumed_while_the_old_one_lingers(running: 
 
 
 def test_who_is_connected_when_the_house_stops_has_not_left(tmp_path: Path) -> None:
-    with daemon(tmp_path, "--http", "127.0.0.1:0") as house:
-        with agent(house.port, house.token(), "ola"), agent(house.port, house.token(), "pat") as pat:
+    with daemon(tmp_path, "--http", "127.0.0.1:0") as served:
+        with agent(served.port, served.token(), "ola"), agent(served.port, served.token(), "pat") as pat:
             pat.ask("map/disconnect")
-            house.stop()
-        with postroom.open(house.room) as room:
+            served.stop()
+        with postroom.open(served.room) as room:
             assert [room.agent(name).presence.left for name in ("ola", "pat")] == [False, True]
 
 

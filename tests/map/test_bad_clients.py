@@ -21,7 +21,7 @@ from postroom.map.server import MOST_SUBSCRIPTIONS as MOST_OF_ONE
 from postroom.map.session import MOST_AGENTS, Session
 from tests.daemons import until
 from tests.map.people import Person, Refused, agent, closed, refused, visitor
-from tests.server.http.running import Daemon, daemon, make_token, memory_of, open_house, port_of
+from tests.server.http.running import Daemon, daemon, make_token, memory_of, open_server, port_of
 
 MOST_MEMORY = 30_000_000  # bytes that a bad client may cost
 
@@ -230,7 +230,7 @@ def test_slow_ones_who_do_not_say_who_they_are_are_bounded_and_ended(
 
 
 async def many_silent_ones(folder: Any) -> None:
-    async with open_house(folder, with_map=True) as (server, room, _, _):
+    async with open_server(folder, with_map=True) as (server, room, _, _):
         url, header = f"ws://127.0.0.1:{port_of(server)}/map", {"authorization": f"Bearer {make_token(room)}"}
         silent = [await async_connect(url, compression=None) for _ in range(100)]
         with pytest.raises(InvalidStatus) as full:
@@ -279,7 +279,7 @@ def test_what_a_caller_says_makes_no_complaint_another_one(
     caplog.set_level("INFO", "postroom")
 
     async def story() -> None:
-        async with open_house(tmp_path, with_map=True) as (server, room, _, _):
+        async with open_server(tmp_path, with_map=True) as (server, room, _, _):
             header = {"authorization": f"Bearer {make_token(room)}"}
             async with async_connect(f"ws://127.0.0.1:{port_of(server)}/map", additional_headers=header) as bad:
                 await bad.send(json.dumps(request(0, "map/connect", protocolVersion=1, participantType="client")))

@@ -14,7 +14,7 @@ import postroom
 from postroom.model.query import Query
 from tests.daemons import until
 from tests.map.people import agent, refused, visitor
-from tests.server.http.running import Daemon, aside, daemon, make_token, open_house, port_of
+from tests.server.http.running import Daemon, daemon, in_thread, make_token, open_server, port_of
 
 META = {"priority": "high", "correlationId": "c-7", "ttlMs": 600_000, "expectsResponse": True, "_meta": {"x": [1]}}
 
@@ -70,11 +70,11 @@ def test_one_who_answers_no_questions_is_believed_by_its_pong(
     """After ten seconds, here one; from then on at once."""
     monkeypatch.setattr("postroom.map.frames.MUTE_AFTER", 1.0)
 
-    async def house() -> None:
-        async with open_house(tmp_path, with_map=True) as (server, room, _, _):
-            await aside(be_mute, port_of(server), make_token(room), tmp_path / "room.db")
+    async def story() -> None:
+        async with open_server(tmp_path, with_map=True) as (server, room, _, _):
+            await in_thread(be_mute, port_of(server), make_token(room), tmp_path / "room.db")
 
-    asyncio.run(house())
+    asyncio.run(story())
 
 
 def be_mute(port: int, operator: str, room: Path) -> None:

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 import postroom
 from postroom.formats.map import request
 from tests.map.people import agent, refused, visitor
-from tests.server.http.running import Daemon, make_token, open_house, port_of
+from tests.server.http.running import Daemon, make_token, open_server, port_of
 
 
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
@@ -67,8 +67,8 @@ def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("postroom.map.subscriptions.SCAN_EVERY", 0.05)
 
     async def story() -> list[tuple[str, str, str]]:
-        house = open_house(tmp_path, with_map=True, settings={"away_grace": 1})
-        async with house as (server, room, _, _), asyncio.timeout(20):
+        serving = open_server(tmp_path, with_map=True, settings={"away_grace": 1})
+        async with serving as (server, room, _, _), asyncio.timeout(20):
             url, header = f"ws://127.0.0.1:{port_of(server)}/map", {"authorization": f"Bearer {make_token(room)}"}
 
             async def opened(kind: str, method: str, **message: Any) -> Any:

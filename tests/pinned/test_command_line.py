@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.pinned.pins import check_pin, shape
 
 # One room, from its first letter to its last. `name =` keeps the answer for later lines, which use `$name`: the
@@ -187,12 +187,12 @@ MISTAKES = r"""
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, durable=False)
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, durable=False)
 
 
-def test_every_command_takes_the_options_it_took(desk: Desk) -> None:
-    commands = desk.json("help")["commands"]
+def test_every_command_takes_the_options_it_took(shell: Shell) -> None:
+    commands = shell.json("help")["commands"]
     check_pin("commands", {one["name"]: [option_line(option) for option in one["options"]] for one in commands})
 
 
@@ -202,27 +202,27 @@ def option_line(option: dict[str, Any]) -> str:
     return " ".join([*takes, *(word for word in ("many", "required") if option[word])])
 
 
-def test_the_options_of_every_command_are_as_they_were(desk: Desk) -> None:
-    _, _, text = desk.run("help", "check").out.partition("OPTIONS OF EVERY COMMAND\n")
+def test_the_options_of_every_command_are_as_they_were(shell: Shell) -> None:
+    _, _, text = shell.run("help", "check").out.partition("OPTIONS OF EVERY COMMAND\n")
     options = re.findall(r"^  (-\S.*?)(?:  .*)?$", text.partition("\n\n")[0], re.MULTILINE)
-    text = desk.run("help", "all").out.partition("\nENVIRONMENT\n")[2]
+    text = shell.run("help", "all").out.partition("\nENVIRONMENT\n")[2]
     pinned = {
         "options": options,
         "variables": sorted(set(re.findall(r"\b[A-Z]+_[A-Z_]+\b", text))),
-        "fields": shape(desk.json("help", "check")),
-        "plain": shape(desk.json("help")),
+        "fields": shape(shell.json("help", "check")),
+        "plain": shape(shell.json("help")),
     }
     check_pin("commands-everywhere", pinned)
 
 
-def test_the_exit_codes_are_as_they_were(desk: Desk) -> None:
+def test_the_exit_codes_are_as_they_were(shell: Shell) -> None:
     """The page of commands lists them; which error gives which is pinned by what commands do."""
-    desk.post("ann", "bob", "hello", key="k-1", id="m-1")
-    desk.json("tasks", "give", "bob", "--as", "ann", "--body", "x", "--letter-id", "t-1")
-    desk.json("block", "cy", "--as", "bob")
+    shell.post("ann", "bob", "hello", key="k-1", id="m-1")
+    shell.json("tasks", "give", "bob", "--as", "ann", "--body", "x", "--letter-id", "t-1")
+    shell.json("block", "cy", "--as", "bob")
     found = []
     for line in MISTAKES.strip().splitlines():
-        done = desk.run(*shlex.split(line), "--json")
+        done = shell.run(*shlex.split(line), "--json")
         answer = {"out": shape(done.json)} if done.out else {}
         error = {key: done.error[key] for key in ("name", "code", "field", "temporary")} if done.err else None
         fields = sorted(done.error) if done.err else None
@@ -233,15 +233,15 @@ def test_the_exit_codes_are_as_they_were(desk: Desk) -> None:
     check_pin("exit-codes", {"listed": codes, "mistakes": found})
 
 
-def test_the_fields_of_json_answers_are_as_they_were(desk: Desk) -> None:
+def test_the_fields_of_json_answers_are_as_they_were(shell: Shell) -> None:
     for folder in ("folder", "project", "state"):
-        (desk.home / folder).mkdir()
+        (shell.home / folder).mkdir()
     kept: dict[str, str] = {}
     found = []
     for line in SCENARIO.strip().splitlines():
         name, is_kept, command = line.strip().rpartition(" = ") if re.match(r" *\w+ = ", line) else ("", "", line)
         words = shlex.split(Template(command).safe_substitute(kept))
-        done = desk.run(*words, "--json")
+        done = shell.run(*words, "--json")
         assert done.out, (line, done)
         if is_kept:
             kept |= values(name, done.json)

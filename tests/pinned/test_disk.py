@@ -20,7 +20,7 @@ from postroom.chipset import Chipset, Mayor
 from postroom.nanobot import MailboxManager
 from postroom.swarm import MailboxManager as SwarmManager
 from postroom.swarm import MessageType
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 from tests.daemons import Daemon, until
 from tests.pinned.pins import check_pin, steady
 
@@ -132,10 +132,10 @@ def test_the_lines_of_inbox_jsonl_are_as_they_were(tmp_path: Path) -> None:
 
 
 def test_an_export_has_the_lines_it_had(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, durable=False)
+    shell = Shell(tmp_path, durable=False)
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         live_in(room)
-    desk.json("export", "out.jsonl")
+    shell.json("export", "out.jsonl")
     check_pin(
         "disk-export", [steady(json.loads(line)) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     )
@@ -143,7 +143,7 @@ def test_an_export_has_the_lines_it_had(tmp_path: Path) -> None:
 
 def test_a_project_has_the_folder_it_had(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    Desk(tmp_path, durable=False).json("init", "project")
+    Shell(tmp_path, durable=False).json("init", "project")
     made = tmp_path / "project" / ".postroom"
     modes = {name: oct((made / name).stat().st_mode & 0o777) for name in (".", "room.db")}
     check_pin("disk-project", {"modes": modes, ".gitignore": (made / ".gitignore").read_text(encoding="utf-8")})

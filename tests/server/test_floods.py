@@ -35,64 +35,64 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @contextmanager
-def by_action(house: running.Daemon) -> Iterator[Send]:
+def by_action(served: running.Daemon) -> Iterator[Send]:
     def send() -> dict[str, Any] | None:
         result: dict[str, Any] = line.ask({"action": "send", "from": "by-action", "to": "sink", "payload": "x"})
         return None if result["ok"] else result
 
-    with daemons.Line(Path(house.where["sockets"][0])) as line:
+    with daemons.Line(Path(served.where["sockets"][0])) as line:
         yield send
 
 
 @contextmanager
-def by_line(house: running.Daemon) -> Iterator[Send]:
-    with daemons.Line(Path(house.where["sockets"][0])) as line:
+def by_line(served: running.Daemon) -> Iterator[Send]:
+    with daemons.Line(Path(served.where["sockets"][0])) as line:
         yield lambda: _error(line.ask(rpc("mail/send", agent_id="by-line", to="sink", body="x")))
 
 
 @contextmanager
-def by_many(house: running.Daemon) -> Iterator[Send]:
+def by_many(served: running.Daemon) -> Iterator[Send]:
     drafts = [{"to": "sink", "body": "x"}]
-    with daemons.Line(Path(house.where["sockets"][0])) as line:
+    with daemons.Line(Path(served.where["sockets"][0])) as line:
         yield lambda: _error(line.ask(rpc("mail/send_many", agent_id="by-many", drafts=drafts)))
 
 
 @contextmanager
-def by_turn(house: running.Daemon) -> Iterator[Send]:
+def by_turn(served: running.Daemon) -> Iterator[Send]:
     params = {"agentId": "by-turn", "contentType": "text", "content": "x"}
-    with daemons.Line(Path(house.where["sockets"][0])) as line:
+    with daemons.Line(Path(served.where["sockets"][0])) as line:
         made = line.ask(rpc("mail/create", agentId="by-turn", participants=[{"id": "sink"}]))
         id = made["result"]["conversation"]["id"]
         yield lambda: _error(line.ask(rpc("mail/turn", conversationId=id, **params)))
 
 
 @contextmanager
-def by_batch(house: running.Daemon) -> Iterator[Send]:
+def by_batch(served: running.Daemon) -> Iterator[Send]:
     call = rpc("mail/send", agent_id="by-batch", to="sink", body="x")
-    with daemons.Line(Path(house.where["sockets"][0])) as line:
+    with daemons.Line(Path(served.where["sockets"][0])) as line:
         yield lambda: _error(line.ask([call])[0])
 
 
 @contextmanager
-def by_http(house: running.Daemon) -> Iterator[Send]:
-    client = Client(house.port, house.token("by-http"))
+def by_http(served: running.Daemon) -> Iterator[Send]:
+    client = Client(served.port, served.token("by-http"))
     yield lambda: _error(client.post(rpc("mail/send", to="sink", body="x")).json)
     client.close()
 
 
 @contextmanager
-def by_frames(house: running.Daemon) -> Iterator[Send]:
+def by_frames(served: running.Daemon) -> Iterator[Send]:
     def send() -> dict[str, Any] | None:
         talk.send(json.dumps(rpc("mail/send", to="sink", body="x")))
         return _error(json.loads(talk.recv(timeout=PATIENCE)))
 
-    shown = {"authorization": f"Bearer {house.token('by-frames')}"}
-    with connect(f"ws://127.0.0.1:{house.port}/ws", additional_headers=shown, compression=None) as talk:
+    shown = {"authorization": f"Bearer {served.token('by-frames')}"}
+    with connect(f"ws://127.0.0.1:{served.port}/ws", additional_headers=shown, compression=None) as talk:
         yield send
 
 
 @contextmanager
-def by_mcp(house: running.Daemon) -> Iterator[Send]:
+def by_mcp(served: running.Daemon) -> Iterator[Send]:
     def send() -> dict[str, Any] | None:
         call = rpc("tools/call", name="send_message", arguments={"to": "sink", "body": "x"})
         body = client.post(call, "/mcp", **MCP, **session).body.decode()
@@ -100,7 +100,7 @@ def by_mcp(house: running.Daemon) -> Iterator[Send]:
         found: dict[str, Any] = json.loads(result["content"][0]["text"])
         return found if result.get("isError") else None
 
-    client = Client(house.port, house.token("by-mcp"))
+    client = Client(served.port, served.token("by-mcp"))
     welcome = client.post(rpc("initialize", **HELLO), "/mcp", **MCP)
     session = {"mcp_session_id": welcome.headers["mcp-session-id"]} if "mcp-session-id" in welcome.headers else {}
     client.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, "/mcp", **MCP, **session)
@@ -109,7 +109,7 @@ def by_mcp(house: running.Daemon) -> Iterator[Send]:
 
 
 @contextmanager
-def by_map(house: running.Daemon) -> Iterator[Send]:
+def by_map(served: running.Daemon) -> Iterator[Send]:
     def send() -> dict[str, Any] | None:
         try:
             person.send({"agent": "sink"}, {"x": 1})
@@ -119,8 +119,8 @@ def by_map(house: running.Daemon) -> Iterator[Send]:
             return result if is_told_twice and refused.code == 4001 else refused.data
         return None
 
-    with visitor(house.port) as person:
-        person.join(house.token("by-map"))
+    with visitor(served.port) as person:
+        person.join(served.token("by-map"))
         person.register(name="by-map")
         yield send
 
@@ -147,8 +147,8 @@ RATE = ("--set", "sender_rate=1", "--set", f"sender_burst={BURST}")
 
 @pytest.fixture(scope="module")
 def paced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[running.Daemon]:
-    with running.daemon(tmp_path_factory.mktemp("paced"), *WORDS, *RATE) as house:
-        yield house
+    with running.daemon(tmp_path_factory.mktemp("paced"), *WORDS, *RATE) as served:
+        yield served
 
 
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda surface: surface.__name__)
@@ -165,11 +165,11 @@ def test_a_flood_is_slowed_down_on_every_surface_by_a_temporary_error_with_the_t
 
 
 def test_a_program_at_the_socket_hears_the_same(paced: running.Daemon) -> None:
-    desk = SocketClient(paced.where["sockets"][0])
+    client = SocketClient(paced.where["sockets"][0])
     drafts = [{"to": "sink", "body": "x"}] * BURST
-    desk.ask("send_many", {"agent_id": "by-program", "drafts": drafts})
+    client.ask("send_many", {"agent_id": "by-program", "drafts": drafts})
     with pytest.raises(TooFast) as refused:
-        desk.ask("send_many", {"agent_id": "by-program", "drafts": drafts})
+        client.ask("send_many", {"agent_id": "by-program", "drafts": drafts})
     assert refused.value.retry_after is not None and 0 < refused.value.retry_after <= BURST
 
 
@@ -187,12 +187,12 @@ def test_a_rate_that_each_caller_has_anew_is_found(tmp_path: Path) -> None:
     before = tmp_path / "before"
     before.mkdir()
     (before / "sitecustomize.py").write_text(PLANTED, encoding="utf-8")
-    house = running.Daemon(tmp_path, *WORDS, *RATE, before=before)
+    served = running.Daemon(tmp_path, *WORDS, *RATE, before=before)
     try:
-        with by_http(house) as send:
+        with by_http(served) as send:
             assert (TRIES, None) == flood(send)
     finally:
-        house.kill()
+        served.kill()
 
 
 def test_the_service_has_a_rate_unless_told_otherwise(tmp_path: Path) -> None:

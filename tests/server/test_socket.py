@@ -240,9 +240,9 @@ def test_one_daemon_may_listen_at_several_sockets(tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_told_by_the_client(tmp_path: Path) -> None:
-    desk = SocketClient(str(tmp_path / "s"), patience=0)
+    client = SocketClient(str(tmp_path / "s"), patience=0)
     with pytest.raises(PostroomError, match="no post room answers"):
-        desk.ask("counts", {"agent_id": "x"})
+        client.ask("counts", {"agent_id": "x"})
 
 
 def test_a_room_behind_a_link_is_the_same_room(daemon: Daemon, tmp_path: Path) -> None:

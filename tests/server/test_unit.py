@@ -13,20 +13,20 @@ import pytest
 
 import postroom
 from postroom.app.unit import FOLDER, MARK, install, quoted
-from tests.cli.shell import Desk
+from tests.cli.shell import Shell
 
 UNIT = ".config/systemd/user/postroom.service"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, measured=True, durable=False)
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, measured=True, durable=False)
 
 
-def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk) -> None:
-    path = desk.home / UNIT
+def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(shell: Shell) -> None:
+    path = shell.home / UNIT
     words = ("service", "install", "--http", "127.0.0.1:9", "--socket", "some/s.sock", "--set", "lease=5")
-    result = desk.json(*words)
+    result = shell.json(*words)
     assert ("written", str(path)) == (result["outcome"], result["path"])
     assert "systemctl --user enable --now postroom.service" in result["next"]
     text = path.read_text(encoding="utf-8")
@@ -35,44 +35,44 @@ def test_a_unit_is_written_once_with_whole_paths_and_taken_away_again(desk: Desk
     command = shlex.split(line.removeprefix("ExecStart="))
     assert Path(command[0]).is_absolute()
     for pair in (
-        ["--room", f"sqlite:{desk.home}/room.db"],
-        ["--socket", f"{desk.home}/some/s.sock"],
+        ["--room", f"sqlite:{shell.home}/room.db"],
+        ["--socket", f"{shell.home}/some/s.sock"],
         ["--http", "127.0.0.1:9"],
         ["--set", "lease=5"],
     ):
         assert pair[1] == command[command.index(pair[0]) + 1]
-    assert "unchanged" == desk.json(*words)["outcome"]
-    again = desk.json("service", "install")
-    assert ("replaced", f"sqlite:{desk.home}/room.db") == (again["outcome"], again["served"])
+    assert "unchanged" == shell.json(*words)["outcome"]
+    again = shell.json("service", "install")
+    assert ("replaced", f"sqlite:{shell.home}/room.db") == (again["outcome"], again["served"])
     assert "systemctl --user restart postroom.service" in again["next"]
-    assert "ours" == desk.json("service", "status")["file"]
-    assert "removed" == desk.json("service", "uninstall")["outcome"]
+    assert "ours" == shell.json("service", "status")["file"]
+    assert "removed" == shell.json("service", "uninstall")["outcome"]
     assert not path.exists()
-    assert "missing" == desk.json("service", "uninstall")["outcome"]
-    assert "missing" == desk.json("service", "status")["file"]
-    assert not (desk.home / "room.db").exists()
+    assert "missing" == shell.json("service", "uninstall")["outcome"]
+    assert "missing" == shell.json("service", "status")["file"]
+    assert not (shell.home / "room.db").exists()
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_only_its_user_reads_it_whatever_the_umask(desk: Desk, umask: int) -> None:
+def test_only_its_user_reads_it_whatever_the_umask(shell: Shell, umask: int) -> None:
     before = os.umask(0)
-    (desk.home / UNIT).parent.mkdir(parents=True)
+    (shell.home / UNIT).parent.mkdir(parents=True)
     os.umask(umask)
     try:
-        outcome = unit_in(desk.home)
+        outcome = unit_in(shell.home)
     finally:
         os.umask(before)
-    assert ("written", 0o600) == (outcome, stat.S_IMODE((desk.home / UNIT).stat().st_mode))
+    assert ("written", 0o600) == (outcome, stat.S_IMODE((shell.home / UNIT).stat().st_mode))
 
 
-def test_folders_made_for_it_are_its_users_alone(desk: Desk) -> None:
+def test_folders_made_for_it_are_its_users_alone(shell: Shell) -> None:
     """Whoever may write in one of them could put another unit in its place."""
     before = os.umask(0)
     try:
-        unit_in(desk.home)
+        unit_in(shell.home)
     finally:
         os.umask(before)
-    folders = [folder for folder in (desk.home / UNIT).parents if desk.home in folder.parents]
+    folders = [folder for folder in (shell.home / UNIT).parents if shell.home in folder.parents]
     assert [0o700] * 3 == [stat.S_IMODE(folder.stat().st_mode) for folder in folders]
 
 
@@ -82,74 +82,74 @@ def unit_in(home: Path) -> str:
         return install(f"{MARK}\n")
 
 
-def test_its_working_folder_is_empty_and_its_own(desk: Desk) -> None:
+def test_its_working_folder_is_empty_and_its_own(shell: Shell) -> None:
     """Neither the room's folder nor the user's home, where a file could be named by a short path."""
-    lines = desk.json("service", "install", "--dry-run")["unit"].splitlines()
+    lines = shell.json("service", "install", "--dry-run")["unit"].splitlines()
     assert {f"RuntimeDirectory={FOLDER}", "RuntimeDirectoryMode=0700", f"WorkingDirectory=%t/{FOLDER}"} <= {*lines}
 
 
-def test_a_dry_run_only_says(desk: Desk) -> None:
-    shown = desk.run("service", "install", "--dry-run")
+def test_a_dry_run_only_says(shell: Shell) -> None:
+    shown = shell.run("service", "install", "--dry-run")
     assert shown.code == 0 and "Restart=on-failure" in shown.out
-    assert f"# {desk.home / UNIT} would be written\n" == shown.out.splitlines(keepends=True)[0]
-    assert not (desk.home / ".config").exists()
+    assert f"# {shell.home / UNIT} would be written\n" == shown.out.splitlines(keepends=True)[0]
+    assert not (shell.home / ".config").exists()
 
 
-def test_it_says_what_the_unit_will_not_know(desk: Desk) -> None:
-    result = desk.run("service", "install", POSTROOM_HTTP="127.0.0.1:9", POSTROOM_AGENT="me", INBOX_DIR="x").out
+def test_it_says_what_the_unit_will_not_know(shell: Shell) -> None:
+    result = shell.run("service", "install", POSTROOM_HTTP="127.0.0.1:9", POSTROOM_AGENT="me", INBOX_DIR="x").out
     assert ": INBOX_DIR, POSTROOM_DURABILITY, POSTROOM_HTTP\n" in result
-    del desk.environment["POSTROOM_DURABILITY"]
-    assert "unknown to the unit" not in desk.run("service", "install").out
+    del shell.environment["POSTROOM_DURABILITY"]
+    assert "unknown to the unit" not in shell.run("service", "install").out
 
 
-def test_a_unit_of_another_room_is_replaced_and_told(desk: Desk) -> None:
-    desk.run("service", "install", "--room", "a % $b.db")
-    served = f"(it served sqlite:{desk.home}/a % $b.db)"
-    assert f"would be replaced {served}\n" in desk.run("service", "install", "--dry-run").out
-    assert desk.run("service", "install").out.startswith(f"Replaced {served}: ")
-    assert "(it served" not in desk.run("service", "install", "--http", "off").out
+def test_a_unit_of_another_room_is_replaced_and_told(shell: Shell) -> None:
+    shell.run("service", "install", "--room", "a % $b.db")
+    served = f"(it served sqlite:{shell.home}/a % $b.db)"
+    assert f"would be replaced {served}\n" in shell.run("service", "install", "--dry-run").out
+    assert shell.run("service", "install").out.startswith(f"Replaced {served}: ")
+    assert "(it served" not in shell.run("service", "install", "--http", "off").out
 
 
-def test_while_systemd_uses_it_the_file_stays(desk: Desk) -> None:
+def test_while_systemd_uses_it_the_file_stays(shell: Shell) -> None:
     """Without it systemd could not disable it."""
-    desk.run("service", "install")
-    bin = desk.home / "bin"
+    shell.run("service", "install")
+    bin = shell.home / "bin"
     bin.mkdir()
     program = bin / "systemctl"
     program.write_text('#!/bin/sh\ntest "$2" = is-enabled && echo enabled || echo inactive\n', encoding="utf-8")
     program.chmod(0o755)
-    path = f"{bin}:{desk.environment['PATH']}"
-    refused = desk.run("service", "uninstall", "--json", PATH=path)
+    path = f"{bin}:{shell.environment['PATH']}"
+    refused = shell.run("service", "uninstall", "--json", PATH=path)
     assert 77 == refused.code and "disable --now postroom.service" in refused.error["hint"]
-    assert "disable --now" in desk.run("service", "uninstall", "--dry-run", PATH=path).out
-    assert (desk.home / UNIT).exists()
+    assert "disable --now" in shell.run("service", "uninstall", "--dry-run", PATH=path).out
+    assert (shell.home / UNIT).exists()
     program.write_text("#!/bin/sh\necho inactive\n", encoding="utf-8")
-    assert 0 == desk.run("service", "uninstall", PATH=path).code
+    assert 0 == shell.run("service", "uninstall", PATH=path).code
 
 
-def test_what_somebody_else_wrote_stays(desk: Desk) -> None:
-    path = desk.home / UNIT
+def test_what_somebody_else_wrote_stays(shell: Shell) -> None:
+    path = shell.home / UNIT
     path.parent.mkdir(parents=True)
     path.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
     for verb in ("install", "uninstall"):
-        refused = desk.run("service", verb, "--json")
+        refused = shell.run("service", verb, "--json")
         assert 73 == refused.code and "not written by Postroom" in refused.error["message"]
     path.unlink()
-    elsewhere = desk.home / "elsewhere"
+    elsewhere = shell.home / "elsewhere"
     elsewhere.write_text(MARK, encoding="utf-8")
     path.symlink_to(elsewhere)
-    assert 73 == desk.run("service", "install").code
+    assert 73 == shell.run("service", "install").code
     assert MARK == elsewhere.read_text(encoding="utf-8")
-    assert "not ours" == desk.json("service", "status")["file"]
+    assert "not ours" == shell.json("service", "status")["file"]
 
 
-def test_its_place_follows_the_users_folders(desk: Desk) -> None:
-    desk.environment["XDG_CONFIG_HOME"] = str(desk.home / "own")
-    assert str(desk.home / "own/systemd/user/postroom.service") == desk.json("service", "install")["path"]
+def test_its_place_follows_the_users_folders(shell: Shell) -> None:
+    shell.environment["XDG_CONFIG_HOME"] = str(shell.home / "own")
+    assert str(shell.home / "own/systemd/user/postroom.service") == shell.json("service", "install")["path"]
 
 
-def test_without_systemd_there_is_nobody_to_ask(desk: Desk) -> None:
-    result = desk.run("service", "status", "--json", PATH="/nowhere")
+def test_without_systemd_there_is_nobody_to_ask(shell: Shell) -> None:
+    result = shell.run("service", "status", "--json", PATH="/nowhere")
     assert (0, None, None) == (result.code, result.json["enabled"], result.json["active"])
 
 
@@ -166,23 +166,23 @@ def test_a_word_that_would_begin_a_new_line_is_refused() -> None:
         quoted("a\nExecStartPre=/bin/sh")
 
 
-def test_systemd_takes_it(desk: Desk) -> None:
+def test_systemd_takes_it(shell: Shell) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("there is no systemd-analyze here")
-    desk.run("service", "install", "--room", f"{desk.home}/a % $room.db")
+    shell.run("service", "install", "--room", f"{shell.home}/a % $room.db")
     checked = subprocess.run(
-        ["systemd-analyze", "verify", "--user", str(desk.home / UNIT)],
+        ["systemd-analyze", "verify", "--user", str(shell.home / UNIT)],
         capture_output=True,
         text=True,
         check=False,
         timeout=30,
-        env=desk.environment | {"XDG_RUNTIME_DIR": str(desk.home)},
+        env=shell.environment | {"XDG_RUNTIME_DIR": str(shell.home)},
     )
     complaints = [line for line in checked.stderr.splitlines() if "postroom.service" in line]
     assert [] == complaints
 
 
-def test_a_unit_starts_it_with_every_option_of_serve(desk: Desk) -> None:
+def test_a_unit_starts_it_with_every_option_of_serve(shell: Shell) -> None:
     message = (
         "--map",
         "off",
@@ -193,12 +193,14 @@ def test_a_unit_starts_it_with_every_option_of_serve(desk: Desk) -> None:
         "--peers",
         "some/peers.toml",
     )
-    unit = desk.json("service", "install", "--dry-run", *message)["unit"]
+    unit = shell.json("service", "install", "--dry-run", *message)["unit"]
     for words in (
         "--map off",
         "--map-server ws://127.0.0.1:9",
         "--map-expose none",
-        f"{desk.home}/some/peers.toml",
+        f"{shell.home}/some/peers.toml",
     ):
         assert words in unit.replace('"', ""), unit
-    assert "--peers off" in desk.json("service", "install", "--dry-run", "--peers", "off")["unit"].replace('"', "")
+    assert "--peers off" in shell.json("service", "install", "--dry-run", "--peers", "off")["unit"].replace(
+        '"', ""
+    )

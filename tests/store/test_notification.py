@@ -114,17 +114,17 @@ def test_a_signal_file_that_cannot_be_watched_is_an_error(notifier: ProcessNotif
 
 
 def test_a_full_pipe_still_signals() -> None:
-    house = LocalNotifier()
-    with closing(house.watch(["bob"])) as watch:
+    local = LocalNotifier()
+    with closing(local.watch(["bob"])) as watch:
         for _ in range(70_000):
-            house.notify(["bob"])
+            local.notify(["bob"])
         assert watch.notified() == {"bob"}
 
 
 def test_ears_leave_no_descriptors_behind(notifier: ProcessNotifier) -> None:
-    house, before = LocalNotifier(), descriptors()
+    local, before = LocalNotifier(), descriptors()
     for _ in range(20):
-        house.watch(["bob"]).close()
+        local.watch(["bob"]).close()
     assert descriptors() == before
     several = [notifier.watch(["bob"]) for _ in range(2 * notification.IDLE_INOTIFY)]
     for watch in several:

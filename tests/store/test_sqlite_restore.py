@@ -15,7 +15,7 @@ from postroom.store.sqlite import backup as sqlite_backup
 from postroom.store.sqlite import ground, place, search
 from tests.contract.stores import STORES
 from tests.core.test_lossless import everything, fill
-from tests.rooms import FakeClock, House, spoken, texts
+from tests.rooms import FakeClock, RoomFactory, spoken, texts
 from tests.store.helpers import database, mode
 
 HOLD = """
@@ -94,21 +94,21 @@ def test_tasks_names_and_words_come_back_and_what_came_later_is_not_found(
 ) -> None:
     """The index of words lies beside the room and is in no backup: it may know letters of the other life."""
     monkeypatch.setattr(search, "FEW", 0)
-    house = House(STORES[1], tmp_path, FakeClock())
-    room = fill(house)
+    factory = RoomFactory(STORES[1], tmp_path, FakeClock())
+    room = fill(factory)
     room.sweep()
     room.backup(tmp_path / "copy.db")
-    before = everything(house.store)
+    before = everything(factory.store)
     for number in range(3):
         room.mailbox("anna").send("worker", f"came later {number}")
     room.rename("miner", "smith")
     assert room.sweep().indexed
-    house.store.close()
+    factory.store.close()
     report = postroom.restore(tmp_path / "copy.db", tmp_path / "room.db", overwrite=True)
     assert report.kept
-    house.reopen()
-    assert everything(house.store) == before
-    room = house.room()
+    factory.reopen()
+    assert everything(factory.store) == before
+    room = factory.room()
     assert room.search("later -for") == []
     assert spoken(room.mailbox("miner").search("from:anna name")) == ["to the old name"]
     room.mailbox("anna").send("digger", "came after the restore")
@@ -116,7 +116,7 @@ def test_tasks_names_and_words_come_back_and_what_came_later_is_not_found(
     assert spoken(room.search("came -late")) == ["came after the restore"]
     assert spoken(room.search("restore")) == ["came after the restore"]
     assert room.doctor(full=True).is_healthy
-    house.store.close()
+    factory.store.close()
 
 
 def test_a_room_that_another_process_has_open_is_left_alone(room: Path) -> None:

@@ -173,7 +173,7 @@ def until_end(stream: socket.socket) -> bytes:
 
 
 @asynccontextmanager
-async def open_house(
+async def open_server(
     folder: Path,
     mcp: MountedApp | None = None,
     *,
@@ -204,7 +204,7 @@ def port_of(server: HttpServer) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-async def aside(run: Any, *words: Any) -> Any:
+async def in_thread(run: Any, *words: Any) -> Any:
     """A caller that blocks, while the house goes on."""
     return await asyncio.to_thread(run, *words)
 

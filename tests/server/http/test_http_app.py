@@ -18,7 +18,16 @@ from postroom.server import metrics
 from postroom.server.counters import Counters
 from postroom.server.http_app import AppMissing, HealthCheck, MountedApp
 from tests.docs.pages import HOME, section
-from tests.server.http.running import PATIENCE, Client, Daemon, aside, make_token, open_house, port_of, until_end
+from tests.server.http.running import (
+    PATIENCE,
+    Client,
+    Daemon,
+    in_thread,
+    make_token,
+    open_server,
+    port_of,
+    until_end,
+)
 
 Agent = Callable[..., Client]
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
@@ -34,7 +43,7 @@ def test_health_is_told_to_anybody_and_details_to_those_we_know(anonymous: Clien
 
 def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_house(tmp_path) as (_, room, executor, _broker):
+        async with open_server(tmp_path) as (_, room, executor, _broker):
             health, before = HealthCheck(executor), executor.counters.batches
             await asyncio.gather(*(health.check(is_detailed=False) for _ in range(100)))
             await health.check(is_detailed=True)
@@ -46,10 +55,10 @@ def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) 
 
 def test_a_room_that_cannot_be_written_is_not_well(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _broker):
+        async with open_server(tmp_path) as (server, _room, _desk, _broker):
             client = Client(port_of(server))
             (tmp_path / "room.db").rename(tmp_path / "gone.db")
-            message = await aside(client.ask, "GET", "/healthz")
+            message = await in_thread(client.ask, "GET", "/healthz")
             client.close()
             assert (503, {"ok": False}) == (message.status, message.json)
             (tmp_path / "gone.db").rename(tmp_path / "room.db")
@@ -122,17 +131,17 @@ def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> Non
         return made[-1]
 
     async def scenario() -> None:
-        async with open_house(tmp_path, MountedApp(load)) as (server, room, _desk, _broker):
+        async with open_server(tmp_path, MountedApp(load)) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
             assert [] == made
-            message = await aside(ann.ask, "POST", "/mcp", b"hello")
+            message = await in_thread(ann.ask, "POST", "/mcp", b"hello")
             assert (200, b"ann POST hello") == (message.status, message.body)
-            assert b"ann GET " == (await aside(ann.ask, "GET", "/mcp/")).body
+            assert b"ann GET " == (await in_thread(ann.ask, "GET", "/mcp/")).body
             assert 1 == len(made) and made[0].is_running
-            assert 413 == (await aside(ann.ask, "POST", "/mcp", b"x" * 2_000_000)).status
+            assert 413 == (await in_thread(ann.ask, "POST", "/mcp", b"x" * 2_000_000)).status
             ann.close()
             stranger = Client(port_of(server))
-            assert 401 == (await aside(stranger.ask, "POST", "/mcp", b"hello")).status
+            assert 401 == (await in_thread(stranger.ask, "POST", "/mcp", b"hello")).status
             stranger.close()
         assert not made[0].is_running
 
@@ -149,11 +158,11 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
         return Echo()
 
     async def scenario() -> None:
-        async with open_house(tmp_path, MountedApp(load)) as (server, room, _desk, _broker):
+        async with open_server(tmp_path, MountedApp(load)) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
-            message = await aside(ann.ask, "POST", "/mcp", b"hello")
+            message = await in_thread(ann.ask, "POST", "/mcp", b"hello")
             assert 503 == message.status and "postroom[mcp]" in message.json["error"]["message"]
-            assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
+            assert 200 == (await in_thread(ann.ask, "POST", "/mcp", b"hello")).status
             ann.close()
 
     asyncio.run(scenario())
@@ -169,15 +178,15 @@ def test_who_asks_for_what_is_still_loaded_at_the_end_is_told_to_come_again(tmp_
             return Echo()
 
         mounted = MountedApp(load)
-        async with open_house(tmp_path, mounted) as (server, room, _desk, _broker):
+        async with open_server(tmp_path, mounted) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
-            request = asyncio.ensure_future(aside(ann.ask, "POST", "/mcp", b"hello"))
+            request = asyncio.ensure_future(in_thread(ann.ask, "POST", "/mcp", b"hello"))
             await begun.wait()
             async with asyncio.timeout(1):
                 await mounted.stop()
             message = await request
             assert (503, "1") == (message.status, message.headers["retry-after"])
-            later = await aside(ann.ask, "POST", "/mcp", b"hello")
+            later = await in_thread(ann.ask, "POST", "/mcp", b"hello")
             assert 503 == later.status
             ann.close()
 
@@ -190,11 +199,11 @@ def test_who_comes_when_it_has_ended_is_told_to_come_again(tmp_path: Path) -> No
 
     async def scenario() -> None:
         mounted = MountedApp(load)
-        async with open_house(tmp_path, mounted) as (server, room, _desk, _broker):
+        async with open_server(tmp_path, mounted) as (server, room, _desk, _broker):
             ann = Client(port_of(server), make_token(room, "ann"))
-            assert 200 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
+            assert 200 == (await in_thread(ann.ask, "POST", "/mcp", b"hello")).status
             await mounted.stop()
-            assert 503 == (await aside(ann.ask, "POST", "/mcp", b"hello")).status
+            assert 503 == (await in_thread(ann.ask, "POST", "/mcp", b"hello")).status
             ann.close()
 
     asyncio.run(scenario())

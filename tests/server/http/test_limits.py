@@ -17,12 +17,12 @@ from postroom.server import http, uvicorn_protocol
 from tests.daemons import until as wait_until
 from tests.server.http.running import (
     Client,
-    aside,
     cpu_of,
     daemon,
+    in_thread,
     make_token,
     memory_of,
-    open_house,
+    open_server,
     port_of,
     status,
     until_end,
@@ -69,8 +69,8 @@ def test_a_head_that_trickles_is_ended_in_time(
         return time.monotonic() - began
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _broker):
-            assert await aside(trickle, Client(port_of(server))) < 3
+        async with open_server(tmp_path) as (server, _room, _desk, _broker):
+            assert await in_thread(trickle, Client(port_of(server))) < 3
 
     asyncio.run(scenario())
 
@@ -85,8 +85,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch
             return status(stream)
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, room, _desk, _broker):
-            assert 408 == await aside(half, Client(port_of(server), make_token(room, "ann")))
+        async with open_server(tmp_path) as (server, room, _desk, _broker):
+            assert 408 == await in_thread(half, Client(port_of(server), make_token(room, "ann")))
 
     asyncio.run(scenario())
 
@@ -106,8 +106,8 @@ def test_when_the_house_is_full_that_is_told_at_once(tmp_path: Path, monkeypatch
             assert 200 == status(again)
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _broker):
-            await aside(crowd, port_of(server))
+        async with open_server(tmp_path) as (server, _room, _desk, _broker):
+            await in_thread(crowd, port_of(server))
 
     asyncio.run(scenario())
 
@@ -136,8 +136,8 @@ def test_junk_instead_of_http_harms_nobody(tmp_path: Path) -> None:
         client.close()
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, _room, _desk, _broker):
-            await aside(junk, port_of(server))
+        async with open_server(tmp_path) as (server, _room, _desk, _broker):
+            await in_thread(junk, port_of(server))
 
     asyncio.run(scenario())
 

@@ -18,11 +18,11 @@ from postroom.server.uvicorn_protocol import WebSocketProtocol
 from tests.server.http.running import (
     Client,
     Daemon,
-    aside,
     daemon,
     in_background,
+    in_thread,
     make_token,
-    open_house,
+    open_server,
     port_of,
 )
 from tests.server.http.test_auth import UPGRADE
@@ -80,9 +80,9 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
     async def scenario() -> None:
         nonlocal turn
-        async with open_house(folder) as (server, room, _desk, _broker):
+        async with open_server(folder) as (server, room, _desk, _broker):
             client = Client(port_of(server), make_token(room, "ann"))
-            sending = asyncio.ensure_future(aside(send_them, client))
+            sending = asyncio.ensure_future(in_thread(send_them, client))
             while not sending.done():
                 turn += 1
                 await asyncio.sleep(0)

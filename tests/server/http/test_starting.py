@@ -15,8 +15,8 @@ import pytest
 
 import postroom
 from postroom.app.options import options
-from tests.cli.shell import Desk
-from tests.server.http.running import Client, Daemon, aside, daemon, make_token, open_house, port_of
+from tests.cli.shell import Shell
+from tests.server.http.running import Client, Daemon, daemon, in_thread, make_token, open_server, port_of
 
 WITHOUT = "import sys; sys.modules['uvicorn'] = None\n"
 
@@ -68,7 +68,7 @@ def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
     wrong.write_text("nonsense", encoding="utf-8")
 
     async def start(path: Path) -> None:
-        async with open_house(tmp_path, certificate=str(path), key=str(path)):
+        async with open_server(tmp_path, certificate=str(path), key=str(path)):
             pytest.fail("it started")
 
     for path in (wrong, tmp_path / "missing.pem"):
@@ -147,15 +147,15 @@ def test_an_address_in_version_six(tmp_path: Path) -> None:
         return answer.status
 
     async def scenario() -> None:
-        async with open_house(tmp_path, host="::1") as (server, *_):
+        async with open_server(tmp_path, host="::1") as (server, *_):
             assert server.url.startswith("http://[::1]:")
-            assert 200 == await aside(ask, port_of(server))
+            assert 200 == await in_thread(ask, port_of(server))
 
     asyncio.run(scenario())
 
 
 def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
-    shell = Desk(tmp_path, durable=False)
+    shell = Shell(tmp_path, durable=False)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     running = shell.start("serve", "--http", "127.0.0.1:0", "--room", "./other.db")
@@ -190,7 +190,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def banner(shell: Desk, *words: str, **variables: str) -> str:
+def banner(shell: Shell, *words: str, **variables: str) -> str:
     running = shell.start("serve", *words, **variables)
     try:
         assert running.stdout is not None
@@ -206,7 +206,7 @@ def banner(shell: Desk, *words: str, **variables: str) -> str:
 
 def test_who_listens_everywhere_is_called_by_a_name(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
-    shell = Desk(tmp_path, durable=False)
+    shell = Shell(tmp_path, durable=False)
     assert shell.run("token", "create", "--agent", "carl").code == 0
     message = banner(shell, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
     assert "curl https://THIS-HOST:" in message and "curl https://0.0.0.0" not in message
@@ -217,7 +217,7 @@ def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     without += "gone = ('mcp_types', 'uvicorn')\n"
     without += "u.find_spec = lambda name, package=None: None if name in gone else find(name, package)\n"
     (tmp_path / "sitecustomize.py").write_text(without, encoding="utf-8")
-    shell = Desk(tmp_path, durable=False)
+    shell = Shell(tmp_path, durable=False)
     path = f"{tmp_path}:{shell.environment['PYTHONPATH']}"
     message = banner(shell, PYTHONPATH=path)
     assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in message
@@ -226,7 +226,7 @@ def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
 
 
 def test_the_users_own_room_needs_no_name_and_a_program_off_the_path_its_whole(tmp_path: Path) -> None:
-    shell = Desk(tmp_path, durable=False)
+    shell = Shell(tmp_path, durable=False)
     del shell.environment["POSTROOM_STORE"]
     typed = (
         banner(shell, "--http", "off", "--socket", str(tmp_path / "s"), PATH="/nowhere")
@@ -238,9 +238,9 @@ def test_the_users_own_room_needs_no_name_and_a_program_off_the_path_its_whole(t
 
 
 def test_a_level_that_is_none_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    refused = Desk(tmp_path).run("serve", "--log-level", "loud", "--json")
+    refused = Shell(tmp_path).run("serve", "--log-level", "loud", "--json")
     assert (64, "debug, info, warning, error") == (refused.code, refused.error["hint"])
 
 
 def test_a_port_alone_is_told_its_option(tmp_path: Path) -> None:
-    assert "--http" in Desk(tmp_path).run("serve", "--port", "4651", "--json").error["hint"]
+    assert "--http" in Shell(tmp_path).run("serve", "--port", "4651", "--json").error["hint"]

@@ -20,10 +20,10 @@ from tests.server.http.running import (
     PATIENCE,
     Client,
     Daemon,
-    aside,
+    in_thread,
     make_token,
     memory_of,
-    open_house,
+    open_server,
     port_of,
     until_end,
 )
@@ -109,13 +109,13 @@ def test_a_stream_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(http_app, "KEEP_ALIVE", 0.05)
 
     async def scenario() -> None:
-        async with open_house(tmp_path) as (server, room, executor, _):
+        async with open_server(tmp_path) as (server, room, executor, _):
             client = Client(port_of(server), make_token(room, "ann"))
             with subscribe(client) as stream:
-                await aside(until, stream, b":\n\n")
+                await in_thread(until, stream, b":\n\n")
                 assert 1 == executor.counters.subscribers()
-                await aside(until, stream, b":\n\n")
-                await aside(until, stream, b":\n\n")
+                await in_thread(until, stream, b":\n\n")
+                await in_thread(until, stream, b":\n\n")
             while executor.counters.subscribers():  # it has hung up
                 await asyncio.sleep(0.01)
 

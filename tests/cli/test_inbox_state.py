@@ -51,11 +51,11 @@ def entry(letter: str, what: str = "letter", **more: Any) -> dict[str, Any]:
     return {"what": what, **known, "subject": "", "answer": "", **stands, **more}
 
 
-def desk_with(*entries: dict[str, Any]) -> InboxState:
+def inbox_with(*entries: dict[str, Any]) -> InboxState:
     return arrived(InboxState(me="human"), entries)
 
 
-def press(desk: InboxState, *keys: str, lines: int = 0) -> tuple[InboxState, list[Effect]]:
+def press(inbox: InboxState, *keys: str, lines: int = 0) -> tuple[InboxState, list[Effect]]:
     """Names of keys; what has blanks in it, or no name, is typed letter by letter."""
     wishes: list[Effect] = []
     for message in keys:
@@ -72,49 +72,49 @@ def press(desk: InboxState, *keys: str, lines: int = 0) -> tuple[InboxState, lis
             "newline",
         }
         for key in [Key(message, "\n" if message == "newline" else "")] if named else [Key(c, c) for c in message]:
-            desk, wish = pressed(desk, key, Extent(10, lines))
+            inbox, wish = pressed(inbox, key, Extent(10, lines))
             wishes += [] if wish is None else [wish]
-    return desk, wishes
+    return inbox, wishes
 
 
 # -- the list
 
 
 def test_mail_that_comes_moves_nobodys_hand() -> None:
-    desk, _ = press(desk_with(entry("m-1"), entry("m-2")), "j")
-    later = arrived(desk, [entry("e-1", "escalation"), entry("m-1"), entry("m-2"), entry("m-3")])
+    inbox, _ = press(inbox_with(entry("m-1"), entry("m-2")), "j")
+    later = arrived(inbox, [entry("e-1", "escalation"), entry("m-1"), entry("m-2"), entry("m-3")])
     assert (later.chosen, later.place) == ("m-2", 2)
     assert arrived(later, [entry("m-1"), entry("m-3")]).chosen == "m-3"  # its neighbour, when it is gone
     assert arrived(later, []).current is None
 
 
 def test_one_moves_through_the_list_and_not_out_of_it() -> None:
-    desk = desk_with(*(entry(f"m-{n}") for n in range(30)))
+    inbox = inbox_with(*(entry(f"m-{n}") for n in range(30)))
     places = [
-        press(desk, *pressed)[0].place for pressed in (["k"], ["j"], ["down", "down", "up"], ["G"], ["G", "g"])
+        press(inbox, *pressed)[0].place for pressed in (["k"], ["j"], ["down", "down", "up"], ["G"], ["G", "g"])
     ]
     assert places == [0, 1, 1, 29, 0]
-    assert [press(desk, *pressed)[0].place for pressed in (["pgdn"], [" ", " "], ["pgdn"] * 5)] == [10, 20, 29]
+    assert [press(inbox, *pressed)[0].place for pressed in (["pgdn"], [" ", " "], ["pgdn"] * 5)] == [10, 20, 29]
     assert press(InboxState(me="human"), "j", "enter", "x", "r", "e")[1] == []
 
 
 def test_q_leaves_the_list_and_goes_back_from_a_letter() -> None:
-    desk = desk_with(entry("m-1"))
-    assert press(desk, "q")[1] == [Leave()]
-    assert press(desk, "enter", "q")[1] == [Open(desk.entries[0])]
-    assert press(desk, "?", "q")[1] == []
+    inbox = inbox_with(entry("m-1"))
+    assert press(inbox, "q")[1] == [Leave()]
+    assert press(inbox, "enter", "q")[1] == [Open(inbox.entries[0])]
+    assert press(inbox, "?", "q")[1] == []
 
 
 def test_a_letter_is_scrolled_as_far_as_it_goes() -> None:
-    desk, wishes = press(desk_with(entry("m-1"), entry("m-2")), "enter", lines=25)
-    assert (wishes, desk.opened) == ([Open(desk.entries[0])], desk.entries[0])
-    assert [press(desk, *pressed, lines=25)[0].scroll for pressed in (["k"], ["j"], [" "], ["G"], [" ", " ", "g"])] == [
+    inbox, wishes = press(inbox_with(entry("m-1"), entry("m-2")), "enter", lines=25)
+    assert (wishes, inbox.opened) == ([Open(inbox.entries[0])], inbox.entries[0])
+    assert [press(inbox, *pressed, lines=25)[0].scroll for pressed in (["k"], ["j"], [" "], ["G"], [" ", " ", "g"])] == [
         0, 1, 10, 15, 0,
     ]  # fmt: skip
-    following, wishes = press(desk, "j", "n", lines=25)
-    assert (wishes, following.scroll, following.chosen) == ([Open(desk.entries[1])], 0, "m-2")
-    assert press(following, "n")[1] == [Open(desk.entries[1])]
-    assert press(following, "p")[1] == [Open(desk.entries[0])]
+    following, wishes = press(inbox, "j", "n", lines=25)
+    assert (wishes, following.scroll, following.chosen) == ([Open(inbox.entries[1])], 0, "m-2")
+    assert press(following, "n")[1] == [Open(inbox.entries[1])]
+    assert press(following, "p")[1] == [Open(inbox.entries[0])]
 
 
 # -- deeds
@@ -129,7 +129,7 @@ WHATS = [
 @pytest.mark.parametrize(("key", "what", "verb"), WHATS, ids=[f"{verb.name} {what}" for _, what, verb in WHATS])
 def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: inbox_state.Verb) -> None:
     one = entry("m-1", what)
-    request, wishes = press(desk_with(one), key)
+    request, wishes = press(inbox_with(one), key)
     assert (wishes, request.writing) == ([], inbox_state.Writing(one, verb))
     assert press(request, "be it so ", "enter")[1] == [Do(one, verb, "be it so")]
     nothing, wishes = press(request, "enter")
@@ -147,7 +147,7 @@ def test_what_a_task_allows_depends_on_where_it_stands() -> None:
         "working": (inbox_state.COMPLETE, inbox_state.FAIL, inbox_state.WRITE),
         "completed": (),
     }
-    assert press(desk_with(entry("t", "task")), "c")[0].writing is None
+    assert press(inbox_with(entry("t", "task")), "c")[0].writing is None
 
 
 def test_every_deed_has_its_key_in_the_help() -> None:
@@ -158,45 +158,45 @@ def test_every_deed_has_its_key_in_the_help() -> None:
 
 def test_done_with_what_was_never_opened_is_asked_once_more() -> None:
     unread, read = entry("m-1"), entry("m-2", read=True)
-    assert press(desk_with(read), "x")[1] == [Do(read, inbox_state.DONE)]
-    once, wishes = press(desk_with(unread, read), "x")
+    assert press(inbox_with(read), "x")[1] == [Do(read, inbox_state.DONE)]
+    once, wishes = press(inbox_with(unread, read), "x")
     assert (wishes, "x again" in once.notice) == ([], True)
     assert press(once, "x")[1] == [Do(unread, inbox_state.DONE)]
     assert press(once, "j", "k", "x")[1] == []  # something else came between
     assert press(once, "enter", "x")[1] == [Open(unread), Do(unread, inbox_state.DONE)]
-    assert press(desk_with(entry("e-1", "escalation")), "x", "x")[1] == []
+    assert press(inbox_with(entry("e-1", "escalation")), "x", "x")[1] == []
 
 
 def test_an_answer_that_was_not_sent_is_not_thrown_away_by_one_key() -> None:
     read = entry("m-1", read=True)
-    desk, _ = press(desk_with(read), "r", "half an answer", "esc")
-    once, wishes = press(desk, "x")
+    inbox, _ = press(inbox_with(read), "r", "half an answer", "esc")
+    once, wishes = press(inbox, "x")
     assert (wishes, "not sent" in once.notice) == ([], True)
     _, wishes = press(once, "x")
     assert wishes == [Do(read, inbox_state.DONE)]
     assert inbox_state.done(once, Do(read, inbox_state.DONE), "Done with it.").drafts == {}
-    assert press(press(desk, "r", "ctrl-u", "esc")[0], "x")[1] == [
+    assert press(press(inbox, "r", "ctrl-u", "esc")[0], "x")[1] == [
         Do(read, inbox_state.DONE)
     ]  # nothing is left of it
 
 
 def test_the_editor_is_opened_with_what_is_written() -> None:
     one = entry("m-1")
-    desk, wishes = press(desk_with(one), "e")
+    inbox, wishes = press(inbox_with(one), "e")
     assert wishes == [Edit(inbox_state.Writing(one, inbox_state.REPLY))]
-    _, wishes = press(desk_with(one), "r", "so", "ctrl-e")
+    _, wishes = press(inbox_with(one), "r", "so", "ctrl-e")
     assert wishes == [Edit(inbox_state.Writing(one, inbox_state.REPLY, line_of("so")))]
-    assert press(desk_with(entry("t", "task", state="working")), "e")[1] == [
+    assert press(inbox_with(entry("t", "task", state="working")), "e")[1] == [
         Edit(inbox_state.Writing(entry("t", "task", state="working"), inbox_state.COMPLETE))
     ]
-    assert press(desk_with(entry("n", "news")), "e")[1] == []
-    assert inbox_state.written(desk, "two\nlines").writing == inbox_state.Writing(
+    assert press(inbox_with(entry("n", "news")), "e")[1] == []
+    assert inbox_state.written(inbox, "two\nlines").writing == inbox_state.Writing(
         one, inbox_state.REPLY, line_of("two\nlines")
     )
 
 
 def test_what_is_written_is_about_its_entry_as_it_stands_now() -> None:
-    writing, _ = press(desk_with(entry("t", "task")), "r", "so")
+    writing, _ = press(inbox_with(entry("t", "task")), "r", "so")
     accepted, working = (entry("t", "task", state=state) for state in ("accepted", "completed"))
     assert press(arrived(writing, [accepted]), "enter")[1] == [Do(accepted, inbox_state.WRITE, "so")]
     assert press(arrived(writing, [working]), "enter")[1] == [Do(entry("t", "task"), inbox_state.WRITE, "so")]
@@ -205,34 +205,34 @@ def test_what_is_written_is_about_its_entry_as_it_stands_now() -> None:
 # -- nothing that was typed is lost
 
 
-def kept(desk: InboxState) -> str:
+def kept(inbox: InboxState) -> str:
     """What is there when the same key is pressed again."""
-    back, _ = press(desk, "r")
+    back, _ = press(inbox, "r")
     return back.writing.line.text if back.writing else ""
 
 
 def test_esc_keeps_what_was_written() -> None:
-    desk, _ = press(desk_with(entry("m-1"), entry("m-2")), "r", "half a", "esc", "j", "r", "other", "esc", "k")
-    assert (kept(desk), kept(press(desk, "j")[0])) == ("half a", "other")
-    assert press(desk, "r", "ctrl-u", "esc")[0].drafts == {("m-2", "reply"): "other"}
-    assert kept(arrived(desk, [entry("m-1")])) == "half a"
+    inbox, _ = press(inbox_with(entry("m-1"), entry("m-2")), "r", "half a", "esc", "j", "r", "other", "esc", "k")
+    assert (kept(inbox), kept(press(inbox, "j")[0])) == ("half a", "other")
+    assert press(inbox, "r", "ctrl-u", "esc")[0].drafts == {("m-2", "reply"): "other"}
+    assert kept(arrived(inbox, [entry("m-1")])) == "half a"
 
 
 def test_what_answers_nothing_any_more_is_kept_and_that_is_said() -> None:
-    writing, _ = press(desk_with(entry("m-1")), "r", "half a")
+    writing, _ = press(inbox_with(entry("m-1")), "r", "half a")
     assert "same key" in press(writing, "esc")[0].notice
     gone, _ = press(arrived(writing, []), "esc")
     assert ("among your drafts" in gone.notice, gone.drafts) == (True, {("m-1", "reply"): "half a"})
 
 
-def lose(desk: InboxState, why: str, retry: str = "") -> InboxState:
+def lose(inbox: InboxState, why: str, retry: str = "") -> InboxState:
     """A planted bug."""
-    return replace(desk, writing=None, drafts={}, notice=why + retry)
+    return replace(inbox, writing=None, drafts={}, notice=why + retry)
 
 
 @pytest.mark.parametrize(("refuse", "is_kept"), [(inbox_state.refused, True), (lose, False)])
 def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> None:
-    written, wishes = press(desk_with(entry("m-1")), "r", "my answer", "enter")
+    written, wishes = press(inbox_with(entry("m-1")), "r", "my answer", "enter")
     assert wishes == [Do(entry("m-1"), inbox_state.REPLY, "my answer")]
     refused = refuse(written, "the room is busy", "k-1")
     assert (refused.notice.startswith("the room is busy"), kept(replace(refused, writing=None)) == "my answer") == (
@@ -242,7 +242,7 @@ def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> 
 
 
 def test_the_same_words_again_are_sent_under_the_same_key_and_others_are_not() -> None:
-    written, _ = press(desk_with(entry("m-1")), "r", "yes", "enter")
+    written, _ = press(inbox_with(entry("m-1")), "r", "yes", "enter")
     refused = inbox_state.refused(written, "the disk is failing", "k-1")
     assert press(refused, "enter")[1] == [Do(entry("m-1"), inbox_state.REPLY, "yes", "k-1")]
     assert press(refused, "!", "enter")[1] == [Do(entry("m-1"), inbox_state.REPLY, "yes!")]
@@ -250,7 +250,7 @@ def test_the_same_words_again_are_sent_under_the_same_key_and_others_are_not() -
 
 def test_what_was_sent_is_no_draft_any_more() -> None:
     written, (deed,) = (
-        press(desk_with(entry("m-1"), entry("m-2")), "enter", "r", "yes", "enter")[0],
+        press(inbox_with(entry("m-1"), entry("m-2")), "enter", "r", "yes", "enter")[0],
         [Do(entry("m-1"), inbox_state.REPLY, "yes")],
     )
     done = inbox_state.done(written, deed, "Answered bob.")
@@ -258,11 +258,11 @@ def test_what_was_sent_is_no_draft_any_more() -> None:
 
 
 def test_a_pasted_line_end_is_written_and_sends_nothing() -> None:
-    desk, wishes = press(desk_with(entry("m-1")), "r", "one", "newline", "two")
-    assert (wishes, desk.drafts) == ([], {("m-1", "reply"): "one\ntwo"})
-    pasted, wish = pressed(desk, Key("paste", "x\ny"), Extent(10))
+    inbox, wishes = press(inbox_with(entry("m-1")), "r", "one", "newline", "two")
+    assert (wishes, inbox.drafts) == ([], {("m-1", "reply"): "one\ntwo"})
+    pasted, wish = pressed(inbox, Key("paste", "x\ny"), Extent(10))
     assert (wish, pasted.drafts) == (None, {("m-1", "reply"): "one\ntwox\ny"})
-    assert pressed(desk_with(entry("m-1")), Key("paste", "xxq"), Extent(10))[1] is None
+    assert pressed(inbox_with(entry("m-1")), Key("paste", "xxq"), Extent(10))[1] is None
 
 
 def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
