@@ -243,7 +243,7 @@ def test_without_inotify_waiting_still_works(monkeypatch: pytest.MonkeyPatch, tm
     asyncio.run(scene())
 
 
-def test_where_no_further_bell_can_be_hung_all_wait_without_and_later_with_bells_again(
+def test_readers_poll_while_no_further_watch_is_possible_and_later_are_notified_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hang = ProcessNotifier.create_signal
@@ -302,7 +302,7 @@ def test_who_waits_when_the_room_is_closed_is_told(play: Callable[[Scene], None]
     play(scene)
 
 
-def test_two_spellings_at_one_bell_both_hear_it(tmp_path: Path) -> None:
+def test_two_spellings_of_a_name_are_both_notified(tmp_path: Path) -> None:
     async def scene() -> None:
         async with aio.open(tmp_path / "room.db") as room, asyncio.timeout(9):
             first = asyncio.create_task(room.mailbox("coder").wait(timeout=PATIENCE))

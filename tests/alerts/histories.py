@@ -32,10 +32,12 @@ _touches = st.tuples(st.sampled_from(TOUCHES), st.integers(0, 9))
 _rare = st.one_of(st.just(("fail", None)), st.sampled_from(CLOCKS))
 HISTORIES = st.lists(st.one_of(_sends, _looks, _waits, _looks, _touches, _rare), min_size=3, max_size=40)
 
-# The same with several bells: who looks, and whose bell is broken.
-WAYS = ("exec", "hook", "note")
-_looks_of = st.tuples(st.just("look"), st.tuples(st.sampled_from(WAYS), st.sampled_from((*MEANWHILE, "other"))))
-_fails_of = st.tuples(st.just("fail"), st.sampled_from(WAYS))
+# Histories with several channels: which of them looks, and which is broken.
+CHANNELS = ("exec", "hook", "note")
+_looks_of = st.tuples(
+    st.just("look"), st.tuples(st.sampled_from(CHANNELS), st.sampled_from((*MEANWHILE, "other")))
+)
+_fails_of = st.tuples(st.just("fail"), st.sampled_from(CHANNELS))
 _rare_of = st.one_of(_fails_of, _fails_of, st.sampled_from(CLOCKS))
 SEVERAL = st.lists(
     st.one_of(_sends, _looks_of, _waits, _looks_of, _looks_of, _touches, _rare_of), min_size=3, max_size=50
@@ -43,12 +45,12 @@ SEVERAL = st.lists(
 
 
 class Ringer:
-    """The verbs of a history, at a mailbox with these bells. What keeps the rules stands below."""
+    """The verbs of a history, at a mailbox with these channels. Subclasses keep the rules."""
 
-    def __init__(self, ways: tuple[str, ...] = WAYS[:1]) -> None:
+    def __init__(self, channels: tuple[str, ...] = CHANNELS[:1]) -> None:
         self.clock = FakeClock()
-        self.ways = ways
-        self.witness = Recipient(ways)
+        self.channels = channels
+        self.witness = Recipient(channels)
         self._ends: dict[str, datetime] = {}
 
     def send(self, word: str) -> None:
@@ -57,20 +59,20 @@ class Ringer:
     def touch(self, what: str, id: str) -> None:
         raise NotImplementedError
 
-    def fail(self, way: str | None = None) -> None:
-        """The last ring of this bell did not get through."""
+    def fail(self, channel: str | None = None) -> None:
+        """Record that the last alert on this channel failed."""
         raise NotImplementedError
 
-    def look_by(self, way: str, meanwhile: str | None) -> float | None:
+    def look_by(self, channel: str, meanwhile: str | None) -> float | None:
         """One look; if it rang, the witness has seen it. When to look again; None: never."""
         raise NotImplementedError
 
     def look(self, how: str | tuple[str, str | None] | None = None) -> float | None:
-        """Of one bell, the first if nobody says which."""
-        return self.look_by(*how) if isinstance(how, tuple) else self.look_by(self.ways[0], how)
+        """Look by one channel: the first, unless one is named."""
+        return self.look_by(*how) if isinstance(how, tuple) else self.look_by(self.channels[0], how)
 
     def look_everywhere(self) -> float | None:
-        message = [self.look_by(way, None) for way in self.ways]
+        message = [self.look_by(channel, None) for channel in self.channels]
         return min((seconds for seconds in message if seconds is not None), default=None)
 
     def note(self, id: str, word: str, *, is_old: bool = False) -> None:
@@ -118,16 +120,16 @@ def play(ringer: Ringer, history: History) -> None:
 
 
 def history(words: str) -> History:
-    """As one writes it down: `urgent, look, wait 45, read 0`; `look hook`, `fail hook` of several bells."""
+    """As one writes it down: `urgent, look, wait 45, read 0`; `look hook`, `fail hook` with several channels."""
     steps: History = []
     for word, _, how in (step.strip().partition(" ") for step in words.split(",")):
         if word in TOUCHES:
             steps.append((word, int(how)))
         elif word in {"wait", "jump"}:
             steps.append((word, float(how)))
-        elif word == "look" and how.partition(" ")[0] in WAYS:
-            way, _, meanwhile = how.partition(" ")
-            steps.append((word, (way, meanwhile or None)))
+        elif word == "look" and how.partition(" ")[0] in CHANNELS:
+            channel, _, meanwhile = how.partition(" ")
+            steps.append((word, (channel, meanwhile or None)))
         else:
             steps.append((word, how or None) if word in {"look", "fail", "reboot"} else ("send", word))
     return steps

@@ -23,10 +23,10 @@ from postroom.settings import Settings
 from postroom.store.protocol import Move, Write
 from tests.alerts.histories import (
     BRIEF,
+    CHANNELS,
     EXAMPLES,
     HISTORIES,
     SEVERAL,
-    WAYS,
     History,
     Ringer,
     history,
@@ -43,8 +43,8 @@ RULES = {name: getattr(LIMITS, name) for name in LIMITS.__struct_fields__ if nam
 class InARoom(Ringer):
     """Ringers at bob's mailbox, with some mail from before, and a rival of each way."""
 
-    def __init__(self, kind: Kind, folder: Path, ways: tuple[str, ...]) -> None:
-        super().__init__(ways)
+    def __init__(self, kind: Kind, folder: Path, channels: tuple[str, ...]) -> None:
+        super().__init__(channels)
         self._kind, self._folder = kind, folder
         self._open()
         self._held: dict[str, Work] = {}
@@ -52,8 +52,8 @@ class InARoom(Ringer):
         self._late: set[str] | None = None  # what came since the sync; None: nothing comes then
         for word in ("urgent", "normal"):
             self.send(word, is_old=True)
-        for way in ways:
-            self._bob.begin_rings(way)
+        for channel in channels:
+            self._bob.begin_rings(channel)
 
     def _open(self) -> None:
         self.store = self._kind.open(self._folder, self.clock.moment.boot)
@@ -104,32 +104,32 @@ class InARoom(Ringer):
             self.witness.letters[id].is_held = False
         self._held.clear()
 
-    def fail(self, way: str | None = None) -> None:
-        way = way or self.ways[0]
-        if lost := self.witness.bells[way].last:
-            self._bob.ring_failed(way, lost, "exit 1")
-        self.witness.failed(way)
+    def fail(self, channel: str | None = None) -> None:
+        channel = channel or self.channels[0]
+        if lost := self.witness.witnesses[channel].last:
+            self._bob.ring_failed(channel, lost, "exit 1")
+        self.witness.failed(channel)
 
-    def look_by(self, way: str, meanwhile: str | None) -> float | None:
+    def look_by(self, channel: str, meanwhile: str | None) -> float | None:
         self.let_time_pass()
         before = self._deliveries()
         self._late = set() if meanwhile == "send" else None
-        outcome = self._bob.try_ring(way, may_ring=lambda: self._let_happen(way, meanwhile))
+        outcome = self._bob.try_ring(channel, may_ring=lambda: self._let_happen(channel, meanwhile))
         late, self._late = self._late or set(), None
         assert meanwhile or before == self._deliveries(), "a ring moved a letter"
         if isinstance(outcome, Rung):
             self._rang(outcome, late)
             return 0.0
-        self.witness.later(way, outcome.seconds, self.clock.moment)
+        self.witness.later(channel, outcome.seconds, self.clock.moment)
         return outcome.seconds
 
-    def _let_happen(self, way: str, meanwhile: str | None) -> bool:
+    def _let_happen(self, channel: str, meanwhile: str | None) -> bool:
         """After the first look, and before what is rung for is written down."""
         if meanwhile in {"read", "ack"}:
             for id in [id for id, seen in self.witness.letters.items() if seen.is_fresh]:
                 self.touch(meanwhile, id)
         elif meanwhile in {"rival", "other"}:
-            other = self.ways[self.ways.index(way) - 1] if meanwhile == "other" else way
+            other = self.channels[self.channels.index(channel) - 1] if meanwhile == "other" else channel
             if outcome := self._rival.try_ring(other):
                 self._rang(outcome, set())
         return True
@@ -151,9 +151,9 @@ class InARoom(Ringer):
         return [found.delivery for found in self.store.find(Query(mailbox="bob", order="age"))]
 
 
-def run(kind: Kind, steps: History, ways: tuple[str, ...] = WAYS[:1]) -> None:
+def run(kind: Kind, steps: History, channels: tuple[str, ...] = CHANNELS[:1]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        ringer = InARoom(kind, Path(folder), ways)
+        ringer = InARoom(kind, Path(folder), channels)
         try:
             play(ringer, steps)
         finally:
@@ -171,11 +171,11 @@ def test_the_rules_hold_in_a_room_whatever_happens(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.name)
-def test_they_hold_for_a_recipient_with_several_bells(kind: Kind) -> None:
+def test_the_rules_hold_in_a_room_with_several_channels(kind: Kind) -> None:
     @settings(max_examples=EXAMPLES if kind.name == "memory" else EXAMPLES // 3)
     @given(SEVERAL)
     def played(steps: History) -> None:
-        run(kind, steps, WAYS)
+        run(kind, steps, CHANNELS)
 
     played()
 
@@ -213,11 +213,11 @@ BUGS: dict[str, tuple[Any, ...]] = {
         "rung for what somebody works on", "urgent, look, claim 2, wait 301, look",
         alerts, "look", " if f.delivery.state is State.UNREAD", "", alerts,
     ),
-    "two bells at once": (
+    "two channels at once": (
         "somebody is told too late", "urgent, look exec other, urgent, look exec other, urgent, look exec",
         alerts, "_record_alert", "seen.waiting, log, before, ", "seen.waiting, log, type(before)(), ",
     ),
-    "a broken bell is counted": (
+    "a broken channel is counted": (
         "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
         alerts, "ring_failed", "[last.telling for last in lost.values()]", "[]",
     ),
@@ -232,10 +232,10 @@ BUGS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", BUGS)
 def test_what_goes_wrong_in_a_room_is_found_out(name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     complaint, words, *bug = BUGS[name]
-    run(kind, history(words), WAYS)
+    run(kind, history(words), CHANNELS)
     plant(monkeypatch, *bug)
     with pytest.raises(AssertionError, match=complaint):
-        run(kind, history(words), WAYS)
+        run(kind, history(words), CHANNELS)
 
 
 def test_a_ring_that_reads_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

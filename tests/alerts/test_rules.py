@@ -14,17 +14,17 @@ from postroom.model.message import Priority
 from postroom.model.query import Moment
 from postroom.policy import alerts
 from postroom.policy.alerts import Waiting
-from tests.alerts.histories import EXAMPLES, HISTORIES, SEVERAL, WAYS, History, Ringer, history, plant, play
+from tests.alerts.histories import CHANNELS, EXAMPLES, HISTORIES, SEVERAL, History, Ringer, history, plant, play
 from tests.alerts.witness import LIMITS
 
 
 class Rules(Ringer):
     """No room, no store: letters in a list, and books."""
 
-    def __init__(self, ways: tuple[str, ...]) -> None:
-        super().__init__(ways)
-        self._books = {way: AlertLog(up_to=0) for way in ways}
-        self._told = RecipientAlerts()
+    def __init__(self, channels: tuple[str, ...]) -> None:
+        super().__init__(channels)
+        self._logs = {channel: AlertLog(up_to=0) for channel in channels}
+        self._recipient_alerts = RecipientAlerts()
         self._waiting: dict[str, Waiting] = {}
 
     def send(self, word: str) -> None:
@@ -45,39 +45,45 @@ class Rules(Ringer):
         else:
             seen.is_over = True
 
-    def fail(self, way: str | None = None) -> None:
-        way = way or self.ways[0]
-        lost = self.witness.bells[way].last
+    def fail(self, channel: str | None = None) -> None:
+        channel = channel or self.channels[0]
+        lost = self.witness.witnesses[channel].last
         for id in lost:
-            self._books[way] = alerts.failed(self._books[way], id, "exit 1", self.clock.moment, LIMITS)
-        self._told = alerts.recipient_failed(self._told, [self._books[way].telling] * len(lost))
-        self.witness.failed(way)
+            self._logs[channel] = alerts.failed(self._logs[channel], id, "exit 1", self.clock.moment, LIMITS)
+        self._recipient_alerts = alerts.recipient_failed(
+            self._recipient_alerts, [self._logs[channel].telling] * len(lost)
+        )
+        self.witness.failed(channel)
 
-    def look_by(self, way: str, _: str | None) -> float | None:
+    def look_by(self, channel: str, _: str | None) -> float | None:
         self.let_time_pass()
-        now, book = self.clock.moment, self._books[way]
+        now, log = self.clock.moment, self._logs[channel]
         waiting = [
-            self._seen(way, id) for id, seen in self.witness.letters.items() if not (seen.is_over or seen.is_held)
+            self._seen(channel, id)
+            for id, seen in self.witness.letters.items()
+            if not (seen.is_over or seen.is_held)
         ]
-        verdict = alerts.decide(waiting, book, self._told, now, LIMITS)
+        verdict = alerts.decide(waiting, log, self._recipient_alerts, now, LIMITS)
         if not verdict.ring:
-            self.witness.later(way, verdict.look_again, now)
+            self.witness.later(channel, verdict.look_again, now)
             return verdict.look_again
-        self._told = alerts.recipient_notified(
-            self._told, len(verdict.ring), len(self._waiting), now, LIMITS, joins=verdict.joins
+        self._recipient_alerts = alerts.recipient_notified(
+            self._recipient_alerts, len(verdict.ring), len(self._waiting), now, LIMITS, joins=verdict.joins
         )
         rung = [letter for letter in waiting if letter.id in verdict.ring]
-        self._books[way] = alerts.record_alert(book, rung, 0, self._told.tellings[-1].number, now, LIMITS)
-        self.witness.rang(way, verdict.ring, now, set())
+        self._logs[channel] = alerts.record_alert(
+            log, rung, 0, self._recipient_alerts.tellings[-1].number, now, LIMITS
+        )
+        self.witness.rang(channel, verdict.ring, now, set())
         return 0.0
 
-    def _seen(self, way: str, id: str) -> Waiting:
-        seen, its = self.witness.letters[id], self.witness.bells[way].letters.get(id)
+    def _seen(self, channel: str, id: str) -> Waiting:
+        seen, its = self.witness.letters[id], self.witness.witnesses[channel].letters.get(id)
         return replace(self._waiting[id], is_unread=not seen.is_read, is_new=its is None or not its.rings)
 
 
-def run(steps: History, ways: tuple[str, ...] = WAYS[:1]) -> None:
-    play(Rules(ways), steps)
+def run(steps: History, channels: tuple[str, ...] = CHANNELS[:1]) -> None:
+    play(Rules(channels), steps)
 
 
 @settings(max_examples=EXAMPLES * 5)
@@ -88,12 +94,12 @@ def test_the_rules_hold_in_any_history(steps: History) -> None:
 
 @settings(max_examples=EXAMPLES * 5)
 @given(SEVERAL)
-def test_the_rules_hold_for_a_recipient_with_several_bells(steps: History) -> None:
-    run(steps, WAYS)
+def test_the_rules_hold_for_a_recipient_with_several_channels(steps: History) -> None:
+    run(steps, CHANNELS)
 
 
-def test_a_telling_of_more_than_an_hour_ago_is_forgotten_when_another_begins() -> None:
-    run(history("urgent, look exec, wait 3601, look exec, fail exec, look hook, normal"), WAYS)
+def test_an_alert_of_more_than_an_hour_ago_is_forgotten_when_another_begins() -> None:
+    run(history("urgent, look exec, wait 3601, look exec, fail exec, look hook, normal"), CHANNELS)
 
 
 # complaint -> a history, and the line that makes it one to complain of: its function, as it is, as it must not be
@@ -153,23 +159,23 @@ def test_a_rule_that_is_broken_is_found_out(complaint: str, monkeypatch: pytest.
 
 
 HELD = "urgent, urgent, urgent, urgent, urgent, claim 0, claim 1, claim 2, claim 3"
-# what is wrong -> the complaint, a history of several bells, and the line: where it is, right and wrong
+# what is wrong -> the complaint, a history of several channels, and the line: where it is, right and wrong
 BUGS_OF_SEVERAL: dict[str, tuple[Any, ...]] = {
-    "each bell pauses by itself": (
-        "no pause between two tellings", "normal, wait 1, look exec, normal, wait 1, look hook",
+    "each channel pauses by itself": (
+        "no pause between two alerts", "normal, wait 1, look exec, normal, wait 1, look hook",
         alerts, "decide", "0.0 if w.id in joining else there.seconds(w)", "0.0",
     ),
-    "each bell has a limit of its own": (
-        "told more often in an hour than one may be",
+    "each channel has a limit of its own": (
+        "more alerts in an hour than are allowed",
         "urgent, look exec, urgent, look hook, urgent, look note, urgent, look exec, urgent, look hook",
         alerts, "decide", ".times, now", ".times[-1:], now",
     ),
-    "no bell joins another": (
+    "no channel joins another": (
         "somebody is told too late", "normal, wait 1, look exec, look hook",
         alerts, "_joins", "letter.number > ", "letter.number >= 0 or ",
     ),
     "what came later joins": (
-        "no pause between two tellings", "normal, wait 1, look exec, normal, wait 1, look hook",
+        "no pause between two alerts", "normal, wait 1, look exec, normal, wait 1, look hook",
         alerts, "_joins", "letter.number > ", "False and ",
     ),
     "who joins is counted": (
@@ -177,22 +183,22 @@ BUGS_OF_SEVERAL: dict[str, tuple[Any, ...]] = {
         "urgent, look exec, look hook, look note, urgent, look exec, urgent, look exec",
         alerts, "decide", "joins=not begins", "joins=False",
     ),
-    "a bell joins again and again": (
-        "told more often in an hour than one may be",
+    "a channel joins again and again": (
+        "more alerts in an hour than are allowed",
         f"{HELD}, look exec, release 0, look exec, release 1, look exec, release 2, look exec, look hook,"
         " release 3, look hook",
         alerts, "_joins", ".telling != ", ".telling == 0 or True or ",
     ),
-    "a broken bell silences the others": (
+    "a broken channel silences the others": (
         "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
         alerts, "recipient_failed", ".rung > 0", ".rung > 0 or True",
     ),
-    "one broken bell undoes what others told": (
-        "no pause between two tellings",
+    "one broken channel undoes the alerts of others": (
+        "no pause between two alerts",
         "normal, wait 1, look exec, look hook, fail hook, normal, wait 1, look note",
         alerts, "recipient_failed", ".rung > 0", ".number not in numbers",
     ),
-    "a broken bell has no pause": (
+    "a broken channel has no pause": (
         "no pause between two rings", "normal, wait 1, look exec, fail exec, normal, wait 1, look exec",
         alerts, "decide", "_hold(log.recent, ", "_hold((), ",
     ),
@@ -200,18 +206,18 @@ BUGS_OF_SEVERAL: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("name", BUGS_OF_SEVERAL)
-def test_what_is_wrong_with_several_bells_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_bugs_with_several_channels_are_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     complaint, words, *bug = BUGS_OF_SEVERAL[name]
-    run(history(words), WAYS)
+    run(history(words), CHANNELS)
     plant(monkeypatch, *bug)
     with pytest.raises(AssertionError, match=complaint):
-        run(history(words), WAYS)
+        run(history(words), CHANNELS)
 
 
 def test_uptimes_of_an_earlier_boot_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "urgent, look, reboot, normal"
     run(history(words))
-    monkeypatch.setattr(alerts, "of_this_boot", lambda book, _: book)
+    monkeypatch.setattr(alerts, "of_this_boot", lambda log, _: log)
     with pytest.raises(AssertionError, match="somebody is told too late"):
         run(history(words))
 
@@ -226,7 +232,7 @@ def test_uptimes_of_an_earlier_boot_are_found_out(monkeypatch: pytest.MonkeyPatc
 def test_pauses_by_the_wall_clock_are_found_out(
     words: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that is set, a bell would be silenced for a day, or ring without a pause."""
+    """By a clock that is set, a channel would be silenced for a day, or alert without a pause."""
 
     def by_the_wall(rule: Callable[..., Any]) -> Callable[..., Any]:
         def answer(*message: Any) -> Any:

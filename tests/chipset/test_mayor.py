@@ -1,4 +1,4 @@
-"""The mayor's errands: hand out, accept, reassign; and where they are cut off, the item still lies on a hook."""
+"""The mayor's commands: hand out, accept, reassign; and where they are cut off, the item still lies on a hook."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_busy_agent_is_given_nothing_and_the_item_stays(chipset: Chipset, cloc
     assert chipset.items.get("gt-1").restarts == 0
 
 
-def test_an_errand_cut_off_between_two_hooks_is_completed_by_the_next(
+def test_a_command_cut_off_between_two_hooks_is_completed_by_the_next(
     chipset: Chipset, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mayor = chipset.mayor()

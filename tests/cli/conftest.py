@@ -12,7 +12,7 @@ from tests.cli.shell import Shell
 # and with other words, without that weight.
 MEASURED = {
     "test_commands",
-    "test_errands",
+    "test_mail_management",
     "test_finding",
     "test_health",
     "test_hook",

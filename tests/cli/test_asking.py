@@ -40,7 +40,7 @@ def test_a_question_is_closed_without_an_answer(shell: Shell) -> None:
     assert shell.run("resolve", request["escalation_id"], "--as", "bob").code == 67
 
 
-def test_the_house_says_no_in_words(shell: Shell) -> None:
+def test_a_refused_escalation_has_its_exit_code_and_makes_no_room(shell: Shell) -> None:
     refused = shell.run("escalate", "--as", "human", "--reason", "x", "--body", "y", "--json")
     assert refused.code in {65, 77}
     assert shell.run("escalate", "--as", "bob", "--body", "y").code == 64

@@ -94,7 +94,7 @@ WITH_VALUE = [
 def test_a_hostile_value_anywhere_is_taken_or_refused(
     shell: Shell, value: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command about tasks, questions, templates and errands gets it in turn."""
+    """Every command about tasks, questions, templates and mail management gets it in turn."""
     for name in [name for name in os.environ if name.startswith(("POSTROOM_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(shell.home))

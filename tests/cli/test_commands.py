@@ -170,7 +170,9 @@ def test_wait_gives_the_next_letter_or_says_that_nothing_came(shell: Shell) -> N
     nothing = shell.run("wait", "--as", "bob", "--timeout", "0.01", "--json")
     assert (nothing.code, nothing.json["letter"]) == (1, None)
     with shell.room() as room:
-        room.mailbox("bob").register()  # so that the wait below is known to have begun when it hangs its bell
+        room.mailbox(
+            "bob"
+        ).register()  # so that the wait below is known to have begun when it watches its signal file
     process = shell.start("wait", "--as", "bob", "--timeout", "30s", "--json")
     shell.post("ann", "bob", "here")
     out, err = process.communicate(timeout=60)

@@ -137,7 +137,7 @@ def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(shell: Shel
 
 
 def wait_until_it_sleeps(process: subprocess.Popen[bytes], shell: Shell) -> None:
-    """A waiting reader has hung its bell."""
+    """Wait until a reader watches its signal file."""
     until(lambda: list(shell.home.glob("room.db.bells/*")) or process.poll() is not None)
     assert process.poll() is None
     wait_until_asleep(process.pid)

@@ -166,7 +166,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         shell.environment["TOKEN"] = held.delivery.lease.token
         room.mailbox("planner").send("tester", "Broken.", id="m-6")
         room.mailbox("tester").read("m-6").reject("cannot be read")
-        prepare_errands(shell, room)
+        prepare_mail_management(shell, room)
         prepare_folders(shell, room)
         prepare_chipset(shell)
         (shell.home / "room.jsonl").write_bytes(b"".join(line + b"\n" for line in room.export()))
@@ -195,7 +195,7 @@ def prepare_chipset(shell: Shell) -> None:
         chipset.nudges.send("witness", "polecat-beta", "health_check", requires_response=True)
 
 
-def prepare_errands(shell: Shell, room: postroom.Room) -> None:
+def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     """Four tasks, each one step further; an escalation; a template; somebody who is blocked."""
     planner, reviewer = room.mailbox("planner"), room.mailbox("reviewer")
     for id in ("t-1", "t-2", "t-3", "t-4"):

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from postroom.cli.inbox import state
 state.refused = lambda old, why, retry="": replace(old, writing=None, drafts={}, notice=why)
 """)
-# Only a bell makes it look; and one that hears none.
-BY_BELL = "from postroom.cli.inbox import session\nsession.LOOK = 3600.0"
+# Only a notification makes the program look; and a program that receives none.
+BY_NOTIFICATION = "from postroom.cli.inbox import session\nsession.LOOK = 3600.0"
 DEAF = "from postroom.store.notification import InotifyWatch\nInotifyWatch.notified = lambda self: set()"
 
 
@@ -125,9 +125,11 @@ def test_new_mail_appears_by_itself_and_stays_where_it_is(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_it_is_the_bell_that_brings_new_mail(shell: Shell, hears: bool) -> None:
+def test_new_mail_comes_by_notification(shell: Shell, hears: bool) -> None:
     shell.post("ann", "human", "first")
-    with Pane(shell, "inbox", program=planted(BY_BELL if hears else f"{BY_BELL}\n{DEAF}"), NO_COLOR="1") as pane:
+    with Pane(
+        shell, "inbox", program=planted(BY_NOTIFICATION if hears else f"{BY_NOTIFICATION}\n{DEAF}"), NO_COLOR="1"
+    ) as pane:
         pane.see("human: 1 waits")
         shell.post("ann", "human", "second")
         if hears:

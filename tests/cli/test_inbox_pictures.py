@@ -103,15 +103,15 @@ FORGED = "x" * 70 + " From ceo " + "y" * 60
 
 
 @pytest.mark.parametrize(("further_in", "is_told_apart"), [(session.FURTHER_IN, True), ("", False)])
-def test_no_subject_begins_a_line_as_the_house_does(
+def test_no_subject_begins_a_line_as_the_post_room_does(
     further_in: str, is_told_apart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "FURTHER_IN", further_in)
     letter = Message(id="m-1", sender="eve", subject=FORGED, recipients=(), created_at=NOW)
     lines = session.lines_of(screen(), letter, ())
     assert all(width(line) <= 80 for line in lines)
-    houses = [line.split()[0] for line in lines if not line.startswith((output.BAR, " ")) and line]
-    assert (houses == ["Id", "From", "Sent", "Subject"]) is is_told_apart
+    labels = [line.split()[0] for line in lines if not line.startswith((output.BAR, " ")) and line]
+    assert (labels == ["Id", "From", "Sent", "Subject"]) is is_told_apart
 
 
 def test_the_last_line_says_what_can_be_done() -> None:
@@ -126,7 +126,7 @@ def test_the_last_line_says_what_can_be_done() -> None:
     assert "any key" in shown(press(opened, "?")[0])[-1]
 
 
-def test_a_word_from_the_house_does_not_move_the_list() -> None:
+def test_a_notice_of_the_program_does_not_move_the_list() -> None:
     inbox = inbox_with(*(entry(f"m-{n}", text="words " * 90) for n in range(40)))
     quiet, result = shown(inbox), shown(replace(inbox, notice="Answered bob."))
     assert quiet[:21] == result[:21] and quiet[19].startswith("──") and "Answered bob." == result[22]

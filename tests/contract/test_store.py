@@ -152,7 +152,7 @@ def test_who_reads_or_claims_mail_is_known(store: Store, move: str) -> None:
     assert store.commit([post(letter("m2", ["bob", "cleo"]))])[0].unknown == ("cleo",)
 
 
-def test_what_the_house_does_to_mail_makes_nobody_known(store: Store) -> None:
+def test_what_the_post_room_does_to_mail_makes_no_agent_known(store: Store) -> None:
     store.commit([post(letter("m1"))])
     bury(store, held(store, "m1"))
     assert store.commit([post(letter("m2"))])[0].unknown == ("bob",)

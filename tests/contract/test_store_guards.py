@@ -36,7 +36,7 @@ def test_a_refusal_leaves_nothing_behind(store: Store, recipients: int) -> None:
     assert everything(store) == before
 
 
-def test_a_letter_is_written_as_it_was_admitted_and_its_bell_rings_there(store: Store) -> None:
+def test_a_letter_is_written_as_it_was_admitted_and_its_reader_is_notified(store: Store) -> None:
     store.commit([guard("bob", "cleo")])
     watch = store.watch(["dora"])
 

@@ -60,7 +60,7 @@ def transcript(surface: Surface) -> Iterator[Any]:
     yield surface.ack_all("archive", sent[:2], None)
     yield surface.check("tester", everything=True)
     yield surface.check("coder")
-    yield from errands(surface)
+    yield from actions_of(surface)
     yield surface.stats("tester")
     yield surface.stats("archive")
     yield surface.room_stats()
@@ -70,7 +70,7 @@ def transcript(surface: Surface) -> Iterator[Any]:
     yield from mistakes(surface, first["id"])
 
 
-def errands(surface: Surface) -> Iterator[Any]:
+def actions_of(surface: Surface) -> Iterator[Any]:
     """What was found, given, asked for, taken back."""
     yield surface.search("coder", "please test")
     yield surface.search("boss", '"well done" -test')

@@ -318,11 +318,11 @@ def test_a_letter_goes_in_no_circle_and_not_too_far(room: Room) -> None:
     assert bring(room, letter(), hops=9) == [None]
 
 
-def test_only_a_house_writes_notices(room: Room) -> None:
+def test_only_a_post_room_writes_notices(room: Room) -> None:
     assert isinstance(refusal(room, letter(kind=BOUNCE)), NotAllowed)
 
 
-def test_the_notice_of_another_house_belongs_to_the_letter_it_is_about(room: Room) -> None:
+def test_the_notice_of_another_system_belongs_to_the_letter_it_is_about(room: Room) -> None:
     sent = room.mailbox("bob").send("ann@far", "hello")
     assert bring(room, letter("dead", sender="postmaster@far", kind=BOUNCE, in_reply_to=sent.id)) == [None]
 

@@ -141,7 +141,7 @@ def test_a_record_of_a_ring_is_refused_by_an_import(room: Room, bob: Mailbox) ->
 # -- rates
 
 
-def test_rates_say_what_came_of_telling_somebody(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_rates_say_what_came_of_each_alert(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     assert () == room.stats().rates
     ids = [post(room) for _ in range(4)]
     clock.advance(1)

@@ -86,7 +86,7 @@ def test_two_spellings_in_one_letter_are_refused(factory: RoomFactory, used: Roo
 
 
 @pytest.mark.parametrize("name", ["postmaster", "Postmaster", "POSTMASTER"])
-def test_nobody_speaks_as_the_house(factory: RoomFactory, used: Room, name: str) -> None:
+def test_no_caller_writes_as_the_post_room(factory: RoomFactory, used: Room, name: str) -> None:
     box = used.mailbox(name)
     assert unchanged(factory, box.send, "coder", "x").field == "sender"
     assert unchanged(factory, box.reply, "known", "x").field == "sender"

@@ -106,7 +106,7 @@ def test_a_bounce_never_bounces(factory: RoomFactory, clock: FakeClock) -> None:
     assert room.mailbox("postmaster").check() == []
 
 
-def test_nobody_answers_the_house(room: Room) -> None:
+def test_no_agent_can_answer_the_post_room(room: Room) -> None:
     bury(room)
     (bounce,) = room.mailbox("ann").check()
     with pytest.raises(Exception, match="takes no mail") as refused:

@@ -398,7 +398,7 @@ def test_many_janitors_at_once_let_it_climb_once(factory: RoomFactory, clock: Fa
     assert [len(factory.room().mailbox(f"a{n}").check()) for n in range(5)] == [1] * 5
 
 
-def test_only_the_house_writes_updates_and_they_never_bounce(room: Room, clock: FakeClock) -> None:
+def test_only_the_post_room_writes_updates_and_they_never_bounce(room: Room, clock: FakeClock) -> None:
     with pytest.raises(Invalid, match="only Postroom itself"):
         room.mailbox("ann").send("bob", "x", kind="escalation_update")
     room.mailbox("ann").escalate("x", reason="blocked")

@@ -108,7 +108,7 @@ def test_waiting_and_claimed_mail_fill_an_inbox_too(factory: RoomFactory) -> Non
         room.mailbox("max").send("bob", "more")
 
 
-def test_a_notice_of_the_house_finds_room_in_a_full_inbox(factory: RoomFactory) -> None:
+def test_a_notice_of_the_post_room_fits_in_a_full_inbox(factory: RoomFactory) -> None:
     room = factory.room(inbox_quota=1)
     room.mailbox("ann").send("bob", "x")
     room.mailbox("carol").send("ann", "fills it")

@@ -246,7 +246,7 @@ def test_who_may_not_be_told_now_is_asked_again(room: Room, bob: Mailbox, clock:
     assert (id,) == outcome.ids
 
 
-def test_no_clock_that_is_set_silences_a_bell(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_no_clock_that_is_set_silences_a_channel(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     post(room)
     clock.advance(1)
     assert rung(bob)

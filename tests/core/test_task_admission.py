@@ -125,9 +125,7 @@ def test_a_question_that_waits_for_its_answer_keeps_its_place(room: Room, bob: M
         ([5], "required_capabilities is not a list of words"),
     ],
 )
-def test_the_judge_of_the_house_goes_by_the_card(
-    room: Room, bob: Mailbox, required: Any, reason: str | None
-) -> None:
+def test_the_built_in_judge_goes_by_the_card(room: Room, bob: Mailbox, required: Any, reason: str | None) -> None:
     id = give(room, metadata={"required_capabilities": required})
     assert bob.task(id).admit() == (reason is None)
     assert answer(room, id) == ("accepted" if reason is None else "rejected", reason)

@@ -81,7 +81,7 @@ def test_the_receiver_cannot_put_its_deadline_off(room: Room, clock: FakeClock) 
     assert room.sweep().overdue == 1
 
 
-def test_a_notice_is_the_houses_own_and_never_bounces(room: Room, clock: FakeClock) -> None:
+def test_a_notice_is_the_post_rooms_own_and_never_bounces(room: Room, clock: FakeClock) -> None:
     ann = room.mailbox("ann")
     with pytest.raises(Invalid) as refused:
         room.mailbox("eve").send("ann", "you are late", kind="task_overdue")

@@ -120,7 +120,7 @@ def test_a_ring_that_always_ends_with_who_makes_it_is_given_up(factory: RoomFact
     assert [(id, 3, CUT_OFF)] == [(lost.letter.id, lost.tries, lost.why) for lost in bob.dead_rings()]
 
 
-def test_a_ring_of_which_nobody_hears_is_no_telling(room: Room, clock: FakeClock) -> None:
+def test_an_alert_that_failed_on_every_channel_does_not_count(room: Room, clock: FakeClock) -> None:
     bob = watched(room)
     bob.begin_rings("claude")
     post(room)

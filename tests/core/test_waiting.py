@@ -24,9 +24,9 @@ LONG = 30.0  # seconds; a test that waits so long has failed
 
 
 @pytest.fixture
-def crew() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as crew:
-        yield crew
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def ticking(kind: Kind, tmp_path: Path) -> Iterator[Room]:
         yield room
 
 
-def while_waiting(crew: ThreadPoolExecutor, room: Room, wait: Callable[[], T], act: Callable[[], object]) -> T:
+def while_waiting(pool: ThreadPoolExecutor, room: Room, wait: Callable[[], T], act: Callable[[], object]) -> T:
     """What `wait` returns when `act` is done after it has set its watch."""
     listening = threading.Event()
     hang = room._core.store.watch
@@ -50,40 +50,40 @@ def while_waiting(crew: ThreadPoolExecutor, room: Room, wait: Callable[[], T], a
         return received
 
     room._core.store.watch = watch  # type: ignore[assignment, method-assign]
-    waiting: Future[T] = crew.submit(wait)
+    waiting: Future[T] = pool.submit(wait)
     assert listening.wait(LONG)
     act()
     return waiting.result(LONG)
 
 
-def test_a_waiter_is_woken_by_a_letter_from_another_thread(crew: ThreadPoolExecutor, ticking: Room) -> None:
+def test_a_waiter_is_woken_by_a_letter_from_another_thread(pool: ThreadPoolExecutor, ticking: Room) -> None:
     bob = ticking.mailbox("bob")
-    letter = while_waiting(crew, ticking, lambda: bob.wait(LONG), lambda: ticking.mailbox("ann").send("bob", "x"))
+    letter = while_waiting(pool, ticking, lambda: bob.wait(LONG), lambda: ticking.mailbox("ann").send("bob", "x"))
     assert letter
     assert letter.text == "x"
     assert letter.delivery.read_at
 
 
-def test_a_worker_is_woken_too(crew: ThreadPoolExecutor, ticking: Room) -> None:
+def test_a_worker_is_woken_too(pool: ThreadPoolExecutor, ticking: Room) -> None:
     bob = ticking.mailbox("bob")
     work = while_waiting(
-        crew, ticking, lambda: bob.claim(timeout=LONG), lambda: ticking.mailbox("ann").send("bob", "x")
+        pool, ticking, lambda: bob.claim(timeout=LONG), lambda: ticking.mailbox("ann").send("bob", "x")
     )
     assert work
     work.ack()
 
 
-def test_a_worker_is_woken_by_what_another_gives_back(crew: ThreadPoolExecutor, ticking: Room) -> None:
+def test_a_worker_is_woken_by_what_another_gives_back(pool: ThreadPoolExecutor, ticking: Room) -> None:
     ticking.mailbox("ann").send("bob", "x")
     held = ticking.mailbox("bob").claim()
     assert held
-    again = while_waiting(crew, ticking, lambda: ticking.mailbox("bob").claim(timeout=LONG), held.release)
+    again = while_waiting(pool, ticking, lambda: ticking.mailbox("bob").claim(timeout=LONG), held.release)
     assert again
 
 
-def test_one_may_wait_at_many_mailboxes(crew: ThreadPoolExecutor, ticking: Room) -> None:
+def test_one_may_wait_at_many_mailboxes(pool: ThreadPoolExecutor, ticking: Room) -> None:
     letter = while_waiting(
-        crew,
+        pool,
         ticking,
         lambda: ticking.wait(["bob", "carol"], LONG),
         lambda: ticking.mailbox("ann").send("carol", "x"),
@@ -112,9 +112,9 @@ def test_a_waiter_gets_none_when_the_time_is_up(room: Room) -> None:
     assert 0.06 <= time.monotonic() - began < LONG
 
 
-def test_mail_for_someone_else_does_not_end_the_wait(crew: ThreadPoolExecutor, ticking: Room) -> None:
+def test_mail_for_someone_else_does_not_end_the_wait(pool: ThreadPoolExecutor, ticking: Room) -> None:
     found = while_waiting(
-        crew, ticking, lambda: ticking.mailbox("bob").wait(0.2), lambda: ticking.mailbox("ann").send("carol", "x")
+        pool, ticking, lambda: ticking.mailbox("bob").wait(0.2), lambda: ticking.mailbox("ann").send("carol", "x")
     )
     assert found is None
 
@@ -239,14 +239,14 @@ def test_a_cursor_that_can_no_longer_be_told_from_starts_from_the_beginning(
     assert letter.text == "first"
 
 
-def test_a_filtered_worker_sleeps_through_other_mail(crew: ThreadPoolExecutor, ticking: Room) -> None:
+def test_a_filtered_worker_sleeps_through_other_mail(pool: ThreadPoolExecutor, ticking: Room) -> None:
     bob = ticking.mailbox("bob")
 
     def send_both() -> None:
         ticking.mailbox("ann").send("bob", "other", kind="note")
         ticking.mailbox("ann").send("bob", "wanted", kind="task")
 
-    work = while_waiting(crew, ticking, lambda: bob.claim(timeout=LONG, kinds="task"), send_both)
+    work = while_waiting(pool, ticking, lambda: bob.claim(timeout=LONG, kinds="task"), send_both)
     assert work
     assert work.text == "wanted"
     assert texts(bob.check()) == ["other"]

@@ -1,4 +1,4 @@
-"""An errand under strace, with one fault: a kill or an error at the n-th call of one kind."""
+"""A session under strace, with one fault: a kill or an error at the n-th call of one kind."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from tests.faults.errand import STEADY
 from tests.faults.kinds import SOUND, Kind
 from tests.faults.ledger import NAME
+from tests.faults.session import STEADY
 
 ROOT = Path(__file__).parent.parent.parent
 CALLS = {  # as users of a disk think of them, and as this machine may call them
@@ -52,7 +52,7 @@ class Call(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """How an errand ended, and what it asked of the system."""
+    """How a session ended, and which system calls it made."""
 
     code: int
     errors: str
@@ -68,7 +68,7 @@ class Run(Struct, frozen=True):
 
 
 def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0, **how: str) -> Run:
-    """An errand in this folder, with this fault at its n-th call."""
+    """Run a session in this folder, with this fault at its n-th call."""
     folder.mkdir()
     trace = folder / "trace"
     inject = ["-e", f"inject={CALLS[call]}:{fault}:when={nth}"] if fault else []
@@ -76,9 +76,9 @@ def run(folder: Path, kind: Kind, fault: str = "", call: str = "", nth: int = 0,
     traced = ",".join([TELL, "close", "ftruncate", *CALLS.values()])
     watch = ["strace", "-f", *quick, "-qq", "-y", "-s", "300", "-o", str(trace), "-e", f"trace={traced}"]
     bug, pace = how.get("bug", SOUND), how.get("pace", STEADY)
-    errand = [sys.executable, "-m", "tests.faults.errand", str(folder), kind.name, bug, pace]
+    session = [sys.executable, "-m", "tests.faults.session", str(folder), kind.name, bug, pace]
     ended = subprocess.run(
-        [*watch, *inject, *errand], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        [*watch, *inject, *session], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False, timeout=60
     )
     return Run(ended.returncode, ended.stderr, calls_in(trace))
 

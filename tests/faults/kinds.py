@@ -73,7 +73,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     promises_nothing: tuple[str, ...] = ()  # how files end that may be lost: they are made anew
     stops_at: tuple[str, ...] = ()  # walls behind which even an ack is refused, for a time
     inodes: int = 24  # that a room of some letters has left over
-    slack: Mapping[str, int] = {}  # by how many calls of a kind two errands may differ: some look at the clock
+    slack: Mapping[str, int] = {}  # by how many calls of a kind two sessions may differ: some look at the clock
     kills: int = 100  # in the short form of the storm
     like: str = ""  # another kind that stands for it where the short form would be too long
     mark: str = ""  # by which its tests can be chosen

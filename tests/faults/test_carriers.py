@@ -29,7 +29,7 @@ from tests.faults.storm_worker import WORK, room_over, text_of
 pytestmark = pytest.mark.mechanism  # of the shared-memory tray
 
 ROOT = Path(__file__).parent.parent.parent
-CREW = tuple(f"carrier{number}" for number in range(6))
+CARRIERS = tuple(f"carrier{number}" for number in range(6))
 ROUNDS, SECONDS = (20, 10.0) if LONG else (2, 2.0)
 STOPPED = (0.005, 0.4)  # seconds
 KILLED = 0.15  # of those who are hit
@@ -38,18 +38,18 @@ PATIENCE = 60.0
 
 
 class Crowd:
-    def __init__(self, folder: Path, kind: Kind, crew: dict[str, str], seed: int = 0) -> None:
+    def __init__(self, folder: Path, kind: Kind, bugs: dict[str, str], seed: int = 0) -> None:
         self.folder, self.kind = folder, kind
         self.kills = self.stops = 0
-        self._crew = crew
+        self._bugs = bugs
         self._dice = random.Random(seed)
         self._stopped: dict[str, float] = {}  # until when
         kind.open(folder).close()
         (folder / "ledger").touch()
-        self.at_work = {who: self._start(who) for who in crew}
+        self.at_work = {who: self._start(who) for who in bugs}
 
     def _start(self, who: str) -> subprocess.Popen[bytes]:
-        words = [str(self.folder), who, self.kind.name, self._crew[who]]
+        words = [str(self.folder), who, self.kind.name, self._bugs[who]]
         with (self.folder / "stderr").open("ab") as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.carrier_worker", *words], cwd=ROOT, stderr=errors
@@ -61,7 +61,7 @@ class Crowd:
         while time.monotonic() < end:
             time.sleep(self._dice.uniform(0, 0.1))
             self._wake(time.monotonic())
-            who = self._dice.choice(list(self._crew))
+            who = self._dice.choice(list(self._bugs))
             if self._dice.random() < KILLED:
                 self._stopped.pop(who, None)
                 self.kill(who)
@@ -85,7 +85,7 @@ class Crowd:
     def rest(self) -> None:
         """All of them, each after its send."""
         (self.folder / GATE).touch()
-        self.wait_until(lambda: all(self._is_at_rest(who) for who in self._crew))
+        self.wait_until(lambda: all(self._is_at_rest(who) for who in self._bugs))
 
     def _is_at_rest(self, who: str) -> bool:
         return self.is_stopped(who) and Ledger(self.folder, who).own()[-1][1] == "rests"
@@ -148,10 +148,10 @@ def test_whatever_becomes_of_a_carrier_what_was_told_is_true_and_nobody_is_kept_
     kind: Kind, tmp_path: Path
 ) -> None:
     seed = int(os.environ.get("POSTROOM_TEST_SEED") or time.time_ns() % 1_000_000)
-    crowd = Crowd(tmp_path, kind, dict.fromkeys(CREW, SOUND), seed)
+    crowd = Crowd(tmp_path, kind, dict.fromkeys(CARRIERS, SOUND), seed)
     waited = []
     try:
-        crowd.wait_until(lambda: all(crowd.sent(who) for who in CREW))
+        crowd.wait_until(lambda: all(crowd.sent(who) for who in CARRIERS))
         for number in range(ROUNDS):
             crowd.rage(SECONDS)
             crowd.rest()

@@ -49,7 +49,7 @@ def test_nothing_else_knows_one_store_from_another() -> None:
     assert [] == [file.name for file in others if any(k.name in file.read_text().lower() for k in KINDS)]
 
 
-def test_a_kind_of_another_house_is_tried_like_ours() -> None:
+def test_a_store_from_another_package_is_tried_like_ours() -> None:
     few = [str(HERE / test) for test in A_FEW]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "guest", *few]
     outside = {name: value for name, value in uncounted(os.environ).items() if not name.startswith("PYTEST_")}

@@ -22,7 +22,7 @@ from tests.faults.storm_worker import CROWD, DESK, LEASE, MEMBERS, WORK, room_ov
 
 ROOT = Path(__file__).parent.parent.parent
 MANY = 1000
-CREW = {
+ROLES = {
     "writer1": "writer",
     "writer2": "writer",
     "broadcaster": "broadcaster",
@@ -57,7 +57,7 @@ class Storm:
     """All at work. Which of them dies when comes from the seed; where in its work that finds it, from chance."""
 
     def __init__(
-        self, folder: Path, kind: Kind, bug: str = SOUND, crew: dict[str, str] = CREW, seed: int = 0
+        self, folder: Path, kind: Kind, bug: str = SOUND, roles: dict[str, str] = ROLES, seed: int = 0
     ) -> None:
         self.folder = folder
         self.complaints = folder / "stderr"
@@ -67,9 +67,9 @@ class Storm:
         self._dice = random.Random(seed)
         self._read = 0  # bytes of the ledger
         self._heard = time.monotonic()
-        self._crew = crew
+        self._roles = roles
         prepare(folder, kind)
-        self._at_work = {who: self._start(who) for who in crew}
+        self._at_work = {who: self._start(who) for who in roles}
 
     def rage(self, kills: int) -> None:
         while self.kills < kills:
@@ -93,7 +93,7 @@ class Storm:
             self._kill(worker)
 
     def _start(self, who: str) -> Worker:
-        role = self._crew[who]
+        role = self._roles[who]
         command = [sys.executable, "-m", "tests.faults.storm_worker", str(self.folder), role, who, *self._words]
         # One in four dies early, maybe while it opens the room; the others when they have something to lose.
         early = self._dice.random() < 0.25

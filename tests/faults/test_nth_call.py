@@ -18,10 +18,10 @@ from postroom.model.report import Level
 from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.faults import audit, files_room, injection
-from tests.faults.errand import BRISK, COPY, STEADY, WHO
 from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Call, Run, believed, needs_strace
 from tests.faults.kinds import Kind, named
 from tests.faults.ledger import lines, lines_with
+from tests.faults.session import BRISK, COPY, STEADY, WHO
 from tests.faults.storm_worker import CROWD, DESK, MEMBERS, room_over, text_of
 
 pytestmark = [needs_strace, pytest.mark.costly]
@@ -129,11 +129,11 @@ def few(kind: Kind, most: int) -> int:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind, str], Run]:
-    """The errand without a fault."""
+    """Run the session without a fault."""
 
     @cache
     def run(name: str, pace: str) -> Run:
-        ended = injection.run(tmp_path_factory.mktemp("errand") / "whole", named(name), pace=pace)
+        ended = injection.run(tmp_path_factory.mktemp("session") / "whole", named(name), pace=pace)
         assert ended.is_untouched, ended.errors
         assert [] == never(ended, named(name))
         return ended
@@ -175,7 +175,7 @@ def test_a_kill_at_any_call_breaks_no_promise(
     survived = injection.run(
         tmp_path / "survived", kind, KILL, call, count + 1 + kind.slack.get(call, 0), pace=BRISK
     )
-    assert survived.is_untouched, "the errand is not the same every time"
+    assert survived.is_untouched, "the session is not the same every time"
 
 
 @pytest.mark.parametrize(("call", "fault", "pace", "most"), ERRORS)
@@ -196,7 +196,7 @@ def test_an_error_at_any_call_breaks_no_promise(
 # -- twins
 
 
-def test_an_errand_without_a_certain_call_is_noticed(kind: Kind, whole: Whole) -> None:
+def test_a_session_without_a_certain_call_is_noticed(kind: Kind, whole: Whole) -> None:
     ended = whole(kind, STEADY)
     others = tuple(call for call in ended.calls if not call.is_one("rename"))
     assert ["rename"] == never(replace(ended, calls=others), kind)

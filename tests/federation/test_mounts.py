@@ -32,7 +32,7 @@ from tests.files.test_strangers import drop
 
 COSTLY = NAMES if LONG else NAMES[:1]  # most of it is tried in one layout: the engine is the same
 every_layout = pytest.mark.parametrize("layout", NAMES, indirect=True)
-LIVE = 2.0  # seconds: far more than it takes, and far less than the next look without a bell
+LIVE = 2.0  # seconds: far more than it takes, and far less than the next look without a notification
 
 
 @pytest.fixture(params=COSTLY)

@@ -45,9 +45,11 @@ for number in range(count):
 def run(*commands: list[str]) -> set[str]:
     """All at once; what they were told is sent."""
     environment = {**uncounted(os.environ), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    crew = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for command in commands]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for command in commands
+    ]
     result: set[str] = set()
-    for process in crew:
+    for process in processes:
         out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
         result |= set(out.split())

@@ -18,7 +18,7 @@ def ask(room: Room, name: str, /, **message: Any) -> dict[str, Any]:
     return answer
 
 
-def crew(room: Room, *rows: tuple[str, str | None, str | None, list[str]]) -> None:
+def register_all(room: Room, *rows: tuple[str, str | None, str | None, list[str]]) -> None:
     """Agents, each with its parent, role and scopes."""
     for name, parent, role, scopes in rows:
         params: dict[str, Any] = {"agent_id": name, "name": name.title(), "scopes": scopes}

@@ -10,7 +10,7 @@ from postroom import Room
 from postroom.core.authorize import Principal
 from postroom.errors import NameTaken
 from postroom.formats.map import GUEST
-from tests.formats.map_asking import ask, crew
+from tests.formats.map_asking import ask, register_all
 from tests.rooms import FakeClock
 
 
@@ -19,7 +19,7 @@ def sent(to: Any, id: str, **meta: Any) -> dict[str, Any]:
 
 
 def test_what_is_sent_again_is_one_letter(room: Room) -> None:
-    crew(room, ("ann", None, "worker", []), ("bob", None, "worker", []))
+    register_all(room, ("ann", None, "worker", []), ("bob", None, "worker", []))
     first = ask(room, "send", **sent({"agent": "bob"}, "m-1", ttlMs=60_000))
     again = ask(room, "send", **sent({"agent": "bob"}, "m-1", ttlMs=50_000))  # of its time some has passed
     assert first == again
@@ -27,7 +27,7 @@ def test_what_is_sent_again_is_one_letter(room: Room) -> None:
 
 
 def test_one_message_for_several_and_the_same_id_of_another_are_letters_of_their_own(room: Room) -> None:
-    crew(room, *((name, None, "worker", []) for name in ("ann", "bob", "carl")))
+    register_all(room, *((name, None, "worker", []) for name in ("ann", "bob", "carl")))
     for to in ("bob", "carl"):
         ask(room, "send", **sent({"agent": to}, "m-1"))
     ask(room, "send", **(sent({"agent": "bob"}, "m-1") | {"from": "carl"}))

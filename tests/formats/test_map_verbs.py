@@ -15,14 +15,14 @@ from postroom.map.agents import BEAT_EVERY
 from postroom.model.agent import Warmth
 from postroom.model.peer import Peer
 from tests.core.peering import know_peer
-from tests.formats.map_asking import ask, crew
+from tests.formats.map_asking import ask, register_all
 from tests.rooms import FakeClock, RoomFactory
 
 
 @pytest.fixture
 def team(room: Room) -> Room:
     """A boss, two workers and a helper below one of them."""
-    crew(
+    register_all(
         room,
         ("boss", None, "lead", ["all"]),
         ("ann", "boss", "worker", ["all", "red"]),

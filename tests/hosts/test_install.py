@@ -197,9 +197,9 @@ def test_a_file_that_may_not_be_touched_is_refused_and_nothing_is_written(
     UNFIT[why](path)
     before = theirs.all()
     is_rules = path.suffix == ".md" and "folder" not in why
-    for errand in (theirs.install, *(() if is_rules else (theirs.uninstall,))):
+    for verb in (theirs.install, *(() if is_rules else (theirs.uninstall,))):
         with pytest.raises(Refused, match=f"{why.rpartition(': ')[2]}.*nothing was written") as refused:
-            errand(host)
+            verb(host)
         assert str(path.parent if "folder" in why else path) == refused.value.field
     assert before == theirs.all() and not theirs.state.exists()
 

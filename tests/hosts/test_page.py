@@ -100,7 +100,7 @@ def test_whoever_checks_less_is_found_out(line: str, bug: str, signed: Callable[
 
 
 @pytest.fixture
-def bell(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def running_receiver(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """The page's program, as a reader starts it."""
     (tmp_path / "receiver.py").write_text(receiver(), encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -126,9 +126,9 @@ def bell(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
 
 
 def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
-    bell: tuple[int, subprocess.Popen[str]],
+    running_receiver: tuple[int, subprocess.Popen[str]],
 ) -> None:
-    port, process = bell
+    port, process = running_receiver
     letter = AlertLetter(id="m-1", sender="coder", subject="May I?", thread="m-1", priority=Priority.URGENT)
     body = webhooks.waiting("human", NOW, 1, [letter])
     url = f"http://127.0.0.1:{port}/"

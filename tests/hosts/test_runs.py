@@ -54,7 +54,7 @@ def test_a_busy_session_is_shown_its_mail_between_tools_and_is_not_rung(host: Ho
     assert [0, 0] == busy_run(host)
 
 
-def test_a_waiter_without_manners_rings_in_the_middle_of_a_turn(place: Place) -> None:
+def test_a_waiter_that_ignores_turns_alerts_in_the_middle_of_one(place: Place) -> None:
     with Host(place, bug=NO_MANNERS) as host:
         host.start()
         host.prompt()

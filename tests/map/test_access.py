@@ -204,7 +204,7 @@ def test_a_connection_that_is_cut_is_resumed_while_the_old_one_lingers(running: 
         assert 1008 == closed(old)
 
 
-def test_who_is_connected_when_the_house_stops_has_not_left(tmp_path: Path) -> None:
+def test_agents_connected_when_the_server_stops_have_not_left(tmp_path: Path) -> None:
     with daemon(tmp_path, "--http", "127.0.0.1:0") as served:
         with agent(served.port, served.token(), "ola"), agent(served.port, served.token(), "pat") as pat:
             pat.ask("map/disconnect")

@@ -322,9 +322,7 @@ def test_what_is_emitted_in_the_scope_of_the_link_is_told_there(tmp_path: Path) 
     run(story())
 
 
-def test_the_rules_of_the_house_hold_for_those_who_are_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_rules_of_the_room_hold_for_its_agents(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with hosted(Host("bob", "eve")) as host, linked(host, tmp_path) as room:
             room.mailbox("ann").register(allow_from=["hive/bob"])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from postroom.nanobot import MailboxManager
-from tests.nanobot.crew import (
+from tests.nanobot.folder import registry
+from tests.nanobot.mail_workers import (
     beat_and_update,
     killed_after,
     poll_and_finish,
@@ -19,7 +20,6 @@ from tests.nanobot.crew import (
     send_many,
     together,
 )
-from tests.nanobot.folder import registry
 
 
 def test_eight_processes_register_and_no_entry_is_lost_or_torn(
@@ -80,7 +80,7 @@ def test_eight_processes_send_and_every_mail_arrives_once_and_whole(root: Path, 
 
 
 def test_threads_may_share_a_manager(root: Path) -> None:
-    manager, crew = MailboxManager(root), 8
+    manager, count = MailboxManager(root), 8
 
     def work(number: int) -> None:
         manager.register(f"agent{number}", {})
@@ -89,11 +89,11 @@ def test_threads_may_share_a_manager(root: Path) -> None:
             manager.heartbeat(f"agent{number}")
             manager.poll("sink", limit=5)
 
-    with ThreadPoolExecutor(crew) as pool:
-        list(pool.map(work, range(crew)))
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
-    assert crew * 5 == len({mail["mark"] for mail in manager.poll("sink")})
-    assert crew == len(registry(root))
+    assert count * 5 == len({mail["mark"] for mail in manager.poll("sink")})
+    assert count == len(registry(root))
 
 
 def test_two_processes_may_poll_the_same_inbox_and_finish_every_mail(root: Path) -> None:

@@ -271,14 +271,14 @@ def test_broken_lines_are_answered_as_they_were(daemon: Daemon) -> None:
 
 
 def test_events_are_told_as_they_were(tmp_path: Path) -> None:
-    with Daemon(tmp_path) as daemon, daemon.line() as ears, daemon.line() as line:
-        subscribed = ears.ask(as_call(1, "map/subscribe", {"filter": {}}))
+    with Daemon(tmp_path) as daemon, daemon.line() as subscriber, daemon.line() as line:
+        subscribed = subscriber.ask(as_call(1, "map/subscribe", {"filter": {}}))
         converse(line, ACTIONS, as_action)
         converse(line, CALLS, as_call)
         line.ask({"action": "emit", "event": {"type": "last"}, "agent_id": "ann"})
         notices: list[Any] = []
         while not notices or notices[-1]["params"]["event"]["type"] != "last":
-            notices.append(ears.hear())
+            notices.append(subscriber.hear())
     check_pin("wire-events", {"subscribed": shape(subscribed), "events": events_of(notices)})
 
 

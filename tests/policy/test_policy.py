@@ -287,7 +287,7 @@ def test_a_task_without_a_deadline_is_never_late() -> None:
     check_admission(task, **(ALLOWED | {"now": after(1e9)}))
 
 
-def test_the_judge_of_the_house_names_what_is_missing() -> None:
+def test_the_built_in_judge_names_what_is_missing() -> None:
     card = Card(id="bob", registered_at=NOW, capabilities=("sql",))
     assert lacking(card, letter("m1")) is None
     assert lacking(card, letter("m1", metadata={"required_capabilities": ["go", "sql"]})) == "lacks go"

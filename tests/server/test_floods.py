@@ -268,7 +268,7 @@ Method.is_heavy = lambda self, params: False  # everything is carried out by the
 """
 
 
-def test_a_desk_without_turns_is_found(tmp_path: Path) -> None:
+def test_an_executor_without_turns_is_found(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_TURNS, encoding="utf-8")
     words = ("--http", "off", "--set", "sender_rate=0")
     with daemons.Daemon(tmp_path, *words, PYTHONPATH=str(tmp_path)) as daemon:

@@ -118,7 +118,7 @@ def test_a_connection_of_an_agent_that_is_renamed_ends(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     "word", ["message.created", "mail.turn.added", "agent.registered", "resync", "MAIL.closed"]
 )
-def test_nobody_poses_as_the_house(shared: Daemon, word: str) -> None:
+def test_no_caller_poses_as_the_post_room(shared: Daemon, word: str) -> None:
     with shared.line() as line:
         rpc(line, "map/subscribe")
         shared.ask(action="emit", event={"type": word, "n": 1})
@@ -140,7 +140,7 @@ def test_what_an_agent_emits_says_who_it_is(daemon: Daemon) -> None:
     assert ("build.done", "coder") == (received["type"], received["source"])
 
 
-def test_no_token_is_made_for_a_name_that_reads_like_another_or_is_the_house(daemon: Daemon) -> None:
+def test_no_token_is_made_for_a_name_that_reads_like_another_or_is_reserved(daemon: Daemon) -> None:
     daemon.ask(action="send", **{"from": "ann"}, to="bobby", payload="x")
     for name, wrong in (("Bobby", LookAlike), ("postmaster", Invalid), ("Postmaster", Invalid)):
         with pytest.raises(wrong):

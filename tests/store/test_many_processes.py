@@ -17,10 +17,10 @@ from tests.store import workers
 from tests.store.helpers import database, opened
 from tests.store.workers import (
     PATIENCE,
-    Crew,
     Doubling,
     Forgetful,
     Lossy,
+    WorkerPool,
     claim_all,
     promises,
     send_for_a_while,
@@ -54,7 +54,7 @@ def audit_of_sending(folder: Path) -> list[str]:
 
 
 def test_eight_processes_make_one_room_and_lose_and_double_nothing(tmp_path: Path) -> None:
-    assert Crew(send_some, 8, tmp_path).finish() == {0}
+    assert WorkerPool(send_some, 8, tmp_path).finish() == {0}
 
     assert audit_of_sending(tmp_path) == []
     assert len(promises(tmp_path)) == 8 * 25
@@ -63,7 +63,7 @@ def test_eight_processes_make_one_room_and_lose_and_double_nothing(tmp_path: Pat
 
 @pytest.mark.parametrize("bug", [Lossy, Doubling])
 def test_the_audit_finds_a_store_that_loses_or_doubles(tmp_path: Path, bug: type[SqliteStore]) -> None:
-    assert Crew(send_some, 2, tmp_path, bug).finish() == {0}
+    assert WorkerPool(send_some, 2, tmp_path, bug).finish() == {0}
 
     assert audit_of_sending(tmp_path) != []
 
@@ -85,7 +85,7 @@ def fill_inbox(folder: Path, count: int) -> None:
 def test_eight_processes_claim_every_letter_exactly_once(tmp_path: Path) -> None:
     fill_inbox(tmp_path, 300)
 
-    assert Crew(claim_all, 8, tmp_path).finish() == {0}
+    assert WorkerPool(claim_all, 8, tmp_path).finish() == {0}
 
     assert audit_of_claims(tmp_path, 300) == []
     with opened(tmp_path / "room.db") as store:
@@ -94,7 +94,7 @@ def test_eight_processes_claim_every_letter_exactly_once(tmp_path: Path) -> None
 
 def test_the_audit_finds_a_store_that_forgets_the_revision(tmp_path: Path) -> None:
     fill_inbox(tmp_path, 60)
-    assert Crew(claim_all, 3, tmp_path, Forgetful).finish() == {0}
+    assert WorkerPool(claim_all, 3, tmp_path, Forgetful).finish() == {0}
 
     assert audit_of_claims(tmp_path, 60) != []
 
@@ -105,8 +105,8 @@ def test_the_audit_finds_a_store_that_forgets_the_revision(tmp_path: Path) -> No
 def kill_in_the_middle(folder: Path, kind: type[SqliteStore] = SqliteStore) -> None:
     """Processes that send, all killed once they have sent a good deal."""
     enough = len(promises(folder)) + 80
-    crew = Crew(send_for_ever, 3, folder, kind)
-    assert crew.kill_once(lambda: len(promises(folder)) >= enough) == {-signal.SIGKILL}
+    pool = WorkerPool(send_for_ever, 3, folder, kind)
+    assert pool.kill_once(lambda: len(promises(folder)) >= enough) == {-signal.SIGKILL}
 
 
 def audit_of_killing(folder: Path) -> list[str]:
@@ -139,7 +139,7 @@ def test_the_audit_finds_a_store_that_promises_too_early(tmp_path: Path) -> None
 def is_fair(folder: Path, work: workers.Work) -> bool:
     """Of eight writers the slowest got at least half of what the fastest got."""
     folder.mkdir()
-    assert Crew(work, 8, folder).finish() == {0}
+    assert WorkerPool(work, 8, folder).finish() == {0}
     sent = [int(line) for line in promises(folder)]
     assert len(sent) == 8
     return min(sent) * 2 >= max(sent)

@@ -121,7 +121,7 @@ def test_a_full_pipe_still_signals() -> None:
         assert watch.notified() == {"bob"}
 
 
-def test_ears_leave_no_descriptors_behind(notifier: ProcessNotifier) -> None:
+def test_watches_leave_no_descriptors_behind(notifier: ProcessNotifier) -> None:
     local, before = LocalNotifier(), descriptors()
     for _ in range(20):
         local.watch(["bob"]).close()

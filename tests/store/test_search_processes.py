@@ -11,14 +11,14 @@ from tests.conftest import LONG
 from tests.letters import NOW, letter, names, post
 from tests.store.helpers import database, opened
 from tests.store.search_workers import ROUNDS, Boastful, fill_for_ever, send_and_search
-from tests.store.workers import Crew, promises
+from tests.store.workers import WorkerPool, promises
 
 KILLS = 12 if LONG else 3
 
 
 def missed(folder: Path, kind: type[SqliteStore] = SqliteStore) -> list[str]:
     """Letters that were told of before a search began, and that it did not find."""
-    assert Crew(send_and_search, 4, folder, kind).finish() == {0}
+    assert WorkerPool(send_and_search, 4, folder, kind).finish() == {0}
     return [line for line in promises(folder) if line.startswith("missing")]
 
 
@@ -35,8 +35,8 @@ def test_the_audit_finds_a_store_that_trusts_its_index(tmp_path: Path) -> None:
 def kill_while_filling(folder: Path) -> None:
     """Two processes that make an index, killed once they have added a good deal."""
     enough = len(promises(folder)) + 40
-    crew = Crew(fill_for_ever, 2, folder)
-    assert crew.kill_once(lambda: len(promises(folder)) >= enough) == {-signal.SIGKILL}
+    pool = WorkerPool(fill_for_ever, 2, folder)
+    assert pool.kill_once(lambda: len(promises(folder)) >= enough) == {-signal.SIGKILL}
 
 
 def test_an_index_whose_maker_was_killed_is_whole(tmp_path: Path) -> None:

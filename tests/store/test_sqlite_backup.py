@@ -14,7 +14,7 @@ from postroom.store.sqlite import backup
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import letter, post
 from tests.store.helpers import database, mode, opened
-from tests.store.workers import Crew, promises, send_for_ever
+from tests.store.workers import WorkerPool, promises, send_for_ever
 
 
 def names(path: Path) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_copy_is_of_one_moment_though_letters_come_meanwhile(
 def test_what_four_processes_were_promised_before_the_backup_is_in_it(tmp_path: Path) -> None:
     room = tmp_path / "room.db"
     with opened(room) as store:
-        crew = Crew(send_for_ever, 4, tmp_path)
+        pool = WorkerPool(send_for_ever, 4, tmp_path)
         copies: list[set[str]] = []
 
         def enough() -> bool:
@@ -71,7 +71,7 @@ def test_what_four_processes_were_promised_before_the_backup_is_in_it(tmp_path: 
                 copies.append(before)
             return len(copies) == 3
 
-        crew.kill_once(enough)
+        pool.kill_once(enough)
     assert len(copies) == 3
     for number, before in enumerate(copies):
         path = tmp_path / f"copy{number}.db"

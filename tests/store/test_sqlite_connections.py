@@ -118,11 +118,11 @@ def test_another_programs_transaction_makes_the_room_busy(store: SqliteStore) ->
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_sqlites_errors_are_told_in_the_houses_words(error: apsw.Error, wanted: type[PostroomError]) -> None:
+def test_sqlites_errors_become_our_errors(error: apsw.Error, wanted: type[PostroomError]) -> None:
     assert type(translate(error, Path("room.db"))) is wanted
 
 
-def test_a_question_that_cannot_be_answered_fails_in_the_houses_words(store: SqliteStore) -> None:
+def test_a_query_that_cannot_be_answered_raises_our_error(store: SqliteStore) -> None:
     with database(store.path) as stranger:
         stranger.execute("DROP TABLE letters")
 

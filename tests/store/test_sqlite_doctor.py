@@ -271,11 +271,11 @@ def test_signal_files_are_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "2 signal files" in worst(postroom.doctor(path), "bells").what
     monkeypatch.setattr(sqlite_place, "MANY_SIGNALS", 1)
     assert worst(postroom.doctor(path), "bells").level is Level.NOTE
-    bells = Path(f"{path}.bells")
-    for bell in bells.iterdir():
-        bell.unlink()
-    bells.rmdir()
-    bells.write_text("in the way")
+    folder = Path(f"{path}.bells")
+    for signal_file in folder.iterdir():
+        signal_file.unlink()
+    folder.rmdir()
+    folder.write_text("in the way")
     assert worst(postroom.doctor(path), "bells").level is Level.ERROR
 
 

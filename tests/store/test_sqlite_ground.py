@@ -188,12 +188,12 @@ def test_a_planted_symbolic_link_is_never_followed(tmp_path: Path, beside: str) 
     assert (tmp_path / "precious").read_text() == "keep"
 
 
-def test_a_planted_bell_is_never_followed(tmp_path: Path) -> None:
+def test_a_planted_signal_file_is_never_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("keep")
     with opened(tmp_path / "room.db") as store:
         store.watch(["cleo"]).close()
-        bell = tmp_path / "room.db.bells" / "bob.bell"
-        bell.symlink_to(tmp_path / "precious")
+        signal_file = tmp_path / "room.db.bells" / "bob.bell"
+        signal_file.symlink_to(tmp_path / "precious")
         send(store, "m1")
 
         assert (tmp_path / "precious").read_text() == "keep"

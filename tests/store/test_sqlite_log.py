@@ -139,7 +139,7 @@ def test_the_disk_need_not_begin_with_what_may_be_lost(tmp_path: Path, disk: Dis
         assert disk.calls == []
 
 
-def test_where_others_want_to_get_in_nobody_holds_them_up_by_telling_the_disk(tmp_path: Path, disk: Disk) -> None:
+def test_no_early_write_back_begins_while_other_processes_write(tmp_path: Path, disk: Disk) -> None:
     with opened(tmp_path / "room.db") as store:
         send_often(store)
         code = "import sys, postroom; postroom.open(sys.argv[1]).mailbox('ann').send('bob', 'hi')"
@@ -178,7 +178,7 @@ def test_after_a_failed_sync_the_next_writer_makes_the_log_whole_first(tmp_path:
 
 
 @pytest.mark.parametrize("write", ["commit", "sync", "renew_epoch", "trim_changes"])
-def test_the_house_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: Disk, write: str) -> None:
+def test_the_store_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: Disk, write: str) -> None:
     with opened(tmp_path / "room.db", busy_timeout=0.01) as store:
         disk.failures = 1
         with pytest.raises(StoreFailing):

@@ -12,7 +12,7 @@ from postroom.model.task import fold_task
 from postroom.store.sqlite.store import SqliteStore
 from tests.store.helpers import opened
 from tests.store.task_workers import TASKS, Hasty, admit_all, room_of, take_all, take_and_cancel
-from tests.store.workers import Crew, promises
+from tests.store.workers import WorkerPool, promises
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def busy_with(folder: Path) -> int:
 
 
 def test_each_step_of_a_task_is_made_by_one_of_many_processes(folder: Path) -> None:
-    assert Crew(take_all, 6, folder).finish() == {0}
+    assert WorkerPool(take_all, 6, folder).finish() == {0}
     assert audit(folder) == []
     assert len(promises(folder)) == 3 * len(TASKS)
     assert states(folder) == {TaskState.COMPLETED: len(TASKS)}
@@ -61,7 +61,7 @@ def test_each_step_of_a_task_is_made_by_one_of_many_processes(folder: Path) -> N
 
 
 def test_the_audit_finds_a_store_that_looks_before_it_stands_in_line(folder: Path) -> None:
-    assert Crew(take_all, 6, folder, Hasty).finish() == {0}
+    assert WorkerPool(take_all, 6, folder, Hasty).finish() == {0}
     assert audit(folder) != []
 
 
@@ -69,7 +69,7 @@ def test_a_task_is_completed_or_canceled_but_never_both(folder: Path) -> None:
     with opened(folder / "room.db") as store:
         for id in TASKS:
             room_of(store).mailbox("bob").task(id).accept()
-    assert Crew(take_and_cancel, 4, folder).finish() == {0}
+    assert WorkerPool(take_and_cancel, 4, folder).finish() == {0}
     assert audit(folder) == []
     assert len(promises(folder)) == len(TASKS)
     assert set(states(folder)) <= {TaskState.COMPLETED, TaskState.CANCELED}
@@ -79,7 +79,7 @@ def too_many(folder: Path, kind: type[SqliteStore]) -> int:
     """How many tasks over its three bob was let take on."""
     with opened(folder / "room.db") as store:
         room_of(store).mailbox("bob").register(max_concurrent_tasks=3)
-    assert Crew(admit_all, 4, folder, kind).finish() == {0}
+    assert WorkerPool(admit_all, 4, folder, kind).finish() == {0}
     return sum(line.startswith("in ") for line in promises(folder)) - 3
 
 

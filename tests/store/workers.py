@@ -30,7 +30,7 @@ SPAWN = multiprocessing.get_context("spawn")
 Work: TypeAlias = Callable[[Path, str, Barrier, type[SqliteStore]], None]
 
 
-class Crew:
+class WorkerPool:
     """Processes that begin their work at the same moment."""
 
     def __init__(self, work: Work, count: int, folder: Path, kind: type[SqliteStore] = SqliteStore) -> None:

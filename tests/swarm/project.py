@@ -45,9 +45,9 @@ class Project:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return fields
 
-    def stranger(self, *errands: tuple[str, dict[str, Any]]) -> list[Any]:
+    def stranger(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
         """What a program that knows only the files answers, in a process of its own."""
-        words = [json.dumps(errand) for errand in errands]
+        words = [json.dumps(call) for call in calls]
         done = subprocess.run(
             [sys.executable, HERE / "stranger.py", self.mail, *words],
             capture_output=True,

@@ -112,6 +112,6 @@ class Stranger:
 
 if __name__ == "__main__":
     stranger = Stranger(Path(sys.argv[1]))
-    for errand in sys.argv[2:]:
-        verb, fields = json.loads(errand)
+    for call in sys.argv[2:]:
+        verb, fields = json.loads(call)
         print(json.dumps(getattr(stranger, verb)(**fields)))

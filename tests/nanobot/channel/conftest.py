@@ -95,7 +95,7 @@ def add_person(environment: Path) -> None:
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
 
 
-class Crew:
+class GatewayPool:
     """Gateways over one folder that stay for many tests, for they take seconds to start. Tests give scripts."""
 
     def __init__(self, open_gateway: Open) -> None:
@@ -115,9 +115,9 @@ class Crew:
 
 
 @pytest.fixture(scope="session")
-def crew(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with gateways_at(python, tmp_path_factory.mktemp("crew")) as open_gateway:
-        made = Crew(open_gateway)
+def gateway_pool(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayPool]:
+    with gateways_at(python, tmp_path_factory.mktemp("gateways")) as open_gateway:
+        made = GatewayPool(open_gateway)
         yield made
 
 

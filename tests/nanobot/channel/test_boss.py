@@ -10,11 +10,14 @@ import pytest
 from postroom.nanobot.channel.auto_reply import MOST_REFUSALS
 
 from ...conftest import takes_long
-from .conftest import Crew
+from .conftest import GatewayPool
 from .gateways import PATIENCE, QUIET, Gateway, calls_after_a_while, until
 from .models import Call, Origin
 
-pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
+pytestmark = [
+    pytest.mark.nanobot,
+    pytest.mark.xdist_group("gateways"),
+]  # one process starts the shared gateways
 
 
 def boss(request: Origin) -> str | Call:
@@ -26,9 +29,9 @@ def boss(request: Origin) -> str | Call:
     return Call("mail_task", {"to": "coder", "text": request.last, "subject": "an errand", "deadline_minutes": 5})
 
 
-def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None:
-    researcher = crew("researcher", boss)
-    coder = crew("coder", lambda _: "def sort(): ...")
+def test_the_result_comes_back_into_the_persons_conversation(gateway_pool: GatewayPool) -> None:
+    researcher = gateway_pool("researcher", boss)
+    coder = gateway_pool("coder", lambda _: "def sort(): ...")
     with researcher.person() as person:
         person.say("write me a sort")
         assert "Asked coder. The task is given to coder" in person.hear()
@@ -54,15 +57,15 @@ def test_the_result_comes_back_into_the_persons_conversation(crew: Crew) -> None
 
 
 @takes_long
-def test_a_task_is_seen_to_be_worked_on_while_it_is(crew: Crew) -> None:
+def test_a_task_is_seen_to_be_worked_on_while_it_is(gateway_pool: GatewayPool) -> None:
     go = threading.Event()
 
     def coder_says(_: Origin) -> str:
         go.wait(PATIENCE)
         return "def sort(): ..."
 
-    researcher = crew("researcher", boss)
-    coder = crew("coder", coder_says)
+    researcher = gateway_pool("researcher", boss)
+    coder = gateway_pool("coder", coder_says)
     with researcher.person() as person:
         person.say("write me a slow sort")
         person.hear()
@@ -74,14 +77,14 @@ def test_a_task_is_seen_to_be_worked_on_while_it_is(crew: Crew) -> None:
         assert "is completed" in person.hear()
 
 
-def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew) -> None:
+def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(gateway_pool: GatewayPool) -> None:
     def coder_says(request: Origin) -> str | Call:
         if request.results:
             return "I declined."
         return Call("mail_decline", {"reason": "I only write Python"})
 
-    researcher = crew("researcher", boss)
-    coder = crew("coder", coder_says)
+    researcher = gateway_pool("researcher", boss)
+    coder = gateway_pool("coder", coder_says)
     with researcher.person() as person:
         person.say("write Java")
         person.hear()
@@ -96,15 +99,15 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(crew: Crew)
 
 
 @takes_long
-def test_a_result_is_told_when_the_model_is_there_again(crew: Crew) -> None:
+def test_a_result_is_told_when_the_model_is_there_again(gateway_pool: GatewayPool) -> None:
     go = threading.Event()
 
     def coder_says(_: Origin) -> str:
         go.wait(PATIENCE)
         return "def sort(): ..."
 
-    researcher = crew("researcher", boss)
-    crew("coder", coder_says)
+    researcher = gateway_pool("researcher", boss)
+    gateway_pool("coder", coder_says)
     with researcher.person() as person:
         person.say("write me a sort")
         person.hear()
@@ -116,11 +119,11 @@ def test_a_result_is_told_when_the_model_is_there_again(crew: Crew) -> None:
     assert "def sort(): ..." in result and "is completed" in result
 
 
-def test_an_answer_that_speaks_of_errors_is_an_answer(crew: Crew) -> None:
+def test_an_answer_that_speaks_of_errors_is_an_answer(gateway_pool: GatewayPool) -> None:
     """Old versions of nanobot say a failure in the place of an answer, with such words."""
     found = ["Error: line 7 has no colon.", "Sorry, I encountered an error in line 7."]
-    researcher = crew("researcher", boss)
-    crew("coder", lambda _: found[0])
+    researcher = gateway_pool("researcher", boss)
+    gateway_pool("coder", lambda _: found[0])
     while found:
         with researcher.person() as person:
             person.say("what is wrong here?")
@@ -130,7 +133,7 @@ def test_an_answer_that_speaks_of_errors_is_an_answer(crew: Crew) -> None:
         found.pop(0)
 
 
-def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
+def test_a_silent_peer_a_stranger_and_a_name_nobody_has(gateway_pool: GatewayPool) -> None:
     def script(request: Origin) -> str | Call:
         if request.last.startswith(("[Answer from agent", "[Overdue: notice of the post room")):
             return f"I heard: {request.last}"
@@ -139,7 +142,7 @@ def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
         to, _, minutes = request.last.partition(" ")
         return Call("mail_task", {"to": to, "text": "work", "deadline_minutes": float(minutes)})
 
-    researcher = crew("researcher", script)
+    researcher = gateway_pool("researcher", script)
     room = researcher.room
     room.mailbox("silent").register()
     room.mailbox("closed").register(allow_from=["nobody"])
@@ -163,7 +166,7 @@ def test_a_silent_peer_a_stranger_and_a_name_nobody_has(crew: Crew) -> None:
     assert "deadline" in result and "has not answered" in result
 
 
-def test_a_question_about_a_task_is_answered_by_the_person(crew: Crew) -> None:
+def test_a_question_about_a_task_is_answered_by_the_person(gateway_pool: GatewayPool) -> None:
     def researcher_says(request: Origin) -> str | Call:
         if request.results:
             return request.results[-1]
@@ -183,8 +186,8 @@ def test_a_question_about_a_task_is_answered_by_the_person(crew: Crew) -> None:
             return "fn sort() {}"
         return Call("mail_ask", {"question": "which language?"})
 
-    researcher = crew("researcher", researcher_says)
-    crew("coder", coder_says)
+    researcher = gateway_pool("researcher", researcher_says)
+    gateway_pool("coder", coder_says)
     with researcher.person() as person:
         person.say("write me a sort")
         person.hear()
@@ -194,7 +197,7 @@ def test_a_question_about_a_task_is_answered_by_the_person(crew: Crew) -> None:
         assert "fn sort() {}" in person.hear()
 
 
-def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: Crew) -> None:
+def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(gateway_pool: GatewayPool) -> None:
     def script(request: Origin) -> str | Call:
         if "[Answer from agent" in request.last:
             return f"I heard: {request.last}"
@@ -208,8 +211,10 @@ def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: C
             return Call("message", {"channel": "mailbox", "chat_id": "nobody-here", "content": "hello"})
         return Call("mail_send", {"to": "coder", "text": "hello from our tool"})
 
-    researcher = crew("researcher", script)
-    coder = crew("coder", lambda request: "hello back to " + ("stock" if "stock" in request.last else "ours"))
+    researcher = gateway_pool("researcher", script)
+    coder = gateway_pool(
+        "coder", lambda request: "hello back to " + ("stock" if "stock" in request.last else "ours")
+    )
     with researcher.person() as person:
         person.say("use our tool")
         assert "Mailed to coder" in person.hear()
@@ -231,7 +236,7 @@ def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(crew: C
     assert 2 == len(coder.model.origin)
 
 
-def test_what_one_person_says_lets_nobody_elses_model_try_for_ever(crew: Crew) -> None:
+def test_what_one_person_says_lets_nobody_elses_model_try_for_ever(gateway_pool: GatewayPool) -> None:
     result: Queue[None] = Queue()
     other_has_spoken: Queue[None] = Queue()
 
@@ -243,7 +248,7 @@ def test_what_one_person_says_lets_nobody_elses_model_try_for_ever(crew: Crew) -
             other_has_spoken.get(timeout=PATIENCE)
         return Call("message", {"channel": "mailbox", "chat_id": "no-such-agent", "content": "hello"})
 
-    researcher = crew("researcher", script)
+    researcher = gateway_pool("researcher", script)
     with researcher.person() as person:
         person.say("mail to no-such-agent")
         for _ in range(MOST_REFUSALS):
@@ -263,15 +268,15 @@ def wait_for_refusals(gateway: Gateway, to: str) -> None:
     until(lambda: gateway.output().count(line) > MOST_REFUSALS, what=f"{line} once more", show=gateway.output)
 
 
-def test_a_task_that_is_passed_on_is_done_when_the_last_one_is(crew: Crew) -> None:
+def test_a_task_that_is_passed_on_is_done_when_the_last_one_is(gateway_pool: GatewayPool) -> None:
     def middle(request: Origin) -> str | Call:
         if "[Answer from agent writer" in request.last:
             return "It is written: " + request.last.partition("<<<letter")[2]
         return "Passed on." if request.results else Call("mail_task", {"to": "writer", "text": "write it"})
 
-    researcher = crew("researcher", boss)
-    crew("coder", middle)
-    crew("writer", lambda _: "Once upon a time")
+    researcher = gateway_pool("researcher", boss)
+    gateway_pool("coder", middle)
+    gateway_pool("writer", lambda _: "Once upon a time")
     with researcher.person() as person:
         person.say("a story")
         person.hear()

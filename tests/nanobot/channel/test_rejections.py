@@ -8,11 +8,14 @@ import threading
 import pytest
 
 from ...conftest import takes_long
-from .conftest import Crew
+from .conftest import GatewayPool
 from .gateways import PATIENCE, Person, until
 from .models import Call, Origin
 
-pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
+pytestmark = [
+    pytest.mark.nanobot,
+    pytest.mark.xdist_group("gateways"),
+]  # one process starts the shared gateways
 
 
 def asks_narrow(request: Origin) -> str | Call:
@@ -33,19 +36,19 @@ def hear(person: Person, *words: str) -> None:
 
 
 @takes_long
-def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(crew: Crew) -> None:
+def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(gateway_pool: GatewayPool) -> None:
     done = threading.Event()
 
     def narrow_says(_: Origin) -> str:
         done.wait(PATIENCE)
         return "it is done"
 
-    researcher = crew("researcher", asks_narrow)
+    researcher = gateway_pool("researcher", asks_narrow)
     researcher.room.mailbox("narrow").register()  # as by an earlier start
     with researcher.person() as person:
         person.say(json.dumps({"text": "be quick", "deadline_minutes": 0.02}))
         hear(person, "has not answered")
-        narrow = crew("narrow", narrow_says)  # it comes too late
+        narrow = gateway_pool("narrow", narrow_says)  # it comes too late
         hear(person, "is rejected: its deadline was over before narrow could begin.", "\ndeadline\n")
         person.say(json.dumps({"text": "write Java", "needs": ["java"]}))
         hear(person, "is rejected", "lacks java")
@@ -58,9 +61,9 @@ def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(crew: Cr
     assert 1 == len(narrow.model.origin)
 
 
-def test_whoever_is_not_allowed_is_told(crew: Crew) -> None:
-    writer = crew("writer", asks_narrow)
-    narrow = crew("narrow", lambda _: "done")
+def test_whoever_is_not_allowed_is_told(gateway_pool: GatewayPool) -> None:
+    writer = gateway_pool("writer", asks_narrow)
+    narrow = gateway_pool("narrow", lambda _: "done")
     with writer.person() as person:
         person.say(json.dumps({"text": "and me?"}))
         assert "'narrow' takes no mail from 'writer'" in person.hear()

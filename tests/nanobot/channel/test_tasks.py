@@ -96,7 +96,7 @@ def test_rounds_without_a_word_of_the_person_come_to_an_end(tmp_path: Path) -> N
     run(scene)
 
 
-def test_the_manners_of_sending(tmp_path: Path) -> None:
+def test_sending_follows_the_auto_reply_rules(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder") as coder:
             anna = coder.post.room.mailbox("anna")

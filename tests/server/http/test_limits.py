@@ -91,7 +91,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch
     asyncio.run(scenario())
 
 
-def test_when_the_house_is_full_that_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_server_refuses_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uvicorn_protocol, "MAX_CONNECTIONS", 5)
 
     def crowd(port: int) -> None:

@@ -31,7 +31,7 @@ def test_a_word_nobody_knows_is_refused_with_those_that_are_known(room: Room, ve
     assert "priority" in (refused.value.hint or "")
 
 
-def test_only_the_house_writes_a_bounce(room: Room) -> None:
+def test_only_the_post_room_writes_a_bounce(room: Room) -> None:
     with pytest.raises(Invalid) as refused:
         room.mailbox("ann").send("bob", "you failed", kind="bounce")
     assert refused.value.field == "kind"

@@ -7,25 +7,28 @@ import json
 
 import pytest
 
-from .conftest import Crew
+from .conftest import GatewayPool
 from .gateways import PATIENCE, QUIET, Gateway, calls_after_a_while, until
 from .models import Call, Origin
 
-pytestmark = [pytest.mark.nanobot, pytest.mark.xdist_group("crew")]  # one process starts the gateways they share
+pytestmark = [
+    pytest.mark.nanobot,
+    pytest.mark.xdist_group("gateways"),
+]  # one process starts the shared gateways
 
 
 def asked_by(gateway: Gateway, agent: str) -> list[Origin]:
     return [request for request in gateway.model.origin if f"[Mail from agent {agent}," in request.last]
 
 
-def test_one_mail_between_two_polite_agents_ends_after_the_answer(crew: Crew) -> None:
+def test_one_mail_between_two_polite_agents_ends_after_the_answer(gateway_pool: GatewayPool) -> None:
     def polite(request: Origin) -> str | Call:
         if request.last == "greet coder":
             return request.results[-1] if request.results else Call("mail_send", {"to": "coder", "text": "Hello!"})
         return "Thank you very much! And how are you?"
 
-    researcher = crew("researcher", polite)
-    coder = crew("coder", polite)
+    researcher = gateway_pool("researcher", polite)
+    coder = gateway_pool("coder", polite)
     with researcher.person() as person:
         person.say("greet coder")
         person.hear()
@@ -35,7 +38,7 @@ def test_one_mail_between_two_polite_agents_ends_after_the_answer(crew: Crew) ->
     assert [3, 1] == calls
 
 
-def test_agents_that_answer_everything_by_tools_end_too(crew: Crew) -> None:
+def test_agents_that_answer_everything_by_tools_end_too(gateway_pool: GatewayPool) -> None:
     def eager(request: Origin) -> str | Call:
         if request.results:
             return "Thanks!"
@@ -49,15 +52,15 @@ def test_agents_that_answer_everything_by_tools_end_too(crew: Crew) -> None:
             else Call("mail_send", {"to": peer, "text": "!"})
         )
 
-    researcher = crew("researcher", eager)
-    coder = crew("coder", eager)
+    researcher = gateway_pool("researcher", eager)
+    coder = gateway_pool("coder", eager)
     with researcher.person() as person:
         person.say("greet coder")
         person.hear()
     assert sum(calls_after_a_while(researcher, coder)) < 10
 
 
-def test_a_chain_of_relays_is_no_longer_than_from_a_to_d(crew: Crew) -> None:
+def test_a_chain_of_relays_is_no_longer_than_from_a_to_d(gateway_pool: GatewayPool) -> None:
     after = {"researcher": "coder", "coder": "writer", "writer": "editor"}
 
     def passing(name: str) -> object:
@@ -70,7 +73,7 @@ def test_a_chain_of_relays_is_no_longer_than_from_a_to_d(crew: Crew) -> None:
 
         return script
 
-    agents = {name: crew(name, passing(name)) for name in after}  # type: ignore[arg-type]
+    agents = {name: gateway_pool(name, passing(name)) for name in after}  # type: ignore[arg-type]
     room = agents["coder"].room
     editor = room.mailbox("editor")
     editor.register()
@@ -86,8 +89,8 @@ def test_a_chain_of_relays_is_no_longer_than_from_a_to_d(crew: Crew) -> None:
     calls_after_a_while(*agents.values())
 
 
-def test_mail_to_many_notices_and_bad_files_are_not_answered(crew: Crew) -> None:
-    coder = crew("coder", lambda _: "Thank you!")
+def test_mail_to_many_notices_and_bad_files_are_not_answered(gateway_pool: GatewayPool) -> None:
+    coder = gateway_pool("coder", lambda _: "Thank you!")
     room = coder.room
     anna = room.mailbox("anna")
     anna.send("coder", "for your information", kind="notification")
@@ -103,9 +106,9 @@ def test_mail_to_many_notices_and_bad_files_are_not_answered(crew: Crew) -> None
     assert anna.wait(QUIET, sender="coder") is None
 
 
-def test_a_stranger_is_read_answered_and_never_gets_into_a_session(crew: Crew) -> None:
+def test_a_stranger_is_read_answered_and_never_gets_into_a_session(gateway_pool: GatewayPool) -> None:
     """A program that knows only the files writes a callback, commands of nanobot, data and files."""
-    coder = crew("coder", lambda _: "Thank you!")
+    coder = gateway_pool("coder", lambda _: "Thank you!")
     secret = coder.mailboxes.parent / "secret.txt"
     secret.write_text("top secret", encoding="utf-8")
     mail = {
@@ -144,8 +147,8 @@ def test_a_stranger_is_read_answered_and_never_gets_into_a_session(crew: Crew) -
     assert ("msg_1_stranger", "Thank you!") == (message["reply_to"], message["content"]["parts"][0]["text"])
 
 
-def test_who_is_not_allowed_is_told(crew: Crew) -> None:
-    gateway = crew("picky", lambda _: "Hello")
+def test_who_is_not_allowed_is_told(gateway_pool: GatewayPool) -> None:
+    gateway = gateway_pool("picky", lambda _: "Hello")
     mail = {"id": "msg_2_mallory", "from": "mallory", "to": "picky", "type": "message", "content": {"parts": []}}
     gateway.room.mailbox("mallory").register()
     inbox = gateway.mailboxes / "picky" / "inbox"
@@ -157,9 +160,9 @@ def test_who_is_not_allowed_is_told(crew: Crew) -> None:
     assert [] == gateway.model.origin
 
 
-def test_a_burst_of_forty_letters_of_one_sender_is_answered(crew: Crew) -> None:
+def test_a_burst_of_forty_letters_of_one_sender_is_answered(gateway_pool: GatewayPool) -> None:
     """By default, with no failed attempt; somebody else does not wait for it."""
-    coder = crew("coder", lambda _: "ok")
+    coder = gateway_pool("coder", lambda _: "ok")
     flood, anna = coder.room.mailbox("flood"), coder.room.mailbox("anna")
     sent = {flood.send("coder", f"mail {number}").id for number in range(40)}
     anna.send("coder", "and me?")
@@ -170,7 +173,7 @@ def test_a_burst_of_forty_letters_of_one_sender_is_answered(crew: Crew) -> None:
     assert "could not be taken in" not in coder.output()
 
 
-def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(crew: Crew) -> None:
+def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(gateway_pool: GatewayPool) -> None:
     """What nanobot tries again after a second is not sent either."""
 
     def script(request: Origin) -> str | Call | list[Call]:
@@ -181,7 +184,7 @@ def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(crew: Crew) ->
             return "done" if request.results else calls
         return f"I heard: {request.last}"
 
-    slow = crew("slow", script)
+    slow = gateway_pool("slow", script)
     anna = slow.room.mailbox("anna")
     anna.register()
     with slow.person() as person:
@@ -192,12 +195,15 @@ def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(crew: Crew) ->
     assert 3 == len(anna.check(sender="slow"))
 
 
-def test_two_mails_per_turn_do_not_multiply_and_the_person_is_told(crew: Crew) -> None:
+def test_two_mails_per_turn_do_not_multiply_and_the_person_is_told(gateway_pool: GatewayPool) -> None:
     def twice(request: Origin) -> str | list[Call]:
         calls = [Call("mail_send", {"to": "coder", "text": f"Hello {number}!"}) for number in range(2)]
         return "Thank you." if request.results else calls
 
-    chatty, coder = crew("chatty", twice), crew("coder", lambda _: "Thank you very much! And how are you?")
+    chatty, coder = (
+        gateway_pool("chatty", twice),
+        gateway_pool("coder", lambda _: "Thank you very much! And how are you?"),
+    )
     with chatty.person() as person:
         person.say("say hello")
         while not person.hear().startswith("[Mailbox] chatty and coder went on"):

@@ -1,4 +1,4 @@
-"""How often a recipient is told (B2): one pause and one limit for all its bells, however many ring."""
+"""How often a recipient is alerted (B2): one pause and one limit for all its channels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PATIENCE = 60.0  # seconds; a thread that takes longer hangs
 
 @pytest.fixture
 def bob(room: Room) -> Mailbox:
-    return with_bells(room)
+    return with_channels(room)
 
 
-def with_bells(room: Room) -> Mailbox:
+def with_channels(room: Room) -> Mailbox:
     box = room.mailbox("bob")
     for way in WAYS:
         box.begin_rings(way)
@@ -50,9 +50,9 @@ def seconds(box: Mailbox, way: str) -> float | None:
     return outcome.seconds
 
 
-def test_all_bells_ring_for_a_letter_at_once_and_it_is_told_once(factory: RoomFactory, clock: FakeClock) -> None:
+def test_alerts_by_all_channels_at_once_count_as_one(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=2)
-    bob = with_bells(room)
+    bob = with_channels(room)
     for _ in range(2):
         id = post(room)
         clock.advance(21)
@@ -62,36 +62,34 @@ def test_all_bells_ring_for_a_letter_at_once_and_it_is_told_once(factory: RoomFa
     assert [pytest.approx(HOUR - 42)] * 3 == [seconds(bob, way) for way in WAYS]
 
 
-def test_the_pause_holds_whichever_bell_rang_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_the_pause_holds_whichever_channel_alerted_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     first = post(room)
     clock.advance(1)
     assert (first,) == rung(bob, "claude")
     second = post(room)
     clock.advance(1)
-    assert (first,) == rung(bob, "exec"), "what was told already needs no pause"
+    assert (first,) == rung(bob, "exec"), "an alert that was counted already needs no pause"
     assert seconds(bob, "claude") == pytest.approx(19)
-    assert seconds(bob, "exec") == pytest.approx(20), "and after its own ring each bell makes one"
+    assert seconds(bob, "exec") == pytest.approx(20), "and after its own alert each channel pauses"
     clock.advance(20)
     assert [(second,), (second,), (first, second)] == [rung(bob, way) for way in WAYS]
 
 
 def test_urgent_mail_waits_for_no_pause_but_for_the_limit(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=2)
-    bob = with_bells(room)
+    bob = with_channels(room)
     results = []
     for way in WAYS[:2]:
         results.append(post(room, priority="urgent"))
         assert tuple(results) == rung(bob, way)
     post(room, priority="urgent")
-    assert tuple(results) == rung(bob, "webhook:1"), "of what was told it still rings"
+    assert tuple(results) == rung(bob, "webhook:1"), "a channel may still join the alert"
     assert seconds(bob, "exec") == seconds(bob, "webhook:1") == pytest.approx(HOUR)
 
 
-def test_urgent_mail_that_all_bells_ring_for_again_is_told_once_more(
-    factory: RoomFactory, clock: FakeClock
-) -> None:
+def test_a_repeated_alert_by_all_channels_counts_once_more(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=2)
-    bob = with_bells(room)
+    bob = with_channels(room)
     id = post(room, priority="urgent")
     for _ in range(2):
         assert [(id,)] * 3 == [rung(bob, way) for way in WAYS]
@@ -99,9 +97,9 @@ def test_urgent_mail_that_all_bells_ring_for_again_is_told_once_more(
     assert seconds(bob, "exec") == pytest.approx(HOUR - 600)
 
 
-def test_a_bell_that_is_broken_takes_nothing_from_the_others(factory: RoomFactory, clock: FakeClock) -> None:
+def test_a_broken_channel_takes_nothing_from_the_others(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=3, ring_tries=100, backoff_first=1, backoff_most=1)
-    bob = with_bells(room)
+    bob = with_channels(room)
     id = post(room)
     for _ in range(3):
         clock.advance(20)
@@ -116,9 +114,9 @@ def test_a_bell_that_is_broken_takes_nothing_from_the_others(factory: RoomFactor
     assert (id, *news) == rung(bob, "exec")
 
 
-def test_a_bell_that_fails_rings_again_for_what_others_told(factory: RoomFactory, clock: FakeClock) -> None:
+def test_a_channel_that_failed_alerts_again_though_others_did_not(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=2)
-    bob = with_bells(room)
+    bob = with_channels(room)
     results = []
     for _ in range(2):
         results.append(post(room))
@@ -144,9 +142,9 @@ def test_of_a_ring_that_got_through_in_part_the_recipient_was_told(
     assert tuple(ids) == rung(bob, "webhook:1"), "without what came later"
 
 
-def test_a_bell_for_important_mail_alone_joins_the_others(factory: RoomFactory, clock: FakeClock) -> None:
+def test_a_channel_for_important_mail_alone_joins_the_others(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=1)
-    bob = with_bells(room)
+    bob = with_channels(room)
     plain, high = post(room), post(room, priority="high")
     clock.advance(1)
     found = alerts.try_ring(room._core, OWNER, "bob", "webhook:1", least=Priority.HIGH)
@@ -157,12 +155,12 @@ def test_a_bell_for_important_mail_alone_joins_the_others(factory: RoomFactory, 
 # -- two at once
 
 
-def check_that_two_bells_count_as_one(factory: RoomFactory, clock: FakeClock) -> None:
+def check_that_two_channels_count_as_one(factory: RoomFactory, clock: FakeClock) -> None:
     """One has looked and is about to ring for the first letter; the other looks after the second came, and is
-    about to ring for both. The first is quicker: the second letter is another telling, and has to wait.
+    about to ring for both. The first is quicker: the second letter needs another alert, and has to wait.
     """
     room = factory.room()
-    bob = with_bells(room)
+    bob = with_channels(room)
     first = post(room)
     clock.advance(1)
     store, sync = room._core.store, room._core.store.sync
@@ -189,28 +187,28 @@ def check_that_two_bells_count_as_one(factory: RoomFactory, clock: FakeClock) ->
     store.sync = let_the_other_go_first  # type: ignore[method-assign]
     post(room)
     clock.advance(1)
-    assert (first,) == rung(bob, "exec"), "both tell"
+    assert (first,) == rung(bob, "exec"), "both alert"
     assert [first] == quick
 
 
-def test_two_bells_at_once_do_not_both_tell(factory: RoomFactory, clock: FakeClock) -> None:
-    check_that_two_bells_count_as_one(factory, clock)
+def test_two_channels_at_once_do_not_both_start_an_alert(factory: RoomFactory, clock: FakeClock) -> None:
+    check_that_two_channels_count_as_one(factory, clock)
 
 
-def test_a_bell_that_decides_before_the_door_is_closed_is_found_out(
+def test_a_channel_that_ignores_alerts_of_the_others_is_found_out(
     factory: RoomFactory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = "decide(seen.waiting, log, before, "
     plant(monkeypatch, alerts, "_record_alert", right, right.replace("before", "type(before)()"))
-    with pytest.raises(AssertionError, match="both tell"):
-        check_that_two_bells_count_as_one(factory, clock)
+    with pytest.raises(AssertionError, match="both alert"):
+        check_that_two_channels_count_as_one(factory, clock)
 
 
 # -- rooms of an older version, and other names
 
 
 def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]) -> None:
-    """Books of each way alone: nobody counted how often the recipient was told."""
+    """Keep only the logs of each channel: the alerts of the recipient were not counted then."""
     core = room._core
     result = find_record(core, RECIPIENT_ALERTS, "bob")
     writes = [] if result is None else [put_record(RECIPIENT_ALERTS, "bob", None, result)]
@@ -227,7 +225,7 @@ def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_
     factory: RoomFactory, clock: FakeClock
 ) -> None:
     room = factory.room(ring_hourly=3)
-    bob = with_bells(room)
+    bob = with_channels(room)
     post(room)
     clock.advance(1)
     assert all(rung(bob, way) for way in WAYS)

@@ -19,13 +19,13 @@ SPAWN = multiprocessing.get_context("spawn")
 def together(work: Callable[..., None], root: Path, count: int, *more: object) -> set[int | None]:
     """Processes that begin at the same moment; their exit codes."""
     line = SPAWN.Barrier(count)
-    crew = [SPAWN.Process(target=work, args=(root, number, line, *more), daemon=True) for number in range(count)]
+    processes = [SPAWN.Process(target=work, args=(root, n, line, *more), daemon=True) for n in range(count)]
     with nothing_counted():
-        for process in crew:
+        for process in processes:
             process.start()
-    for process in crew:
+    for process in processes:
         process.join(PATIENCE)
-    return {process.exitcode for process in crew}
+    return {process.exitcode for process in processes}
 
 
 def killed_after(
@@ -33,14 +33,14 @@ def killed_after(
 ) -> None:
     """Processes that begin at the same moment, and are killed without warning once they have done enough."""
     line = SPAWN.Barrier(count)
-    crew = [SPAWN.Process(target=work, args=(root, number, line, *more), daemon=True) for number in range(count)]
+    processes = [SPAWN.Process(target=work, args=(root, n, line, *more), daemon=True) for n in range(count)]
     with nothing_counted():
-        for process in crew:
+        for process in processes:
             process.start()
     end = time.monotonic() + PATIENCE
     while not enough() and time.monotonic() < end:
-        crew[0].join(0.01)
-    for process in crew:
+        processes[0].join(0.01)
+    for process in processes:
         process.kill()
         process.join(PATIENCE)
 

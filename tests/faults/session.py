@@ -1,6 +1,6 @@
 """A short working day in one process: open, register, send, broadcast, ack, reply, refuse, sweep, copy.
 
-    python -m tests.faults.errand FOLDER KIND BUG PACE
+    python -m tests.faults.session FOLDER KIND BUG PACE
 
 What fails for a time is written down and tried once more, with the same key. So a run with one fault in it does
 everything, and its ledger says what the fault hit. With the pace `brisk` rare things happen often.
@@ -21,12 +21,12 @@ from tests.faults.ledger import Ledger
 from tests.faults.storm_worker import CROWD, DESK, MEMBERS, WORK, room_over, text_of
 
 T = TypeVar("T")
-WHO = "errand"
+WHO = "session"
 COPY = "copy.db"
 STEADY, BRISK = "steady", "brisk"
 
 
-class Errand:
+class Session:
     def __init__(self, folder: Path, kind: str, bug: str) -> None:
         self.folder = folder
         self.ledger = Ledger(folder, WHO)
@@ -83,7 +83,7 @@ class Errand:
 def main(folder: str, kind: str, bug: str, pace: str) -> None:
     if pace == BRISK:
         named(kind).hurry()
-    Errand(Path(folder), kind, bug).run()
+    Session(Path(folder), kind, bug).run()
 
 
 if __name__ == "__main__":

@@ -8,16 +8,16 @@ from pathlib import Path
 from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import takes_long
 from tests.letters import letter, post
-from tests.store.errand_workers import HOURS, LETTERS, claim_or_unsend, room_of, send_or_rename, sweep
 from tests.store.helpers import opened
-from tests.store.workers import Crew, Forgetful, promises
+from tests.store.management_workers import HOURS, LETTERS, claim_or_unsend, room_of, send_or_rename, sweep
+from tests.store.workers import Forgetful, WorkerPool, promises
 
 
 def claims_and_unsends(folder: Path, kind: type[SqliteStore] = SqliteStore) -> list[str]:
     """What is wrong: letters that were both worked on and taken back, or neither."""
     with opened(folder / "room.db", durable=False) as store:
         store.commit([post(letter(f"m{number}")) for number in range(LETTERS)])
-    assert Crew(claim_or_unsend, 4, folder, kind).finish() == {0}
+    assert WorkerPool(claim_or_unsend, 4, folder, kind).finish() == {0}
     result = set(promises(folder))  # two may be told that the same letter is unsent: it is
     ends = Counter(line.split()[1] for line in result)
     return [f"m{number}: {ends[f'm{number}']}" for number in range(LETTERS) if ends[f"m{number}"] != 1]
@@ -38,7 +38,7 @@ def test_many_janitors_let_each_question_climb_once(tmp_path: Path) -> None:
         for number in range(10):
             room_of(store).mailbox(f"a{number}").escalate("x", reason="blocked")
 
-    assert Crew(sweep, 4, tmp_path).finish() == {0}
+    assert WorkerPool(sweep, 4, tmp_path).finish() == {0}
 
     assert sum(map(int, promises(tmp_path))) == 10
     with opened(tmp_path / "room.db") as store:
@@ -51,7 +51,7 @@ def test_no_letter_is_lost_while_its_recipient_is_renamed(tmp_path: Path) -> Non
     with opened(tmp_path / "room.db", durable=False) as store:
         room_of(store).mailbox("bob").register()
 
-    assert Crew(send_or_rename, 4, tmp_path).finish() == {0}
+    assert WorkerPool(send_or_rename, 4, tmp_path).finish() == {0}
 
     with opened(tmp_path / "room.db") as store:
         room = room_of(store)
