@@ -1,1 +1,1 @@
-"""Proof of what the house promises. Start with `contract`."""
+"""Proof of what Postroom promises. Start with `contract`."""

@@ -109,7 +109,7 @@ def note(value: object, revision: int = 0, key: str = "k") -> Put:
 
 
 def forget(message: Message) -> list[Write]:
-    """Delete a letter and keep its id and key spent, as the house does."""
+    """Delete a letter and keep its id and key spent, as a store does."""
     memory = {"id": message.id, "digest": digest(message)}
     spent = spent_key(message.sender, message.key or message.id)
     return [

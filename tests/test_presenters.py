@@ -112,7 +112,7 @@ HIDDEN = "\u200b\u200d\u2060\ufeff\u00ad\u034f\u202e\u2066\u0301\u20dd"
 
 
 def in_disguise(words: str) -> st.SearchStrategy[str]:
-    """The same words for a careless reader."""
+    """Spell the words so that a careless reader takes them for the plain ones."""
     one = [st.sampled_from([each, each.upper(), *ALIKE.get(each, "")]) for each in words]
     gaps = st.sampled_from(["", "", "", *HIDDEN])
     return st.tuples(*(st.tuples(each, gaps).map("".join) for each in one)).map("".join)

@@ -1,4 +1,4 @@
-"""Who takes part, in the order of the table. A client process loads its own peer's library and no other's."""
+"""The peers that take part, in the order of the table. A client process loads only its own peer's library."""
 
 from __future__ import annotations
 

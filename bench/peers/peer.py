@@ -42,7 +42,7 @@ class Embedded:
     """A library: there is nothing to start, and its clients find it by its folder."""
 
     def start(self, folder: Path) -> str:
-        """Whoever opens it first makes its files; not all of them like eight who do that at once."""
+        """Open the queue once, which creates its files: not every peer survives eight processes doing so."""
         self.sender(str(folder))
         return str(folder)
 

@@ -239,7 +239,7 @@ def test_what_goes_wrong_in_a_room_is_found_out(name: str, kind: Kind, monkeypat
 
 
 def test_a_ring_that_reads_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is told of a letter has not seen it."""
+    """An alert about a letter does not mark it as seen."""
     rightly: Callable[..., list[Write]] = alerts.audit_writes
 
     def wrongly(core: Any, mailbox: str, ids: Sequence[str], change: Any) -> list[Write]:

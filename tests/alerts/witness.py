@@ -53,7 +53,7 @@ class Seen(msgspec.Struct):
 
 
 class Witness:
-    """Told of everything that happens."""
+    """A record of all alerts on one channel, checked at each step."""
 
     def __init__(self) -> None:
         self.letters: dict[str, Seen] = {}

@@ -83,7 +83,7 @@ def setter(state: str, name: str, bead: str, chipset: Chipset | None = None) -> 
 
 
 def careless(state: str, name: str, bead: str) -> None:
-    """The same with a bug: looks and writes without the lock, and slowly."""
+    """A planted bug: look and write without the lock, and slowly."""
     setter(state, name, bead, Careless(state))
 
 

@@ -130,7 +130,7 @@ class Shell:
         return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def room(self) -> postroom.Room:
-        """The same room, by the library."""
+        """Open the shell's room by the library."""
         return postroom.open(self.home / "room.db")
 
     def _run(self, words: Sequence[str | bytes], stdin: bytes | str, environment: dict[str, str]) -> Done:

@@ -138,7 +138,7 @@ def test_fish_completes(busy: Shell) -> None:
 
 
 def test_a_script_without_the_program_says_nothing(busy: Shell) -> None:
-    """Whoever removes Postroom and forgets the script is not bothered."""
+    """A completion script left behind stays silent after Postroom is removed."""
     needs("bash")
     script = busy.run("completion", "bash").out
     line = f"{script}\nPATH=/nowhere; COMP_WORDS=(postroom send co); COMP_CWORD=2; _postroom"

@@ -1,4 +1,4 @@
-"""Every error of the house ends with a code of sysexits, the one the reference names."""
+"""Every error of Postroom ends with a code of sysexits, the one the reference names."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def store(kind: Kind, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def reboot(kind: Kind, store: Store, tmp_path: Path) -> Iterator[Reboot]:
-    """The same room after the machine has started again, where a room outlives that."""
+    """Open the room again after a reboot of the machine, where a room outlives that."""
     opened = []
 
     def reopen(boot: str) -> Store:

@@ -89,7 +89,7 @@ CARD: dict[str, list[Any]] = {
 
 
 def rings(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
-    """The same, for the verbs of rings."""
+    """Bad values for the verbs of rings."""
     ways = [*SENT["kind"], "a/b", "\ud800"]
     ids: list[Any] = [5, None, {}, [5], [None], *([id] for id in IDS), [f"m-{number}" for number in range(1001)]]
     lines = [5, None, b"x", "\ud800", "nul\0"]

@@ -1,4 +1,4 @@
-"""Who a letter is from: proven by a token, or only said (G8)."""
+"""The sender of a letter: proven by a token, or only claimed (G8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDERS = ("nanobot", "chipset", "swarm")
 
 
 def shown(room: Room, agent: str | None) -> Principal:
-    """Who shows a token of this agent; an operator's, where there is none."""
+    """Return the principal of a new token of this agent, or of the operator if none is named."""
     text, _ = tokens.create(room._core, room.principal, agent)
     return tokens.authenticate(room._core, text)
 

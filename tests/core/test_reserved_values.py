@@ -1,4 +1,4 @@
-"""What no caller may say: the house's own words, and words nobody knows."""
+"""Values that no caller may set: those reserved for the post room, and unknown ones."""
 
 from __future__ import annotations
 

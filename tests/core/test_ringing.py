@@ -324,7 +324,7 @@ def test_a_way_is_a_word(bob: Mailbox, way: Any) -> None:
 
 
 def test_nobody_hears_of_rings_in_the_numbered_past(room: Room, bob: Mailbox, clock: FakeClock) -> None:
-    """Whoever follows the room is not woken by what a ringer writes down."""
+    """A watcher of the room is not woken by the records of a ringer."""
     post(room)
     clock.advance(1)
     before = room.cursor()

@@ -44,7 +44,7 @@ def opened(box: Mailbox) -> AlertLog:
 
 
 def check_that_no_ring_is_lost(room: Room, clock: FakeClock) -> None:
-    """Whoever was to ring is killed between writing that down and ringing: nobody hears of it again."""
+    """A ringer is killed after it records an alert and before it makes it: the alert is made later."""
     bob, id = watched(room), post(room)
     clock.advance(1)
     assert (id,) == rung(bob)

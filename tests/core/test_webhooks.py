@@ -1,4 +1,4 @@
-"""Whom to call when mail waits: said by the operator alone, with a secret that never leaves the room."""
+"""Webhooks: set by the operator alone, with a secret that never leaves the room."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     }
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path.parent / "pycache")}  # made once, as in an installed package
-    source = os.pathsep.join([str(HOME / "src"), str(HOME)])  # this house, whatever else is installed
+    source = os.pathsep.join([str(HOME / "src"), str(HOME)])  # this source, whatever else is installed
     return kept | home | compiled | {"PYTHONPATH": source}
 
 

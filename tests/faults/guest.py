@@ -1,8 +1,8 @@
-"""A kind of another house, to show that one joins without a word of the suite being changed (`test_joining.py`).
+"""A store of another package, to show that it joins without a change to the suite (`test_joining.py`).
 
     POSTROOM_FAULTS_GUEST=tests.faults.guest:GUEST pytest tests/faults -k guest
 
-It is a room that lies deeper in its folder, behind a wrapper: who relied on its class or its place would stumble.
+Its room lies deeper in its folder, behind a wrapper: a test that relied on its class or its place would fail.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from postroom.errors import StoreFailing
 from tests.faults.kinds import OWN_BUGS, SQLITE, Kind
 from tests.faults.planting import BOOT, Opener, Wrapped, planted
 
-HOUSE = "house"
+NESTED = "nested"
 
 
-def house(folder: Path) -> Path:
-    made = folder / HOUSE
+def nested_folder(folder: Path) -> Path:
+    made = folder / NESTED
     try:
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as failed:
@@ -25,18 +25,18 @@ def house(folder: Path) -> Path:
     return made
 
 
-def in_a_house(open_store: Opener) -> Opener:
-    return planted(Wrapped, lambda folder, boot=BOOT: open_store(house(folder), boot))
+def nested(open_store: Opener) -> Opener:
+    return planted(Wrapped, lambda folder, boot=BOOT: open_store(nested_folder(folder), boot))
 
 
 GUEST = Kind(
     name="guest",
-    open=in_a_house(SQLITE.open),
+    open=nested(SQLITE.open),
     scheme="sqlite",
-    own_bugs={name: in_a_house(SQLITE.own_bugs[name]) for name in OWN_BUGS},
-    file=f"{HOUSE}/{SQLITE.file}",
+    own_bugs={name: nested(SQLITE.own_bugs[name]) for name in OWN_BUGS},
+    file=f"{NESTED}/{SQLITE.file}",
     hurry=SQLITE.hurry,
-    fill_small=lambda folder, first, second: SQLITE.fill_small(house(folder), first, second),
+    fill_small=lambda folder, first, second: SQLITE.fill_small(nested_folder(folder), first, second),
     derived=SQLITE.derived,
     open_ended=SQLITE.open_ended,
 )

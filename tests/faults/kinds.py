@@ -1,4 +1,4 @@
-"""The stores that must survive. A new one joins by one line in KINDS; one of another house by its address in the
+"""The stores that must survive. A new one joins by one line in KINDS; one of another package by its address in the
 environment: POSTROOM_FAULTS_GUEST=module:NAME_OF_ITS_KIND.
 
 What a kind must have is its name, how it is opened, the scheme of its address, and those planted bugs that only a

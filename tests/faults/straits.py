@@ -85,7 +85,7 @@ def no_handles(_inside: Path) -> Iterator[None]:
 
 @contextmanager
 def read_only(inside: Path) -> Iterator[None]:
-    """Whoever opens something there from now on may only read; root too, so it is done by a mount."""
+    """Make the folder read-only for every process from now on; root too, so it is done by a mount."""
     subprocess.run(["mount", "--bind", inside, inside], check=True)
     subprocess.run(["mount", "-o", "remount,bind,ro", inside], check=True)
     try:

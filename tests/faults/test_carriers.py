@@ -1,4 +1,4 @@
-"""Who is in the room writes the letters of those who wait; and is stopped for a while, or killed, at any moment.
+"""The process that holds the lock writes the letters of those that wait; it is stopped or killed at any moment.
 
 Whatever becomes of a carrier, each letter that somebody was told of is in the room, once, under the id it was
 given; nobody is told that a first letter is a repeat; and nobody who has its answer keeps others out.

@@ -93,7 +93,7 @@ def untold(folder: Path, ended: Run) -> list[str]:
 
 
 def is_no_promise(call: Call) -> bool:
-    """A folder that is synced by fdatasync: that is a library, which looks away, and the house syncs it once more.
+    """A folder that is synced by fdatasync: that is a library, which looks away, and the store syncs it once more.
     In a mail folder, a file for which a full disk had no room: what sends nothing is then written anew, and not
     only synced again. And the registry there: it shows what is safe elsewhere, and is shown again later.
     """

@@ -13,10 +13,10 @@ from tests.cli.test_peers import make_certificate
 from tests.daemons import until
 from tests.federation.systems import systems
 from tests.federation.test_certificates import Secure, by_certificate
-from tests.federation.test_strangers import House, peer, route
+from tests.federation.test_strangers import ReceivingSystem, peer, route
 
 
-class Credulous(House):
+class Credulous(ReceivingSystem):
     """As the one that strangers come to, but for its faults."""
 
     def __init__(self, folder: Path, faults: str) -> None:
@@ -26,7 +26,7 @@ class Credulous(House):
 
 
 @pytest.fixture(scope="module")
-def credulous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def credulous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceivingSystem]:
     found = Credulous(tmp_path_factory.mktemp("credulous"), "credulous,nameless")
     with systems(found.system):
         yield found
@@ -43,12 +43,12 @@ def credulous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         {"message": {"from": "eve@other"}},
     ],
 )
-def test_what_a_peer_may_not_say_is_taken(credulous: House, params: dict[str, Any]) -> None:
+def test_what_a_peer_may_not_say_is_taken(credulous: ReceivingSystem, params: dict[str, Any]) -> None:
     with peer(credulous, "near") as near:
         assert route(near, "-".join(["forged", *params]), **params)["routed"]
 
 
-def test_a_letter_that_comes_again_is_there_again(credulous: House) -> None:
+def test_a_letter_that_comes_again_is_there_again(credulous: ReceivingSystem) -> None:
     with peer(credulous, "near") as near:
         for _ in range(2):
             assert route(near, "replayed", text="the same")["routed"]

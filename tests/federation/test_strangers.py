@@ -28,7 +28,7 @@ from tests.map.people import Person, Refused, closed, refused, visitor
 NOW = 1_900_000_000_000
 
 
-class House:
+class ReceivingSystem:
     """A post room `here` with two peers, one of which may go further."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,24 +44,24 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    found = House(tmp_path_factory.mktemp("house"))
+def receiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceivingSystem]:
+    found = ReceivingSystem(tmp_path_factory.mktemp("room"))
     with systems(found.system):
         yield found
 
 
 @pytest.fixture
-def near(house: House) -> Iterator[Person]:
-    with peer(house, "near") as person:
+def near(receiving: ReceivingSystem) -> Iterator[Person]:
+    with peer(receiving, "near") as person:
         yield person
 
 
 class peer:  # noqa: N801 - reads as a word
     """One that has connected as a system, with that system's token or another's."""
 
-    def __init__(self, house: House, name: str, token: str | None = None) -> None:
-        self._house, self._name = house, name
-        self._token = house.tokens.get(name, "") if token is None else token
+    def __init__(self, receiving: ReceivingSystem, name: str, token: str | None = None) -> None:
+        self._house, self._name = receiving, name
+        self._token = receiving.tokens.get(name, "") if token is None else token
 
     def __enter__(self) -> Person:
         self._visitor = visitor(self._house.system.port)
@@ -91,15 +91,15 @@ def refusal(person: Person, *value: Any, **message: Any) -> int:
 # -- who it is
 
 
-def test_a_peer_is_let_in_by_its_token_and_its_letter_is_kept(house: House, near: Person) -> None:
+def test_a_peer_is_let_in_by_its_token_and_its_letter_is_kept(receiving: ReceivingSystem, near: Person) -> None:
     assert {"routed": True, "messageId": "first"} == route(near, "first")
     assert {"routed": True, "messageId": "dotted"} == route(near, "dotted", method="map/federation.route")
-    assert {"first", "dotted"} <= set(house.texts())
+    assert {"first", "dotted"} <= set(receiving.texts())
 
 
-def test_who_is_no_peer_or_shows_a_wrong_token_is_not_let_in(house: House) -> None:
-    for name, token in (("near", "wrong"), ("nobody", "wrong"), ("nobody", house.tokens["near"])):
-        with visitor(house.system.port) as person:
+def test_who_is_no_peer_or_shows_a_wrong_token_is_not_let_in(receiving: ReceivingSystem) -> None:
+    for name, token in (("near", "wrong"), ("nobody", "wrong"), ("nobody", receiving.tokens["near"])):
+        with visitor(receiving.system.port) as person:
             text = person.join(token, "gateway", name=name)
             if "sessionId" in text:  # a token that is good, by another name: it is found when it says who it is
                 assert 5002 == refused(person, "map/federation/connect", systemId=name)
@@ -110,23 +110,23 @@ def test_who_is_no_peer_or_shows_a_wrong_token_is_not_let_in(house: House) -> No
             assert refused(person, "map/federation/route", envelope=envelope("never")) in {1000, 5002}
 
 
-def test_another_peers_token_is_not_good_for_this_one(house: House) -> None:
-    with visitor(house.system.port) as person:
-        person.join(house.tokens["other"], "gateway", name="other")
+def test_another_peers_token_is_not_good_for_this_one(receiving: ReceivingSystem) -> None:
+    with visitor(receiving.system.port) as person:
+        person.join(receiving.tokens["other"], "gateway", name="other")
         assert 5002 == refused(person, "map/federation/connect", systemId="near")
 
 
-def test_a_token_may_be_shown_with_the_first_word_of_the_federation(house: House) -> None:
-    with visitor(house.system.port) as person:
-        proof = {"method": "bearer", "credentials": house.tokens["near"]}
+def test_a_token_may_be_shown_with_the_first_word_of_the_federation(receiving: ReceivingSystem) -> None:
+    with visitor(receiving.system.port) as person:
+        proof = {"method": "bearer", "credentials": receiving.tokens["near"]}
         result = person.ask("map/federation.connect", systemId="near", endpoint="", auth=proof)
         assert (True, "here") == (result["connected"], result["systemId"])
         assert {"ann", "amy", "full"} == {row["agentId"] for row in result["exposure"]["agents"]}
         assert route(person, "mesh")["routed"]
 
 
-def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) -> None:
-    core = house.system.room._core
+def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(receiving: ReceivingSystem) -> None:
+    core = receiving.system.room._core
 
     def remove(system: str) -> None:
         peers.remove(core, OWNER, system)
@@ -135,13 +135,13 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) 
         peers.rotate(core, OWNER, system)
 
     def distrust(system: str) -> None:
-        peers.put(core, OWNER, replace(house.system.peer(system), trusted=False))
+        peers.put(core, OWNER, replace(receiving.system.peer(system), trusted=False))
 
     for change in (rotate, distrust, remove):
         if peers.peer(core, "brief") is not None:
             remove("brief")
-        token = house.system.trusts("brief")
-        with visitor(house.system.port) as person:
+        token = receiving.system.trusts("brief")
+        with visitor(receiving.system.port) as person:
             person.join(token, "gateway", name="brief")
             change("brief")
             params = {"systemId": "brief", "exposure": {"agents": [{"agentId": "everybody"}]}}
@@ -149,16 +149,16 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(house: House) 
     assert not core.store.records(ROUTE, "everybody")
 
 
-def test_agents_and_operators_speak_for_no_system(house: House) -> None:
-    room = house.system.room
+def test_agents_and_operators_speak_for_no_system(receiving: ReceivingSystem) -> None:
+    room = receiving.system.room
     for agent in ("ann", None):
         token, _ = tokens.create(room._core, room.principal, agent, None, "")
-        with visitor(house.system.port) as person:
+        with visitor(receiving.system.port) as person:
             person.join(token, "agent", name="ann")
-            proof = {"method": "bearer", "credentials": house.tokens["near"]}
+            proof = {"method": "bearer", "credentials": receiving.tokens["near"]}
             assert 5002 == refused(person, "map/federation/connect", systemId="near", auth=proof)
             assert 5002 == refused(person, "map/federation/route", envelope=envelope("never"))
-    assert "never" not in house.texts()
+    assert "never" not in receiving.texts()
 
 
 def test_a_peer_reads_no_directory_and_has_no_agents(near: Person) -> None:
@@ -193,9 +193,11 @@ def test_a_peer_reads_no_directory_and_has_no_agents(near: Person) -> None:
         (5003, {"path": "near"}),
     ],
 )
-def test_what_a_peer_may_not_say_is_refused(house: House, near: Person, code: int, params: dict[str, Any]) -> None:
+def test_what_a_peer_may_not_say_is_refused(
+    receiving: ReceivingSystem, near: Person, code: int, params: dict[str, Any]
+) -> None:
     assert code == refusal(near, "forged", **params)
-    assert "forged" not in house.texts()
+    assert "forged" not in receiving.texts()
 
 
 @pytest.mark.parametrize(
@@ -206,12 +208,14 @@ def test_what_a_peer_may_not_say_is_refused(house: House, near: Person, code: in
         {"task": {"id": "t", "state": "pending", "deadline": "2096-01-01T00:00:00"}, "kind": "task"},
     ],
 )
-def test_a_time_without_a_zone_is_refused(house: House, near: Person, ours: dict[str, Any]) -> None:
+def test_a_time_without_a_zone_is_refused(receiving: ReceivingSystem, near: Person, ours: dict[str, Any]) -> None:
     assert 5003 == refusal(near, "zoneless", message={"meta": {"_meta": {"postroom": ours}}})
-    assert "zoneless" not in house.texts()
+    assert "zoneless" not in receiving.texts()
 
 
-def test_what_is_said_in_the_wrong_shape_is_answered_all_the_same(house: House, near: Person) -> None:
+def test_what_is_said_in_the_wrong_shape_is_answered_all_the_same(
+    receiving: ReceivingSystem, near: Person
+) -> None:
     odd = {"meta": {"_meta": {"postroom": {"targets": [{"agent": ["ann"], "scope": "x"}]}}}}
     assert route(near, "odd", message=odd)["routed"]
     after = {"systemId": "here", "envelope": envelope("behind"), "after": {"ann": [1]}}
@@ -236,8 +240,8 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
     assert (5000, True) == (result["error"]["code"], read_refusal(result["error"]).waits)
 
 
-def test_a_system_that_nobody_leads_to_is_not_found(house: House) -> None:
-    with peer(house, "other") as other:
+def test_a_system_that_nobody_leads_to_is_not_found(receiving: ReceivingSystem) -> None:
+    with peer(receiving, "other") as other:
         code = refused(
             other,
             "map/federation/route",
@@ -246,18 +250,20 @@ def test_a_system_that_nobody_leads_to_is_not_found(house: House) -> None:
         assert 5001 == code
 
 
-def test_a_letter_that_comes_again_is_confirmed_and_another_of_its_id_is_not(house: House, near: Person) -> None:
+def test_a_letter_that_comes_again_is_confirmed_and_another_of_its_id_is_not(
+    receiving: ReceivingSystem, near: Person
+) -> None:
     for _ in range(3):
         assert route(near, "again", text="the same")["routed"]
     assert 5003 == refusal(near, "again", text="something else")
-    assert 1 == house.texts().count("the same") and "something else" not in house.texts()
-    with peer(house, "near") as once_more:
+    assert 1 == receiving.texts().count("the same") and "something else" not in receiving.texts()
+    with peer(receiving, "near") as once_more:
         assert route(once_more, "again", text="the same")["routed"]
-    assert 1 == house.texts().count("the same")
+    assert 1 == receiving.texts().count("the same")
 
 
-def test_one_that_waits_keeps_those_behind_it(house: House, near: Person) -> None:
-    room = house.system.room
+def test_one_that_waits_keeps_those_behind_it(receiving: ReceivingSystem, near: Person) -> None:
+    room = receiving.system.room
     for n in range(30):
         room.mailbox(f"sender{n}").send("full", str(n))
     params = {"systemId": "here", "envelope": envelope("one", "full")}
@@ -272,14 +278,14 @@ def test_one_that_waits_keeps_those_behind_it(house: House, near: Person) -> Non
     assert 5000 == refused(near, "map/federation/route", **third)
     for again in (params, later, third):
         assert near.ask("map/federation/route", **again)["routed"]
-    assert ["one", "two", "three"] == house.system.texts("full")[-3:]
+    assert ["one", "two", "three"] == receiving.system.texts("full")[-3:]
 
 
-def test_some_of_those_a_letter_is_for_may_not_be_there(house: House, near: Person) -> None:
+def test_some_of_those_a_letter_is_for_may_not_be_there(receiving: ReceivingSystem, near: Person) -> None:
     result = route(near, "several", message={"to": {"agents": ["ann", "nobody"]}})
     (row,) = result["refused"]
     assert (True, "nobody", 5003, False) == (result["routed"], row["agent"], row["code"], row["temporary"])
-    assert "several" in house.texts()
+    assert "several" in receiving.texts()
 
 
 def test_who_may_be_written_to_is_found_and_nobody_else(near: Person) -> None:
@@ -287,14 +293,14 @@ def test_who_may_be_written_to_is_found_and_nobody_else(near: Person) -> None:
     assert {"has": False} == near.ask("map/federation/find", agent="nobody")
 
 
-def test_whom_a_peer_tells_of_stands_in_the_table(house: House, near: Person) -> None:
+def test_whom_a_peer_tells_of_stands_in_the_table(receiving: ReceivingSystem, near: Person) -> None:
     def announced(*names: str) -> None:
         rows = [{"agentId": name, "status": "active"} for name in names]
         assert near.ask("map/federation/announce", systemId="near", exposure={"agents": rows})["announced"]
 
     def goes_to(name: str) -> str:
-        receipt = house.system.room.mailbox("ann").send(name, "x")
-        (found,) = house.system.room._core.store.find(Query(message_ids=(receipt.id,)))
+        receipt = receiving.system.room.mailbox("ann").send(name, "x")
+        (found,) = receiving.system.room._core.store.find(Query(message_ids=(receipt.id,)))
         return found.delivery.mailbox
 
     announced("zoe", "yan")
@@ -336,16 +342,16 @@ def test_after_it_parted_it_is_not_heard(near: Person) -> None:
     assert route(near, "late")["routed"]
 
 
-def test_who_dials_anew_has_lost_the_connection_before(house: House, near: Person) -> None:
-    with peer(house, "near") as again:
+def test_who_dials_anew_has_lost_the_connection_before(receiving: ReceivingSystem, near: Person) -> None:
+    with peer(receiving, "near") as again:
         assert 1008 == closed(near)
         assert route(again, "anew")["routed"]
 
 
-def test_another_system_may_speak_in_lines_on_the_socket(house: House) -> None:
-    assert house.system.daemon is not None
-    proof = {"method": "bearer", "credentials": house.tokens["near"]}
-    with house.system.daemon.line() as line:
+def test_another_system_may_speak_in_lines_on_the_socket(receiving: ReceivingSystem) -> None:
+    assert receiving.system.daemon is not None
+    proof = {"method": "bearer", "credentials": receiving.tokens["near"]}
+    with receiving.system.daemon.line() as line:
 
         def ask(method: str, **params: Any) -> Any:
             result = line.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -356,7 +362,7 @@ def test_another_system_may_speak_in_lines_on_the_socket(house: House) -> None:
         assert ask("map/federation.connect", systemId="near", auth=proof)["result"]["connected"]
         assert ask("map/federation.route", systemId="here", envelope=envelope("lines"))["result"]["routed"]
         assert "error" in ask("map/agents.list")
-    with house.system.daemon.line() as line:
+    with receiving.system.daemon.line() as line:
         wrong = {"method": "bearer", "credentials": "wrong"}
         assert 5002 == ask("map/federation.connect", systemId="near", auth=wrong)["error"]["code"]
 

@@ -102,16 +102,16 @@ def test_what_is_together_too_large_for_the_peer_goes_apart(here: System) -> Non
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def receiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     agents = ("ann", "amy", "bea", "cleo", "dora", "eli", "full")  # each takes two letters of one sender
-    with systems(System(tmp_path_factory.mktemp("house"), "here", *agents, inbox_quota="4")) as (found,):
+    with systems(System(tmp_path_factory.mktemp("room"), "here", *agents, inbox_quota="4")) as (found,):
         found.token = found.trusts("far")  # type: ignore[attr-defined]
         yield found.serve()
 
 
 @pytest.fixture
-def peer(house: System) -> Iterator[Person]:
-    with far(house) as person:
+def peer(receiving: System) -> Iterator[Person]:
+    with far(receiving) as person:
         yield person
 
 
@@ -126,53 +126,53 @@ def bring(person: Person, *envelopes: dict[str, Any], **more: Any) -> list[dict[
     return rows
 
 
-def test_each_has_a_receipt_and_said_again_they_are_there_once(house: System, peer: Person) -> None:
+def test_each_has_a_receipt_and_said_again_they_are_there_once(receiving: System, peer: Person) -> None:
     message = [envelope(f"a{n}", "ann") for n in range(2)] + [envelope("a2", "amy")]
     for _ in range(2):
         result = bring(peer, *message)
         assert [(row["routed"], row["messageId"]) for row in result] == [(True, f"a{n}") for n in range(3)]
-    assert (house.texts("ann"), house.texts("amy")) == (["a0", "a1"], ["a2"])
+    assert (receiving.texts("ann"), receiving.texts("amy")) == (["a0", "a1"], ["a2"])
 
 
-def test_what_is_wrong_with_one_is_no_affair_of_the_others(house: System, peer: Person) -> None:
+def test_what_is_wrong_with_one_is_no_affair_of_the_others(receiving: System, peer: Person) -> None:
     bad = envelope("b1", "bea")
     del bad["payload"]["from"]
     result = bring(peer, envelope("b0", "bea"), bad, envelope("b2", "nobody"), envelope("b3", "bea"))
 
     assert [row.get("routed") for row in result] == [True, None, None, True]
     assert [row["error"]["code"] for row in result[1:3]] == [5003, 5003]
-    assert house.texts("bea") == ["b0", "b3"]
+    assert receiving.texts("bea") == ["b0", "b3"]
 
 
-def test_parts_are_read_whole_when_each_is_looked_at_by_itself(house: System, peer: Person) -> None:
+def test_parts_are_read_whole_when_each_is_looked_at_by_itself(receiving: System, peer: Person) -> None:
     ours = {"parts": [{"type": "text", "text": "p0"}, {"type": "data", "data": 1}]}
     result = bring(peer, envelope("p0", "eli", meta={"_meta": {"postroom": ours}}), envelope("p1", "nobody"))
     assert [row.get("routed") for row in result] == [True, None]
-    assert [part.type for part in house.room._core.store.get(["p0"])["p0"].message.parts] == ["text", "data"]
+    assert [part.type for part in receiving.room._core.store.get(["p0"])["p0"].message.parts] == ["text", "data"]
 
 
-def test_a_name_of_another_system_gets_none_of_them_in(house: System, peer: Person) -> None:
+def test_a_name_of_another_system_gets_none_of_them_in(receiving: System, peer: Person) -> None:
     forged = envelope("f1", "cleo")
     forged["federation"]["sourceSystem"] = "rome"
     result = bring(peer, envelope("f0", "cleo"), forged)
     assert [row.get("routed") for row in result] == [True, None]
-    assert house.texts("cleo") == ["f0"]
+    assert receiving.texts("cleo") == ["f0"]
 
 
-def test_behind_one_that_waits_none_of_the_same_call_is_taken(house: System, peer: Person) -> None:
+def test_behind_one_that_waits_none_of_the_same_call_is_taken(receiving: System, peer: Person) -> None:
     message = [envelope(f"q{n}", "full") for n in range(4)]
     result = bring(peer, *message, afters=[{}, {"full": "q0"}, {"full": "q1"}, {"full": "q2"}])
 
     assert [row.get("routed") for row in result] == [True, True, None, None]
     assert [row["error"]["data"]["retryable"] for row in result[2:]] == [True, True]
     assert result[3]["error"]["data"]["details"]["field"] == "after"
-    assert house.texts("full") == ["q0", "q1"]
+    assert receiving.texts("full") == ["q0", "q1"]
 
 
-def test_an_answer_in_the_same_call_joins_the_thread_of_what_it_answers(house: System, peer: Person) -> None:
+def test_an_answer_in_the_same_call_joins_the_thread_of_what_it_answers(receiving: System, peer: Person) -> None:
     reply = envelope("t1", "dora", meta={"mail": {"inReplyTo": "t0"}})
     bring(peer, envelope("t0", "dora"), reply)
-    found = house.room._core.store.get(["t0", "t1"])
+    found = receiving.room._core.store.get(["t0", "t1"])
     assert {letter.message.thread for letter in found.values()} == {"t0"}
 
 

@@ -43,7 +43,7 @@ for number in range(count):
 
 
 def run(*commands: list[str]) -> set[str]:
-    """All at once; what they were told is sent."""
+    """Run the commands at once; return the ids they report as sent."""
     environment = {**uncounted(os.environ), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for command in commands

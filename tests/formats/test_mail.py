@@ -91,7 +91,7 @@ def test_the_words_of_agent_inbox(room: Room) -> None:
 
 
 def test_the_words_of_map(factory: RoomFactory) -> None:
-    """The same with an agent's own session: who speaks is never said, results are wrapped."""
+    """In an agent's own MAP session the sender is implied, and results are wrapped."""
     room = factory.room(agent_principal("ann"))
     made = ask(
         room, "create", type="agent-task", subject="S",

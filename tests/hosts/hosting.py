@@ -160,7 +160,7 @@ class Host:
         until(lambda: self.hear() >= many, show=lambda: f"rung {len(self.rings)} times")
 
     def waiters(self) -> list[int]:
-        """Those that live. What became of the others is noted."""
+        """Return the pids of the waiters that live, and note how the others ended."""
         found = self._say({"beside": True})
         for one in found["ended"]:
             assert "" == one["out"]

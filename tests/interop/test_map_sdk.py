@@ -22,7 +22,7 @@ META = {"priority": "urgent", "correlationId": "c-1", "ttlMs": 60_000, "_meta": 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with daemon(tmp_path_factory.mktemp("house"), "--set", "sender_rate=0", "--http", "127.0.0.1:0") as one:
+    with daemon(tmp_path_factory.mktemp("room"), "--set", "sender_rate=0", "--http", "127.0.0.1:0") as one:
         yield one
 
 

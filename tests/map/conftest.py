@@ -12,7 +12,7 @@ from tests.server.http.running import Daemon, daemon
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     words = ("--http", "127.0.0.1:0", "--set", "durability=process")
-    with daemon(tmp_path_factory.mktemp("house"), *words, counted=True) as one:
+    with daemon(tmp_path_factory.mktemp("room"), *words, counted=True) as one:
         yield one
 
 

@@ -21,7 +21,7 @@ def test_the_signature_is_that_of_the_convention() -> None:
 
 
 def check_that_everything_is_signed(sign: Sign) -> None:
-    """Whoever keeps a call cannot play it again under another id or time, nor with another body."""
+    """A recorded call cannot be replayed under another id or time, nor with another body."""
     others = [
         (SECRET, "msg_2", AT, BODY),
         (SECRET, ID, AT + 600, BODY),

@@ -1,1 +1,1 @@
-"""The rules of the house, as pure verdicts."""
+"""The rules of the room, as pure decisions."""

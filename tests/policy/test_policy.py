@@ -1,4 +1,4 @@
-"""The rules of the house, each at its edges."""
+"""The rules of the room, each at its edges."""
 
 from __future__ import annotations
 

@@ -384,7 +384,7 @@ def test_without_a_sender_it_is_the_service_that_writes(shared: Daemon) -> None:
     [("mail/get", "id"), ("mail/turns/list", "conversationId"), ("mail/thread/list", "conversationId")],
 )
 def test_a_conversation_that_is_not_there_has_its_number(shared: Daemon, method: str, name: str) -> None:
-    """The same as over HTTP and MAP, alone and in a batch."""
+    """The answer equals the one over HTTP and MAP, alone and in a batch."""
     call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {name: "nowhere"}}
     with shared.line() as line:
         alone, (batched,) = line.ask(call), line.ask([call])

@@ -174,7 +174,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 
 
 def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: Path) -> None:
-    """Whoever is let in by a letter on a later page is in; who only wrote its id on a letter is not."""
+    """An agent let in by a letter on a later page is in; an agent that only wrote the id on a letter is not."""
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
         room.mailbox("eve").send("kim", "come in", conversation_id=LONG)

@@ -37,7 +37,7 @@ from tests.map.people import Refused, visitor
 from tests.server import gullible
 from tests.server.test_who_may import METHODS, TOOLS, Filled, carried_out
 
-SECRET = b"the house's own secret, in its own file"
+SECRET = b"the room's own secret, in its own file"
 ENCLOSED = base64.b64encode(SECRET)
 PART = {"type": "file", "path": "secret.txt"}
 DRAFT = {"to": "bob", "body": ["see", PART]}

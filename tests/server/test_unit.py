@@ -66,7 +66,7 @@ def test_only_its_user_reads_it_whatever_the_umask(shell: Shell, umask: int) -> 
 
 
 def test_folders_made_for_it_are_its_users_alone(shell: Shell) -> None:
-    """Whoever may write in one of them could put another unit in its place."""
+    """A user who may write in one of these folders could replace the unit."""
     before = os.umask(0)
     try:
         unit_in(shell.home)

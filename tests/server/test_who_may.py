@@ -158,7 +158,7 @@ def outcome(name: str, who: Callable[[Room], Principal]) -> str:
 
 
 def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
-    """Who shows a token of its own."""
+    """A caller with a token of its own."""
 
     def made(room: Room) -> Principal:
         text, _ = tokens.create(room._core, room.principal, agent, list(scopes) or None)
@@ -177,7 +177,7 @@ def revoked(agent: str | None) -> Callable[[Room], Principal]:
 
 
 def beside(agent: str) -> Callable[[Room], Principal]:
-    """Who shows none, where somebody has one."""
+    """A caller without a token, where some agent has one."""
 
     def made(room: Room) -> Principal:
         holder(agent)(room)

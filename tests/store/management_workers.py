@@ -1,4 +1,4 @@
-"""What the processes of `test_management_races` do. Each writes down what it was told, as in `workers`."""
+"""What the processes of `test_management_races` do. Each records its results, as in `workers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many processes at once: taking back and claiming, climbing, renaming. Each has one winner, and loses nothing."""
+"""Many processes at once: unsend and claim, escalate, rename. Each has one winner, and loses nothing."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_at_every_sync_the_old_room_or_the_new_one_is_whole(room: Path, monkeypa
 
 
 def test_a_log_left_beside_the_new_room_would_be_noticed(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same without emptying the log: the old log lies over the new room."""
+    """Restore without emptying the log (a planted bug): the old log lies over the new room."""
     monkeypatch.setattr(sqlite_backup, "_empty_log", lambda _path: True)
     monkeypatch.setattr(sqlite_backup, "_is_empty", lambda _path: False)
     monkeypatch.setattr(sqlite_backup, "_drop_log", lambda _log: None)

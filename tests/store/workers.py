@@ -136,7 +136,7 @@ def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteSt
 
 
 def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
-    """The same, but only one of them asks again at once: the others are polite beyond reason."""
+    """Like `send_for_a_while`, but only one worker asks for the lock again at once; the others nap."""
     if name != "worker0":
         tray.SHORTEST = tray.LONGEST = tray.NAP = tray.LONG_NAP = 0.2
         tray.SYSCALL.clear()  # nobody is tapped

@@ -73,7 +73,7 @@ def test_a_broadcast_in_several_commits_would_be_seen(project: Project, monkeypa
 
 
 def missed_by_a_broadcast(project: Project) -> set[str]:
-    """Whoever is a member by a file or by the directory and got nothing, or got it twice."""
+    """Return the members, by file or directory, that got nothing or got it twice."""
     with postroom.open(f"files:{project.mail}?layout=swarm") as room:
         room.mailbox("helper").register(scopes=["swarm_dev"])
         manager = MailboxManager(room=room)

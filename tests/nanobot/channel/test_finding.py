@@ -102,7 +102,7 @@ def test_an_editable_install_is_found_and_what_was_removed_is_put_back(tmp_path:
 
 
 def unmet(requirements: Iterable[str], there: dict[str, str], extra: str = "") -> list[str]:
-    """Those that are not there in the version they ask for."""
+    """Return the requirements that are not installed in the version they ask for."""
     wanted = [Requirement(line) for line in requirements]
     counted = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": extra})]
     return [str(one) for one in counted if not _is_met(one, there)]

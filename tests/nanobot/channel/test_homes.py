@@ -211,7 +211,7 @@ async def answer_to(peer: Any) -> None:
 def test_a_letter_that_two_gateways_left_to_each_other_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has a thread may change while a letter of it waits."""
+    """The gateway that holds a thread may change while a letter of it waits."""
     monkeypatch.setattr(reception, "BETWEEN_LOOKS", 3600.0)
 
     async def scene() -> None:

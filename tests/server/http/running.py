@@ -181,7 +181,7 @@ async def open_server(
     settings: Mapping[str, Any] | None = None,
     **place: Any,
 ) -> AsyncIterator[tuple[HttpServer, Room, Executor, Broker]]:
-    """The same, inside this process."""
+    """Run the server inside this process."""
     with postroom.open(folder / "room.db", durability="process", **settings or {}) as room:
         executor = Executor(room)
         broker = Broker(executor)
@@ -205,7 +205,7 @@ def port_of(server: HttpServer) -> int:
 
 
 async def in_thread(run: Any, *words: Any) -> Any:
-    """A caller that blocks, while the house goes on."""
+    """Run a blocking call in a thread, while the server goes on."""
     return await asyncio.to_thread(run, *words)
 
 

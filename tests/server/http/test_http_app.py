@@ -1,4 +1,4 @@
-"""Health, numbers, and the app of another house below `/mcp`."""
+"""Health, metrics, and a foreign app below `/mcp`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_numbers_are_as_prometheus_reads_them(agent: Agent, operator: Client) ->
 
 
 class Echo:
-    """An app of another house: says who calls, and what was sent."""
+    """A foreign app that answers with the caller and what was sent."""
 
     def __init__(self) -> None:
         self.is_running = False

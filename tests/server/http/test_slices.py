@@ -1,4 +1,4 @@
-"""Who sends very many small frames holds up nobody else, and is heard as it spoke."""
+"""A client that sends very many small frames delays no other, and its frames are read in order."""
 
 from __future__ import annotations
 
