@@ -1,4 +1,4 @@
-"""Every test of the command line has a desk of its own."""
+"""Give every test of the command line a shell of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A desk to work at: a user with an empty home, a folder, and the `postroom` program."""
+"""A shell for tests: a user with an empty home, a folder, and the `postroom` program."""
 
 from __future__ import annotations
 

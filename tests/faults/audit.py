@@ -128,7 +128,7 @@ def completed_twice(written: list[Line]) -> list[str]:
 
 
 def unanswered(store: Store, shell: str) -> list[str]:
-    """At a desk where ack and reply are one commit, a letter is done exactly if there is one answer to it."""
+    """In the mailbox where ack and reply are one commit, a letter is done exactly if there is one answer to it."""
     room = Room(store)
     answers = Counter(m.in_reply_to for m in room.letters.values() if m.sender == shell)
     return [

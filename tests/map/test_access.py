@@ -218,9 +218,9 @@ def test_who_goes_is_away_and_comes_back_idle(running: Daemon, port: int, operat
         ola.ask("map/agents/update", agentId="ola", state="busy")
     with postroom.open(running.room) as room:
         until(lambda: room.agent("ola").presence.left)
-    with visitor(port) as executor:
-        executor.join(operator, kind="client")
-        assert executor.ask("map/agents/get", agentId="ola")["agent"]["ownerId"] is None
+    with visitor(port) as client:
+        client.join(operator, kind="client")
+        assert client.ask("map/agents/get", agentId="ola")["agent"]["ownerId"] is None
     with agent(port, operator, "ola") as ola:
         result = ola.ask("map/agents/get", agentId="ola")["agent"]
         assert ("idle", "r", ["s"], {"k": 1}, "ola") == tuple(
@@ -325,15 +325,13 @@ def test_what_would_be_unsafe_or_means_nothing_is_refused(tmp_path: Any, words: 
 
 
 def test_a_client_has_a_name_of_its_own(port: int, operator: str) -> None:
-    with visitor(port) as executor, agent(port, operator, "rob") as rob:
-        executor.join(operator, kind="client", name="The desk")
-        executor.send("rob", "do it")
+    with visitor(port) as client, agent(port, operator, "rob") as rob:
+        client.join(operator, kind="client", name="The desk")
+        client.send("rob", "do it")
         assert "The-desk" == rob.message()["from"]
-        made = executor.ask("mail/create", subject="x")
+        made = client.ask("mail/create", subject="x")
         assert "The-desk" == made["participant"]["id"]
-        assert (
-            "The-desk" == executor.ask("mail/turn", conversationId=made["id"], content="t")["turn"]["participant"]
-        )
+        assert "The-desk" == client.ask("mail/turn", conversationId=made["id"], content="t")["turn"]["participant"]
 
 
 def test_an_operators_agent_speaks_in_conversations_as_itself_alone(port: int, operator: str) -> None:

@@ -17,48 +17,48 @@ from tests.server.http.running import Daemon, make_token, open_server, port_of
 
 
 def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
-    with visitor(port) as executor:
-        executor.join(operator, kind="client", name="desk")
-        result = executor.ask("map/subscribe", filter={})
+    with visitor(port) as client:
+        client.join(operator, kind="client", name="desk")
+        result = client.ask("map/subscribe", filter={})
         with agent(port, operator, "ann", role="worker") as ann, agent(port, operator, "bob") as bob:
-            came = executor.event("agent.registered")
+            came = client.event("agent.registered")
             assert (result["subscriptionId"], 1, "ann") == (
                 came["subscriptionId"], came["sequenceNumber"], came["event"]["data"]["agentId"],
             )  # fmt: skip
             assert ("ann", "worker") == tuple(came["event"]["data"][word] for word in ("name", "role"))
             ann.ask("map/agents/update", agentId="ann", state="busy")
-            changed = executor.event("agent.state.changed")["event"]["data"]
+            changed = client.event("agent.state.changed")["event"]["data"]
             assert ("idle", "busy") == (changed["previousState"], changed["newState"])
             ann.ask("map/agents/update", agentId="ann", metadata={"x": 1})
-            assert {"x": 1} == executor.event("agent.updated")["event"]["data"]["agent"]["metadata"]
+            assert {"x": 1} == client.event("agent.updated")["event"]["data"]["agent"]["metadata"]
             ann.ask("map/scopes/create", scopeId="team")
             ann.ask("map/scopes/join", scopeId="team")
-            assert "team" == executor.event("scope.created")["event"]["data"]["scopeId"]
-            assert "ann" == executor.event("scope.member.joined")["event"]["data"]["agentId"]
+            assert "team" == client.event("scope.created")["event"]["data"]["scopeId"]
+            assert "ann" == client.event("scope.member.joined")["event"]["data"]["agentId"]
             ann.ask("map/scopes/leave", scopeId="team")
-            assert "ann" == executor.event("scope.member.left")["event"]["data"]["agentId"]
+            assert "ann" == client.event("scope.member.left")["event"]["data"]["agentId"]
             ann.ask("map/scopes/delete", scopeId="team")
-            assert executor.event("scope.deleted")
+            assert client.event("scope.deleted")
             sent = ann.send("bob", {"n": 1}, correlationId="c-1")["messageId"]
             assert sent == bob.message()["id"]
             assert "map/ping" == bob.hear()["method"]  # behind it; its answer is the receipt
-            told_of = executor.event("message.sent")["event"]["data"]
+            notice = client.event("message.sent")["event"]["data"]
             assert (sent, sent, "ann", "bob", "c-1", {"n": 1}) == (
-                told_of["id"], told_of["messageId"], told_of["from"], told_of["to"], told_of["correlationId"],
-                told_of["message"]["payload"],
+                notice["id"], notice["messageId"], notice["from"], notice["to"], notice["correlationId"],
+                notice["message"]["payload"],
             )  # fmt: skip
-            got = executor.event("message.delivered")["event"]["data"]
+            got = client.event("message.delivered")["event"]["data"]
             assert (sent, "bob", ["bob"], "ann", "c-1") == tuple(
                 got[word] for word in ("messageId", "agentId", "deliveredTo", "from", "correlationId")
             )
             bob.ask("map/agents/unregister", agentId="bob")
-            assert "bob" == executor.event("agent.unregistered")["event"]["data"]["agentId"]
-        cut = executor.event("agent.state.changed")["event"]["data"]
+            assert "bob" == client.event("agent.unregistered")["event"]["data"]["agentId"]
+        cut = client.event("agent.state.changed")["event"]["data"]
         assert ("ann", "busy", "orphaned", "orphaned", "worker", None) == (
             cut["agentId"], cut["previousState"], cut["newState"], cut["agent"]["state"], cut["role"],
             cut["ownerId"],
         )  # fmt: skip
-        closed = executor.ask("map/unsubscribe", subscriptionId=result["subscriptionId"])
+        closed = client.ask("map/unsubscribe", subscriptionId=result["subscriptionId"])
         assert result["subscriptionId"] == closed["subscription"]["id"]
 
 
@@ -80,17 +80,17 @@ def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Mo
                 return line
 
             wanted = {"eventTypes": ["agent.state.changed"]}
-            executor = await opened("client", "map/subscribe", filter=wanted)
+            client = await opened("client", "map/subscribe", filter=wanted)
             ann = await opened("agent", "map/agents/register", name="ann")
             await ann.close()
             results: list[tuple[str, str, str]] = []
             while not results or results[-1][2] != "stopped":
-                data = json.loads(await executor.recv())["params"]["event"]["data"]
+                data = json.loads(await client.recv())["params"]["event"]["data"]
                 results.append((data["agent"]["id"], data["previousState"], data["newState"]))
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.5):
-                    await executor.recv()
-            await executor.close()
+                    await client.recv()
+            await client.close()
             return results
 
     assert [("ann", "idle", "orphaned"), ("ann", "orphaned", "stopped")] == asyncio.run(story())
@@ -98,16 +98,16 @@ def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None:
     """The SDK's constants have underscores, its server's events have dots."""
-    with visitor(port) as executor, agent(port, operator, "una") as una:
-        executor.join(operator, kind="client", name="desk")
+    with visitor(port) as client, agent(port, operator, "una") as una:
+        client.join(operator, kind="client", name="desk")
         both = ["message.sent", "message_sent", "agent_state_changed", "message_delivered"]
-        executor.ask("map/subscribe", filter={"eventTypes": both, "fromAgents": ["una"]})
+        client.ask("map/subscribe", filter={"eventTypes": both, "fromAgents": ["una"]})
         una.ask("map/agents/update", agentId="una", state="busy")
-        assert executor.event("agent_state_changed")
+        assert client.event("agent_state_changed")
         una.send("una", "to myself")
-        assert executor.event("message.sent")
+        assert client.event("message.sent")
         assert "to myself" == una.message()["payload"] and una.hear()
-        assert executor.event("message_delivered")
+        assert client.event("message_delivered")
         result = una.ask("map/replay", filter={"eventTypes": ["message_sent"], "fromAgents": ["una"]})["events"]
         assert ["message_sent"] == [one["event"]["type"] for one in result]
 
@@ -120,18 +120,16 @@ def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None
 def test_a_client_is_told_of_letters_for_its_name(
     running: Daemon, port: int, operator: str, filter: dict[str, object], kind: str
 ) -> None:
-    with visitor(port) as executor, agent(port, operator, "vi") as vi:
-        executor.join(operator, kind="client", name="front")
-        executor.ask("map/subscribe", filter=filter)
+    with visitor(port) as client, agent(port, operator, "vi") as vi:
+        client.join(operator, kind="client", name="front")
+        client.ask("map/subscribe", filter=filter)
         sent = vi.send("front", "an answer", correlationId="q-1")["messageId"]
         vi.send("somebody", "else")
-        got = executor.event(kind)["event"]["data"]
+        got = client.event(kind)["event"]["data"]
         assert (sent, ["front"], "q-1", "an answer") == (
             got["messageId"], got["deliveredTo"], got["correlationId"], got["message"]["payload"],
         )  # fmt: skip
-        assert executor.hears_nothing() and not [
-            one for one in executor.events if "delivered" in one["event"]["type"]
-        ]
+        assert client.hears_nothing() and not [one for one in client.events if "delivered" in one["event"]["type"]]
         with postroom.open(running.room) as room:  # it is told, and has not said that it took it
             assert sent in [letter.id for letter in room.mailbox("front").check(peek=True)]
 
@@ -164,16 +162,16 @@ def test_nobody_hears_of_the_messages_of_others(port: int, operator: str) -> Non
 def test_every_word_of_a_filter_narrows(
     port: int, operator: str, filter: dict[str, object], received: bool
 ) -> None:
-    with visitor(port) as executor, agent(port, operator, "fay", role="worker") as fay:
-        executor.join(operator, kind="client")
-        executor.ask("map/subscribe", filter=filter | {"eventTypes": ["message.sent"]})
-        executor.ask("map/subscribe", filter={"eventTypes": ["scope.created"]})
+    with visitor(port) as client, agent(port, operator, "fay", role="worker") as fay:
+        client.join(operator, kind="client")
+        client.ask("map/subscribe", filter=filter | {"eventTypes": ["message.sent"]})
+        client.ask("map/subscribe", filter={"eventTypes": ["scope.created"]})
         fay.send("nobody", 1, correlationId="c-9", k=1, priority="urgent")
-        executor.ask("map/agents/list")
+        client.ask("map/agents/list")
         if received:
-            assert executor.event("message.sent")
+            assert client.event("message.sent")
         else:
-            assert executor.hears_nothing() and executor.events == []
+            assert client.hears_nothing() and client.events == []
 
 
 def test_what_was_missed_is_told_from_a_cursor_on_and_by_replay(port: int, operator: str) -> None:

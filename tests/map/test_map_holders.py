@@ -17,14 +17,14 @@ def still_has(person: Person, name: str, payload: str) -> None:
 @pytest.mark.parametrize("verb", ["suspend", "stop", "unregister"])
 def test_who_is_paused_from_another_connection_is_handed_nothing(port: int, operator: str, verb: str) -> None:
     name = f"paused-{verb}"
-    with agent(port, operator, name) as held, visitor(port) as executor:
+    with agent(port, operator, name) as held, visitor(port) as client:
         assert held.hears_nothing()
-        executor.join(operator, kind="client", name="desk")
-        executor.ask(f"map/agents/{verb}", agentId=name)
-        executor.send(name, "kept back")
+        client.join(operator, kind="client", name="desk")
+        client.ask(f"map/agents/{verb}", agentId=name)
+        client.send(name, "kept back")
         assert held.hears_nothing()
         if verb == "suspend":
-            executor.ask("map/agents/resume", agentId=name)
+            client.ask("map/agents/resume", agentId=name)
         else:
             held.register(name=name)
         assert "kept back" == held.message()["payload"]
@@ -76,9 +76,9 @@ def test_a_stopped_agent_of_another_is_not_handed_over(running: Daemon, port: in
     with agent(port, running.token("yan"), "yan") as yan:
         assert 3000 == refused(yan, "map/agents/spawn", parent="yan", name="kid")
         yan.ask("map/agents/spawn", parent="yan", name="own")
-        with visitor(port) as executor:
-            executor.join(operator, kind="client")
-            executor.ask("map/agents/stop", agentId="yan.own")  # who stops it does not get it
+        with visitor(port) as client:
+            client.join(operator, kind="client")
+            client.ask("map/agents/stop", agentId="yan.own")  # who stops it does not get it
         assert "idle" == yan.ask("map/agents/spawn", parent="yan", name="own")["agent"]["state"]
 
 
