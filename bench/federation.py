@@ -47,7 +47,7 @@ class Side:
             yield
 
     def count(self, mailbox: str) -> int:
-        return sum(self.room._core.store.count(Query(mailbox=mailbox, states=OPEN)).values())
+        return sum(self.room.core.store.count(Query(mailbox=mailbox, states=OPEN)).values())
 
 
 @contextmanager
@@ -56,9 +56,9 @@ def linked(folder: Path) -> Iterator[tuple[Side, Side]]:
     here, there = Side(folder, "here"), Side(folder, "there")
     there.room.mailbox("reader").register()
     here.room.mailbox("writer").register()
-    token, _ = peers.add(there.room._core, OWNER, "here", {"exposure": "all"}, ours="there")
+    token, _ = peers.add(there.room.core, OWNER, "here", {"exposure": "all"}, ours="there")
     fields = {"exposure": "all", "url": f"ws://127.0.0.1:{there.port}/map", "token": token}
-    peers.add(here.room._core, OWNER, "there", fields, ours="here")
+    peers.add(here.room.core, OWNER, "there", fields, ours="here")
     with there.served(), here.served():
         here.room.mailbox("writer").send("reader@there", LETTER)
         _until(there, 1)

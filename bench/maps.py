@@ -32,7 +32,7 @@ def ours(folder: Path) -> Iterator[tuple[Path, int, int, str]]:
     """A daemon with MAP: its socket, its port, its process, an operator's token."""
     folder.mkdir()
     with postroom.open(folder / "room.db") as room:
-        token, _ = tokens.create(room._core, OWNER, None)
+        token, _ = tokens.create(room.core, OWNER, None)
     path, port = folder / "ours.sock", free_port()
     words = [sys.executable, "-m", "postroom", "serve", "--room", str(folder / "room.db"), "--socket", str(path)]
     with serving([*words, "--set", "sender_rate=0", "--http", f"127.0.0.1:{port}"], path) as process:

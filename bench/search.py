@@ -81,7 +81,7 @@ def _sending(folder: Path, effort: Effort) -> Iterator[Line]:
     helps = max(1, effort.rounds // 4)
     with with_search, without:
         acts: Turns = {"with": (_sender(with_search), TURN), "without": (_sender(without), TURN)}
-        without._core.store._lookout.is_due = _never  # type: ignore[attr-defined]
+        without.core.store._lookout.is_due = _never  # type: ignore[attr-defined]
         for act, _ in acts.values():
             for _ in range(WARM):
                 act()
@@ -131,7 +131,7 @@ def _elsewhere(room: Room, send: float) -> Iterator[Line]:
     reader, waiting = room.mailbox("reader"), room.stats().letters
     [first] = timed(partial(reader.search, RARE), 1)
     start = time.perf_counter()
-    added = room._core.store.keep_index()
+    added = room.core.store.keep_index()
     each = (time.perf_counter() - start) / added
     yield Line(
         name="add a letter to the index, by the janitor or after a search",

@@ -70,7 +70,7 @@ class AsyncRoom:
     def __init__(self, room: postroom_room.Room) -> None:
         self.room = room  # the sync room, for calls that may block
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
-        self._watcher = SharedWatcher(room._core.store)
+        self._watcher = SharedWatcher(room.core.store)
         self._closed = False
 
     def mailbox(self, name: str) -> AsyncMailbox:
@@ -153,7 +153,7 @@ class AsyncRoom:
                 left = end - loop.time()
                 if found or left <= 0:
                     return found
-                timer = await self.run(seconds_to_sleep, self.room._core, mailboxes)
+                timer = await self.run(seconds_to_sleep, self.room.core, mailboxes)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, longest_sleep(), timer)):
                         await event.wait()
@@ -317,7 +317,7 @@ class AsyncMailbox:
                 return
             held_since = time.monotonic()
             for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self.mailbox._core.limits.lease) / 2:
+                if time.monotonic() - held_since > (lease or self.mailbox.core.limits.lease) / 2:
                     await claimed._hold_on(place, lease)
                     held_since = time.monotonic()
                 try:
@@ -491,7 +491,7 @@ class AsyncMailbox:
         inbox.check_timeout(timeout)
         await self.begin_rings(way)
         box = self.mailbox
-        poll = alerts.AlertPoll(box._core, box._caller, box.name, way, may_ring, within=within)
+        poll = alerts.AlertPoll(box.core, box.principal, box.name, way, may_ring, within=within)
         return await self.room._wait_until([box.name], timeout, poll.look, poll.longest_sleep)
 
     async def ring_done(self, way: str, ids: str | Sequence[str]) -> None:

@@ -137,7 +137,7 @@ class Letter(LetterView):
     def cursor(self) -> Cursor:
         """The position of this letter: `wait(since=letter.cursor)` goes on after it."""
         return replace(
-            self._mailbox.room._core.store.cursor(),
+            self._mailbox.room.core.store.cursor(),
             number=self.delivery.arrived or self.delivery.number,
             mailbox=self.delivery.mailbox,
         )

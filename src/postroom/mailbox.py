@@ -14,18 +14,22 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, overload
 
+from msgspec.structs import asdict
+
 from .core import compose, inbox, validation
 from .core import messages as core_messages
+from .core.verb import perform, request
 from .errors import Invalid
 from .letter import Batch, Letter, Work
 from .model.names import HUMAN, check_agent, meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
-    from typing import Unpack
+    from typing import TypeVar, Unpack
 
     from .core.compose import Draft
     from .core.messages import Receipt
+    from .core.verb import Runs
     from .keywords import Fields, Filters, Wanted, When
     from .model.agent import Agent
     from .model.alert import DeadAlertRow, Later, Rung
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from .model.thread import Conversation, Thread, Turn
     from .room import Room
     from .task import Task
+
+    T = TypeVar("T")
 
 
 def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
@@ -54,10 +60,10 @@ class Mailbox:
     def __init__(self, room: Room, name: str) -> None:
         self.room = room
         self.name = check_agent(name, "mailbox")
-        self._core = room._core
-        if self._core.limits.human != HUMAN:
-            self.name = meant(self.name, self._core.limits.human)
-        self._caller = room._principal
+        self.core = room.core
+        if self.core.limits.human != HUMAN:
+            self.name = meant(self.name, self.core.limits.human)
+        self.principal = room.principal
 
     def __repr__(self) -> str:
         return f"<Mailbox {self.name}>"
@@ -85,7 +91,7 @@ class Mailbox:
         """Send a letter made from a template of the room, with a value for each of its placeholders."""
         compose.check_fields(fields)
         return self._send(
-            [compose.template_draft(self._core, self._caller, self.name, to, name, values, **fields)]
+            [compose.template_draft(self.core, self.principal, self.name, to, name, values, **fields)]
         )[0]
 
     def reply(self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
@@ -96,7 +102,7 @@ class Mailbox:
         """Pass a letter on, with a body of one's own before it."""
         compose.check_fields(fields)
         return self._send(
-            [core_messages.forward_draft(self._core, self._caller, self.name, id, to, body, **fields)]
+            [core_messages.forward_draft(self.core, self.principal, self.name, id, to, body, **fields)]
         )[0]
 
     def broadcast(
@@ -116,13 +122,13 @@ class Mailbox:
 
         Possible only while no recipient has claimed or settled it. Returns the letter, to be edited and sent anew.
         """
-        return core_messages.unsend(self._core, self._caller, self.name, id)
+        return core_messages.unsend(self.core, self.principal, self.name, id)
 
     def sent(self, limit: int = 20) -> list[Message]:
         """Return the letters that were sent here, the newest first."""
         from .core import search
 
-        return search.sent(self._core, self._caller, self.name, limit=limit)
+        return search.sent(self.core, self.principal, self.name, limit=limit)
 
     # -- reading
 
@@ -135,38 +141,30 @@ class Mailbox:
         **filters: Unpack[Filters],
     ) -> list[Letter]:
         """Return the inbox: unread first, by priority, then age. Stamps the letters as read, unless `peek`."""
-        found = inbox.check(
-            self._core,
-            self._caller,
-            self.name,
-            filter=inbox.as_filter(filters),
-            limit=limit,
-            unread_only=unread_only,
-            peek=peek,
-        )
-        return [Letter(self, f) for f in found]
+        found = self._perform(inbox.Check, limit=limit, unread_only=unread_only, peek=peek, **filters)
+        return [Letter(self, f) for f in found.letters]
 
     def read(self, id: str) -> Letter:
         """Return one letter by its id, and stamp it as read."""
-        return Letter(self, inbox.read(self._core, self._caller, self.name, id))
+        return Letter(self, self._perform(inbox.Read, id=id).letter)
 
     def counts(self) -> dict[str, int]:
         """Count unread letters by priority, and in total."""
-        counted = inbox.counts(self._core, self._caller, self.name)
-        by_name = {priority.name.lower(): counted[priority] for priority in sorted(counted, reverse=True)}
-        return by_name | {"total": sum(counted.values())}
+        counted = asdict(self._perform(inbox.Counts))
+        del counted["mailbox"]
+        return counted
 
     def stats(self) -> Tally:
         """Return the numbers of open and dead mail here."""
         from .core import stats
 
-        return stats.mailbox_stats(self._core, self._caller, self.name)
+        return stats.mailbox_stats(self.core, self.principal, self.name)
 
     def trace(self, id: str) -> Trace:
         """Return the history of a letter that was sent or received here, with every delivery and its outcome."""
         from .core import stats
 
-        return stats.trace(self._core, self._caller, self.name, id)
+        return stats.trace(self.core, self.principal, self.name, id)
 
     def wait(
         self,
@@ -191,14 +189,12 @@ class Mailbox:
         """
         from .core import search
 
-        return search.search(self._core, self._caller, self.name, query, limit=limit, ranked=ranked)
+        return search.search(self.core, self.principal, self.name, query, limit=limit, ranked=ranked)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """Return the unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
-        found = inbox.check(
-            self._core, self._caller, self.name, limit=validation.check_count(most, "most"), peek=True
-        )
-        total = sum(inbox.counts(self._core, self._caller, self.name).values())
+        found = self._perform(inbox.Check, limit=validation.check_count(most, "most"), peek=True).letters
+        total = self._perform(inbox.Counts).total
         messages = [f.message.seen_by(self.name) for f in found]
         return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
 
@@ -240,15 +236,11 @@ class Mailbox:
         from .core import work as core_work
 
         wanted = 1 if count is None else count
-        filter = inbox.as_filter(filters)
         held_by = f"{self.name} (process {os.getpid()})" if holder is None else holder
 
-        def take() -> list[Found]:
-            return core_work.claim(
-                self._core, self._caller, self.name, count=wanted, lease=lease, holder=held_by, filter=filter
-            )
-
-        found = inbox.wait_until(self._core, [self.name], timeout, take) or []
+        found = self._perform(
+            core_work.Claim, count=wanted, lease=lease, holder=held_by, timeout=timeout, **filters
+        ).letters
         if count is None:
             return Work(self, found[0]) if found else None
         return Batch(self, [Work(self, f) for f in found])
@@ -275,7 +267,7 @@ class Mailbox:
                 return
             held_since = time.monotonic()
             for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self._core.limits.lease) / 2:
+                if time.monotonic() - held_since > (lease or self.core.limits.lease) / 2:
                     claimed._hold_on(place, lease)
                     held_since = time.monotonic()
                 try:
@@ -292,7 +284,7 @@ class Mailbox:
         """
         from .core import work as core_work
 
-        return Work(self, core_work.find_claimed(self._core, self._caller, self.name, id, token))
+        return Work(self, core_work.find_claimed(self.core, self.principal, self.name, id, token))
 
     # -- settling, any number of letters in one commit: all or none
 
@@ -310,7 +302,7 @@ class Mailbox:
 
         held = self._held(letters)
         after, receipts = core_work.ack_and_send(
-            self._core, self._caller, self.name, held, self._own(drafts), archive=archive
+            self.core, self.principal, self.name, held, self._own(drafts), archive=archive
         )
         _update(letters, after)
         return receipts
@@ -343,20 +335,20 @@ class Mailbox:
         """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
         from .core import work as core_work
 
-        found = core_work.list_dead(self._core, self._caller, self.name, limit)
+        found = core_work.list_dead(self.core, self.principal, self.name, limit)
         return [Letter(self, f) for f in found]
 
     def revive(self, *ids: str) -> list[Letter]:
         """Put dead letters back into the inbox."""
         from .core import work as core_work
 
-        return [Letter(self, f) for f in core_work.revive(self._core, self._caller, self.name, ids)]
+        return [Letter(self, f) for f in core_work.revive(self.core, self.principal, self.name, ids)]
 
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good, and return how many."""
         from .core import work as core_work
 
-        return core_work.purge_dead(self._core, self._caller, self.name, ids)
+        return core_work.purge_dead(self.core, self.principal, self.name, ids)
 
     # -- tasks
 
@@ -373,7 +365,7 @@ class Mailbox:
         from .core import tasks
 
         return tasks.give(
-            self._core, self._caller, self.name, to, body, deadline=deadline, session=session, fields=fields
+            self.core, self.principal, self.name, to, body, deadline=deadline, session=session, fields=fields
         )
 
     def task(self, id: str | Letter) -> Task:
@@ -386,7 +378,7 @@ class Mailbox:
 
         letter = id if isinstance(id, Letter) else None
         name = id.id if isinstance(id, Letter) else id
-        return Task(self, tasks.find(self._core, self._caller, self.name, name), letter)
+        return Task(self, tasks.find(self.core, self.principal, self.name, name), letter)
 
     def tasks(
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
@@ -395,7 +387,7 @@ class Mailbox:
         from .core import tasks
         from .task import Task
 
-        found = tasks.list_tasks(self._core, self._caller, self.name, role=role, states=states, limit=limit)
+        found = tasks.list_tasks(self.core, self.principal, self.name, role=role, states=states, limit=limit)
         return [Task(self, standing) for standing in found]
 
     # -- escalation
@@ -411,20 +403,20 @@ class Mailbox:
 
         compose.check_fields(fields)
         return escalation.escalate(
-            self._core, self._caller, self.name, body, reason=reason, ladder=ladder, **fields
+            self.core, self.principal, self.name, body, reason=reason, ladder=ladder, **fields
         )
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Return the escalations by this mailbox or to it, the oldest first."""
         from .core import escalation
 
-        return escalation.escalations(self._core, self._caller, self.name, open_only=open_only)
+        return escalation.escalations(self.core, self.principal, self.name, open_only=open_only)
 
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
         from .core import escalation
 
-        return escalation.resolve(self._core, self._caller, self.name, id)
+        return escalation.resolve(self.core, self.principal, self.name, id)
 
     # -- threads
 
@@ -432,43 +424,43 @@ class Mailbox:
         """Return the letters of a thread that were sent or received here, the oldest first."""
         from .core import threads
 
-        return threads.thread(self._core, self._caller, self.name, id)
+        return threads.thread(self.core, self.principal, self.name, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """Return the letters with a thread tag that were sent or received here."""
         from .core import threads
 
-        return threads.tagged(self._core, self._caller, self.name, tag, scope)
+        return threads.tagged(self.core, self.principal, self.name, tag, scope)
 
     def reply_chain(self, id: str) -> list[Message]:
         """Return the letters from the root of a thread down to this one."""
         from .core import threads
 
-        return threads.reply_chain(self._core, self._caller, self.name, id)
+        return threads.reply_chain(self.core, self.principal, self.name, id)
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Return threads with replies, the most recently active first."""
         from .core import threads
 
-        return threads.threads(self._core, self._caller, self.name, limit)
+        return threads.threads(self.core, self.principal, self.name, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first."""
         from .core import threads
 
-        return threads.conversations(self._core, self._caller, self.name, scope, limit)
+        return threads.conversations(self.core, self.principal, self.name, scope, limit)
 
     def conversation(self, id: str) -> Conversation:
         """Return a conversation's participants and counts."""
         from .core import threads
 
-        return threads.conversation(self._core, self._caller, self.name, id)
+        return threads.conversation(self.core, self.principal, self.name, id)
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order."""
         from .core import threads
 
-        return threads.turns(self._core, self._caller, self.name, conversation)
+        return threads.turns(self.core, self.principal, self.name, conversation)
 
     # -- directory
 
@@ -478,7 +470,7 @@ class Mailbox:
         """
         from .core import agents
 
-        return agents.register(self._core, self._caller, self.name, **card)
+        return agents.register(self.core, self.principal, self.name, **card)
 
     def heartbeat(
         self,
@@ -491,8 +483,8 @@ class Mailbox:
         from .core import agents
 
         return agents.heartbeat(
-            self._core,
-            self._caller,
+            self.core,
+            self.principal,
             self.name,
             current_tasks=current_tasks,
             poll_interval=poll_interval,
@@ -503,7 +495,7 @@ class Mailbox:
         """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it."""
         from .core import agents
 
-        return agents.heartbeat(self._core, self._caller, self.name, leaving=True, dormant=dormant)
+        return agents.heartbeat(self.core, self.principal, self.name, leaving=True, dormant=dormant)
 
     # -- refusing senders
 
@@ -511,19 +503,19 @@ class Mailbox:
         """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused."""
         from .core import agents
 
-        return agents.block(self._core, self._caller, self.name, name)
+        return agents.block(self.core, self.principal, self.name, name)
 
     def unblock(self, name: str) -> list[str]:
         """Accept mail from this name again. Returns all names that are still refused."""
         from .core import agents
 
-        return agents.unblock(self._core, self._caller, self.name, name)
+        return agents.unblock(self.core, self.principal, self.name, name)
 
     def blocked(self) -> list[str]:
         """Return the names whose mail is refused here."""
         from .core import agents
 
-        return agents.blocked(self._core, self._caller, self.name)
+        return agents.blocked(self.core, self.principal, self.name)
 
     # -- alerts: telling a person or a program that mail waits. An alert is a hint; it moves no letter.
 
@@ -535,7 +527,7 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.begin(self._core, self._caller, self.name, way, backlog=backlog)
+        return alerts.begin(self.core, self.principal, self.name, way, backlog=backlog)
 
     def try_ring(
         self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
@@ -547,7 +539,7 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.try_ring(self._core, self._caller, self.name, way, may_ring, within=within)
+        return alerts.try_ring(self.core, self.principal, self.name, way, may_ring, within=within)
 
     def wait_to_ring(
         self,
@@ -563,13 +555,13 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.wait_to_ring(self._core, self._caller, self.name, way, timeout, may_ring, within=within)
+        return alerts.wait_to_ring(self.core, self.principal, self.name, way, timeout, may_ring, within=within)
 
     def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
         """Record that the alert for these letters was carried out, as was promised by `within`."""
         from .core import alerts
 
-        alerts.ring_done(self._core, self._caller, self.name, way, ids)
+        alerts.ring_done(self.core, self.principal, self.name, way, ids)
 
     def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
         """Record that the alert for these letters did not get through: it is tried again later.
@@ -578,19 +570,19 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.ring_failed(self._core, self._caller, self.name, way, ids, why)
+        return alerts.ring_failed(self.core, self.principal, self.name, way, ids, why)
 
     def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread."""
         from .core import alerts
 
-        return alerts.dead_rings(self._core, self._caller, self.name)
+        return alerts.dead_rings(self.core, self.principal, self.name)
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try given-up alerts again, and return how many."""
         from .core import alerts
 
-        return alerts.retry_rings(self._core, self._caller, self.name, way=way, ids=ids)
+        return alerts.retry_rings(self.core, self.principal, self.name, way=way, ids=ids)
 
     def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
         """Record that these letters were shown to a model or a person, and return how many of them are here.
@@ -599,16 +591,19 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.mark_shown(self._core, self._caller, self.name, ids, host, where, read=read)
+        return alerts.mark_shown(self.core, self.principal, self.name, ids, host, where, read=read)
 
     # -- shared steps
 
+    def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
+        return perform(self.core, self.principal, request(verb, {"agent_id": self.name, **params}))
+
     def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        return core_messages.send(self._core, self._caller, drafts)
+        return core_messages.send(self.core, self.principal, drafts)
 
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
         compose.check_fields(fields)
-        return core_messages.reply_draft(self._core, self._caller, self.name, id, body, to_all=to_all, **fields)
+        return core_messages.reply_draft(self.core, self.principal, self.name, id, body, to_all=to_all, **fields)
 
     def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
         """Return copies with this mailbox as sender: a draft may be sent again, and from elsewhere."""
@@ -623,7 +618,7 @@ class Mailbox:
         self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *args: Any, **options: Any
     ) -> None:
         held = self._held(letters)
-        _update(letters, verb(self._core, self._caller, self.name, held, *args, **options))
+        _update(letters, verb(self.core, self.principal, self.name, held, *args, **options))
 
     def _held(self, letters: Sequence[Letter]) -> list[Found]:
         """Check that these letters lie in this mailbox, and return each of them once, with its lease."""

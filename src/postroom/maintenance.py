@@ -179,7 +179,7 @@ def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]
 
 
 def _core(chosen: Settings) -> Core:
-    return open_with(chosen, SystemClock())._core
+    return open_with(chosen, SystemClock()).core
 
 
 def _file(chosen: Settings) -> Path | None:

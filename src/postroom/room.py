@@ -20,6 +20,7 @@ from .core import compose, inbox, peers, presentation
 from .core.authorize import OWNER, authorize
 from .core.core import Core
 from .core.validation import as_list, check_count
+from .core.verb import perform, request
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
@@ -29,15 +30,16 @@ from .settings import default_room, load_settings, misspelt
 from .store.address import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
     from types import TracebackType
-    from typing import Unpack
+    from typing import TypeVar, Unpack
 
     from .clock import Clock, Ids
     from .core.authorize import Principal
     from .core.portable import Imported
     from .core.retention import Sweep
+    from .core.verb import Runs
     from .keywords import Wanted
     from .model.agent import Agent
     from .model.alert import DeadAlertRow
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from .model.thread import Conversation, Thread, Turn
     from .settings import Settings
     from .store.protocol import Store
+
+    T = TypeVar("T")
 
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
@@ -95,8 +99,8 @@ class Room:
     ) -> None:
         self.settings = settings
         self._default_scope = DEFAULT_SCOPE  # for agent-inbox programs that name none; the server sets it
-        self._principal = principal
-        self._core = Core(
+        self.principal = principal  # for whom this room acts
+        self.core = Core(
             store,
             settings,
             clock or SystemClock(),
@@ -105,17 +109,12 @@ class Room:
             system=settings.system,
         )
 
-    @property
-    def principal(self) -> Principal:
-        """The principal for whom this room acts."""
-        return self._principal
-
     def acting_as(self, principal: Principal) -> Room:
         """Return this room for another principal. Servers that authenticate their callers use it."""
         from copy import copy
 
         room = copy(self)
-        room._principal = principal  # noqa: SLF001 - a Room too
+        room.principal = principal
         return room
 
     def mailbox(self, name: str) -> Mailbox:
@@ -132,29 +131,35 @@ class Room:
         **wanted: Unpack[Wanted],
     ) -> Letter | None:
         """Return the next letter at any of these mailboxes; None after `timeout` seconds."""
-        human = self.settings.human
-        names = [meant(check_agent(name, "mailboxes"), human) for name in as_list(mailboxes, "mailboxes")]
+        names = as_list(mailboxes, "mailboxes")
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
-        cursor = None if since is None else inbox.check_cursor(since)
-        filter = inbox.as_filter(wanted)
-        found = inbox.wait(self._core, self._principal, names, timeout, since=cursor, peek=peek, filter=filter)
+        first, *also = (check_agent(name, "mailboxes") for name in names)
+        found = self._perform(
+            inbox.Wait,
+            agent_id=first,
+            also=also,
+            timeout=timeout,
+            since=None if since is None else str(since),
+            peek=peek,
+            **wanted,
+        ).letter
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
     @property
     def system(self) -> str:
         """The name of this room among other systems."""
-        return peers.system_id(self._core, self._principal, self.settings.system)
+        return peers.system_id(self.core, self.principal, self.settings.system)
 
     def quarantined(self) -> list[str]:
         """Return the ids of letters that were found damaged on disk and set aside."""
-        authorize(self._principal, "room")
-        return self._core.store.quarantined()
+        authorize(self.principal, "room")
+        return self.core.store.quarantined()
 
     def mailboxes(self) -> list[str]:
         """Return every name that ever wrote, was written to, or registered."""
-        authorize(self._principal, "room")
-        return self._core.store.mailboxes()
+        authorize(self.principal, "room")
+        return self.core.store.mailboxes()
 
     def agents(
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
@@ -162,37 +167,37 @@ class Room:
         """Return the registered agents with card, presence and current tasks; with `gone`, former ones too."""
         from .core import agents
 
-        return agents.agents(self._core, self._principal, scope=scope, capability=capability, gone=gone)
+        return agents.agents(self.core, self.principal, scope=scope, capability=capability, gone=gone)
 
     def agent(self, name: str) -> Agent:
         """Return one agent with card, presence and current tasks."""
         from .core import agents
 
-        return agents.agent(self._core, self._principal, meant(check_party(name, "id"), self.settings.human))
+        return agents.agent(self.core, self.principal, meant(check_party(name, "id"), self.settings.human))
 
     def rename(self, old: str, new: str) -> None:
         """Give an agent another name; its mail and records follow, and mail to the old name still arrives."""
         from .core import rename
 
-        rename.rename(self._core, self._principal, old, new)
+        rename.rename(self.core, self.principal, old, new)
 
     # -- templates
 
     def save_template(self, name: str, **fields: Any) -> Template:
         """Save a recurring letter: body, subject, kind, priority, tags, with `{placeholders}` in the text."""
-        return compose.save_template(self._core, self._principal, name, **fields)
+        return compose.save_template(self.core, self.principal, name, **fields)
 
     def template(self, name: str) -> Template:
         """Return a template by its name."""
-        return compose.get_template(self._core, self._principal, name)
+        return compose.get_template(self.core, self.principal, name)
 
     def templates(self) -> list[Template]:
         """Return all templates, by name."""
-        return compose.list_templates(self._core, self._principal)
+        return compose.list_templates(self.core, self.principal)
 
     def delete_template(self, name: str) -> None:
         """Delete a template."""
-        compose.delete_template(self._core, self._principal, name)
+        compose.delete_template(self.core, self.principal, name)
 
     # -- the operator's view
 
@@ -200,52 +205,55 @@ class Room:
         """Return all letters of a thread, the oldest first."""
         from .core import threads
 
-        return threads.thread(self._core, self._principal, None, id)
+        return threads.thread(self.core, self.principal, None, id)
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """Return all letters with a thread tag, the oldest first."""
         from .core import threads
 
-        return threads.tagged(self._core, self._principal, None, tag, scope)
+        return threads.tagged(self.core, self.principal, None, tag, scope)
 
     def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
         """Find letters of all mailboxes by their text. See `Mailbox.search`."""
         from .core import search
 
-        return search.search(self._core, self._principal, None, query, limit=limit, ranked=ranked)
+        return search.search(self.core, self.principal, None, query, limit=limit, ranked=ranked)
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Return threads with replies, the most recently active first."""
         from .core import threads
 
-        return threads.threads(self._core, self._principal, None, limit)
+        return threads.threads(self.core, self.principal, None, limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first."""
         from .core import threads
 
-        return threads.conversations(self._core, self._principal, None, scope, limit)
+        return threads.conversations(self.core, self.principal, None, scope, limit)
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order."""
         from .core import threads
 
-        return threads.turns(self._core, self._principal, None, conversation)
+        return threads.turns(self.core, self.principal, None, conversation)
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""
         from .core import escalation
 
-        return escalation.escalations(self._core, self._principal, None, open_only=open_only)
+        return escalation.escalations(self.core, self.principal, None, open_only=open_only)
 
     def cursor(self) -> Cursor:
         """Return the current position. Keep it (`str(cursor)`) to ask later for the changes since."""
-        return inbox.current_cursor(self._core, self._principal)
+        return inbox.current_cursor(self.core, self.principal)
+
+    def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
+        return perform(self.core, self.principal, request(verb, params))
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """Return the changes after a cursor, and the next cursor; raise Resync if they are not kept any more."""
-        authorize(self._principal, "room")
-        return self._core.store.changes(inbox.check_cursor(since), check_count(limit, "limit"))
+        authorize(self.principal, "room")
+        return self.core.store.changes(inbox.check_cursor(since), check_count(limit, "limit"))
 
     # -- maintenance
 
@@ -253,13 +261,13 @@ class Room:
         """Do one round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it regularly."""
         from .core import retention
 
-        return retention.sweep(self._core, self._principal, progress)
+        return retention.sweep(self.core, self.principal, progress)
 
     def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
         """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
         from .core import retention
 
-        return retention.archive(self._core, self._principal, older_than, progress)
+        return retention.archive(self.core, self.principal, older_than, progress)
 
     def purge(
         self,
@@ -275,37 +283,37 @@ class Room:
         """
         from .core import retention
 
-        return retention.purge(self._core, self._principal, older_than, keep, progress)
+        return retention.purge(self.core, self.principal, older_than, keep, progress)
 
     def stats(self) -> Stats:
         """Return the room in numbers: letters, deliveries by state, what waits where and for how long."""
         from .core import stats
 
-        return stats.room_stats(self._core, self._principal)
+        return stats.room_stats(self.core, self.principal)
 
     def flow(self, last: Flow | None = None) -> Flow:
         """Return what waits now, and what was sent and settled since the last call: `flow = room.flow(flow)`."""
         from .core import stats
 
-        return stats.flow(self._core, self._principal, last)
+        return stats.flow(self.core, self.principal, last)
 
     def trace(self, id: str) -> Trace:
         """Return the history of one letter, with every delivery and its outcome."""
         from .core import stats
 
-        return stats.trace(self._core, self._principal, None, id)
+        return stats.trace(self.core, self.principal, None, id)
 
     def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread, at all mailboxes."""
         from .core import alerts
 
-        return alerts.dead_rings(self._core, self._principal, None)
+        return alerts.dead_rings(self.core, self.principal, None)
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try given-up alerts again, and return how many."""
         from .core import alerts
 
-        return alerts.retry_rings(self._core, self._principal, None, way=way, ids=ids)
+        return alerts.retry_rings(self.core, self.principal, None, way=way, ids=ids)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
@@ -317,7 +325,7 @@ class Room:
             for name, likely in misspelt().items()
         ]
         return core_doctor.doctor(
-            self._core, self._principal, repair=repair, full=full, progress=progress, known=known
+            self.core, self.principal, repair=repair, full=full, progress=progress, known=known
         )
 
     def backup(
@@ -326,19 +334,19 @@ class Room:
         """Copy this room as it is now into a file of its own. Other processes may go on using the room."""
         from .core import portable
 
-        return portable.backup(self._core, self._principal, path, overwrite=overwrite, progress=progress)
+        return portable.backup(self.core, self.principal, path, overwrite=overwrite, progress=progress)
 
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """Yield the whole room as JSON lines."""
         from .core import portable
 
-        return portable.export_room(self._core, self._principal, progress)
+        return portable.export_room(self.core, self.principal, progress)
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
         from .core import portable
 
-        return portable.import_room(self._core, self._principal, lines, progress)
+        return portable.import_room(self.core, self.principal, lines, progress)
 
     def markdown(self, message: Message) -> str:
         """Return a letter as text for a prompt; its content stands in a fence that it cannot break."""
@@ -363,7 +371,7 @@ class Room:
 
     def close(self) -> None:
         """Close the room's files. Nothing needs to be saved; a room that is used again reopens itself."""
-        self._core.store.close()
+        self.core.store.close()
 
     def __repr__(self) -> str:
         return f"<Room {self.settings.store or 'in memory'}>"

@@ -85,7 +85,7 @@ class Task(TaskView):
         self.standing = standing
         self.session = None
         if standing.giver == mailbox.name:
-            self.session = tasks.session(mailbox._core, mailbox._caller, mailbox.name, standing.letter)
+            self.session = tasks.session(mailbox.core, mailbox.principal, mailbox.name, standing.letter)
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
         """Accept the task, and acknowledge the letter that opened it, in one commit.
@@ -98,7 +98,7 @@ class Task(TaskView):
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
         """Accept or reject the task, as the rules and a judge decide; return whether it is accepted."""
         box = self._mailbox
-        moved = tasks.admit(box._core, box._caller, box.name, self.id, judge, lease=self._lease, ack=ack)
+        moved = tasks.admit(box.core, box.principal, box.name, self.id, judge, lease=self._lease, ack=ack)
         self._update(moved)
         return self.state is TaskState.ACCEPTED
 
@@ -133,13 +133,13 @@ class Task(TaskView):
     def refresh(self) -> TaskState:
         """Read the task again, and return its state."""
         box = self._mailbox
-        self.standing = tasks.find(box._core, box._caller, box.name, self.id)
+        self.standing = tasks.find(box.core, box.principal, box.name, self.id)
         return self.state
 
     def letters(self) -> list[Message]:
         """Return the letters of its thread that were sent or received here, the oldest first."""
         box = self._mailbox
-        return threads.thread(box._core, box._caller, box.name, self.thread)
+        return threads.thread(box.core, box.principal, box.name, self.thread)
 
     @property
     def _lease(self) -> Any:
@@ -160,8 +160,8 @@ class Task(TaskView):
     ) -> Receipt:
         box = self._mailbox
         moved = tasks.move(
-            box._core,
-            box._caller,
+            box.core,
+            box.principal,
             box.name,
             self.id,
             after,

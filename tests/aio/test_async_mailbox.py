@@ -150,7 +150,7 @@ def test_what_was_claimed_for_a_cancelled_task_is_given_back(play: Callable[[Sce
         waiting = asyncio.create_task(worker.claim(timeout=PATIENCE))
         await until_listening(room, 1)
         await room.mailbox("boss").send("worker", "now")
-        while not waiting.done() and not room.room._core.store.find(claimed("worker")):
+        while not waiting.done() and not room.room.core.store.find(claimed("worker")):
             await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])

@@ -160,7 +160,7 @@ def test_a_time_far_ahead_moves_no_letter_that_comes_after_it(state: Path) -> No
     for index in (state / ".postroom").glob("index.db*"):
         index.unlink()
     with Chipset(state) as chipset:
-        found = chipset.room._core.store.find(Query(mailbox=ALPHA, order="age"))
+        found = chipset.room.core.store.find(Query(mailbox=ALPHA, order="age"))
         assert ["first", "ahead", "after"] == [each.message.text for each in found]
 
 
@@ -171,12 +171,12 @@ def test_mail_to_a_peer_ages_from_when_it_was_sent(
 ) -> None:
     monkeypatch.setenv("POSTROOM_FEDERATION_STRATEGY", "broadcast")  # where a bare name is sought at peers at once
     with Chipset(state, clock=clock) as chipset:
-        peers.add(chipset.room._core, OWNER, "away", {"exposure": "all"}, ours="here")
+        peers.add(chipset.room.core, OWNER, "away", {"exposure": "all"}, ours="here")
         chipset.mail.send_mail(letter(to=to, timestamp=f"{year}-01-01T00:00:00Z"))
-        limits = chipset.room._core.limits
+        limits = chipset.room.core.limits
         for age, given_up in ((limits.outbox_max_age - 1, 0), (2, 1)):
             clock.advance(age)
-            assert given_up == give_up_old(chipset.room._core, clock.now().wall)
+            assert given_up == give_up_old(chipset.room.core, clock.now().wall)
 
 
 def test_the_janitor_archives_by_the_letters_own_time(chipset: Chipset, state: Path, clock: FakeClock) -> None:

@@ -179,7 +179,7 @@ def prepare_folders(shell: Shell, room: postroom.Room) -> None:
     for name in ("mail", "chips"):
         (shell.home / name).mkdir()
     place = f"files:{shell.home / 'chips'}?layout=chipset"
-    peers.mount(room._core, room.principal, "chips", place, ours=room.system, room=room.settings.store)
+    peers.mount(room.core, room.principal, "chips", place, ours=room.system, room=room.settings.store)
 
 
 def prepare_chipset(shell: Shell) -> None:
@@ -209,12 +209,12 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     shell.environment["ESCALATION"] = room.escalations()[0].id
     room.save_template("review", subject="Review {file}", body="Please look at {file}.")
     room.mailbox("coder").block("spammer")
-    peers.add(room._core, room.principal, "paris", {})
+    peers.add(room.core, room.principal, "paris", {})
     (shell.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
-    _, webhook = webhooks.add(room._core, room.principal, url, "human", allow_private=True)
+    _, webhook = webhooks.add(room.core, room.principal, url, "human", allow_private=True)
     shell.environment["WEBHOOK_ID"] = webhook.id
-    _, token = tokens.create(room._core, room.principal, "coder")
+    _, token = tokens.create(room.core, room.principal, "coder")
     shell.environment["TOKEN_ID"] = token.id
 
 

@@ -44,6 +44,6 @@ def test_what_stood_for_us_in_the_folder_is_gone_after_unmount(shell: Shell) -> 
     ours = shell.json("mount", PLACE, "--as", "nanobot")["system"]
     with postroom.open(f"files:{shell.home / 'mail'}?layout=nanobot") as there:
         introduce(there, "nanobot", ours)
-        assert peers.peer(there._core, ours) is not None
+        assert peers.peer(there.core, ours) is not None
         shell.json("unmount", "nanobot")
-        assert peers.peer(there._core, ours) is None
+        assert peers.peer(there.core, ours) is None

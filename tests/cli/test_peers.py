@@ -87,7 +87,7 @@ def test_a_peer_that_calls_us_is_given_a_token_that_is_shown_once(shell: Shell) 
     assert token.startswith("prp_") and "--token-file -" in made.err
     assert shell.json("peers", "add", "berlin", "--exposure", "all")["token"] is None
     with shell.room() as room:
-        assert "all" == peers.proven_peer(room._core, "berlin", token).exposure
+        assert "all" == peers.proven_peer(room.core, "berlin", token).exposure
     for words in (["list"], ["show", "berlin"], ["trust", "berlin"]):
         for done in (shell.run("peers", *words), shell.run("peers", *words, "--json")):
             assert done.code == 0 and "prp_" not in done.out and token_hash(token) not in done.out
@@ -102,7 +102,7 @@ def test_what_we_show_is_read_from_a_file_or_standard_input_and_told_nowhere(she
     (shell.home / "t").write_text("prp_secret-2\n", encoding="utf-8")
     shell.json("peers", "add", "berlin", "--token-file", "t")
     with shell.room() as room:
-        assert "prp_secret-2" == peers.known_peer(room._core, "berlin").token
+        assert "prp_secret-2" == peers.known_peer(room.core, "berlin").token
     empty = shell.run("peers", "add", "berlin", "--token-file", "-", "--json", stdin="\n")
     assert (65, "--token-file") == (empty.code, empty.error["field"])
     assert 64 == shell.run("peers", "add", "berlin", "--token", "prp_secret-3").code
@@ -115,7 +115,7 @@ def test_a_token_goes_alone_into_a_file_and_is_its_first_line_whatever_stands_be
     text = "\n  prp_secret-1 \n\nberlin shows this when it calls.\n"
     shell.json("peers", "add", "rome", "--url", "wss://rome.example", "--token-file", "-", stdin=text)
     with shell.room() as room:
-        assert "prp_secret-1" == peers.known_peer(room._core, "rome").token
+        assert "prp_secret-1" == peers.known_peer(room.core, "rome").token
 
 
 def test_at_a_terminal_a_token_is_asked_for_and_typed_unseen(shell: Shell) -> None:
@@ -126,7 +126,7 @@ def test_at_a_terminal_a_token_is_asked_for_and_typed_unseen(shell: Shell) -> No
     code, shown = terminal.finish()
     assert 0 == code and "rome is a peer now" in shown and "secret" not in shown
     with shell.room() as room:
-        assert "prp_secret-1" == peers.known_peer(room._core, "rome").token
+        assert "prp_secret-1" == peers.known_peer(room.core, "rome").token
 
 
 def test_who_adds_a_peer_again_is_told_what_is_new(shell: Shell) -> None:
@@ -226,8 +226,8 @@ def test_a_token_is_rotated_and_shown_once(shell: Shell) -> None:
     new = done.out.partition("\n")[0]
     assert new.startswith("prp_") and new != old and "peers add" in done.err
     with shell.room() as room:
-        assert "berlin" == peers.proven_peer(room._core, "berlin", old).system
-        assert "berlin" == peers.proven_peer(room._core, "berlin", new).system
+        assert "berlin" == peers.proven_peer(room.core, "berlin", old).system
+        assert "berlin" == peers.proven_peer(room.core, "berlin", new).system
     assert "good until" not in shell.run("peers", "show", "berlin").out
 
 
@@ -253,7 +253,7 @@ def test_a_changed_certificate_stands_as_an_alert_until_it_is_trusted_anew(
     shell.json("peers", "add", "berlin", "--auth", "mtls")
     shell.json("peers", "trust", "berlin", "--certificate", first)
     with shell.room() as room, pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", None, certificate=pin_of(second))
+        peers.proven_peer(room.core, "berlin", None, certificate=pin_of(second))
     for words in (["list"], ["show", "berlin"]):
         result = shell.run("peers", *words).out
         assert "ALERT" in result and pin_of(second) in result and "peers trust berlin" in result

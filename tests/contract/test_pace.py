@@ -93,7 +93,7 @@ def result(reply: dict[str, Any]) -> str:
 
 def library(running: Running, _: ExitStack) -> Say:
     def say(verb: str, me: str, to: str, by: dict[str, Any]) -> str:
-        core = running.room._core
+        core = running.room.core
         try:
             if verb == "turn":
                 return turn(core, OWNER, by["conversation_id"], me, TurnRequest(body=["re"])).id
@@ -191,7 +191,7 @@ def test_two_agents_that_answer_each_other_are_slowed_down(running: Running, sur
     number = next(numbers)
     ann, bob = f"ann-{number}", f"bob-{number}"
     guests = (Guest(agent=bob),)
-    create(running.room._core, OWNER, ConversationRequest(id=f"c-{number}", creator=ann, guests=guests))
+    create(running.room.core, OWNER, ConversationRequest(id=f"c-{number}", creator=ann, guests=guests))
     by = {
         "thread": {"in_reply_to": running.room.mailbox(ann).send(bob, "first").id},
         "tag": {"thread_tag": f"t-{number}"},

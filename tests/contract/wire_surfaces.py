@@ -168,7 +168,7 @@ class Http(OverWire):
     def __init__(self, folder: Path) -> None:
         self._daemon = Daemon(folder, "--http", "127.0.0.1:0")
         with postroom.open(self._daemon.room) as room:
-            self._token, _ = tokens.create(room._core, room.principal, None)
+            self._token, _ = tokens.create(room.core, room.principal, None)
         self._address = urlsplit(self._daemon.where["http"])
         self._line = HTTPConnection(self._address.netloc, timeout=PATIENCE)
 

@@ -12,7 +12,7 @@ from postroom.store.protocol import Put
 
 def know_peer(room: Room, peer: Peer) -> Peer:
     """Write down a peer, or what is new about it."""
-    store, key = room._core.store, fold(peer.system)
+    store, key = room.core.store, fold(peer.system)
     held = store.records(PEER, key)
     revision = held[0].revision if held else 0
     store.commit([Put(record=Record(kind=PEER, key=key, value=to_plain(peer), revision=revision))])

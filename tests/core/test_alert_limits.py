@@ -147,7 +147,7 @@ def test_a_channel_for_important_mail_alone_joins_the_others(factory: RoomFactor
     bob = with_channels(room)
     plain, high = post(room), post(room, priority="high")
     clock.advance(1)
-    found = alerts.try_ring(room._core, OWNER, "bob", "webhook:1", least=Priority.HIGH)
+    found = alerts.try_ring(room.core, OWNER, "bob", "webhook:1", least=Priority.HIGH)
     assert isinstance(found, Rung) and (high,) == found.ids
     assert (high, plain) == rung(bob, "exec")
 
@@ -163,7 +163,7 @@ def check_that_two_channels_count_as_one(factory: RoomFactory, clock: FakeClock)
     bob = with_channels(room)
     first = post(room)
     clock.advance(1)
-    store, sync = room._core.store, room._core.store.sync
+    store, sync = room.core.store, room.core.store.sync
     looked, result = threading.Event(), threading.Event()
     quick: list[str] = []
 
@@ -209,7 +209,7 @@ def test_a_channel_that_ignores_alerts_of_the_others_is_found_out(
 
 def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]) -> None:
     """Keep only the logs of each channel: the alerts of the recipient were not counted then."""
-    core = room._core
+    core = room.core
     result = find_record(core, RECIPIENT_ALERTS, "bob")
     writes = [] if result is None else [put_record(RECIPIENT_ALERTS, "bob", None, result)]
     for way, times in recent.items():
@@ -250,4 +250,4 @@ def test_a_renamed_agent_was_told_as_often_as_before(room: Room, bob: Mailbox, c
     clock.advance(1)
     assert (first,) == rung(rob, "exec")
     assert seconds(rob, "claude") == pytest.approx(19)
-    assert ["rob"] == room._core.store.keys(RECIPIENT_ALERTS)
+    assert ["rob"] == room.core.store.keys(RECIPIENT_ALERTS)

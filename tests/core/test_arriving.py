@@ -57,14 +57,14 @@ def arrival(message: Message, *to: str, **fields: Any) -> Arrival:
 
 
 def bring(room: Room, message: Message, *to: str, peer: Peer = FAR, **fields: Any) -> list[PostroomError | None]:
-    return [verdict.problem for verdict in accept(room._core, peer, arrival(message, *to, **fields))]
+    return [verdict.problem for verdict in accept(room.core, peer, arrival(message, *to, **fields))]
 
 
 def refusal(room: Room, message: Message, *to: str, **fields: Any) -> PostroomError:
-    before = room._core.store.count_deliveries()
+    before = room.core.store.count_deliveries()
     (problem,) = bring(room, message, *to, **fields)
     assert problem is not None
-    assert room._core.store.count_deliveries() == before
+    assert room.core.store.count_deliveries() == before
     return problem
 
 
@@ -91,7 +91,7 @@ def test_it_is_answered_and_the_answer_waits_for_the_other_system(room: Room) ->
 
     assert addresses(answer.message) == ["ann@far", "dora@far"]
     assert (answer.message.thread_id, answer.message.hops) == ("far-1", 3)
-    assert outbox.waiting_mailboxes(room._core) == ["ann@far", "dora@far"]
+    assert outbox.waiting_mailboxes(room.core) == ["ann@far", "dora@far"]
 
 
 def test_the_answer_to_our_letter_joins_its_thread(room: Room) -> None:
@@ -140,7 +140,7 @@ def test_a_letter_that_is_done_or_deleted_is_confirmed_and_does_not_come_back(
     assert room.purge(older_than=1) == 1
 
     assert bring(room, letter()) == [None]
-    assert room._core.store.count_deliveries() == 0
+    assert room.core.store.count_deliveries() == 0
     assert isinstance(refusal(room, letter("other words")), IdTaken)
 
 
@@ -368,7 +368,7 @@ def test_a_task_from_another_system_stands_in_the_book(room: Room) -> None:
     (task,) = room.mailbox("bob").tasks()
     assert (task.id, task.giver, task.receiver) == ("far-1", "ann@far", "bob")
     task.accept()
-    assert outbox.waiting_mailboxes(room._core) == ["ann@far"]
+    assert outbox.waiting_mailboxes(room.core) == ["ann@far"]
 
 
 # -- through here
@@ -384,7 +384,7 @@ def test_a_hub_passes_on_what_may_go_through_it(room: Room) -> None:
     assert bring(room, letter(), "dora@mars", "bob@here", peer=peer, hops=1) == [None, None]
     assert bring(room, letter(), "dora@mars", "bob@here", peer=peer, hops=1) == [None, None]
 
-    (found,) = outbox.next_letters(room._core, outbox.waiting_mailboxes(room._core), 10)
+    (found,) = outbox.next_letters(room.core, outbox.waiting_mailboxes(room.core), 10)
     assert (found.message.sender, found.delivery.mailbox, found.delivery.state) == (
         "ann@far",
         "dora@mars",
@@ -405,14 +405,14 @@ def test_a_hub_refuses_what_may_not(room: Room) -> None:
 
 def test_a_refusal_further_on_comes_back_as_a_notice(room: Room) -> None:
     bring(room, letter(), "dora@mars", peer=hub(room))
-    (found,) = outbox.next_letters(room._core, outbox.waiting_mailboxes(room._core), 10)
-    outbox.record_refusal(room._core, found, "nobody is called dora")
+    (found,) = outbox.next_letters(room.core, outbox.waiting_mailboxes(room.core), 10)
+    outbox.record_refusal(room.core, found, "nobody is called dora")
 
-    (notice,) = outbox.next_letters(room._core, outbox.waiting_mailboxes(room._core), 10)
+    (notice,) = outbox.next_letters(room.core, outbox.waiting_mailboxes(room.core), 10)
     assert (notice.delivery.mailbox, notice.message.kind) == ("ann@far", BOUNCE)
     assert notice.message.in_reply_to == "far-1"
-    outbox.record_refusal(room._core, notice, "no")
-    assert outbox.waiting_mailboxes(room._core) == []
+    outbox.record_refusal(room.core, notice, "no")
+    assert outbox.waiting_mailboxes(room.core) == []
 
 
 def test_who_is_to_be_found_is_found_here_or_passed_on(factory: RoomFactory, room: Room) -> None:
@@ -420,7 +420,7 @@ def test_who_is_to_be_found_is_found_here_or_passed_on(factory: RoomFactory, roo
     asks_nobody = factory.room(system="here", federation_refresh_on_miss=False)
     assert isinstance(refusal(asks_nobody, letter(), "dora@*", peer=hub(room)), UnknownAgent)
     assert bring(room, letter(id="far-2"), "dora@*", peer=hub(room)) == [None]
-    assert outbox.waiting_mailboxes(room._core) == ["dora@*"]
+    assert outbox.waiting_mailboxes(room.core) == ["dora@*"]
 
 
 def test_an_agent_is_reached_only_from_a_scope_that_exchanges_mail_with_its_own(room: Room) -> None:
@@ -448,7 +448,7 @@ def test_who_writes_a_name_in_its_own_way_keeps_nobody_else_from_it(room: Room) 
     passing = replace(FAR, relays_to=True)
     for id, to in (("1", "ZOE@mars"), ("2", "zoe@mars"), ("3", "zoe@MARS")):
         assert bring(room, letter(id=id), to, peer=passing) == [None]
-    assert ["ZOE@mars"] == outbox.waiting_mailboxes(room._core)
+    assert ["ZOE@mars"] == outbox.waiting_mailboxes(room.core)
     assert bring(room, letter(id="4", sender="zoe@mars"), peer=Peer(system="mars", exposure="all")) == [None]
 
 
@@ -466,9 +466,9 @@ def test_what_is_passed_on_waits_since_it_came_whatever_the_clock_where_it_was_w
     passing = replace(FAR, relays_to=True)
     old = letter(created_at=NOW - timedelta(days=30))
     assert bring(room, old, "zoe@mars", peer=passing) == [None]
-    assert 0 == outbox.give_up_old(room._core, clock.wall)
+    assert 0 == outbox.give_up_old(room.core, clock.wall)
     clock.advance(24 * 3600)
-    assert 1 == outbox.give_up_old(room._core, clock.wall)
+    assert 1 == outbox.give_up_old(room.core, clock.wall)
 
 
 def test_a_name_that_nobody_here_has_stays_elsewheres_and_an_answer_to_all_makes_no_mailbox(room: Room) -> None:
@@ -478,14 +478,14 @@ def test_a_name_that_nobody_here_has_stays_elsewheres_and_an_answer_to_all_makes
     assert ["bob", "nobody@here", "carl"] == [one.address for one in found.message.recipients]
 
     answer = found.reply("to all", to_all=True)
-    assert ["ann@far", "carl"] == addresses(room._core.store.get([answer.id])[answer.id].message)
-    assert not room._core.store.is_known("nobody") and room.mailbox("nobody").check() == []
+    assert ["ann@far", "carl"] == addresses(room.core.store.get([answer.id])[answer.id].message)
+    assert not room.core.store.is_known("nobody") and room.mailbox("nobody").check() == []
 
 
 def test_a_letter_is_known_again_whichever_way_it_comes(room: Room) -> None:
     """Its own system brought it, and nobody told that system so; then a hub brings it, in words of its own."""
     know_peer(room, Peer(system="hub", exposure="all", relays_for=("FAR",)))
-    hub = peers.known_peer(room._core, "hub")
+    hub = peers.known_peer(room.core, "hub")
     direct = letter(key="k", hops=3, thread_tag="t", thread_id="root", conversation_id="c")
     passed_on = letter(hops=1, trace=("ann@far", "zoe@far"), thread_id="other")
     assert [None] == bring(room, direct)
@@ -507,7 +507,7 @@ def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_d
     more = room.mailbox("bob").send("ann@far", "or both?", in_reply_to=request.id)
     message = [letter(id=f"r{n}", in_reply_to=one.id) for n, one in enumerate((request, more))]
 
-    assert not accept_together(room._core, FAR, [arrival(one) for one in message])
+    assert not accept_together(room.core, FAR, [arrival(one) for one in message])
     assert bring(room, message[0]) == [None]
     assert isinstance(refusal(room, message[1]), TooFast)
 
@@ -518,9 +518,9 @@ def test_letters_that_come_together_count_each_other_on_the_way_further(factory:
     know_peer(room, Peer(system="sun"))
     message = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
 
-    assert not accept_together(room._core, peer, message)
-    assert room._core.store.outgoing(None) == {}
-    assert accept_together(room._core, peer, message[:2])
+    assert not accept_together(room.core, peer, message)
+    assert room.core.store.outgoing(None) == {}
+    assert accept_together(room.core, peer, message[:2])
 
 
 def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(factory: RoomFactory) -> None:
@@ -531,7 +531,7 @@ def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(factory: R
 
     result = bring(room, letter(), "a@sun", "b@sun", "c@SUN", "bob@here", "a@sun", peer=peer)
     assert [type(one) for one in result] == [type(None), type(None), QuotaFull, type(None), type(None)]
-    assert room._core.store.waiting("x@sun", "ann@far") == (2, 2)
+    assert room.core.store.waiting("x@sun", "ann@far") == (2, 2)
 
 
 def test_one_sender_elsewhere_gets_half_of_what_is_free(factory: RoomFactory) -> None:

@@ -27,7 +27,7 @@ def bob(room: Room) -> Mailbox:
 
 def kept(room: Room) -> dict[str, list[str]]:
     """The letters of which anything is kept besides them."""
-    store = room._core.store
+    store = room.core.store
     found = {kind: store.keys(kind) for kind in (AUDIT + "bob", AUDIT + "carol")}
     for record in store.records(AUDITED):
         found[f"{AUDITED} {record.key}"] = record.value
@@ -75,7 +75,7 @@ def test_where_nobody_is_told_of_mail_a_purge_looks_for_nothing_more(
     post(room)
     room.mailbox("bob").claim().ack()  # type: ignore[union-attr]
     clock.advance(1)
-    store = room._core.store
+    store = room.core.store
     request: list[Query] = []
     monkeypatch.setattr(store, "find", request.append)
     assert 1 == room.purge(older_than=0)
@@ -109,7 +109,7 @@ def test_a_renamed_agent_keeps_its_book_and_what_it_was_told(room: Room, bob: Ma
     clock.advance(1)
     assert (new,) == rung(rob)
     rob.ring_failed("exec", new, "exit 1")
-    assert not any(record.key.startswith("bob ") for record in room._core.store.records(ALERT_LOG))
+    assert not any(record.key.startswith("bob ") for record in room.core.store.records(ALERT_LOG))
 
 
 # -- other rooms
@@ -169,7 +169,7 @@ def test_rates_look_at_a_bounded_sample(
         for name in names:
             room.mailbox(name).mark_shown(id, "claude")
     monkeypatch.setattr(alerts, "SAMPLE", 12)
-    store = room._core.store
+    store = room.core.store
     looked: list[int] = []
     find = store.find
 
@@ -200,4 +200,4 @@ def test_the_newest_letters_of_a_mailbox_are_counted(factory: RoomFactory) -> No
     for id in ids:
         bob.mark_shown(id, "claude")
     assert 100 == room.stats().rates[0].letters
-    assert ids[3:] == room._core.store.records(AUDITED, "bob")[0].value
+    assert ids[3:] == room.core.store.records(AUDITED, "bob")[0].value

@@ -14,6 +14,7 @@ from postroom.core import authorize, conversations, peers, tokens, webhooks
 from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_principal
 from postroom.core.authorize import authorize as authorize_authorize
 from postroom.core.tasks import admit, move, session
+from postroom.core.verb import declared_by
 from postroom.model.peer import Peer
 from tests.rooms import RoomFactory
 
@@ -68,13 +69,13 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "task": [
         lambda box: box.tasks(),
         lambda box: box.task("known"),
-        lambda box: move(box._core, box._caller, box.name, "known", TaskState.ACCEPTED, fields={}),
-        lambda box: admit(box._core, box._caller, box.name, "known"),
-        lambda box: session(box._core, box._caller, box.name, "known"),
+        lambda box: move(box.core, box.principal, box.name, "known", TaskState.ACCEPTED, fields={}),
+        lambda box: admit(box.core, box.principal, box.name, "known"),
+        lambda box: session(box.core, box.principal, box.name, "known"),
     ],
     "join": [
-        lambda box: conversations.join(box._core, box._caller, "c", box.name),
-        lambda box: conversations.leave(box._core, box._caller, "c", box.name),
+        lambda box: conversations.join(box.core, box.principal, "c", box.name),
+        lambda box: conversations.leave(box.core, box.principal, "c", box.name),
     ],
     "search": [lambda box: box.search("x"), lambda box: box.search("x", ranked=True)],
     "register": [lambda box: box.register()],
@@ -83,40 +84,40 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
 # What an agent does as itself: there is no mailbox to name.
 AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
     "talks": [
-        lambda room: list(conversations.conversations(room._core, room.principal, None, None)),
-        lambda room: conversations.recent_letters(room._core, room.principal, None, 10),
-        lambda room: conversations.get_view(room._core, room.principal, "c"),
+        lambda room: list(conversations.conversations(room.core, room.principal, None, None)),
+        lambda room: conversations.recent_letters(room.core, room.principal, None, 10),
+        lambda room: conversations.get_view(room.core, room.principal, "c"),
     ],
     "converse": [
-        lambda room: conversations.close(room._core, room.principal, "c"),
-        lambda room: conversations.reopen(room._core, room.principal, "c"),
-        lambda room: conversations.invite(room._core, room.principal, "c", conversations.Guest(agent="dan")),
-        lambda room: conversations.start_thread(room._core, room.principal, "c", "known"),
+        lambda room: conversations.close(room.core, room.principal, "c"),
+        lambda room: conversations.reopen(room.core, room.principal, "c"),
+        lambda room: conversations.invite(room.core, room.principal, "c", conversations.Guest(agent="dan")),
+        lambda room: conversations.start_thread(room.core, room.principal, "c", "known"),
     ],
 }
 IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
     "tokens": [
-        lambda room: tokens.list_tokens(room._core, room.principal),
-        lambda room: tokens.create(room._core, room.principal, "bob"),
-        lambda room: tokens.revoke(room._core, room.principal, "0"),
-        lambda room: tokens.unseal(room._core, room.principal, "bob"),
+        lambda room: tokens.list_tokens(room.core, room.principal),
+        lambda room: tokens.create(room.core, room.principal, "bob"),
+        lambda room: tokens.revoke(room.core, room.principal, "0"),
+        lambda room: tokens.unseal(room.core, room.principal, "bob"),
     ],
     "webhooks": [
-        lambda room: webhooks.list_webhooks(room._core, room.principal),
-        lambda room: webhooks.webhook(room._core, room.principal, "x"),
-        lambda room: webhooks.add(room._core, room.principal, "https://hooks.example/", "ann"),
-        lambda room: webhooks.rotate(room._core, room.principal, "x"),
-        lambda room: webhooks.switch_off(room._core, room.principal, "x", "gone"),
-        lambda room: webhooks.switch_on(room._core, room.principal, "x"),
-        lambda room: webhooks.remove(room._core, room.principal, "x"),
+        lambda room: webhooks.list_webhooks(room.core, room.principal),
+        lambda room: webhooks.webhook(room.core, room.principal, "x"),
+        lambda room: webhooks.add(room.core, room.principal, "https://hooks.example/", "ann"),
+        lambda room: webhooks.rotate(room.core, room.principal, "x"),
+        lambda room: webhooks.switch_off(room.core, room.principal, "x", "gone"),
+        lambda room: webhooks.switch_on(room.core, room.principal, "x"),
+        lambda room: webhooks.remove(room.core, room.principal, "x"),
     ],
     "peers": [
-        lambda room: peers.list_peers(room._core, room.principal),
-        lambda room: peers.add(room._core, room.principal, "berlin", {}),
-        lambda room: peers.put(room._core, room.principal, Peer(system="berlin")),
-        lambda room: peers.rotate(room._core, room.principal, "berlin"),
-        lambda room: peers.remove(room._core, room.principal, "berlin"),
+        lambda room: peers.list_peers(room.core, room.principal),
+        lambda room: peers.add(room.core, room.principal, "berlin", {}),
+        lambda room: peers.put(room.core, room.principal, Peer(system="berlin")),
+        lambda room: peers.rotate(room.core, room.principal, "berlin"),
+        lambda room: peers.remove(room.core, room.principal, "berlin"),
     ],
     "room": [
         lambda room: room.mailboxes(),
@@ -274,4 +275,5 @@ def test_every_row_of_the_table_is_asked_for() -> None:
             if isinstance(node, ast.Call) and "authorize" in ast.unparse(node.func) and len(node.args) > 1:
                 words = {n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant)}
                 request |= {word for word in words if isinstance(word, str)}
+    request |= {declared.action for declared in declared_by.values()}
     assert request == set(RULES)

@@ -36,7 +36,7 @@ def room(factory: RoomFactory) -> Room:
 
 
 def added(room: Room, least: Priority = Priority.NORMAL) -> Webhook:
-    return webhooks.add(room._core, OWNER, URL, "human", min_priority=least)[1]
+    return webhooks.add(room.core, OWNER, URL, "human", min_priority=least)[1]
 
 
 def post(room: Room, subject: str, priority: str = "normal") -> str:
@@ -44,7 +44,7 @@ def post(room: Room, subject: str, priority: str = "normal") -> str:
 
 
 def calls(room: Room, webhook: Webhook) -> list[DueCall]:
-    return list(webhooks.due(room._core, OWNER, webhook).calls)
+    return list(webhooks.due(room.core, OWNER, webhook).calls)
 
 
 def subjects(found: list[DueCall]) -> list[list[str]]:
@@ -52,15 +52,15 @@ def subjects(found: list[DueCall]) -> list[list[str]]:
 
 
 def fail(room: Room, webhook: Webhook, call: DueCall, delay: float = 0, chance: float = 1) -> int:
-    return webhooks.failed(room._core, OWNER, webhook, call, "it answered 500", delay=delay, chance=chance)
+    return webhooks.failed(room.core, OWNER, webhook, call, "it answered 500", delay=delay, chance=chance)
 
 
 def answer(room: Room, webhook: Webhook, call: DueCall) -> None:
-    webhooks.answered(room._core, OWNER, webhook, call.id)
+    webhooks.answered(room.core, OWNER, webhook, call.id)
 
 
 def resume(room: Room, webhook: Webhook) -> None:
-    webhooks.resume(room._core, OWNER, webhook)
+    webhooks.resume(room.core, OWNER, webhook)
 
 
 def test_what_came_together_is_one_call_and_what_waited_before_is_none(room: Room) -> None:
@@ -73,7 +73,7 @@ def test_what_came_together_is_one_call_and_what_waited_before_is_none(room: Roo
     [call] = calls(room, webhook)
     assert [["urgent", "first"]] == subjects([call]) and 4 == call.unread
     answer(room, webhook, call)
-    assert [] == calls(room, webhook) and [] == room._core.store.records(CALLS)
+    assert [] == calls(room, webhook) and [] == room.core.store.records(CALLS)
 
 
 def test_only_mail_that_is_important_enough_is_told_of(room: Room) -> None:
@@ -143,7 +143,7 @@ def test_calls_for_what_is_settled_are_forgotten(room: Room) -> None:
     calls(room, webhook)
     post(room, "third")
     [last] = calls(room, webhook)
-    [record] = room._core.store.records(CALLS)
+    [record] = room.core.store.records(CALLS)
     assert [last.id] == [call["id"] for call in record.value]
 
 
@@ -200,9 +200,9 @@ def test_after_several_tries_it_is_given_up_and_listed_and_can_be_tried_again(
     assert 1 == fail(room, webhook, call)
     clock.advance(3600)
     assert [] == calls(room, webhook)
-    [lost] = alerts.dead_rings(room._core, OWNER, None)
+    [lost] = alerts.dead_rings(room.core, OWNER, None)
     assert (webhook.way, 3, "it answered 500") == (lost.way, lost.tries, lost.why)
-    assert 1 == alerts.retry_rings(room._core, OWNER, None, way=webhook.way)
+    assert 1 == alerts.retry_rings(room.core, OWNER, None, way=webhook.way)
     assert [call.id] == [again.id for again in calls(room, webhook)]
 
 
@@ -227,10 +227,10 @@ def test_one_that_was_removed_is_forgotten_and_not_called(room: Room) -> None:
     webhook = added(room)
     post(room, "first")
     calls(room, webhook)
-    webhooks.remove(room._core, OWNER, webhook.id)
+    webhooks.remove(room.core, OWNER, webhook.id)
     post(room, "second")
     assert [] == calls(room, webhook)
-    assert [] == [*room._core.store.records(CALLS), *room._core.store.records(ALERT_LOG)]
+    assert [] == [*room.core.store.records(CALLS), *room.core.store.records(ALERT_LOG)]
 
 
 def test_nobody_else_says_that_a_call_was_answered(room: Room) -> None:
@@ -238,10 +238,10 @@ def test_nobody_else_says_that_a_call_was_answered(room: Room) -> None:
     post(room, "first")
     [call] = calls(room, webhook)
     for wrong in (
-        lambda: webhooks.due(room._core, stranger, webhook),
-        lambda: webhooks.answered(room._core, stranger, webhook, call.id),
-        lambda: webhooks.failed(room._core, stranger, webhook, call, "x", delay=0, chance=1),
-        lambda: webhooks.resume(room._core, stranger, webhook),
+        lambda: webhooks.due(room.core, stranger, webhook),
+        lambda: webhooks.answered(room.core, stranger, webhook, call.id),
+        lambda: webhooks.failed(room.core, stranger, webhook, call, "x", delay=0, chance=1),
+        lambda: webhooks.resume(room.core, stranger, webhook),
     ):
         with pytest.raises(NotAllowed):
             wrong()
@@ -279,14 +279,14 @@ def tries_left_after_being_put_off(room: Room, clock: FakeClock, *, was_tried: b
     post(room, "first")
     for _ in range(PLAIN["ring_tries"]):
         for call in calls(room, webhook):
-            webhooks.failed(room._core, OWNER, webhook, call, "wait", delay=0, chance=1, was_tried=was_tried)
+            webhooks.failed(room.core, OWNER, webhook, call, "wait", delay=0, chance=1, was_tried=was_tried)
         clock.advance(100)
     return bool(calls(room, webhook))
 
 
 def test_a_call_that_was_never_made_loses_no_try(room: Room, clock: FakeClock) -> None:
     assert tries_left_after_being_put_off(room, clock, was_tried=False)
-    assert [] == alerts.dead_rings(room._core, OWNER, "human")
+    assert [] == alerts.dead_rings(room.core, OWNER, "human")
 
 
 def test_to_count_it_as_a_try_would_be_found_out(room: Room, clock: FakeClock) -> None:

@@ -287,4 +287,4 @@ def test_eight_at_once_at_one_card_tear_nothing(room: Room) -> None:
     at_once(*(lambda n=n: rename(n) for n in range(8)))
     card = room.agent("coder").card
     assert card.scopes == (f"scope-{card.description}",)
-    assert [n for n in range(8) if room._core.store.keys(f"member:scope-{n}")] == [int(card.description)]
+    assert [n for n in range(8) if room.core.store.keys(f"member:scope-{n}")] == [int(card.description)]

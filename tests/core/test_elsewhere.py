@@ -37,11 +37,11 @@ def room(factory: RoomFactory) -> Room:
 
 def route(room: Room, agent: str, system: str, seconds: float = 300) -> None:
     value = to_plain(Route(system=system, until=NOW + timedelta(seconds=seconds)))
-    room._core.store.commit([Put(record=Record(kind=ROUTE, key=agent, value=value))])
+    room.core.store.commit([Put(record=Record(kind=ROUTE, key=agent, value=value))])
 
 
 def places(room: Room, id: str) -> dict[str, State]:
-    found = room._core.store.find(Query(message_ids=(id,)))
+    found = room.core.store.find(Query(message_ids=(id,)))
     return {one.delivery.mailbox: one.delivery.state for one in found}
 
 
@@ -53,13 +53,13 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
         "@far/team": State.QUEUED,
         "carl": State.UNREAD,
     }
-    assert (sent.unknown, outbox.waiting_mailboxes(room._core)) == (("carl",), ["@far/team", "bob@far"])
+    assert (sent.unknown, outbox.waiting_mailboxes(room.core)) == (("carl",), ["@far/team", "bob@far"])
     assert room.mailbox("carl").check()[0].text == "hello"
 
 
 def test_whoever_is_in_the_room_may_take_it_along(room: Room) -> None:
     """What must be asked of it was asked before."""
-    (post,) = prepare_all(room._core, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
+    (post,) = prepare_all(room.core, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
     assert tray.pack([post], durable=True) is not None
 
 
@@ -129,7 +129,7 @@ def test_too_many_letters_for_one_system_are_refused(factory: RoomFactory) -> No
 
     with pytest.raises(QuotaFull, match="2 letters wait for the system 'far', and at most 2 may"):
         room.mailbox("max").send("bob@far", "3")
-    assert room._core.store.waiting("any@FAR", "ann") == (2, 1)
+    assert room.core.store.waiting("any@FAR", "ann") == (2, 1)
     room.mailbox("ann").send("bob@near", "3")
 
 
@@ -150,7 +150,7 @@ def test_a_letter_to_many_counts_all_of_them(factory: RoomFactory) -> None:
 
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send(["a@far", "b@far", "c@far"], "1")
-    assert room._core.store.outgoing(None) == {}
+    assert room.core.store.outgoing(None) == {}
     room.mailbox("ann").send(["a@far", "b@far"], "1")
 
 
@@ -160,7 +160,7 @@ def test_letters_that_are_sent_together_count_together(factory: RoomFactory) -> 
 
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send_many([draft("bob@far", text) for text in "123"])
-    assert room._core.store.outgoing(None) == {}
+    assert room.core.store.outgoing(None) == {}
     assert len(room.mailbox("ann").send_many([draft("bob@far", text) for text in "12"])) == 2
 
 
@@ -181,7 +181,7 @@ def test_the_same_letter_again_is_known_whatever_became_of_the_way(factory: Room
     ann.send("bob@far", "hello", id="one")
 
     assert ann.send("bob@far", "hello", id="one").repeated
-    peers.remove(room._core, OWNER, "far")
+    peers.remove(room.core, OWNER, "far")
     assert ann.send("bob@far", "hello", id="one").repeated
 
 
@@ -245,10 +245,10 @@ def test_a_bare_name_is_to_be_found_where_the_settings_say_so(
 
 def test_to_be_found_may_be_said_and_needs_somebody_to_ask(factory: RoomFactory, room: Room) -> None:
     assert places(room, room.mailbox("ann").send("bob@*", "hello").id) == {"bob@*": State.QUEUED}
-    room._core.store.commit(
+    room.core.store.commit(
         [
             Put(record=Record(kind=record.kind, key=record.key, value=None, revision=record.revision))
-            for record in room._core.store.records("peer")
+            for record in room.core.store.records("peer")
         ]
     )
     with pytest.raises(Missing, match="nobody to ask"):
@@ -261,18 +261,18 @@ def test_to_be_found_may_be_said_and_needs_somebody_to_ask(factory: RoomFactory,
 def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> None:
     ann = room.mailbox("ann")
     sent = [ann.send("bob", f"{n}") for n in range(3)]
-    assert ["bob"] == list(outbox.unknown_names(room._core))
-    assert "Bob@far" == outbox.redirect_unknown(room._core, "bob", "Bob", "far")
+    assert ["bob"] == list(outbox.unknown_names(room.core))
+    assert "Bob@far" == outbox.redirect_unknown(room.core, "bob", "Bob", "far")
     assert [{"Bob@far": State.QUEUED}] * 3 == [places(room, one.id) for one in sent]
-    assert {} == outbox.unknown_names(room._core) and not room.mailbox("bob").check()
+    assert {} == outbox.unknown_names(room.core) and not room.mailbox("bob").check()
     assert ("Bob@far",) == ann.send("bob", "at once, as it was found").routed
-    assert [] == outbox.announced_agents(room._core, OWNER)  # who was only asked for is not listed
+    assert [] == outbox.announced_agents(room.core, OWNER)  # who was only asked for is not listed
 
 
 def test_what_is_not_a_strangers_letter_or_may_not_go_stays(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(system="here", outbox_max_age=100)
     know_peer(room, Peer(system="far", scopes={"open": ("*",)}))
-    ann, core = room.mailbox("ann"), room._core
+    ann, core = room.mailbox("ann"), room.core
     for name in ("bob", "eve"):
         ann.send(name, "closed", scope="shut")
     old = ann.send("bob", "too old", scope="open")
@@ -292,7 +292,7 @@ def test_no_more_goes_on_than_may_wait_for_that_system(factory: RoomFactory) -> 
     room = factory.room(system="here", outbox_max_letters=2)
     know_peer(room, Peer(system="far"))
     sent = [room.mailbox("ann").send("bob", f"{n}") for n in range(3)]
-    outbox.redirect_unknown(room._core, "bob", "bob", "far")
+    outbox.redirect_unknown(room.core, "bob", "bob", "far")
     assert ["bob@far", "bob@far", "bob"] == [next(iter(places(room, one.id))) for one in sent]
 
 
@@ -300,8 +300,8 @@ def test_no_more_goes_on_than_may_wait_for_that_system(factory: RoomFactory) -> 
 def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
     factory: RoomFactory, settings: dict[str, Any]
 ) -> None:
-    assert outbox.refreshes_on_miss(factory.room()._core)
-    assert not outbox.refreshes_on_miss(factory.room(**settings)._core)
+    assert outbox.refreshes_on_miss(factory.room().core)
+    assert not outbox.refreshes_on_miss(factory.room(**settings).core)
 
 
 # -- nobody here is somebody elsewhere
@@ -334,12 +334,12 @@ def test_case_does_not_count_elsewhere_either(room: Room) -> None:
 
 def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: Room) -> None:
     value = to_plain(Route(system="far", until=NOW + timedelta(seconds=300), name="Zoe"))
-    room._core.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
+    room.core.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
     ann = room.mailbox("ann")
     for message in ("zoe", "ZOE@far", "zoe@FAR/dev"):
         sent = ann.send(message, "one")
         assert f"Zoe@far{'/dev' if '/' in message else ''}" == next(iter(places(room, sent.id)))
-    assert ["Zoe"] == [name for name, _ in outbox.announced_agents(room._core, OWNER)]
+    assert ["Zoe"] == [name for name, _ in outbox.announced_agents(room.core, OWNER)]
 
 
 def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:
@@ -380,7 +380,7 @@ def test_letters_that_are_sent_together_count_each_other(factory: RoomFactory) -
 
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send_many([Draft(to=f"b{n}@far", body="x") for n in range(6)])
-    assert room._core.store.outgoing(None) == {}
+    assert room.core.store.outgoing(None) == {}
     message = [Draft(to=f"b{n}@far", body="x", id=f"id{n}") for n in range(5)]
     assert [[one.repeated for one in room.mailbox("ann").send_many(message)] for _ in range(2)] == [
         [False] * 5,

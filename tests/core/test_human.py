@@ -50,7 +50,7 @@ def test_human_means_the_same_person_wherever_it_is_written(factory: RoomFactory
     dana.send("bob", "y")
     bob.broadcast("team", "z", exclude=["human"])
     assert texts(room.mailbox("eve").check()) == ["z"] and texts(dana.check()) == ["question"]
-    _, webhook = webhooks.add(room._core, OWNER, "https://hooks.example.com/", "human")
+    _, webhook = webhooks.add(room.core, OWNER, "https://hooks.example.com/", "human")
     assert webhook.mailbox == "dana"
 
 

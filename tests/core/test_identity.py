@@ -32,29 +32,29 @@ def test_a_name_that_is_set_is_used_and_a_bad_one_refused(factory: RoomFactory) 
 
 
 def test_a_name_that_was_kept_or_told_does_not_give_way_to_a_servers(factory: RoomFactory) -> None:
-    made = peers.system_id(factory.room()._core, OWNER, gives_way=True)
-    assert made == peers.announced(factory.room()._core, OWNER) == factory.room().system
-    assert made == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system
-    assert "berlin" == peers.announced(factory.room()._core, OWNER, "berlin")
+    made = peers.system_id(factory.room().core, OWNER, gives_way=True)
+    assert made == peers.announced(factory.room().core, OWNER) == factory.room().system
+    assert made == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system
+    assert "berlin" == peers.announced(factory.room().core, OWNER, "berlin")
 
 
 def test_a_name_that_was_made_before_there_was_a_link_stays(factory: RoomFactory) -> None:
     made = factory.room().system
-    assert made == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system
+    assert made == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system
 
 
 def test_a_servers_name_beats_one_that_was_made_for_the_time_being_and_is_kept(factory: RoomFactory) -> None:
-    made = peers.system_id(factory.room()._core, OWNER, gives_way=True)
+    made = peers.system_id(factory.room().core, OWNER, gives_way=True)
     assert made == factory.room().system
-    assert "hive" == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system != made
-    assert "hive" == peers.adopt(factory.room()._core, OWNER, "another")  # the first server's stays
+    assert "hive" == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system != made
+    assert "hive" == peers.adopt(factory.room().core, OWNER, "another")  # the first server's stays
     factory.reopen()
     assert "hive" == factory.room().system
     assert "berlin" == factory.room(system="berlin").system  # what is set beats both
     with pytest.raises(Invalid):
-        peers.adopt(factory.room()._core, OWNER, "MAP Server")
+        peers.adopt(factory.room().core, OWNER, "MAP Server")
     with pytest.raises(postroom.NotAllowed):
-        peers.adopt(factory.room()._core, agent_principal("ann"), "mine")
+        peers.adopt(factory.room().core, agent_principal("ann"), "mine")
 
 
 def test_only_who_may_see_the_room_is_told(room: Room) -> None:

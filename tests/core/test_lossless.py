@@ -221,7 +221,7 @@ def test_mail_goes_on_in_the_copy_as_in_the_original(factory: RoomFactory, clock
     clock.advance(timedelta(hours=2).total_seconds())
     for room in (factory.room(), copy):
         room.sweep()
-    originals, copies = (_places(room._core.store) for room in (factory.room(), copy))
+    originals, copies = (_places(room.core.store) for room in (factory.room(), copy))
     assert [(d.mailbox, d.state, d.reason) for d in originals] == [(d.mailbox, d.state, d.reason) for d in copies]
 
 

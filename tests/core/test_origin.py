@@ -18,8 +18,8 @@ FOLDERS = ("nanobot", "chipset", "swarm")
 
 def shown(room: Room, agent: str | None) -> Principal:
     """Return the principal of a new token of this agent, or of the operator if none is named."""
-    text, _ = tokens.create(room._core, room.principal, agent)
-    return tokens.authenticate(room._core, text)
+    text, _ = tokens.create(room.core, room.principal, agent)
+    return tokens.authenticate(room.core, text)
 
 
 def origin_of(room: Room, id: str) -> str:
@@ -42,7 +42,7 @@ def test_answers_tasks_and_repeats_are_verified_too(room: Room) -> None:
     ann = room.acting_as(shown(room, "ann")).mailbox("ann")
     ids = [ann.reply(first.id, "Yes.").id, ann.give_task("bob", "Then do.").id, ann.send("bob", "x", key="k").id]
     assert room.mailbox("ann").send("bob", "x", key="k").repeated  # the same letter, whoever says it again
-    is_kept = room._core.store.vouches
+    is_kept = room.core.store.vouches
     assert {f"ann ({'verified' if is_kept else 'unverified'})"} == {origin_of(room, id) for id in ids}
 
 

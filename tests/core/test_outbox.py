@@ -36,12 +36,12 @@ def send(room: Room, text: str, sender: str = "ann", to: str = "bob@far", **fiel
 
 
 def next_texts(room: Room, limit: int = 100) -> list[str]:
-    core = room._core
+    core = room.core
     return [found.message.text for found in outbox.next_letters(core, outbox.waiting_mailboxes(core), limit)]
 
 
 def found_one(room: Room, id: str) -> Found:
-    (found,) = room._core.store.find(Query(message_ids=(id,)))
+    (found,) = room.core.store.find(Query(message_ids=(id,)))
     return found
 
 
@@ -53,27 +53,27 @@ def test_letters_go_in_order_of_acceptance_to_all_their_mailboxes(room: Room) ->
     for text, to in (("1", "bob@far"), ("2", "eve@far"), ("3", "bob@far")):
         send(room, text, to=to)
 
-    assert outbox.waiting_mailboxes(room._core) == ["bob@far", "eve@far"]
-    assert outbox.waiting_mailboxes(room._core, 1) == ["bob@far"]
+    assert outbox.waiting_mailboxes(room.core) == ["bob@far", "eve@far"]
+    assert outbox.waiting_mailboxes(room.core, 1) == ["bob@far"]
     assert (next_texts(room), next_texts(room, 2)) == (["1", "2", "3"], ["1", "2"])
 
 
 def test_what_is_there_is_done_here_and_says_where_it_went(room: Room, clock: FakeClock) -> None:
     id = send(room, "hello")
     clock.advance(5)
-    outbox.record_departure(room._core, [found_one(room, id).delivery], "far")
+    outbox.record_departure(room.core, [found_one(room, id).delivery], "far")
 
     delivery = found_one(room, id).delivery
     assert (delivery.state, delivery.reason, delivery.has_left) == (State.DONE, "moved to far", True)
     assert (delivery.delivered_at, delivery.read_at) == (clock.wall, None)
-    assert (outbox.waiting_mailboxes(room._core), room._core.store.outgoing(None)) == ([], {})
+    assert (outbox.waiting_mailboxes(room.core), room.core.store.outgoing(None)) == ([], {})
     (stop,) = room.mailbox("ann").trace(id).stops
     assert (stop.mailbox, stop.state, stop.reason) == ("bob@far", State.DONE, "moved to far")
 
 
 def test_what_another_system_passes_on_says_so(room: Room) -> None:
     id = send(room, "hello")
-    outbox.record_departure(room._core, [found_one(room, id).delivery], "hub")
+    outbox.record_departure(room.core, [found_one(room, id).delivery], "hub")
 
     delivery = found_one(room, id).delivery
     assert (delivery.reason, delivery.has_left) == ("moved to hub, on its way to far", True)
@@ -83,8 +83,8 @@ def test_departing_twice_or_after_it_was_taken_back_is_no_error(room: Room) -> N
     ids = [send(room, text) for text in ("1", "2")]
     deliveries = [found_one(room, id).delivery for id in ids]
     room.mailbox("ann").unsend(ids[0])
-    outbox.record_departure(room._core, deliveries, "far")
-    outbox.record_departure(room._core, deliveries, "far")
+    outbox.record_departure(room.core, deliveries, "far")
+    outbox.record_departure(room.core, deliveries, "far")
 
     assert [found_one(room, id).delivery.state for id in ids] == [State.DEAD, State.DONE]
 
@@ -94,7 +94,7 @@ def test_nothing_overtakes_a_letter_of_its_sender_that_is_tried_again(room: Room
     send(room, "2")
     send(room, "3", sender="carl")
     send(room, "4", to="eve@far")
-    outbox.record_delay(room._core, found_one(room, first), "busy", clock.wall + later(60))
+    outbox.record_delay(room.core, found_one(room, first), "busy", clock.wall + later(60))
 
     delivery = found_one(room, first).delivery
     assert (delivery.state, delivery.attempts, delivery.reason) == (State.QUEUED, 1, "busy")
@@ -108,7 +108,7 @@ def test_many_that_wait_behind_one_do_not_hide_those_of_others(room: Room, clock
     first = send(room, "0")
     room.mailbox("ann").send_many([Draft(to="bob@far", body=str(n)) for n in range(1, 250)])
     send(room, "carl's", sender="carl")
-    outbox.record_delay(room._core, found_one(room, first), "busy", clock.wall + later(60))
+    outbox.record_delay(room.core, found_one(room, first), "busy", clock.wall + later(60))
 
     assert next_texts(room, 5) == ["carl's"]
 
@@ -136,8 +136,8 @@ def test_what_expires_on_the_way_is_dead(room: Room, clock: FakeClock) -> None:
 def test_what_is_refused_is_dead_and_its_sender_is_told(room: Room) -> None:
     id = send(room, "hello", subject="Plans")
     found = found_one(room, id)
-    outbox.record_refusal(room._core, found, "nobody is called bob there")
-    outbox.record_refusal(room._core, found, "nobody is called bob there")
+    outbox.record_refusal(room.core, found, "nobody is called bob there")
+    outbox.record_refusal(room.core, found, "nobody is called bob there")
 
     delivery = found_one(room, id).delivery
     assert (delivery.state, delivery.reason) == (State.DEAD, "nobody is called bob there")
@@ -169,7 +169,7 @@ def test_many_that_are_too_old_go_in_one_round(room: Room, clock: FakeClock) -> 
     clock.advance(DAY)
 
     assert room.sweep().buried == 450
-    assert outbox.waiting_mailboxes(room._core) == []
+    assert outbox.waiting_mailboxes(room.core) == []
 
 
 def test_its_sender_sees_revives_and_deletes_what_died_on_the_way(room: Room, clock: FakeClock) -> None:
@@ -192,8 +192,8 @@ def test_its_sender_sees_revives_and_deletes_what_died_on_the_way(room: Room, cl
 
 def test_a_letter_can_be_taken_back_while_it_has_not_left(room: Room, clock: FakeClock) -> None:
     tried, gone = send(room, "1"), send(room, "2")
-    outbox.record_delay(room._core, found_one(room, tried), "busy", clock.wall + later(60))
-    outbox.record_departure(room._core, [found_one(room, gone).delivery], "far")
+    outbox.record_delay(room.core, found_one(room, tried), "busy", clock.wall + later(60))
+    outbox.record_departure(room.core, [found_one(room, gone).delivery], "far")
     room.mailbox("ann").unsend(tried)
 
     assert found_one(room, tried).delivery.reason == "unsent"
@@ -212,15 +212,15 @@ def test_numbers_and_the_doctor_know_mail_for_other_systems(room: Room) -> None:
 
 def test_an_export_and_an_import_keep_mail_for_and_from_other_systems(room: Room, clock: FakeClock) -> None:
     ids = [send(room, text) for text in ("waits", "gone", "dead")]
-    outbox.record_departure(room._core, [found_one(room, ids[1]).delivery], "far")
-    outbox.record_refusal(room._core, found_one(room, ids[2]), "no")
+    outbox.record_departure(room.core, [found_one(room, ids[1]).delivery], "far")
+    outbox.record_refusal(room.core, found_one(room, ids[2]), "no")
     room.mailbox("ann").give_task("bob@far", "a task")
     room.mailbox("carl").register(allow_from=["ann@far", "@moon"])
     lines = [*room.export()]
     other = Room(MemoryStore("other"), Settings(system="here"), clock=clock)
     other.load(lines)
 
-    assert other._core.store.outgoing(None) == {"bob@far": 2}
+    assert other.core.store.outgoing(None) == {"bob@far": 2}
     for id in ids:
         before, after = found_one(room, id), found_one(other, id)
         assert (before.message, before.delivery.state) == (after.message, after.delivery.state)
@@ -234,26 +234,26 @@ def test_a_copy_of_a_room_holds_its_mail_for_other_systems_and_can_be_made_again
 ) -> None:
     ids = [send(room, text) for text in ("waits", "gone")]
     other = Room(MemoryStore("other"), Settings(system="here"), clock=clock)
-    copy_room(room._core, other._core, OWNER)
-    outbox.record_departure(room._core, [found_one(room, ids[1]).delivery], "far")
-    copy_room(room._core, other._core, OWNER)
+    copy_room(room.core, other.core, OWNER)
+    outbox.record_departure(room.core, [found_one(room, ids[1]).delivery], "far")
+    copy_room(room.core, other.core, OWNER)
 
     assert [found_one(other, id).delivery.state for id in ids] == [State.QUEUED, State.DONE]
     assert found_one(other, ids[1]).delivery.reason == "moved to far"
-    outbox.record_departure(other._core, [found_one(other, ids[0]).delivery], "far")
-    copy_room(room._core, other._core, OWNER)
-    assert outbox.waiting_mailboxes(other._core) == []
+    outbox.record_departure(other.core, [found_one(other, ids[0]).delivery], "far")
+    copy_room(room.core, other.core, OWNER)
+    assert outbox.waiting_mailboxes(other.core) == []
 
 
 def test_where_there_is_no_way_any_more_the_trace_and_the_doctor_say_so(room: Room, clock: FakeClock) -> None:
     id = send(room, "hello")
     assert room.mailbox("ann").trace(id).stops[0].reason is None
-    outbox.record_delay(room._core, found_one(room, id), "far: the disk is full", clock.wall + later(60))
+    outbox.record_delay(room.core, found_one(room, id), "far: the disk is full", clock.wall + later(60))
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: far: the disk is full"
-    assert ({"far": 1}, {}) == outbox.count_waiting(room._core)
+    assert ({"far": 1}, {}) == outbox.count_waiting(room.core)
 
-    peers.remove(room._core, OWNER, "far")
-    assert ({}, {"far": 1}) == outbox.count_waiting(room._core)
+    peers.remove(room.core, OWNER, "far")
+    assert ({}, {"far": 1}) == outbox.count_waiting(room.core)
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: there is no way to a system 'far'"
     results = [found for found in room.doctor().findings if found.check == "peers"]
     assert ["a letter waits for far, to which there is no way"] == [found.what for found in results]

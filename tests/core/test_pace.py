@@ -41,7 +41,7 @@ def by_conversation(mailbox: Mailbox, got: Letter) -> object:
 
 
 def by_turn(mailbox: Mailbox, _: Letter) -> object:
-    return turn(mailbox._core, OWNER, "conv-1", mailbox.name, TurnRequest(body=["re"]))
+    return turn(mailbox.core, OWNER, "conv-1", mailbox.name, TurnRequest(body=["re"]))
 
 
 ANSWERS: dict[str, tuple[Answer, dict[str, Any]]] = {
@@ -63,7 +63,7 @@ def team(tmp_path: Path, clock: FakeClock) -> Iterator[Room]:
     for name in agents():
         room.mailbox(name).register(scopes=[TEAM])
     guests = tuple(Guest(agent=name) for name in agents())
-    create(room._core, OWNER, ConversationRequest(id="conv-1", scope=TEAM, creator="agent-0", guests=guests[1:]))
+    create(room.core, OWNER, ConversationRequest(id="conv-1", scope=TEAM, creator="agent-0", guests=guests[1:]))
     yield room
     store.close()
 
@@ -212,10 +212,10 @@ def test_answers_from_another_system_have_the_same_pace(factory: RoomFactory, by
         room.mailbox("bob").send("ann@far", "and then?", **by)
         departed(room)
     assert isinstance(refusal(room, message[2]), TooFast)
-    assert not accept_together(room._core, FAR, [arrival(one) for one in message[3:]])
+    assert not accept_together(room.core, FAR, [arrival(one) for one in message[3:]])
 
 
 def departed(room: Room) -> None:
     """The link has brought what waits to the other system."""
-    waiting = outbox.next_letters(room._core, ["ann@far"], 9)
-    outbox.record_departure(room._core, [found.delivery for found in waiting], "far")
+    waiting = outbox.next_letters(room.core, ["ann@far"], 9)
+    outbox.record_departure(room.core, [found.delivery for found in waiting], "far")

@@ -19,111 +19,111 @@ OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
 def added(room: Room, system: str = "berlin", **message: Any) -> str:
-    return peers.add(room._core, OWNER, system, message, ours="paris")[0]
+    return peers.add(room.core, OWNER, system, message, ours="paris")[0]
 
 
 def test_a_room_begins_without_peers_and_nobody_proves_to_be_one(room: Room) -> None:
-    assert {} == peers.all_peers(room._core)
+    assert {} == peers.all_peers(room.core)
     for credential in ("", "prp_x", None, 7, "é", "x" * 5000):
         with pytest.raises(NotAllowed):
-            peers.proven_peer(room._core, "berlin", credential)
+            peers.proven_peer(room.core, "berlin", credential)
 
 
 def test_a_peer_that_dials_us_is_given_a_token_once_and_proves_itself_with_it(room: Room) -> None:
     token = added(room)
     assert token.startswith("prp_") and len(token) == 68
-    assert "Berlin" != peers.proven_peer(room._core, "Berlin", token).system == "berlin"
+    assert "Berlin" != peers.proven_peer(room.core, "Berlin", token).system == "berlin"
     assert "" == added(room, exposure="all")
     for wrong in (token[:-1], token + "0", token_hash(token), "", None):
         with pytest.raises(NotAllowed):
-            peers.proven_peer(room._core, "berlin", wrong)
+            peers.proven_peer(room.core, "berlin", wrong)
 
 
 def test_the_token_of_one_peer_proves_no_other(room: Room) -> None:
     token = added(room, "berlin")
     added(room, "rome")
     with pytest.raises(NotAllowed) as refused:
-        peers.proven_peer(room._core, "rome", token)
+        peers.proven_peer(room.core, "rome", token)
     with pytest.raises(NotAllowed) as unknown:
-        peers.proven_peer(room._core, "nowhere", token)
+        peers.proven_peer(room.core, "nowhere", token)
     assert str(refused.value) == str(unknown.value)
 
 
 def test_who_is_no_longer_trusted_or_was_removed_proves_nothing(room: Room) -> None:
     token = added(room)
-    peers.add(room._core, OWNER, "berlin", {"trusted": False})
+    peers.add(room.core, OWNER, "berlin", {"trusted": False})
     with pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", token)
-    peers.add(room._core, OWNER, "berlin", {"trusted": True})
-    peers.proven_peer(room._core, "berlin", token)
-    peers.remove(room._core, OWNER, "berlin")
+        peers.proven_peer(room.core, "berlin", token)
+    peers.add(room.core, OWNER, "berlin", {"trusted": True})
+    peers.proven_peer(room.core, "berlin", token)
+    peers.remove(room.core, OWNER, "berlin")
     with pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", token)
+        peers.proven_peer(room.core, "berlin", token)
     with pytest.raises(Missing):
-        peers.remove(room._core, OWNER, "berlin")
+        peers.remove(room.core, OWNER, "berlin")
 
 
 def test_an_old_token_is_good_until_the_new_one_was_shown(room: Room) -> None:
     old = added(room)
-    new, _ = peers.rotate(room._core, OWNER, "berlin")
-    peers.proven_peer(room._core, "berlin", old)
-    peers.proven_peer(room._core, "berlin", new)
+    new, _ = peers.rotate(room.core, OWNER, "berlin")
+    peers.proven_peer(room.core, "berlin", old)
+    peers.proven_peer(room.core, "berlin", new)
     with pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", old)
+        peers.proven_peer(room.core, "berlin", old)
 
 
 def test_an_old_token_is_good_for_a_day_at_most(room: Room, clock: FakeClock) -> None:
     old = added(room)
-    new, _ = peers.rotate(room._core, OWNER, "berlin")
+    new, _ = peers.rotate(room.core, OWNER, "berlin")
     clock.advance(24 * 3600 - 1)
-    peers.proven_peer(room._core, "berlin", old)
+    peers.proven_peer(room.core, "berlin", old)
     clock.advance(2)
     with pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", old)
-    peers.proven_peer(room._core, "berlin", new)
+        peers.proven_peer(room.core, "berlin", old)
+    peers.proven_peer(room.core, "berlin", new)
 
 
 def test_a_token_that_leaked_ends_when_it_is_rotated_twice(room: Room) -> None:
     old = added(room)
-    peers.rotate(room._core, OWNER, "berlin")
-    peers.rotate(room._core, OWNER, "berlin")
+    peers.rotate(room.core, OWNER, "berlin")
+    peers.rotate(room.core, OWNER, "berlin")
     with pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", old)
+        peers.proven_peer(room.core, "berlin", old)
 
 
 def test_a_certificate_proves_a_peer_only_where_it_is_the_pinned_one(room: Room) -> None:
     added(room, auth="mtls", pin=OLD, certificate="PEM")
-    peers.proven_peer(room._core, "berlin", None, certificate=OLD)
+    peers.proven_peer(room.core, "berlin", None, certificate=OLD)
     for credential in (OLD, "", None):  # a fingerprint is no secret: who only says it has proven nothing
         with pytest.raises(NotAllowed):
-            peers.proven_peer(room._core, "berlin", credential)
+            peers.proven_peer(room.core, "berlin", credential)
 
 
 def test_a_changed_certificate_is_refused_and_told_of_until_it_is_trusted_anew(room: Room) -> None:
     added(room, auth="mtls", pin=OLD, certificate="PEM")
     with pytest.raises(NotAllowed, match="has changed") as refused:
-        peers.proven_peer(room._core, "berlin", None, certificate=NEW)
+        peers.proven_peer(room.core, "berlin", None, certificate=NEW)
     assert refused.value.field == "certificate" and "peers trust berlin" in str(refused.value)
-    assert NEW == peers.known_peer(room._core, "berlin").alert
-    peers.add(room._core, OWNER, "berlin", {"pin": NEW, "alert": "", "certificate": "PEM"})
-    assert "" == peers.proven_peer(room._core, "berlin", None, certificate=NEW).alert
+    assert NEW == peers.known_peer(room.core, "berlin").alert
+    peers.add(room.core, OWNER, "berlin", {"pin": NEW, "alert": "", "certificate": "PEM"})
+    assert "" == peers.proven_peer(room.core, "berlin", None, certificate=NEW).alert
 
 
 def test_a_peer_without_a_pin_is_checked_by_nobody_here(room: Room) -> None:
     added(room)
-    peers.check_certificate(room._core, peers.known_peer(room._core, "berlin"), NEW)
-    assert "" == peers.known_peer(room._core, "berlin").alert
+    peers.check_certificate(room.core, peers.known_peer(room.core, "berlin"), NEW)
+    assert "" == peers.known_peer(room.core, "berlin").alert
 
 
 def test_names_count_as_one_whatever_their_case(room: Room) -> None:
     added(room, "Berlin")
     added(room, "BERLIN", exposure="all")
-    assert ["Berlin"] == list(peers.all_peers(room._core))
-    assert "all" == peers.known_peer(room._core, "berlin").exposure
+    assert ["Berlin"] == list(peers.all_peers(room.core))
+    assert "all" == peers.known_peer(room.core, "berlin").exposure
 
 
 def test_only_an_operator_says_who_is_a_peer(room: Room) -> None:
-    stranger, core = agent_principal("mallory"), room._core
+    stranger, core = agent_principal("mallory"), room.core
     added(room)
     for call in (
         lambda: peers.add(core, stranger, "rome", {}),
@@ -165,7 +165,7 @@ def test_what_would_not_hold_is_refused_and_nothing_kept(room: Room, params: dic
     with pytest.raises(Invalid) as refused:
         added(room, **params)
     assert field == refused.value.field and refused.value.hint is not None
-    assert {} == peers.all_peers(room._core)
+    assert {} == peers.all_peers(room.core)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "a@b", "é", 7])
@@ -175,11 +175,11 @@ def test_a_system_is_named_like_an_agent(room: Room, name: Any) -> None:
 
 
 def test_who_proves_itself_otherwise_now_has_no_token_any_more(room: Room) -> None:
-    token, _ = peers.add(room._core, OWNER, "paris", {})
-    _, changed = peers.add(room._core, OWNER, "paris", {"auth": "none"})
+    token, _ = peers.add(room.core, OWNER, "paris", {})
+    _, changed = peers.add(room.core, OWNER, "paris", {"auth": "none"})
     assert token and ("", "", "") == (changed.token, changed.proof, changed.former_proof)
     with pytest.raises(Invalid, match="a token says nothing"):
-        peers.rotate(room._core, OWNER, "paris")
+        peers.rotate(room.core, OWNER, "paris")
 
 
 def test_nobody_is_a_peer_of_itself(room: Room) -> None:
@@ -189,9 +189,9 @@ def test_nobody_is_a_peer_of_itself(room: Room) -> None:
 
 def test_an_address_without_a_path_means_the_one_that_postroom_serves(room: Room) -> None:
     added(room, url="wss://berlin.example:4650", token="t")  # noqa: S106
-    assert "wss://berlin.example:4650/map" == peers.known_peer(room._core, "berlin").url
+    assert "wss://berlin.example:4650/map" == peers.known_peer(room.core, "berlin").url
     added(room, url="ws://127.0.0.1:3001/")
-    assert "ws://127.0.0.1:3001/" == peers.known_peer(room._core, "berlin").url
+    assert "ws://127.0.0.1:3001/" == peers.known_peer(room.core, "berlin").url
 
 
 def test_nothing_that_shows_a_peer_shows_its_secrets() -> None:
@@ -208,7 +208,7 @@ def test_a_doctor_tells_of_a_certificate_that_changed(room: Room) -> None:
     added(room, auth="mtls", pin=OLD, certificate="PEM")
     assert [("OK", "1 other systems are known: berlin")] == listed()
     with pytest.raises(NotAllowed):
-        peers.proven_peer(room._core, "berlin", None, certificate=NEW)
+        peers.proven_peer(room.core, "berlin", None, certificate=NEW)
     ((level, message),) = listed()
     assert "WARNING" == level and NEW in message
 
@@ -227,4 +227,4 @@ def test_peers_do_not_travel_with_a_rooms_mail(room: Room) -> None:
     lines = b"".join(room.export())
     assert not [secret for secret in ("prp_ours", token, token_hash(token)) if secret.encode() in lines]
     with pytest.raises(Invalid):
-        checked_record(room._core, Record(kind=PEER, key="mallory", value={"system": "mallory"}, revision=1))
+        checked_record(room.core, Record(kind=PEER, key="mallory", value={"system": "mallory"}, revision=1))

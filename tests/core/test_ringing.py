@@ -42,7 +42,7 @@ def seconds(box: Mailbox, way: str = "exec") -> float | None:
 
 
 def audit(box: Mailbox, id: str) -> Audit:
-    return audit_of(box._core, box.name, id)
+    return audit_of(box.core, box.name, id)
 
 
 # -- when it rings
@@ -278,7 +278,7 @@ def test_after_a_reboot_the_pause_is_over_and_nothing_rings_twice(factory: RoomF
 def test_a_letter_that_came_after_the_sync_is_not_rung_for(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     safe = post(room)
     clock.advance(1)
-    store = room._core.store
+    store = room.core.store
     sync, late = store.sync, []
 
     def slow_sync() -> None:
@@ -294,7 +294,7 @@ def test_a_letter_that_came_after_the_sync_is_not_rung_for(room: Room, bob: Mail
 def test_who_lost_the_race_rings_for_nothing(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     id = post(room)
     clock.advance(1)
-    store = room._core.store
+    store = room.core.store
     sync = store.sync
     other: list[str] = []
 
@@ -330,8 +330,8 @@ def test_nobody_hears_of_rings_in_the_numbered_past(room: Room, bob: Mailbox, cl
     before = room.cursor()
     assert rung(bob)
     assert ([], before) == room.changes(before)
-    assert bob._core.store.records(ALERT_LOG)
-    assert bob._core.store.keys(AUDIT + "bob")
+    assert bob.core.store.records(ALERT_LOG)
+    assert bob.core.store.keys(AUDIT + "bob")
 
 
 def test_what_a_ringer_writes_down_wakes_nobody_who_waits_for_mail(
@@ -339,7 +339,7 @@ def test_what_a_ringer_writes_down_wakes_nobody_who_waits_for_mail(
 ) -> None:
     id = post(room)
     clock.advance(1)
-    ear = room._core.store.watch(["bob"])
+    ear = room.core.store.watch(["bob"])
     assert (id,) == rung(bob)
     bob.ring_failed("exec", id, "exit 1")
     bob.mark_shown(id, "claude")
@@ -470,7 +470,7 @@ def test_nothing_is_shown_of_anothers_mail(room: Room, bob: Mailbox) -> None:
     room.mailbox("ann").unsend(unsent)
     later = post(room, at=timedelta(seconds=50))
     assert 0 == bob.mark_shown([id, unsent, later], "claude")
-    assert [] == bob._core.store.keys(AUDIT + "bob")
+    assert [] == bob.core.store.keys(AUDIT + "bob")
 
 
 def test_an_audit_keeps_the_newest(room: Room, bob: Mailbox) -> None:

@@ -99,12 +99,12 @@ def _ack_and_reply(room: Room) -> object:
 
 def _turn(room: Room) -> object:
     saying = conversations.TurnRequest(body=["x"])
-    return conversations.turn(room._core, OWNER, "talk", "ann", saying)
+    return conversations.turn(room.core, OWNER, "talk", "ann", saying)
 
 
 def _open_talk(room: Room) -> object:
     opening = conversations.ConversationRequest(id="second", creator="ann", guests=())
-    return conversations.create(room._core, OWNER, opening, conversations.TurnRequest(body=["x"]))
+    return conversations.create(room.core, OWNER, opening, conversations.TurnRequest(body=["x"]))
 
 
 VERBS: dict[str, Callable[[Room], object]] = {
@@ -130,7 +130,7 @@ def test_every_verb_that_writes_a_letter_is_counted(factory: RoomFactory, verb: 
     free.mailbox("bob").register(scopes=["team"])
     free.mailbox("bob").give_task("ann", "a task that ann was given")
     conversations.create(
-        free._core,
+        free.core,
         OWNER,
         conversations.ConversationRequest(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
     )

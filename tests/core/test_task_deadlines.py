@@ -62,7 +62,7 @@ def test_whoever_is_late_is_named_as_it_is(
     clock.advance(61)
     assert room.sweep().overdue == (says is not None)
     assert [says in notice.text for notice in notices(room) if says] == [True] * (says is not None)
-    assert room._core.store.keys(DUE) == []
+    assert room.core.store.keys(DUE) == []
 
 
 def test_a_canceled_task_is_due_no_more(room: Room, clock: FakeClock) -> None:

@@ -315,7 +315,7 @@ def test_an_agent_may_give_itself_a_task(ann: Mailbox) -> None:
 
 
 def test_tasks_are_listed_by_role_and_state_the_last_moved_first(room: Room, ann: Mailbox, bob: Mailbox) -> None:
-    clock: FakeClock = room._core.clock  # type: ignore[assignment]
+    clock: FakeClock = room.core.clock  # type: ignore[assignment]
     ids = []
     for _ in range(3):
         ids.append(give(ann))

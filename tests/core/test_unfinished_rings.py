@@ -38,7 +38,7 @@ def rung(box: Mailbox) -> tuple[str, ...]:
 
 
 def opened(box: Mailbox) -> AlertLog:
-    found = find_log(box._core, "bob", "exec")
+    found = find_log(box.core, "bob", "exec")
     assert found is not None
     return found[0]
 
@@ -51,7 +51,7 @@ def check_that_no_ring_is_lost(room: Room, clock: FakeClock) -> None:
     assert bob.try_ring("exec") == Later(WITHIN), "whoever else rings in this way leaves it alone until then"
     clock.advance(WITHIN)
     assert bob.try_ring("exec") == Later(10.0), "as after any that failed"
-    last = audit_of(bob._core, "bob", id).rings[-1]
+    last = audit_of(bob.core, "bob", id).rings[-1]
     assert ("failed", CUT_OFF) == (last.outcome, last.why)
     clock.advance(10)
     assert (id,) == rung(bob)

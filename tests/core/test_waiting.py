@@ -42,14 +42,14 @@ def ticking(kind: Kind, tmp_path: Path) -> Iterator[Room]:
 def while_waiting(pool: ThreadPoolExecutor, room: Room, wait: Callable[[], T], act: Callable[[], object]) -> T:
     """What `wait` returns when `act` is done after it has set its watch."""
     listening = threading.Event()
-    hang = room._core.store.watch
+    hang = room.core.store.watch
 
     def watch(mailboxes: list[str]) -> object:
         received = hang(mailboxes)
         listening.set()
         return received
 
-    room._core.store.watch = watch  # type: ignore[assignment, method-assign]
+    room.core.store.watch = watch  # type: ignore[assignment, method-assign]
     waiting: Future[T] = pool.submit(wait)
     assert listening.wait(LONG)
     act()
@@ -171,7 +171,7 @@ def test_a_cursor_of_an_agent_misses_nothing_and_repeats_nothing(room: Room, clo
     for _ in range(5):
         bob.send("alice", "x")
     assert since == carl.cursor() and since.number < room.cursor().number
-    room._core.store.trim_changes(1)
+    room.core.store.trim_changes(1)
     assert carl.mailbox("carl").wait(0, since=since) is None
     bob.send("carl", "next")
     letter = carl.mailbox("carl").wait(0, since=str(since))
@@ -291,7 +291,7 @@ def test_a_cursor_goes_through_every_mailbox_a_letter_went_to(room: Room) -> Non
 
 
 def test_what_comes_between_two_looks_does_not_overtake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    since, ann, store = room.cursor(), room.mailbox("ann"), room._core.store
+    since, ann, store = room.cursor(), room.mailbox("ann"), room.core.store
     find = store.find
     sent: list[bool] = []
 

@@ -28,17 +28,17 @@ class Made(Struct):
 
 
 def made(room: Room, mailbox: str = "human", **message: object) -> Made:
-    secret, webhook = webhooks.add(room._core, OWNER, URL, mailbox, **message)  # type: ignore[arg-type]
+    secret, webhook = webhooks.add(room.core, OWNER, URL, mailbox, **message)  # type: ignore[arg-type]
     return Made(secret, webhook.id)
 
 
 def test_without_a_webhook_there_is_none(room: Room) -> None:
-    assert [] == webhooks.list_webhooks(room._core, OWNER)
+    assert [] == webhooks.list_webhooks(room.core, OWNER)
 
 
 def test_a_webhook_is_kept_with_all_that_was_said(room: Room) -> None:
     one = made(room, "ceo", min_priority=Priority.HIGH, allow_private=True)
-    [kept] = webhooks.list_webhooks(room._core, OWNER)
+    [kept] = webhooks.list_webhooks(room.core, OWNER)
     assert (one.id, URL, "human", Priority.HIGH, True) == (
         kept.id, kept.url, kept.mailbox, kept.min_priority, kept.allow_private)  # fmt: skip
     assert kept.is_on and f"webhook:{one.id}" == kept.way
@@ -51,14 +51,14 @@ def test_each_has_a_secret_of_its_own(room: Room) -> None:
 
 def test_what_is_shown_or_logged_holds_no_secret(room: Room) -> None:
     one = made(room)
-    changed, webhook = webhooks.rotate(room._core, OWNER, one.id)
+    changed, webhook = webhooks.rotate(room.core, OWNER, one.id)
     for result in (str(shown(webhook)), repr(webhook), str(webhook)):
         assert one.secret not in result and changed not in result
 
 
 def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: FakeClock) -> None:
     one = made(room)
-    fresh, webhook = webhooks.rotate(room._core, OWNER, one.id)
+    fresh, webhook = webhooks.rotate(room.core, OWNER, one.id)
     assert [fresh, one.secret] == webhook.secrets(clock.wall)
     clock.advance(24 * 3600)
     assert [fresh] == webhook.secrets(clock.wall)
@@ -66,19 +66,19 @@ def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: Fake
 
 def test_a_secret_that_leaked_ends_when_it_is_rotated_twice(room: Room, clock: FakeClock) -> None:
     one = made(room)
-    webhooks.rotate(room._core, OWNER, one.id)
-    _, webhook = webhooks.rotate(room._core, OWNER, one.id)
+    webhooks.rotate(room.core, OWNER, one.id)
+    _, webhook = webhooks.rotate(room.core, OWNER, one.id)
     assert one.secret not in webhook.secrets(clock.wall)
 
 
 def test_one_that_is_off_says_since_when_and_why_until_it_is_on_again(room: Room, clock: FakeClock) -> None:
     one, since = made(room), clock.wall
-    webhooks.switch_off(room._core, OWNER, one.id, "it answered 410 Gone")
+    webhooks.switch_off(room.core, OWNER, one.id, "it answered 410 Gone")
     clock.advance(60)
-    webhooks.switch_off(room._core, OWNER, one.id, "again")
-    off = webhooks.webhook(room._core, OWNER, one.id)
+    webhooks.switch_off(room.core, OWNER, one.id, "again")
+    off = webhooks.webhook(room.core, OWNER, one.id)
     assert (False, since, "it answered 410 Gone") == (off.is_on, off.off_at, off.note)
-    on = webhooks.switch_on(room._core, OWNER, one.id)
+    on = webhooks.switch_on(room.core, OWNER, one.id)
     assert (True, "") == (on.is_on, on.note)
 
 
@@ -86,25 +86,25 @@ def test_who_is_called_otherwise_keeps_its_webhooks(room: Room) -> None:
     one = made(room, "coder")
     room.mailbox("coder").register()
     room.rename("coder", "builder")
-    assert "builder" == webhooks.webhook(room._core, OWNER, one.id).mailbox
-    assert "builder" == webhooks.webhook(room._core, OWNER, made(room, "coder").id).mailbox
+    assert "builder" == webhooks.webhook(room.core, OWNER, one.id).mailbox
+    assert "builder" == webhooks.webhook(room.core, OWNER, made(room, "coder").id).mailbox
 
 
 def test_it_lasts(factory: RoomFactory) -> None:
     one = made(factory.room())
     factory.reopen()
     if factory.kind.lasts:
-        assert one.secret == webhooks.webhook(factory.room()._core, OWNER, one.id).secret
+        assert one.secret == webhooks.webhook(factory.room().core, OWNER, one.id).secret
 
 
 def test_what_is_removed_is_gone(room: Room) -> None:
     one = made(room)
-    webhooks.remove(room._core, OWNER, one.id)
-    assert [] == webhooks.list_webhooks(room._core, OWNER)
+    webhooks.remove(room.core, OWNER, one.id)
+    assert [] == webhooks.list_webhooks(room.core, OWNER)
     for call in (webhooks.webhook, webhooks.remove, webhooks.rotate, webhooks.switch_on):
         for id in (one.id, "", "../x", "x" * 99):
             with pytest.raises(Missing) as missing:
-                call(room._core, OWNER, id)
+                call(room.core, OWNER, id)
             assert "id" == missing.value.field
 
 
@@ -117,8 +117,8 @@ def test_what_is_removed_is_gone(room: Room) -> None:
 ])  # fmt: skip
 def test_what_may_not_be_called_is_not_kept(room: Room, url: str, mailbox: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        webhooks.add(room._core, OWNER, url, mailbox)
-    assert field == refused.value.field and [] == webhooks.list_webhooks(room._core, OWNER)
+        webhooks.add(room.core, OWNER, url, mailbox)
+    assert field == refused.value.field and [] == webhooks.list_webhooks(room.core, OWNER)
 
 
 def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_an_operator_says_who_is_called(room: Room) -> None:
-    agent, core, one = agent_principal("human"), room._core, made(room)
+    agent, core, one = agent_principal("human"), room.core, made(room)
     for call in (
         lambda: webhooks.add(core, agent, URL, "human"),
         lambda: webhooks.list_webhooks(core, agent),
@@ -150,9 +150,9 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     head, *lines, end = room.export()
     assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
     elsewhere = Room(MemoryStore("copy"), Settings(), clock=clock)
-    transfer.copy_room(room._core, elsewhere._core, OWNER)
-    assert 1 == elsewhere.stats().letters and [] == webhooks.list_webhooks(elsewhere._core, OWNER)
-    kept = to_plain(webhooks.webhook(room._core, OWNER, one.id))
+    transfer.copy_room(room.core, elsewhere.core, OWNER)
+    assert 1 == elsewhere.stats().letters and [] == webhooks.list_webhooks(elsewhere.core, OWNER)
+    kept = to_plain(webhooks.webhook(room.core, OWNER, one.id))
     smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()
     with pytest.raises(Invalid, match="not a kind of record"):
         Room(MemoryStore("other"), Settings(), clock=clock).load([head, *lines, smuggled, end])

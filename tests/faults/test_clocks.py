@@ -174,7 +174,7 @@ def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
     """A holder fails, and a link, while the clock is in another century; then it is put right: what does not come
     back within the longest pause. What its sender set for later does not come before.
     """
-    core, ann, bob = room._core, room.mailbox("ann"), room.mailbox("bob")
+    core, ann, bob = room.core, room.mailbox("ann"), room.mailbox("bob")
     know_peer(room, Peer(system="far"))
     ann.send_many([draft("bob", "failed"), draft("zoe@far", "not taken")])
     clock.jump(CENTURIES)

@@ -221,7 +221,7 @@ def saved(folder: Path, sample: Sample) -> tuple[set[str], list[str]]:
     if not copy.exists():
         return set(), []
     with postroom.open(sample.kind.address_of(copy), durability="process") as room:
-        return read_all(room._core.store, sample)
+        return read_all(room.core.store, sample)
 
 
 def audit(

@@ -48,7 +48,7 @@ def fill(store: Store, count: int) -> None:
 
 def costs(room: Room, steps: Steps | None) -> dict[str, int]:
     """What the verbs of a worker cost here; nothing where that cannot be told."""
-    store, bob = room._core.store, room.mailbox("bob")
+    store, bob = room.core.store, room.mailbox("bob")
     if steps is None:
         return {}
     verbs: dict[str, Callable[[], object]] = {
@@ -65,11 +65,11 @@ def costs(room: Room, steps: Steps | None) -> dict[str, int]:
 def audit_of_many(open_store: Opener, folder: Path, steps: Steps | None, many: int) -> list[str]:
     """Letters that are not there, and verbs that cost more because there are so many."""
     with opened(open_store, folder / "few") as room:
-        fill(room._core.store, FEW)
+        fill(room.core.store, FEW)
         before = costs(room, steps)
     with opened(open_store, folder / "many") as room:
-        fill(room._core.store, many)
-        there = sum(room._core.store.count(Query(mailbox="bob")).values())
+        fill(room.core.store, many)
+        there = sum(room.core.store.count(Query(mailbox="bob")).values())
         wrong = [] if there == many else [f"{many - there} letters are lost"]
         wrong += [f"counts are {counts}" for counts in [room.mailbox("bob").counts()] if counts["total"] != there]
         after = costs(room, steps)
@@ -124,7 +124,7 @@ def audit_of_agents(open_store: Opener, folder: Path) -> list[str]:
         for thread in threads:
             thread.join(120)
         agents = {agent.card.id: agent for agent in room.agents()}
-        beats = {record.key: record.revision for record in room._core.store.records(BEAT)}
+        beats = {record.key: record.revision for record in room.core.store.records(BEAT)}
     wrong = [f"{name} is not listed" for name in names if name not in agents]
     wrong += [f"{name} lost its card" for name in agents if agents[name].card.capabilities != (f"of-{name}",)]
     return failed + wrong + [f"{name}: {beats.get(name)} beats" for name in names if beats.get(name) != 1 + BEATS]

@@ -64,7 +64,7 @@ def uncopied(folder: Path, kind: Kind) -> list[str]:
     if not (folder / COPY).exists():
         return ["uncopied: there is no copy"]
     with postroom.open(kind.address_of(folder / COPY), durability="process") as copy:
-        room = audit.Room(copy._core.store)
+        room = audit.Room(copy.core.store)
     return [
         f"uncopied: {key}"
         for (key,) in lines_with(written[: words.index("copied")], "sent")

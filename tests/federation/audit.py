@@ -48,7 +48,7 @@ class Mail:
         boxes = [f"{reader}@{self.there.name}" for reader in self._readers]
         rooms = [one.room for one in (self.here, self._by) if one is not None]
         queued = [Query(mailbox=box, states=(State.QUEUED,)) for box in boxes]
-        return sum(sum(room._core.store.count(one).values()) for room in rooms for one in queued)
+        return sum(sum(room.core.store.count(one).values()) for room in rooms for one in queued)
 
     def came(self) -> list[str]:
         """What lies there, as it came."""

@@ -288,7 +288,7 @@ def nameless() -> None:
     """Gives each letter an id of its own, so that it does not know one that comes again."""
 
     def posts(self: Any, mailboxes: Sequence[str]) -> Any:
-        fresh = replace(self._message, id=self._core.new_id(self._message.sender))
+        fresh = replace(self._message, id=self.core.new_id(self._message.sender))
         return [self._post(fresh, mailboxes)] if mailboxes else []
 
     put(arrivals._Intake, "_posts", posts)

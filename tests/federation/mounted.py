@@ -17,7 +17,7 @@ from tests.federation.systems import System
 
 
 def mount(home: System, place: str, name: str = "folder", **message: Any) -> None:
-    peers.mount(home.room._core, OWNER, name, place, ours=home.name, room="memory:", **message)
+    peers.mount(home.room.core, OWNER, name, place, ours=home.name, room="memory:", **message)
 
 
 class Mounted:
@@ -41,4 +41,4 @@ class Mounted:
 
     def host(self) -> Peer | None:
         with self.room() as room:
-            return peers.peer(room._core, self.home.name)
+            return peers.peer(room.core, self.home.name)

@@ -47,11 +47,11 @@ class System:
     def trusts(self, other: str, **message: Any) -> str:
         """Adds a peer, or changes one; the token that it is to show here, if one was made."""
         values = {"exposure": "all", **message}
-        token, _ = peers.add(self.room._core, OWNER, other, values, ours=self.name)
+        token, _ = peers.add(self.room.core, OWNER, other, values, ours=self.name)
         return token
 
     def peer(self, other: str) -> Peer:
-        return peers.known_peer(self.room._core, other)
+        return peers.known_peer(self.room.core, other)
 
     def serve(self, *options: str, faults: str = "") -> Self:
         """With faults, if there are to be any: see `faulty`."""
@@ -84,11 +84,11 @@ class System:
 
     def texts(self, agent: str) -> list[str]:
         """Of all letters there, as they came."""
-        found = self.room._core.store.find(Query(mailbox=agent, states=OPEN, order="age", limit=10_000))
+        found = self.room.core.store.find(Query(mailbox=agent, states=OPEN, order="age", limit=10_000))
         return [one.message.text for one in found]
 
     def delivery(self, id: str, mailbox: str) -> Delivery:
-        (found,) = self.room._core.store.find(Query(mailbox=mailbox, message_ids=(id,)))
+        (found,) = self.room.core.store.find(Query(mailbox=mailbox, message_ids=(id,)))
         return found.delivery
 
     def left(self, id: str, mailbox: str) -> bool:

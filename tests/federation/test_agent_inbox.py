@@ -155,7 +155,7 @@ def test_its_sender_is_told_once_that_a_letter_was_refused(alone: System) -> Non
         assert ("postmaster", "Undeliverable: S", "lost") == (
             result["from"], result["meta"]["subject"], result["meta"]["inReplyTo"],
         )  # fmt: skip
-        assert not alone.room._core.store.spelling("nobody")
+        assert not alone.room.core.store.spelling("nobody")
         alone.room.mailbox("nobody").register()
         assert 1003 == refused(person, "map/send", **lost)  # for another reason now
         with pytest.raises(Refused):  # one that answers everything is not answered
@@ -198,7 +198,7 @@ def test_in_an_open_room_only_a_peer_is_one(tmp_path: Path) -> None:
             person.register(name="inbox", role="worker")
         with gateway(one) as person:
             person.send({"agentId": "ann"}, "as a system", **meta("s-2"))
-        found = one.room._core.store.find(Query(mailbox="ann", order="age"))
+        found = one.room.core.store.find(Query(mailbox="ann", order="age"))
         assert ["stranger", "bob@inbox"] == [letter.message.sender for letter in found]
         assert {"stranger", "inbox"} <= {agent.card.id for agent in one.room.agents()}
 

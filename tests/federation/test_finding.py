@@ -76,7 +76,7 @@ def test_a_peer_that_refuses_it_leaves_it_to_the_next_that_has_the_name(tmp_path
 
 def _refusals_of(system: System) -> list[str]:
     """The letters that were refused somewhere, and wait for another system."""
-    queued = system.room._core.store.find(Query(states=(State.QUEUED,)))
+    queued = system.room.core.store.find(Query(states=(State.QUEUED,)))
     return [one.message.id for one in queued if one.delivery.history and one.delivery.mailbox.endswith("@*")]
 
 

@@ -44,9 +44,9 @@ def names(room: Room) -> list[str]:
 def test_they_come_and_go_as_they_are_told_of(home: Room, folder: Room) -> None:
     assert ["ann@home", "bob"] == names(folder)
     assert ("python",) == folder.agent("ann@home").card.capabilities
-    before = folder._core.store.cursor()
+    before = folder.core.store.cursor()
     exposure.show(folder, "home", home.agents())
-    assert before == folder._core.store.cursor()  # nothing is written as long as nothing changes
+    assert before == folder.core.store.cursor()  # nothing is written as long as nothing changes
     exposure.show(folder, "other", [])
     assert ["ann@home", "bob"] == names(folder)
     exposure.show(folder, "home", [])
@@ -55,7 +55,7 @@ def test_they_come_and_go_as_they_are_told_of(home: Room, folder: Room) -> None:
 
 def test_they_are_written_to_and_wait_for_their_system(folder: Room) -> None:
     sent = folder.mailbox("bob").send("ann@home", "hello")
-    (found,) = folder._core.store.find(Query(mailbox="ann@home", message_ids=(sent.id,)))
+    (found,) = folder.core.store.find(Query(mailbox="ann@home", message_ids=(sent.id,)))
     assert State.QUEUED is found.delivery.state
 
 
@@ -65,11 +65,11 @@ def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room
     text = letter("m-1", (), sender="amy@home", parts=(message.text("all"),), trace=("amy@home",))
     arrival = Arrival(message=text, targets=(Address(system="folder"),), source="home")
     host = Peer(system="home", exposure="all")
-    assert [None] == [verdict.problem for verdict in accept(folder._core, host, arrival)]
-    assert ["bob"] == [found.delivery.mailbox for found in folder._core.store.find(Query(message_ids=("m-1",)))]
+    assert [None] == [verdict.problem for verdict in accept(folder.core, host, arrival)]
+    assert ["bob"] == [found.delivery.mailbox for found in folder.core.store.find(Query(message_ids=("m-1",)))]
 
 
 def test_a_room_with_a_peer_of_that_name_is_not_mounted_over_it(folder: Room) -> None:
-    peers.add(folder._core, folder.principal, "other", {})
+    peers.add(folder.core, folder.principal, "other", {})
     with pytest.raises(Conflict, match="a peer 'other' of its own"):
         mounts.introduce(folder, "folder", "other")

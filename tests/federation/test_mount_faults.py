@@ -53,9 +53,9 @@ def waits(mounted: Mounted, way: str) -> int:
     """Deliveries that are not written down as handed over."""
     at = Query(mailbox="researcher@folder" if way == "there" else "ann@home", states=(State.QUEUED,))
     if way == "there":
-        return len(mounted.home.room._core.store.find(at))
+        return len(mounted.home.room.core.store.find(at))
     with mounted.room() as room:
-        return len(room._core.store.find(at))
+        return len(room.core.store.find(at))
 
 
 @pytest.mark.parametrize("way", ["there", "here"])

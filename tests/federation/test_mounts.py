@@ -126,7 +126,7 @@ def test_who_is_not_there_bounces_both_ways(mounted: Mounted) -> None:
     (bounce,) = until(lambda: home.room.mailbox("ann").check())
     assert ("bounce", True) == (bounce.kind, "nobody" in bounce.text)
     with mounted.room() as room:
-        assert "nobody" not in room._core.store.mailboxes()
+        assert "nobody" not in room.core.store.mailboxes()
         for to in ("nobody@home", "nobody@nowhere"):
             room.mailbox("researcher").send(to, "x")
         box = room.mailbox("researcher")
@@ -139,9 +139,9 @@ def test_nobody_there_can_write_in_a_name_of_ours_or_of_another_system(mounted: 
         drop(mounted.root, mounted.layout, number, sender=sender, to="ann@home")
     with mounted.room() as room:
         at = Query(mailbox="ann@home", states=(State.DEAD,))
-        until(lambda: len(room._core.store.find(at)) == 2)
+        until(lambda: len(room.core.store.find(at)) == 2)
         for name in ("amy@home", "eve@further"):  # who never wrote it is not told of it
-            assert [] == room._core.store.find(Query(mailbox=name))
+            assert [] == room.core.store.find(Query(mailbox=name))
     assert [] == mounted.home.texts("ann") == mounted.home.texts("amy")
 
 
@@ -163,9 +163,9 @@ def test_a_folder_that_is_gone_is_waited_for_and_never_made_anew(mounted: Mounte
 
 def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
     home = mounted.home
-    peer = peers.mounted(home.room._core, "folder")
+    peer = peers.mounted(home.room.core, "folder")
     assert mounted.host() is not None
-    peers.remove(home.room._core, OWNER, "folder")
+    peers.remove(home.room.core, OWNER, "folder")
     until(lambda: home.states() == {})
     assert forget(peer, "home")
     assert mounted.host() is None
@@ -257,7 +257,7 @@ def test_what_cannot_be_mounted_is_refused(home: System, tmp_path: Path) -> None
         with pytest.raises((error, errors.BadStore)):
             mount(home, place, name)
     assert not (tmp_path / "nowhere").exists()
-    assert ["folder"] == [p.system for p in peers.all_peers(home.room._core).values() if p.is_mount]
+    assert ["folder"] == [p.system for p in peers.all_peers(home.room.core).values() if p.is_mount]
 
 
 def test_two_rooms_mount_one_folder_which_is_served_itself(home: System, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_commands_tell_how_links_are(tmp_path: Path) -> None:
 
 
 def metrics(system: System) -> str:
-    token, _ = tokens.create(system.room._core, system.room.principal, None, None, "")
+    token, _ = tokens.create(system.room.core, system.room.principal, None, None, "")
     request = Request(f"http://127.0.0.1:{system.port}/metrics", headers={"Authorization": f"Bearer {token}"})
     with urlopen(request, timeout=PATIENCE) as reply:  # noqa: S310 - our own
         text: str = reply.read().decode()

@@ -126,7 +126,7 @@ def test_a_token_may_be_shown_with_the_first_word_of_the_federation(receiving: R
 
 
 def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(receiving: ReceivingSystem) -> None:
-    core = receiving.system.room._core
+    core = receiving.system.room.core
 
     def remove(system: str) -> None:
         peers.remove(core, OWNER, system)
@@ -152,7 +152,7 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(receiving: Rec
 def test_agents_and_operators_speak_for_no_system(receiving: ReceivingSystem) -> None:
     room = receiving.system.room
     for agent in ("ann", None):
-        token, _ = tokens.create(room._core, room.principal, agent, None, "")
+        token, _ = tokens.create(room.core, room.principal, agent, None, "")
         with visitor(receiving.system.port) as person:
             person.join(token, "agent", name="ann")
             proof = {"method": "bearer", "credentials": receiving.tokens["near"]}
@@ -300,7 +300,7 @@ def test_whom_a_peer_tells_of_stands_in_the_table(receiving: ReceivingSystem, ne
 
     def goes_to(name: str) -> str:
         receipt = receiving.system.room.mailbox("ann").send(name, "x")
-        (found,) = receiving.system.room._core.store.find(Query(message_ids=(receipt.id,)))
+        (found,) = receiving.system.room.core.store.find(Query(message_ids=(receipt.id,)))
         return found.delivery.mailbox
 
     announced("zoe", "yan")

@@ -148,7 +148,7 @@ def test_parts_are_read_whole_when_each_is_looked_at_by_itself(receiving: System
     ours = {"parts": [{"type": "text", "text": "p0"}, {"type": "data", "data": 1}]}
     result = bring(peer, envelope("p0", "eli", meta={"_meta": {"postroom": ours}}), envelope("p1", "nobody"))
     assert [row.get("routed") for row in result] == [True, None]
-    assert [part.type for part in receiving.room._core.store.get(["p0"])["p0"].message.parts] == ["text", "data"]
+    assert [part.type for part in receiving.room.core.store.get(["p0"])["p0"].message.parts] == ["text", "data"]
 
 
 def test_a_name_of_another_system_gets_none_of_them_in(receiving: System, peer: Person) -> None:
@@ -172,7 +172,7 @@ def test_behind_one_that_waits_none_of_the_same_call_is_taken(receiving: System,
 def test_an_answer_in_the_same_call_joins_the_thread_of_what_it_answers(receiving: System, peer: Person) -> None:
     reply = envelope("t1", "dora", meta={"mail": {"inReplyTo": "t0"}})
     bring(peer, envelope("t0", "dora"), reply)
-    found = receiving.room._core.store.get(["t0", "t1"])
+    found = receiving.room.core.store.get(["t0", "t1"])
     assert {letter.message.thread for letter in found.values()} == {"t0"}
 
 

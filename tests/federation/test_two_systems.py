@@ -123,7 +123,7 @@ def test_a_name_that_is_told_of_is_found_without_its_system(pair: tuple[System, 
 
 def _sent_elsewhere(system: System, name: str) -> bool:
     receipt = system.room.mailbox("bob").send(name, "probe")
-    return bool(system.room._core.store.find(Query(mailbox=f"{name}@a", message_ids=(receipt.id,))))
+    return bool(system.room.core.store.find(Query(mailbox=f"{name}@a", message_ids=(receipt.id,))))
 
 
 def test_an_inbox_that_is_full_keeps_the_order_of_those_who_wait(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_whoever_is_killed_nothing_is_lost_and_nothing_comes_twice(tmp_path: Pat
                 victim.serve()
         until(lambda: len(a.texts("ann")) >= MANY and len(b.texts("bob")) >= MANY, 60)
         assert [str(n) for n in range(MANY)] == a.texts("ann") == b.texts("bob")
-        until(lambda: not b.room._core.store.find(Query(mailbox="ann@a", states=(State.QUEUED,))))
+        until(lambda: not b.room.core.store.find(Query(mailbox="ann@a", states=(State.QUEUED,))))
 
 
 def test_it_closes_at_once_though_the_other_is_linked(pair: tuple[System, System]) -> None:

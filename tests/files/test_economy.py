@@ -52,7 +52,7 @@ def steps(manager: MailboxManager, agent: str) -> int:
         count += 1
         return False
 
-    store = manager._core.store
+    store = manager.core.store
     assert isinstance(store, FileStore)
     database = store.connection().database
     database.set_progress_handler(step, 1)

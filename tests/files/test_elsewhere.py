@@ -30,7 +30,7 @@ def test_mail_for_another_system_lies_where_no_design_looks(tmp_path: Path, layo
     with room(tmp_path, layout, system="here") as here:
         know_peer(here, FAR)
         here.mailbox("ann").send("bob@far", "hello")
-        later = outbox.waiting_mailboxes(here._core)
+        later = outbox.waiting_mailboxes(here.core)
 
     assert later == ["bob@far"]
     assert files_below(home(tmp_path, layout) / "bob@far") == [".queued"]
@@ -43,17 +43,17 @@ def test_it_is_read_back_from_the_files_alone(tmp_path: Path, layout: Layout) ->
         gone = here.mailbox("ann").send("zoe@far", "gone").id
         dead = here.mailbox("ann").send("zoe@far", "dead").id
         tried = here.mailbox("ann").send("moe@far", "tried").id
-        found = {f.message.id: f for f in here._core.store.find(Query(states=(State.QUEUED,)))}
-        outbox.record_departure(here._core, [found[gone].delivery], "far")
-        outbox.record_refusal(here._core, found[dead], "no")
-        outbox.record_delay(here._core, found[tried], "busy", here._core.now().wall + timedelta(hours=1))
-        before = {f.message.id: f for f in here._core.store.find(Query(order="age"))}
+        found = {f.message.id: f for f in here.core.store.find(Query(states=(State.QUEUED,)))}
+        outbox.record_departure(here.core, [found[gone].delivery], "far")
+        outbox.record_refusal(here.core, found[dead], "no")
+        outbox.record_delay(here.core, found[tried], "busy", here.core.now().wall + timedelta(hours=1))
+        before = {f.message.id: f for f in here.core.store.find(Query(order="age"))}
     rob(tmp_path)
 
     with room(tmp_path, layout, system="here") as here:
-        after = {f.message.id: f for f in here._core.store.find(Query(order="age"))}
+        after = {f.message.id: f for f in here.core.store.find(Query(order="age"))}
         assert {f.delivery.mailbox for f in after.values()} == {f.delivery.mailbox for f in before.values()}
-        assert outbox.waiting_mailboxes(here._core) == list(ids)
+        assert outbox.waiting_mailboxes(here.core) == list(ids)
         for id, one in before.items():
             kept = after[id]
             assert (kept.message, kept.delivery.state) == (one.message, one.delivery.state)
@@ -78,7 +78,7 @@ def test_a_letter_from_another_system_is_read_back_as_it_came(tmp_path: Path, la
         know_peer(here, FAR)
         here.mailbox("bob").register()
         arrival = Arrival(message=message, targets=(parse_address("bob", "to"),), source="far", path=("far",))
-        (verdict,) = accept(here._core, FAR, arrival)
+        (verdict,) = accept(here.core, FAR, arrival)
         assert verdict.problem is None
         (before,) = here.mailbox("bob").check(peek=True)
     rob(tmp_path)
@@ -90,7 +90,7 @@ def test_a_letter_from_another_system_is_read_back_as_it_came(tmp_path: Path, la
         here.mailbox("bob").register()
         here.mailbox("carl").register()
         again = Arrival(message=message, targets=(*arrival.targets, parse_address("carl", "to")), source="far")
-        assert [verdict.problem for verdict in accept(here._core, FAR, again)] == [None, None]
+        assert [verdict.problem for verdict in accept(here.core, FAR, again)] == [None, None]
         assert len(here.mailbox("bob").check(unread_only=False)) == 1
         (copy,) = here.mailbox("carl").check(peek=True)
         assert check_id(copy.id, "id") != "far-1"
@@ -102,17 +102,17 @@ def test_a_strangers_file_in_the_folder_of_somebody_elsewhere_is_mail_for_them(
     drop(tmp_path, layout, 1, sender="carl", to="alice@home")
     with room(tmp_path, layout, system="here") as here:
         know_peer(here, Peer(system="home"))
-        assert outbox.waiting_mailboxes(here._core) == ["alice@home"]
+        assert outbox.waiting_mailboxes(here.core) == ["alice@home"]
         drop(tmp_path, layout, 2, sender="carl@moon", to="alice@home")
-        found = outbox.next_letters(here._core, ["alice@home"], 10)
+        found = outbox.next_letters(here.core, ["alice@home"], 10)
         assert [(f.message.sender, f.message.text, f.delivery.state) for f in found] == [
             ("carl", "no. 1", State.QUEUED),
             ("carl@moon", "no. 2", State.QUEUED),
         ]
-        outbox.record_departure(here._core, [f.delivery for f in found], "home")
-        assert outbox.waiting_mailboxes(here._core) == []
+        outbox.record_departure(here.core, [f.delivery for f in found], "home")
+        assert outbox.waiting_mailboxes(here.core) == []
     rob(tmp_path)
 
     with room(tmp_path, layout, system="here") as here:
-        states = [f.delivery for f in here._core.store.find(Query(mailbox="alice@home"))]
+        states = [f.delivery for f in here.core.store.find(Query(mailbox="alice@home"))]
         assert [(d.state, d.reason) for d in states] == [(State.DONE, "moved to home")] * 2

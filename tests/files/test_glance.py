@@ -83,7 +83,7 @@ class Folder:
 
     def _ours(self, step: str, span: float) -> None:
         with self.opened() as room:
-            past = Room(room._core.store, room.settings, clock=AnHourAgo())
+            past = Room(room.core.store, room.settings, clock=AnHourAgo())
             ann, bob = past.mailbox("ann"), past.mailbox("bob")
             if step in {"send", "at", "expires"}:
                 fields: dict[str, Any] = {} if step == "send" else {step: span}

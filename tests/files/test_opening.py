@@ -55,7 +55,7 @@ def test_a_folder_that_was_taken_away_is_not_made_anew(tmp_path: Path, layout: L
     root, aside = tmp_path / "mail", tmp_path / "aside"
     address = f"files:{root}?layout={layout.name}"
     with postroom.open(address) as room:
-        store = room._core.store
+        store = room.core.store
         assert isinstance(store, FileStore)
         root.rename(aside)
         with pytest.raises(postroom.StoreFailing):

@@ -29,12 +29,12 @@ HOME = Peer(system="home", auth="none", exposure="all")
 
 def waiting(of: Room) -> list[str]:
     """The texts of what could go, in the order in which it goes."""
-    core = of._core
+    core = of.core
     return [f.message.text for f in outbox.next_letters(core, outbox.waiting_mailboxes(core), 100)]
 
 
 def depart(of: Room) -> None:
-    core = of._core
+    core = of.core
     found = outbox.next_letters(core, outbox.waiting_mailboxes(core), 100)
     outbox.record_departure(core, [one.delivery for one in found], "home")
 
@@ -42,7 +42,7 @@ def depart(of: Room) -> None:
 def come(to: Room, text: str, id: str = "from-home") -> None:
     value = letter(id, sender="ann@home", parts=(message.text(text),), trace=("ann@home",))
     arrival = Arrival(message=value, targets=(Address(agent="bob"),), source="home")
-    (verdict,) = accept(to._core, HOME, arrival)
+    (verdict,) = accept(to.core, HOME, arrival)
     assert verdict.problem is None
 
 
@@ -52,10 +52,10 @@ def test_a_strangers_letter_in_a_folder_of_somebody_elsewhere_waits_until_it_is_
     with room(tmp_path, layout) as here:
         drop(tmp_path, layout, 1, to="ann@home")
         assert ["no. 1"] == waiting(here)
-        assert ["ann@home"] == outbox.waiting_mailboxes(here._core)
+        assert ["ann@home"] == outbox.waiting_mailboxes(here.core)
         depart(here)
         assert [] == waiting(here)
-        (found,) = here._core.store.find(Query(mailbox="ann@home"))
+        (found,) = here.core.store.find(Query(mailbox="ann@home"))
         assert (State.DONE, "moved to home") == (found.delivery.state, found.delivery.reason)
     assert [] == [
         path for path in letters_in(tmp_path) if (tmp_path / path).parent == inbox(tmp_path, layout, "ann@home")
@@ -64,7 +64,7 @@ def test_a_strangers_letter_in_a_folder_of_somebody_elsewhere_waits_until_it_is_
 
 def test_what_waits_and_what_left_are_known_again_from_the_files_alone(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout, system="folder") as here:
-        peers.put(here._core, OWNER, HOME)
+        peers.put(here.core, OWNER, HOME)
         here.mailbox("bob").register()
         here.mailbox("bob").send("ann@home", "gone")
         depart(here)
@@ -79,14 +79,14 @@ def test_what_waits_and_what_left_are_known_again_from_the_files_alone(layout: L
         assert [("ann@home", "hello")] == [(one.sender, one.text) for one in came]
         here.mailbox("bob").register()
         come(here, "hello")  # it is known by what its file says
-        assert 1 == len(here._core.store.find(Query(mailbox="bob")))
+        assert 1 == len(here.core.store.find(Query(mailbox="bob")))
         assert [] == [one for one in here.doctor().findings if one.level is Level.ERROR]
 
 
 def test_a_refused_letter_waits_for_its_next_try_and_goes_then(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout) as here:
         drop(tmp_path, layout, 1, to="ann@home")
-        core = here._core
+        core = here.core
         (found,) = outbox.next_letters(core, ["ann@home"], 10)
         outbox.record_delay(core, found, "not now", core.now().wall)
         assert ["no. 1"] == waiting(here)
@@ -105,7 +105,7 @@ def test_who_follows_the_room_hears_of_strangers_mail_for_elsewhere(
         if known:
             inbox(tmp_path, layout, "ann@home").mkdir(parents=True)
         waiting(here)
-        ear = here._core.store.watch((ROOM,))
+        ear = here.core.store.watch((ROOM,))
         try:
             threading.Timer(0.05, drop, (tmp_path, layout, 1), {"to": "ann@home"}).start()
             received = 0
@@ -123,7 +123,7 @@ def test_who_follows_the_room_hears_of_strangers_mail_for_elsewhere(
 
 def test_names_of_other_systems_make_sound_ids_and_names_of_files(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout) as here:
-        id = here._core.store.fresh_id("ann@home")
+        id = here.core.store.fresh_id("ann@home")
         assert id == check_id(id, "id")
         here.mailbox("bob").register()
         come(here, "hello")

@@ -263,7 +263,7 @@ def test_files_that_are_set_aside_one_after_the_other_cost_nobody_a_lease(layout
             if layout.name == "nanobot":
                 os.utime(write(tmp_path, "_registry.json", b"{"), OLD)
             assert core.mailbox("bob").claim() is None
-        store = core._core.store
+        store = core.core.store
         assert isinstance(store, FileStore) and "" == store.made_anew
         assert (6 if layout.name == "nanobot" else 3) == len(store.quarantined())
         work.ack()

@@ -24,7 +24,7 @@ ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock
 
 
 def record(room: Room, id: str, reader: str | None) -> dict[str, Any]:
-    found = room._core.store.find(Query(message_ids=(id,)))
+    found = room.core.store.find(Query(message_ids=(id,)))
     return record_of(found[0].message, [f.delivery for f in found], reader)
 
 
@@ -37,7 +37,7 @@ def record_of(message: Message, deliveries: Sequence[Delivery], reader: str | No
 @given(PAYLOADS)
 def test_content_comes_out_as_it_went_in(payload: Any) -> None:
     sent = ROOM.mailbox("ann").send("bob", payload_to_parts(payload))
-    found = content_of(ROOM._core.store.get((sent.id,))[sent.id].message.parts)
+    found = content_of(ROOM.core.store.get((sent.id,))[sent.id].message.parts)
     if isinstance(payload, str):
         assert {"type": "text", "text": payload} == found
     elif isinstance(payload, dict) and isinstance(payload.get("type"), str):
@@ -95,7 +95,7 @@ def test_a_letter_has_agent_inboxs_fields_and_no_empty_ones(room: Room, clock: F
 
 def test_bcc_is_shown_to_its_sender_and_to_that_recipient(room: Room) -> None:
     id = room.mailbox("ann").send("bob", "psst", bcc=["eve", "zoe"]).id
-    bare = room._core.store.get((id,))[id].message
+    bare = room.core.store.get((id,))[id].message
     shown: dict[str | None, list[str]] = {
         "ann": ["bob", "eve", "zoe"], "bob": ["bob"], "eve": ["bob", "eve"], "zoe": ["bob", "zoe"],
         "x": ["bob"], None: ["bob"],

@@ -111,7 +111,7 @@ def test_a_system_that_a_peer_leads_to_is_written_to(team: Room, to: Any, mailbo
     know_peer(team, Peer(system="far", relays_for=("moon",)))
     result = ask(team, "send", to=to, payload="hello", **{"from": "ann"})
     assert [mailbox] == result["delivered"]
-    assert [mailbox] == outbox.waiting_mailboxes(team._core)
+    assert [mailbox] == outbox.waiting_mailboxes(team.core)
 
 
 def test_a_result_answers_the_message_it_names(team: Room) -> None:
@@ -329,7 +329,7 @@ def test_what_happened_is_told_again_from_an_event_or_a_time_on(team: Room) -> N
     assert (3, 0) == tuple(len(ask(one, "replay", filter=wanted)["events"]) for one in (bob, kid))
     with pytest.raises(Invalid):
         ask(team, "replay", afterEventId="no number")
-    team._core.store.trim_changes(1)
+    team.core.store.trim_changes(1)
     assert ask(team, "replay", filter=wanted)["events"]  # what can still be told
 
 

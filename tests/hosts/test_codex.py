@@ -57,7 +57,7 @@ def queued(place: Place) -> list[dict[str, Any]]:
 def rings(place: Place) -> list[dict[str, Any]]:
     """What the audit says of the rings for the one letter."""
     with place.room() as room:
-        records = room._core.store.records("audit:shop")
+        records = room.core.store.records("audit:shop")
         return [ring for record in records for ring in record.value.get("rings", [])]
 
 

@@ -137,7 +137,7 @@ def test_what_was_shown_is_in_the_audit(shell: Shell) -> None:
     with shell.room() as room:
         (letter,) = room.mailbox("bob").check(unread_only=False, peek=True)
         assert letter.delivery.read_at and letter.delivery.state == "unread"
-        (sight,) = room.mailbox("bob")._core.store.records("audit:bob", "m-1")[0].value["sights"]
+        (sight,) = room.mailbox("bob").core.store.records("audit:bob", "m-1")[0].value["sights"]
         assert ("gemini", "BeforeAgent") == (sight["host"], sight["where"])
 
 

@@ -361,7 +361,7 @@ def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(s
             ann.give_task("bob", "Sort it")
             assert "Sort it" in hook("Stop")
             assert "id m-1" in hook("SessionStart", source="compact")
-            sights = room._core.store.records("audit:bob", "m-1")[0].value["sights"]
+            sights = room.core.store.records("audit:bob", "m-1")[0].value["sights"]
             assert [("claude", "Stop")] == [(one["host"], one["where"]) for one in sights]
             hook("SessionEnd", reason="other")
             assert room.agent("bob").presence.left

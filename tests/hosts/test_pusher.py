@@ -44,7 +44,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def added(room: Room, receiver: Receiver, mailbox: str = "human") -> Webhook:
-    return webhooks.add(room._core, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
+    return webhooks.add(room.core, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
 
 
 def post(room: Room, to: str = "human", priority: str = "normal") -> None:
@@ -73,7 +73,7 @@ def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> N
         webhook = added(room, receiver)
         post(room)
         until(lambda: {(webhook.id, "rung"): 1} == executor.counters.rings)
-        webhooks.remove(room._core, OWNER, webhook.id)
+        webhooks.remove(room.core, OWNER, webhook.id)
         post(room)
         added(room, receiver, "coder")
         post(room, "coder")
@@ -89,7 +89,7 @@ def test_a_new_secret_and_a_new_name_count_at_once(room: Room, receiver: Receive
         room.mailbox("coder").register()
         post(room, "coder")
         receiver.wait_for(1)
-        webhooks.rotate(room._core, OWNER, webhook.id)
+        webhooks.rotate(room.core, OWNER, webhook.id)
         room.rename("coder", "builder")
 
         def is_told() -> bool:
@@ -170,7 +170,7 @@ def test_calls_are_counted_for_prometheus() -> None:
 
 def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Receiver) -> None:
     """Two calls are due at once, and the first is asked to wait: the other is not made then, and loses no try."""
-    core, webhook, made = room._core, added(room, receiver), []
+    core, webhook, made = room.core, added(room, receiver), []
     for _ in range(2):
         post(room)
         (call,) = [one for one in webhooks.due(core, OWNER, webhook).calls if one.id not in made]
@@ -197,7 +197,7 @@ def test_after_a_410_nothing_else_is_said(room: Room, receiver: Receiver) -> Non
         post(room)
         receiver.wait_for(1)
         post(room, priority="urgent")
-        until(lambda: not webhooks.webhook(room._core, OWNER, webhook.id).is_on)
+        until(lambda: not webhooks.webhook(room.core, OWNER, webhook.id).is_on)
 
     push(room, act)
     assert 3 == len(receiver.calls)

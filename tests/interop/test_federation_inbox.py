@@ -170,7 +170,7 @@ def test_what_is_refused_is_told_to_its_sender_by_a_letter(here: System, call: C
     )  # fmt: skip
     assert "nobody" in str(bounce["content"])
     assert 1 == inbox.ask("queued")  # it tries once more when it is federated anew
-    assert not here.room._core.store.spelling("nobody")
+    assert not here.room.core.store.spelling("nobody")
 
 
 @long
@@ -205,7 +205,7 @@ def test_what_its_wire_drops_on_the_way_here(here: System, call: Callable[[], In
     inbox.ask("federate")
     (letter,) = until(ann.check)
     assert (got["id"], "t1") == (letter.message.in_reply_to, letter.message.thread_tag)
-    assert not here.room._core.store.get([got["id"]])  # an id that nobody knows here
+    assert not here.room.core.store.get([got["id"]])  # an id that nobody knows here
     assert ("default", None) == (letter.message.scope, letter.message.conversation_id)
     assert "k" not in letter.message.metadata
     assert letter.created_at - datetime.fromisoformat(sent["created_at"]) > timedelta(seconds=0.2)

@@ -40,7 +40,7 @@ def test_its_own_suites_pass_against_our_process(tmp_path: Path) -> None:
     shim.write_text(script(), encoding="utf-8")
     shim.chmod(0o755)
     with postroom.open(tmp_path / "room.db") as room:
-        token, _ = tokens.create(room._core, OWNER, None)
+        token, _ = tokens.create(room.core, OWNER, None)
     ours = {
         "INBOX_PROGRAM": json.dumps([str(shim)]),
         "INBOX_ROOM": str(tmp_path / "room.db"),

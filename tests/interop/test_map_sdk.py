@@ -163,7 +163,7 @@ def test_a_gateway_that_is_no_peer_connects_no_system(running: Daemon, program: 
 def test_a_gateway_of_a_peer_routes_letters(running: Daemon, program: Program) -> None:
     with postroom.open(f"sqlite:{running.room}") as room:
         room.mailbox("gwen").register()
-        token, _ = peers.add(room._core, OWNER, "sdk", {"exposure": "all"}, ours="here")
+        token, _ = peers.add(room.core, OWNER, "sdk", {"exposure": "all"}, ours="here")
         auth = {"method": "api-key", "credential": token}
         program.do("gateway", name="sdk", url=running.where["map"], auth=auth)
         result = program.do("connectToSystem", "sdk", "sdk", "")

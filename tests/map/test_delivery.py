@@ -22,7 +22,7 @@ META = {"priority": "high", "correlationId": "c-7", "ttlMs": 600_000, "expectsRe
 def states(place: Daemon | Path, mailbox: str) -> list[str]:
     """Of all letters of a mailbox, the oldest first."""
     with postroom.open(place if isinstance(place, Path) else place.room) as room:
-        return [str(one.delivery.state) for one in room._core.store.find(Query(mailbox=mailbox, order="age"))]
+        return [str(one.delivery.state) for one in room.core.store.find(Query(mailbox=mailbox, order="age"))]
 
 
 def test_from_payload_and_meta_arrive_as_they_were_said(port: int, operator: str) -> None:

@@ -37,7 +37,7 @@ def test_the_name_of_a_server_that_is_no_postroom_is_ours_and_means_both(tmp_pat
             assert ["eve"] == delivered(room, "eve@hive")  # of two that are called so, ours
             with pytest.raises(UnknownAgent):
                 delivered(room, "nobody@hive")
-            assert "nobody" not in room._core.store.mailboxes()
+            assert "nobody" not in room.core.store.mailboxes()
 
     run(story())
 

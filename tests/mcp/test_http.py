@@ -101,7 +101,7 @@ def test_new_mail_is_told_over_http() -> None:
 def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with harness() as opened, serving(opened) as url:
-            core, owner = opened.room._core, opened.room.principal
+            core, owner = opened.room.core, opened.room.principal
             text, token = tokens.create(core, owner, "bob", ["read"], "")
             monkeypatch.setitem(KNOWN, "bob", tokens.authenticate(core, text))
             async with calling(url, "bob") as bob:

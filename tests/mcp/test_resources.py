@@ -100,7 +100,7 @@ def test_new_mail_is_told_to_who_listens() -> None:
 def test_watching_goes_on_after_the_room_was_restored() -> None:
     async def story(harness: Harness) -> None:
         async with harness.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as received:
-            harness.room._core.store.renew_epoch()
+            harness.room.core.store.renew_epoch()
             harness.room.mailbox("ann").send("bob", "after")
             assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
 

@@ -99,7 +99,7 @@ def _forget(manager: MailboxManager, kind: str, key: str) -> None:
     from postroom.model.record import Record
     from postroom.store.protocol import Put
 
-    store = manager.room._core.store
+    store = manager.room.core.store
     held = store.records(kind, key)[0]
     store.commit([Put(record=Record(kind=kind, key=key, value=None, revision=held.revision))])
 
@@ -107,7 +107,7 @@ def _forget(manager: MailboxManager, kind: str, key: str) -> None:
 def test_a_silent_agent_is_offline(manager: MailboxManager) -> None:
     manager.register("coder", {})
     manager.register("quiet", {})
-    held = manager.room._core.store.records("beat", "quiet")[0]
+    held = manager.room.core.store.records("beat", "quiet")[0]
     _age(manager, held, 61)
 
     assert ["coder"] == [agent["agent_id"] for agent in manager.list_online_agents()]
@@ -121,7 +121,7 @@ def _age(manager: MailboxManager, held: Any, seconds: float) -> None:
     from postroom.store.protocol import Put
 
     older = replace(held, value=held.value | {"steady": held.value["steady"] - seconds})
-    manager.room._core.store.commit([Put(record=older, durable=False)])
+    manager.room.core.store.commit([Put(record=older, durable=False)])
 
 
 @pytest.mark.parametrize("name", ["", "../x", "/abs", "a/../b", "_registry.json", ".hidden", "a\0b", "a b", None])
@@ -329,4 +329,4 @@ def test_mail_to_another_system_goes_only_where_somebody_leads(manager: MailboxM
         manager.send("coder", "bob@nowhere", {**TEXT})
     with pytest.raises(NotAllowed, match="'far' is not trusted"):
         manager.send("coder", "bob@far", {**TEXT})
-    assert manager.room._core.store.outgoing(None) == {"bob@far": 1}
+    assert manager.room.core.store.outgoing(None) == {"bob@far": 1}

@@ -286,7 +286,7 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
             for one in broker._subscriptions():
                 broker._resume_later(one)
             await asyncio.sleep(0.02)
-            store = type(executor.room._core.store)
+            store = type(executor.room.core.store)
             records = store.records
 
             def counted(*words: Any) -> Any:

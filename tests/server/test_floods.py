@@ -177,7 +177,7 @@ PLANTED = """
 from postroom.room import Room
 
 def forgetful(self, principal):
-    return Room(self._core.store, self.settings, clock=self._core.clock, principal=principal)
+    return Room(self.core.store, self.settings, clock=self.core.clock, principal=principal)
 
 Room.acting_as = forgetful  # every caller begins anew
 """

@@ -63,7 +63,7 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
             subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", noted)
-            await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversations.join(executor.room.core, OWNER, LONG, "zoe"))
             await until(1, result)
             executor.room.mailbox("ann").send("joe", "x")
             await until(2, stranger)
@@ -95,7 +95,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop
                 conversations, "view_of", noted
             )  # what tells of it asks there, and who opens it does not
             opening = conversations.ConversationRequest(id=LONG)
-            await executor.run_slow(lambda: conversations.create(executor.room._core, OWNER, opening))
+            await executor.run_slow(lambda: conversations.create(executor.room.core, OWNER, opening))
             await until(1, result)
             assert ["mail.created"] == result
             broker.close()
@@ -119,7 +119,7 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
             subscribed(executor, broker, "eve", result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", slow)
-            await executor.run_slow(lambda: conversations.join(executor.room._core, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversations.join(executor.room.core, OWNER, LONG, "zoe"))
             await asyncio.sleep(0.05)
             broker.publish({"event": {"type": "build.done"}}, "ann")
             await asyncio.sleep(0.02)
@@ -134,7 +134,7 @@ def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch
 def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
-        store = room._core.store
+        store = room.core.store
         read, letters = [0], type(store).letters
 
         def counted(self: Any, query: LetterQuery) -> Any:
@@ -149,7 +149,7 @@ def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypa
             (conversations.reopen, (LONG,)),
         ):
             read[0] = 0
-            verb(room._core, OWNER, *words)
+            verb(room.core, OWNER, *words)
             assert read[0] <= conversations.PAGE + 12
 
 
@@ -158,8 +158,8 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 ) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
-        conversations.join(room._core, OWNER, LONG, "zoe")
-        store = room._core.store
+        conversations.join(room.core, OWNER, LONG, "zoe")
+        store = room.core.store
         request, records = [0], type(store).records
 
         def counted(self: Any, *words: Any, **more: Any) -> Any:
@@ -168,7 +168,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 
         monkeypatch.setattr(type(store), "records", counted)
         assert {"ann", "bob", "eve", "zoe"} == {
-            seat.agent for seat in conversations.get_view(room._core, OWNER, LONG).seats
+            seat.agent for seat in conversations.get_view(room.core, OWNER, LONG).seats
         }
         assert request[0] < 50
 
@@ -179,11 +179,11 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
         talk_much(room)
         room.mailbox("eve").send("kim", "come in", conversation_id=LONG)
         room.mailbox("mallory").send("trudy", "x", conversation_id=LONG)
-        conversations.join(room._core, OWNER, LONG, "ann")
-        talk = conversations.get_view(room._core, OWNER, LONG).talk
-        assert {"ann", "bob", "eve", "kim"} == conversations.members_of(room._core, talk) - {""}
+        conversations.join(room.core, OWNER, LONG, "ann")
+        talk = conversations.get_view(room.core, OWNER, LONG).talk
+        assert {"ann", "bob", "eve", "kim"} == conversations.members_of(room.core, talk) - {""}
         for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
-            assert is_in == conversations.is_notified(room._core, agent_principal(name), talk), name
+            assert is_in == conversations.is_notified(room.core, agent_principal(name), talk), name
 
 
 def test_a_page_puts_into_words_what_it_tells_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

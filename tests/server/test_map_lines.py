@@ -82,7 +82,7 @@ def test_lines_of_other_dialects_stay_what_they_were(shared: Daemon) -> None:
 
 def test_who_has_a_token_speaks_by_it_alone(daemon: Daemon) -> None:
     with postroom.open(daemon.room) as room:
-        token = tokens.create(room._core, OWNER, "coder")[0]
+        token = tokens.create(room.core, OWNER, "coder")[0]
     with daemon.line() as thief:
         assert 1003 == connect(thief, "coder")["error"]["code"]
     with daemon.line() as bad:

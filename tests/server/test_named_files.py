@@ -159,7 +159,7 @@ class Served:
         self.daemon = Daemon(folder, "--http", "127.0.0.1:0", cwd=folder, **more)
         with postroom.open(self.daemon.room, durability="process") as room:
             self.filled = Filled(room)
-            self.token, _ = tokens.create(room._core, room.principal, None)
+            self.token, _ = tokens.create(room.core, room.principal, None)
         self.port = int(self.daemon.where["http"].rpartition(":")[2])
 
     def everything(self, ask: Ask, methods: dict[str, Method]) -> list[str]:

@@ -29,7 +29,7 @@ def write(folder: Path, text: str, name: str = "peers.toml", mode: int = 0o600) 
 def applied(room: Room, folder: Path, text: str) -> list[str]:
     write(folder, TOKEN + "\n", "secret")
     write(folder, f"other-{TOKEN}\n", "other")
-    return options.apply(room._core, str(write(folder, text)), "paris")
+    return options.apply(room.core, str(write(folder, text)), "paris")
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ accept_file = "secret"
 
 def test_what_the_file_says_holds_and_again_changes_nothing(opened: Room, tmp_path: Path) -> None:
     assert ["berlin", "rome"] == applied(opened, tmp_path, FILE)
-    berlin = peers.known_peer(opened._core, "berlin")
+    berlin = peers.known_peer(opened.core, "berlin")
     assert ("wss://berlin.example:4650/map", TOKEN, PIN) == (berlin.url, berlin.token, berlin.pin)
     assert ("tagged", ("public",), ("tokyo",), True) == (
         berlin.exposure, berlin.tags, berlin.relays_for, berlin.relays_to,
     )  # fmt: skip
     assert {"dev": ("berlin/dev", "tokyo")} == berlin.scopes and berlin.of_file
-    assert "rome" == peers.proven_peer(opened._core, "rome", TOKEN).system
+    assert "rome" == peers.proven_peer(opened.core, "rome", TOKEN).system
     assert [] == applied(opened, tmp_path, FILE)
 
 
@@ -70,7 +70,7 @@ def test_what_is_left_out_is_as_by_default_again(opened: Room, tmp_path: Path) -
     assert ["berlin"] == applied(
         opened, tmp_path, '[berlin]\nurl = "wss://berlin.example"\n[rome]\naccept_file = "secret"'
     )
-    berlin = peers.known_peer(opened._core, "berlin")
+    berlin = peers.known_peer(opened.core, "berlin")
     assert ("gateway", (), {}, (), False) == (
         berlin.exposure, berlin.tags, berlin.scopes, berlin.relays_for, berlin.relays_to,
     )  # fmt: skip
@@ -83,24 +83,24 @@ def test_what_is_left_out_is_as_by_default_again(opened: Room, tmp_path: Path) -
 def test_who_is_gone_from_the_file_is_removed_and_who_was_added_by_hand_stays(
     opened: Room, tmp_path: Path
 ) -> None:
-    peers.add(opened._core, OWNER, "vienna", {})
+    peers.add(opened.core, OWNER, "vienna", {})
     applied(opened, tmp_path, FILE)
     assert ["rome"] == applied(opened, tmp_path, FILE.partition("[rome]")[0])
-    assert ["berlin", "vienna"] == list(peers.all_peers(opened._core))
+    assert ["berlin", "vienna"] == list(peers.all_peers(opened.core))
 
 
 def test_where_there_is_no_file_any_more_nobody_of_it_is_a_peer(opened: Room, tmp_path: Path) -> None:
-    peers.add(opened._core, OWNER, "vienna", {})
+    peers.add(opened.core, OWNER, "vienna", {})
     applied(opened, tmp_path, FILE)
-    assert ["berlin", "rome"] == options.apply(opened._core, "", "paris")
-    assert ["vienna"] == list(peers.all_peers(opened._core))
+    assert ["berlin", "rome"] == options.apply(opened.core, "", "paris")
+    assert ["vienna"] == list(peers.all_peers(opened.core))
 
 
 def test_trust_that_was_withdrawn_by_hand_stays_withdrawn(opened: Room, tmp_path: Path) -> None:
     applied(opened, tmp_path, FILE)
-    peers.add(opened._core, OWNER, "berlin", {"trusted": False})
+    peers.add(opened.core, OWNER, "berlin", {"trusted": False})
     applied(opened, tmp_path, FILE)
-    assert not peers.known_peer(opened._core, "berlin").trusted
+    assert not peers.known_peer(opened.core, "berlin").trusted
 
 
 BAD = [
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_named_and_nothing_of_the_file_holds(
         applied(opened, tmp_path, f'{text}\n[rome]\naccept_file = "secret"')
     assert (refused.value.field or "").endswith(field) and refused.value.hint
     assert TOKEN not in str(refused.value)
-    assert {} == peers.all_peers(opened._core)
+    assert {} == peers.all_peers(opened.core)
 
 
 @pytest.mark.parametrize(("name", "mode"), [("secret", 0o640), ("secret", 0o604), ("peers.toml", 0o666)])
@@ -145,7 +145,7 @@ def test_a_file_in_which_others_have_a_hand_is_refused(opened: Room, tmp_path: P
     write(tmp_path, FILE)
     (tmp_path / name).chmod(mode)
     with pytest.raises(Invalid, match="others can") as refused:
-        options.apply(opened._core, str(tmp_path / "peers.toml"), "paris")
+        options.apply(opened.core, str(tmp_path / "peers.toml"), "paris")
     assert "chmod" in str(refused.value)
 
 
@@ -172,7 +172,7 @@ def test_a_daemon_applies_it_when_it_starts_and_does_not_start_with_a_bad_one(tm
     file = write(tmp_path, FILE)
     with Daemon(tmp_path, "--http", "off", "--peers", str(file)) as daemon:
         with postroom.open(tmp_path / "room.db") as room:
-            assert ["berlin", "rome"] == list(peers.all_peers(room._core))
+            assert ["berlin", "rome"] == list(peers.all_peers(room.core))
         log = daemon.log()
     assert "peers are as their file says" in log and TOKEN not in log
     write(tmp_path, '[berlin]\nauth = "did:wba"')

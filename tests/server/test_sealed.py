@@ -17,7 +17,7 @@ from tests.daemons import Daemon, Line
 
 def sealed(daemon: Daemon, agent: str | None) -> str:
     with postroom.open(daemon.room) as room:
-        return tokens.create(room._core, OWNER, agent)[0]
+        return tokens.create(room.core, OWNER, agent)[0]
 
 
 def rpc(line: Line, method: str, **params: Any) -> dict[str, Any]:
@@ -153,8 +153,8 @@ def test_no_token_is_made_for_a_name_that_reads_like_another_or_is_reserved(daem
 def test_a_seal_is_broken_however_the_name_is_spelt(daemon: Daemon) -> None:
     sealed(daemon, "coder")
     with postroom.open(daemon.room) as room:
-        tokens.unseal(room._core, OWNER, "Coder")
-        assert [] == tokens.sealed(room._core)
+        tokens.unseal(room.core, OWNER, "Coder")
+        assert [] == tokens.sealed(room.core)
     assert daemon.ask(action="check_inbox", agentId="coder")["ok"]
 
 

@@ -50,7 +50,7 @@ def serve(folder: Path, certificate: tuple[Path, Path], *settings: str) -> Daemo
 
 
 def added(room: Room, receiver: Receiver, **more: Any) -> Webhook:
-    return webhooks.add(room._core, OWNER, receiver.url(), "human", allow_private=True, **more)[1]
+    return webhooks.add(room.core, OWNER, receiver.url(), "human", allow_private=True, **more)[1]
 
 
 def post(room: Room, subject: str, priority: str = "normal") -> str:
@@ -127,8 +127,8 @@ def test_what_fails_is_tried_again_given_up_listed_and_tried_again_when_asked(
     with serve(tmp_path, certificate) as daemon:
         letter = post(room, "one")
         receiver.wait_for(2)
-        until(lambda: bool(alerts.dead_rings(room._core, OWNER, None)))
-        [lost] = alerts.dead_rings(room._core, OWNER, None)
+        until(lambda: bool(alerts.dead_rings(room.core, OWNER, None)))
+        [lost] = alerts.dead_rings(room.core, OWNER, None)
         assert (letter, webhook.way, 2) == (lost.letter.id, lost.way, lost.tries) and "500" in lost.why
         assert "localhost was not called" in daemon.log() and "key=1" not in daemon.log()
         room.mailbox("human").retry_rings(way=webhook.way)
@@ -145,10 +145,10 @@ def test_one_that_says_that_it_is_gone_is_off_until_it_answers_a_test(
     receiver.answers.append(Answer(410))
     with serve(tmp_path, certificate) as daemon:
         post(room, "one")
-        until(lambda: not webhooks.webhook(room._core, OWNER, webhook.id).is_on)
-        assert "410" in webhooks.webhook(room._core, OWNER, webhook.id).note
+        until(lambda: not webhooks.webhook(room.core, OWNER, webhook.id).is_on)
+        assert "410" in webhooks.webhook(room.core, OWNER, webhook.id).note
         post(room, "two")
-        webhooks.switch_on(room._core, OWNER, webhook.id)  # as a test does that gets through
+        webhooks.switch_on(room.core, OWNER, webhook.id)  # as a test does that gets through
         until(
             lambda: (
                 {"one", "two"} <= {one["subject"] for call in receiver.calls[1:] for one in call.json["letters"]}

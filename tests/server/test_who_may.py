@@ -31,7 +31,7 @@ from postroom.server.broker import Broker
 from postroom.server.callers import Caller, PrincipalCalls
 from postroom.server.executor import Executor
 from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Request, Step
-from postroom.server.table import Method
+from postroom.server.table import Method, check_params
 
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
     **{f"mail/{name}": row for name, row in VERBS.items()},
@@ -70,11 +70,18 @@ class Told(Step, frozen=True):
         return {"told": type(error).__name__, "error": str(error)}
 
 
+def checked(method: Method, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as the executor gets them, without words that the verb does not know."""
+    if method.verb is None:
+        return params
+    return check_params(method, {name: params[name] for name in params if name in method.known})
+
+
 class Filled:
     """A room with something in it for every method."""
 
     def __init__(self, room: Room) -> None:
-        self.room, core = room, room._core
+        self.room, core = room, room.core
         alice, bob = room.mailbox("alice"), room.mailbox("bob")
         bob.register(scopes=["default"])
         alice.register(scopes=["default"])
@@ -100,6 +107,7 @@ class Filled:
             "to": "dan", "scope": "default", "escalation_id": "m-1",
             "step": "accept", "query": WORD, "since": self.cursor, "thread": self.letter,
             "thread_tag": "tag", "tag": "tag", "message_id": self.letter, "message_ids": [self.letter],
+            "id": self.letter, "ids": [self.letter],
             "root_turn_id": f"turn-{self.turn}", "content": "x", "event": {"type": "x"}, "reason": "blocked",
             "drafts": [{"to": "bob", "body": "x"}], "handoff": {"work_completed": "x"}, "name": "plain",
             "ladder": ["bob"], "old": "alice", "new": "alba",
@@ -113,8 +121,9 @@ class Filled:
         params |= {"to": "dan"} if name in {"action send", "mail/send", "map/send"} else {}
         params |= {"conversation_id": TALK} if name in MAIL and "conversation_id" in names else {}
         params |= {"ladder": ["bob"]} if "ladder" in names else {}
-        params |= {"message_id": self.task} if name in {"mail/task", "mail/task_step"} else {}
-        params |= {"message_ids": [self.dead]} if name in {"mail/revive", "mail/purge_dead"} else {}
+        one, several = ("id", "ids") if names & {"id", "ids"} else ("message_id", "message_ids")
+        params |= {one: self.task} if name in {"mail/task", "mail/task_step"} else {}
+        params |= {several: [self.dead]} if name in {"mail/revive", "mail/purge_dead"} else {}
         params |= {"name": "alice"} if name == "mail/agent" else {}
         params |= {"name": "carl"} if name in {"mail/block", "mail/unblock"} else {}
         params |= {"participant_id": "dan"} if name == "mail/invite" else {}
@@ -139,7 +148,9 @@ def carried_out(room: Room, principal: Principal, method: Method, params: dict[s
         broker = Broker(executor)
         try:
             caller = Caller(executor, broker, principal=principal)
-            return await caller.carry_out(Request([Told(Action(method.name, params), method, params)]))
+            return await caller.carry_out(
+                Request([Told(Action(method.name, params), method, checked(method, params))])
+            )
         finally:
             broker.close()
             await executor.close()
@@ -161,8 +172,8 @@ def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
     """A caller with a token of its own."""
 
     def made(room: Room) -> Principal:
-        text, _ = tokens.create(room._core, room.principal, agent, list(scopes) or None)
-        return tokens.authenticate(room._core, text)
+        text, _ = tokens.create(room.core, room.principal, agent, list(scopes) or None)
+        return tokens.authenticate(room.core, text)
 
     return made
 
@@ -170,7 +181,7 @@ def holder(agent: str | None, *scopes: str) -> Callable[[Room], Principal]:
 def revoked(agent: str | None) -> Callable[[Room], Principal]:
     def made(room: Room) -> Principal:
         principal = holder(agent)(room)
-        tokens.revoke(room._core, OWNER, principal.token or "")
+        tokens.revoke(room.core, OWNER, principal.token or "")
         return principal
 
     return made
@@ -290,7 +301,7 @@ def check_closed(name: str, guard: Callable[[Room], Principal]) -> None:
 
 def owned(room: Room) -> list[Any]:
     """What is alice's, and must not move by another's hand: her card, her mail, her seats, what she said."""
-    alice, core = room.mailbox("alice"), room._core
+    alice, core = room.mailbox("alice"), room.core
     return [
         room.agent("alice").card,
         [(found.message.id, found.delivery) for found in core.store.find(Query(mailbox="alice"))
@@ -315,7 +326,17 @@ def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: st
 # -- what callers may learn of others
 
 # Words that name a letter, a thread or a conversation of others, and one that is nowhere.
-NAMING = ("message_id", "message_ids", "thread", "conversation_id", "root_turn_id", "in_reply_to", "escalation_id")
+NAMING = (
+    "id",
+    "ids",
+    "message_id",
+    "message_ids",
+    "thread",
+    "conversation_id",
+    "root_turn_id",
+    "in_reply_to",
+    "escalation_id",
+)
 
 
 def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool) -> tuple[str, str]:
@@ -323,7 +344,7 @@ def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool)
     method = METHODS[name]
     there = {"conversation_id": TALK, "root_turn_id": f"turn-{filled.turn}"}.get(word, filled.letter)
     id = there if is_there else "nowhere-1"
-    message = filled.params_of(name, method) | {word: [id] if word == "message_ids" else id}
+    message = filled.params_of(name, method) | {word: [id] if word in {"ids", "message_ids"} else id}
     message |= {method.whose: "carl"} if method.whose else {}
     reply = carried_out(room, carl(room), method, message)
     words = str(reply.get("error", ""))
@@ -333,7 +354,7 @@ def told_of(name: str, word: str, room: Room, filled: Filled, *, is_there: bool)
 
 
 def carl(room: Room) -> Principal:
-    return tokens.authenticate(room._core, tokens.create(room._core, OWNER, "carl")[0])
+    return tokens.authenticate(room.core, tokens.create(room.core, OWNER, "carl")[0])
 
 
 @pytest.mark.parametrize(
@@ -406,35 +427,35 @@ def test_a_cursor_with_the_rooms_own_number_is_found_out(
 
 
 def test_a_token_that_was_revoked_is_worth_nothing(room: Room) -> None:
-    text, token = tokens.create(room._core, room.principal, "alice")
-    assert "alice" == tokens.authenticate(room._core, text).agent
-    tokens.revoke(room._core, room.principal, token.id)
+    text, token = tokens.create(room.core, room.principal, "alice")
+    assert "alice" == tokens.authenticate(room.core, text).agent
+    tokens.revoke(room.core, room.principal, token.id)
     for wrong in (text, "", "pr_", f"pr_{token.id}_x", text[:-1], text + "x", None, 7, "ž" * 40):
         with pytest.raises(NotAllowed, match="not valid"):
-            tokens.authenticate(room._core, wrong)
+            tokens.authenticate(room.core, wrong)
 
 
 def test_an_agent_stays_sealed_until_the_operator_says_otherwise(room: Room) -> None:
-    _, token = tokens.create(room._core, room.principal, "alice")
+    _, token = tokens.create(room.core, room.principal, "alice")
     check, message = METHODS["mail/check"], {"agent_id": "alice"}
-    tokens.revoke(room._core, room.principal, token.id)
+    tokens.revoke(room.core, room.principal, token.id)
     assert "NotAllowed" == carried_out(room, SOCKET, check, message)["told"]
-    tokens.unseal(room._core, room.principal, "alice")
+    tokens.unseal(room.core, room.principal, "alice")
     assert "done" == carried_out(room, SOCKET, check, message)["told"]
 
 
 def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> None:
     room.mailbox("alice").register()
-    text, _ = tokens.create(room._core, room.principal, "alice")
+    text, _ = tokens.create(room.core, room.principal, "alice")
     room.rename("alice", "alba")
     check = METHODS["mail/check"]
 
-    assert "alba" == tokens.authenticate(room._core, text).agent
-    assert "done" == carried_out(room, tokens.authenticate(room._core, text), check, {"agent_id": "alba"})["told"]
+    assert "alba" == tokens.authenticate(room.core, text).agent
+    assert "done" == carried_out(room, tokens.authenticate(room.core, text), check, {"agent_id": "alba"})["told"]
     for name in ("alice", "alba", "ALBA"):
         assert "NotAllowed" == carried_out(room, SOCKET, check, {"agent_id": name})["told"]
-    later, _ = tokens.create(room._core, room.principal, "alice")  # by the name it had
-    assert "alba" == tokens.authenticate(room._core, later).agent
+    later, _ = tokens.create(room.core, room.principal, "alice")  # by the name it had
+    assert "alba" == tokens.authenticate(room.core, later).agent
 
 
 # -- the tools of MCP

@@ -185,7 +185,7 @@ def test_whenever_it_is_sure_the_store_finds_nothing_and_does_nothing(
 ) -> None:
     path = str(tmp_path_factory.mktemp("room") / "room.db")
     with room_at(path) as room:
-        past = Room(room._core.store, room.settings, clock=AnHourAgo())
+        past = Room(room.core.store, room.settings, clock=AnHourAgo())
         for step, span in steps:
             take(step, span, past)
         sure = is_surely_empty(path, "bob")

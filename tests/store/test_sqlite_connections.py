@@ -281,8 +281,8 @@ def test_a_name_that_was_known_and_is_another_agents_by_now_takes_none_of_its_ma
         elsewhere.rename("bob", "robert")
         elsewhere.mailbox("ann").send("robert", "second")
 
-        moment = here._core.now()
-        found = here._core.store.offered(_offers_to("bob", moment.wall), moment)
+        moment = here.core.now()
+        found = here.core.store.offered(_offers_to("bob", moment.wall), moment)
 
     assert not found
 

@@ -207,7 +207,7 @@ def test_counts_go_with_a_backup_an_import_and_a_rename(tmp_path: Path) -> None:
         other.load(lines)
     for name in ("room.db", "copy.db", "other.db"):
         with postroom.open(tmp_path / name) as copy:
-            assert copy._core.store.waiting("bert", "ann") == (65, 65)
+            assert copy.core.store.waiting("bert", "ann") == (65, 65)
         with database(tmp_path / name) as room:
             assert room.execute(WRONG).get == 0
 

@@ -43,7 +43,7 @@ def test_a_damaged_letter_is_set_aside_and_the_others_are_read(
             assert ["first", "third"] == [letter.text for letter in room.mailbox("b").check(peek=True)]
         assert "was set aside" in caplog.text
         assert [receipts[1].id] == room.quarantined()
-        assert ["first", "third"] == [x.message.text for x in room._core.store.letters(LetterQuery())]
+        assert ["first", "third"] == [x.message.text for x in room.core.store.letters(LetterQuery())]
 
 
 @pytest.mark.parametrize("sql", ["UPDATE changes SET state = 99", "UPDATE room SET trimmed = x'00'"])
@@ -74,7 +74,7 @@ def test_damage_noticed_inside_a_commit_is_set_aside_with_it(tmp_path: Path) -> 
     with postroom.open(str(path)) as room:
         sent = room.mailbox("a").send("b", "first")
         damage(path, "UPDATE letters SET body = 'junk'")
-        store = room._core.store
+        store = room.core.store
 
         def plan() -> list[Write]:
             assert {} == store.get([sent.id])

@@ -68,12 +68,12 @@ def test_a_whole_room_comes_over_as_it_is(path: Path) -> None:
         assert [(f.message, f.delivery.mailbox, f.delivery.state) for f in everything(copy)] == before
         assert LONG_TEXT in {found.message.text for found in everything(copy)}
         assert "deleted on purpose" not in {found.message.text for found in everything(copy)}
-        assert copy._core.store.spelling("cleo") == "dora"
-        assert [record.key for record in copy._core.store.records(CARD)] == ["bob"]
+        assert copy.core.store.spelling("cleo") == "dora"
+        assert [record.key for record in copy.core.store.records(CARD)] == ["bob"]
 
 
 def everything(room: postroom.Room) -> list[Found]:
-    return room._core.store.find(Query(order="age"))
+    return room.core.store.find(Query(order="age"))
 
 
 def test_a_room_with_a_damaged_page_is_saved_by_the_doctor_and_restored(path: Path) -> None:

@@ -184,7 +184,7 @@ def test_an_acknowledgement_whose_carrier_was_killed_is_made_once(
         room.mailbox("ann").send("bob", "x")
         work = room.mailbox("bob").claim()
         assert work is not None
-        store = room._core.store
+        store = room.core.store
         assert isinstance(store, SqliteStore)
         is_there, may_ack = threading.Event(), threading.Event()
 

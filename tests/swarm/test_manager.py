@@ -181,7 +181,7 @@ def test_a_letter_to_several_has_an_id_for_each(manager: MailboxManager) -> None
 
 
 def test_an_agents_own_room_shows_that_agents_mail_alone(project: Project, manager: MailboxManager) -> None:
-    store, settings = manager.room._core.store, manager.room.settings
+    store, settings = manager.room.core.store, manager.room.settings
     own = MailboxManager(room=postroom.Room(store, settings, principal=agent_principal("swarm_dev/critic")))
     mine = manager.send("coo", "swarm_dev/critic", "mine", "x")
     theirs = manager.send("coo", "swarm_dev/architect", "theirs", "x")

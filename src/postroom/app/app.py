@@ -123,7 +123,7 @@ def make_map_link(executor: Executor, options: Options) -> MapLink | None:
 def make_exchange(executor: Executor, options: Options) -> Exchange | None:
     """Return the exchange with other systems, not started; None if its packages are not installed."""
     if not is_installed("websockets"):
-        if peers.all_peers(executor.room._core):
+        if peers.all_peers(executor.room.core):
             log.warning("mail for other systems waits: links need %s", SERVE)
         return None
     from ..federation.exchange import Exchange  # noqa: PLC0415 - only where websockets is installed
@@ -158,7 +158,7 @@ def _check_tokens(executor: Executor, options: Options) -> None:
     """Refuse to listen at an address that other machines can reach while no token and no peer exists."""
     if options.is_loopback:
         return
-    core = executor.room._core
+    core = executor.room.core
     has_tokens = any(token.is_live for token in tokens.list_tokens(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
         text = f"{options.host} can be reached from outside, and no token exists"
@@ -344,8 +344,8 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     room_lock.take()
     stack.callback(room_lock.leave)
     is_linked = options.map_link is not None
-    system = peers.system_id(room._core, OWNER, settings.system, gives_way=is_linked)
-    if changed := app_options.apply(room._core, options.peers, system):
+    system = peers.system_id(room.core, OWNER, settings.system, gives_way=is_linked)
+    if changed := app_options.apply(room.core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
     executor = Executor(room)
     # The stack unwinds in reverse order: this runs after `executor.close`, before the room is closed.

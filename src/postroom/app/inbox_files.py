@@ -596,10 +596,10 @@ class InboxFileWriter:
 
     def __init__(self, executor: Executor, folder: str) -> None:
         self._executor = executor
-        self._core = executor.room._core
-        self._store = self._core.store
+        self.core = executor.room.core
+        self._store = self.core.store
         self.folder = InboxFolder(
-            folder, lambda name, n: notice_of(name, n, self._core.now().wall), warn=log.warning
+            folder, lambda name, n: notice_of(name, n, self.core.now().wall), warn=log.warning
         )
         self.folder.prepare()
         self._is_kept = not executor.room.settings.store.startswith("memory:")

@@ -157,7 +157,7 @@ class Mailboxes:
         The name of its file starts with that time and ends with digits that no other letter has: if another letter
         has them, other digits are tried.
         """
-        core, principal = self._room._core, self._room._principal
+        core, principal = self._room.core, self._room.principal
         for last in range(_TRIES, 0, -1):
             named = draft.but(id=_id_at(draft.sender, time))
             now = core.now().wall
@@ -179,7 +179,7 @@ class Mailboxes:
     def _archive(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
         """Archive letters, and return how many. The commit checks each again: another process may be faster."""
         query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
-        moved = move_found(box._core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
+        moved = move_found(box.core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
         return len(moved)
 
     def _settle(self, agent: str, id: str) -> None:
@@ -192,7 +192,7 @@ class Mailboxes:
     @staticmethod
     def _id_there(box: Mailbox, id: str) -> str:
         """Return the id in the room for a second letter with the same name and other content: a longer one."""
-        found = box._core.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
+        found = box.core.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
         return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
 
     def _files(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:

@@ -281,7 +281,7 @@ def _beginning(context: Context, word: str) -> list[str]:
     room = context.room
     mailbox = None if _is_operator(context) else context.mailbox.name
     try:
-        return ids_with_prefix(room._core, room._principal, mailbox, word, _MOST)
+        return ids_with_prefix(room.core, room.principal, mailbox, word, _MOST)
     except PostroomError:  # the command itself reports what is wrong
         return []
 

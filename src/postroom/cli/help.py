@@ -362,8 +362,8 @@ def _named_in(room: Room, what: str) -> list[str] | None:
     if what == "templates":
         return [template.name for template in room.templates()]
     if what == "peers":
-        return list(peers.all_peers(room._core))
-    return [one.id for one in webhooks.all_webhooks(room._core)] if what == "webhooks" else None
+        return list(peers.all_peers(room.core))
+    return [one.id for one in webhooks.all_webhooks(room.core)] if what == "webhooks" else None
 
 
 def _addresses(agents: Sequence[Agent]) -> list[str]:

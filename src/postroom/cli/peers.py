@@ -280,8 +280,8 @@ def _typed(system: str) -> str:
 
 
 def _add(system: str, args: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
-    before = core_peers.peer(room._core, system)
-    return before, *core_peers.add(room._core, room.principal, system, args, ours=room.system)
+    before = core_peers.peer(room.core, system)
+    return before, *core_peers.add(room.core, room.principal, system, args, ours=room.system)
 
 
 def _changed(before: Peer, after: Peer) -> list[str]:
@@ -296,9 +296,9 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
 
 
 def run_peers_list(context: Context) -> Answer:
-    found = core_peers.list_peers(context.room._core, context.room.principal)
+    found = core_peers.list_peers(context.room.core, context.room.principal)
     links = _links(context) if found else {}
-    waiting, stranded = outbox.count_waiting(context.room._core)
+    waiting, stranded = outbox.count_waiting(context.room.core)
     peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
     result = {"system": context.room.system, "peers": peers, "stranded": stranded}
     return Answer(context.name, result, listed)
@@ -317,7 +317,7 @@ def _links(context: Context) -> dict[str, Any]:
 
 def why_it_waits(context: Context, mailbox: str) -> str | None:
     """Return why a letter for another system still waits: no server runs, or the link is down; else None."""
-    core = context.room._core
+    core = context.room.core
     if served_at(context.room.settings.store) is None:
         return "waits: nobody serves this room"
     peer = outbox.peer_towards(core, core_peers.all_peers(core), system_of(mailbox))
@@ -331,7 +331,7 @@ def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         result = _ask(context, "ping_peer", system=_known(context).system)
         return Answer(context.name, result, pinged, code=0 if result["answers"] else NOT_NOW)
-    found = core_peers.list_peers(context.room._core, context.room.principal)
+    found = core_peers.list_peers(context.room.core, context.room.principal)
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
     is_well = all(result["answers"] for result in every)
     return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
@@ -347,7 +347,7 @@ def _ask(context: Context, action: str, **args: Any) -> Any:
 
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
-    waiting, _ = outbox.count_waiting(context.room._core)
+    waiting, _ = outbox.count_waiting(context.room.core)
     result = _plain(peer) | _now(peer, _links(context), waiting)
     return Answer(context.name, {"peer": result}, whole)
 
@@ -357,7 +357,7 @@ def run_peers_trust(context: Context) -> Answer:
     if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
         raise Usage("says two things at once", field=f"--{ways[-1]}", hint="one of them")
     before = _known(context)
-    core, caller = context.room._core, context.room.principal
+    core, caller = context.room.core, context.room.principal
     args = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
     after = core_peers.change(core, caller, before.system, lambda held: replace(held or before, **args))
     token = None
@@ -393,7 +393,7 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 
 
 def run_peers_remove(context: Context) -> Answer:
-    core = context.room._core
+    core = context.room.core
     gone = core_peers.remove(core, context.room.principal, context.get("system"))
     _, stranded = outbox.count_waiting(core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
@@ -402,7 +402,7 @@ def run_peers_remove(context: Context) -> Answer:
 
 def _known(context: Context) -> Peer:
     authorize.authorize(context.room.principal, "peers")
-    return core_peers.known_peer(context.room._core, context.get("system"))
+    return core_peers.known_peer(context.room.core, context.get("system"))
 
 
 def _plain(peer: Peer) -> dict[str, Any]:
@@ -426,7 +426,7 @@ def run_mount(context: Context) -> Answer:
 
 def _mount(context: Context, place: str, room: Room) -> Peer:
     return core_peers.mount(
-        room._core,
+        room.core,
         room.principal,
         context.get("as"),
         place,
@@ -437,7 +437,7 @@ def _mount(context: Context, place: str, room: Room) -> Peer:
 
 
 def run_unmount(context: Context) -> Answer:
-    core, system = context.room._core, context.get("name")
+    core, system = context.room.core, context.get("name")
     authorize.authorize(context.room.principal, "peers")
     peer = core_peers.mounted(core, system)
     core_peers.remove(core, context.room.principal, system)

@@ -131,23 +131,23 @@ def _paste(data: Mapping[str, Any]) -> str:
 
 def run_token_create(context: Context) -> Answer:
     agent, scopes, words = context.get("agent"), context.get("scope"), context.get("note", "")
-    core, caller = context.room._core, context.room.principal
+    core, caller = context.room.core, context.room.principal
     text, token = tokens.create(core, caller, agent, scopes, words)
     return Answer(context.name, {"token": text, "about": _plain(token)}, _created)
 
 
 def run_token_list(context: Context) -> Answer:
-    found = tokens.list_tokens(context.room._core, context.room.principal)
+    found = tokens.list_tokens(context.room.core, context.room.principal)
     return Answer(context.name, {"tokens": [_plain(token) for token in found]}, _list)
 
 
 def run_token_revoke(context: Context) -> Answer:
-    gone = tokens.revoke(context.room._core, context.room.principal, context.get("id"))
+    gone = tokens.revoke(context.room.core, context.room.principal, context.get("id"))
     return Answer(context.name, {"about": _plain(gone)}, _revoked)
 
 
 def run_token_unseal(context: Context) -> Answer:
-    core = context.room._core
+    core = context.room.core
     agent = tokens.unseal(core, context.room.principal, context.get("agent"))
     return Answer(context.name, {"agent": agent, "sealed": tokens.sealed(core)}, _unsealed)
 

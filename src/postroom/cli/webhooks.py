@@ -87,7 +87,7 @@ def run_webhook_add(context: Context) -> Answer:
 
 def _add(context: Context, room: Room) -> tuple[str, Webhook]:
     return webhooks.add(
-        room._core,
+        room.core,
         room.principal,
         context.get("url"),
         context.get("for"),
@@ -103,12 +103,12 @@ def _note_beside_secret(context: Context, text: str) -> None:
 
 
 def run_webhook_list(context: Context) -> Answer:
-    found = webhooks.list_webhooks(context.room._core, context.room.principal)
+    found = webhooks.list_webhooks(context.room.core, context.room.principal)
     return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, listed)
 
 
 def run_webhook_test(context: Context) -> Answer:
-    core, caller = context.room._core, context.room.principal
+    core, caller = context.room.core, context.room.principal
     webhook = webhooks.webhook(core, caller, context.get("id"))
     began = perf_counter()
     outcome = asyncio.run(_tried(context.room, webhook))
@@ -129,7 +129,7 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
     from ..hosts import webhooks  # noqa: PLC0415 - only for a test call
     from ..hosts.webhooks import WebhookClient  # noqa: PLC0415
 
-    core, client = room._core, WebhookClient()
+    core, client = room.core, WebhookClient()
     try:
         body = webhooks.trial(webhook.mailbox, core.now().wall)
         return await client.call(webhook, core.ids.token(), body, lambda: core.now().wall)
@@ -139,13 +139,13 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
 
 def run_webhook_rotate(context: Context) -> Answer:
     room = context.room
-    secret, webhook = webhooks.rotate(room._core, room.principal, context.get("id"))
+    secret, webhook = webhooks.rotate(room.core, room.principal, context.get("id"))
     _note_beside_secret(context, f"the new secret of {webhook.id}; it is not shown again")
     return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, rotated)
 
 
 def run_webhook_remove(context: Context) -> Answer:
-    gone = webhooks.remove(context.room._core, context.room.principal, context.get("id"))
+    gone = webhooks.remove(context.room.core, context.room.principal, context.get("id"))
     return Answer(context.name, {"removed": gone.id}, removed)
 
 

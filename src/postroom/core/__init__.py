@@ -1,9 +1,10 @@
 """The verbs: the only room where policy meets the store, and where every caller is authorised.
 
-A verb takes the `Core` (store, limits, clock, ids) and a `Principal`, asks `authorize`, then policy, then commits.
-Nothing here knows sockets, terminals or frameworks.
+A verb is a Struct of its parameters. `perform` authorises the `Principal` and runs it on the `Core` (store,
+limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, terminals or frameworks.
 
     core            the Core: store, limits, clock and ids; small records
+    verb            what a verb is; how it is authorised and carried out, and made from the parameters of a wire
     authorize       the table of rights: which principal may do what
     validation      checks of numbers and lists that callers pass
     names           current and former names of an agent

@@ -198,7 +198,7 @@ class _Intake:
     def __init__(
         self, core: Core, peer: Peer, arrival: Arrival, message: Message, now: datetime, seen: _Seen
     ) -> None:
-        self._core, self._peer, self._arrival = core, peer, arrival
+        self.core, self._peer, self._arrival = core, peer, arrival
         self._message, self._now, self._seen = message, now, seen
         self._digest = _content_digest(arrival.message)
         self._counts = False  # must each inbox be checked for space?
@@ -208,16 +208,16 @@ class _Intake:
 
     def taken(self) -> list[Verdict]:
         try:
-            self._core.store.commit(self._plan)
+            self.core.store.commit(self._plan)
         # Counting every inbox costs queries, so it is done only once the store has refused.
         except QuotaFull:  # one of the mailboxes is full: find out which
             self._counts = True
-            self._core.store.commit(self._plan)
+            self.core.store.commit(self._plan)
         return [Verdict(target, self._verdicts[i]) for i, target in enumerate(self._arrival.targets)]
 
     def _plan(self) -> Sequence[Write]:
         """Read and write in one commit, so that a letter that comes twice at once is stored once."""
-        self._seen.look(self._core, [self._message.id])
+        self._seen.look(self.core, [self._message.id])
         return self._writes()
 
     def unless_refused(self) -> Sequence[Write]:
@@ -243,14 +243,14 @@ class _Intake:
                 self._verdicts[i] = refused
         writes: Sequence[Write] = self._posts([*wanted])
         has_task = writes and self._message.task is not None
-        return task_index.with_index(self._core, writes) if has_task else writes
+        return task_index.with_index(self.core, writes) if has_task else writes
 
     def _mailboxes(self, target: Address) -> list[str]:
         """Return the mailboxes of one target; raise if all of them refuse the letter."""
         key = (self._arrival.source, self._message.scope, target)
         names = self._seen.mailboxes.get(key)
         if names is None:
-            names = target_mailboxes(self._core, self._peer, self._arrival, self._message, target)
+            names = target_mailboxes(self.core, self._peer, self._arrival, self._message, target)
             if not any(AT in name for name in names):  # a relayed letter is checked each time
                 self._seen.mailboxes[key] = names
         open_to, refusal = [], None
@@ -266,16 +266,16 @@ class _Intake:
 
     def _check_mailbox(self, mailbox: str) -> None:
         is_open = AT in mailbox or mailbox in self._seen.open
-        if not is_open and addressing.is_open_to(self._core, self._message, mailbox):
+        if not is_open and addressing.is_open_to(self.core, self._message, mailbox):
             self._seen.open.add(mailbox)
         if self._counts and mailbox not in self._with_space and not self._was_taken(mailbox):
             self._check_space(mailbox)
             self._with_space.add(mailbox)
 
     def _check_space(self, mailbox: str) -> None:
-        limits, sender, system = self._core.limits, self._message.sender, fold(system_of(mailbox))
+        limits, sender, system = self.core.limits, self._message.sender, fold(system_of(mailbox))
         limit = limits.outbox_max_letters if system else limits.inbox_quota
-        waiting = self._core.store.waiting(mailbox, sender)
+        waiting = self.core.store.waiting(mailbox, sender)
         check_space(sender, mailbox, waiting, limit, 1 + self._per_system[system])
         if system:
             self._per_system[system] += 1
@@ -283,7 +283,7 @@ class _Intake:
     # -- letters that are stored already
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
-        store, id = self._core.store, self._message.id
+        store, id = self.core.store, self._message.id
         held, memory = self._seen.letters.get(id), store.records(FORGOTTEN, id)
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
@@ -307,14 +307,14 @@ class _Intake:
     def _was_taken(self, mailbox: str) -> bool:
         """Return whether this mailbox has the letter, under its own id or as a copy."""
         at = Query(mailbox=mailbox, message_ids=(self._message.id,))
-        return bool(self._core.store.find(at)) or self._copy(mailbox) is None
+        return bool(self.core.store.find(at)) or self._copy(mailbox) is None
 
     def _copy(self, mailbox: str) -> Post | None:
         """Return the letter under an id of ours; None if that copy is stored, or was."""
         sender, key = self._message.sender, _key(self._arrival, self._message.id, mailbox)
-        if self._core.store.sent(sender, key) or self._core.store.records(SPENT, spent_key(sender, key)):
+        if self.core.store.sent(sender, key) or self.core.store.records(SPENT, spent_key(sender, key)):
             return None
-        return self._post(replace(self._message, id=self._core.new_id(agent_of(sender)), key=key), [mailbox])
+        return self._post(replace(self._message, id=self.core.new_id(agent_of(sender)), key=key), [mailbox])
 
     # -- writing
 
@@ -337,10 +337,10 @@ class _Intake:
         )
         return Post(
             message=message,
-            encoded=encode_within_limit(message, self._core.limits),
+            encoded=encode_within_limit(message, self.core.limits),
             deliveries=tuple(open_delivery(message, name, kinds.get(name, "to"), self._now) for name in mailboxes),
-            quota=self._core.limits.inbox_quota,
-            outbox=self._core.limits.outbox_max_letters,
+            quota=self.core.limits.inbox_quota,
+            outbox=self.core.limits.outbox_max_letters,
         )
 
 

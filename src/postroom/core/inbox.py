@@ -8,28 +8,28 @@ no letter that arrives in between is missed, and a sleeping reader looks again e
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import Invalid, LookAlike, UnknownMessage
+from ..errors import LookAlike, UnknownMessage
 from ..model import delivery as model_delivery
 from ..model.delivery import State
-from ..model.message import Priority
 from ..model.names import check_id, check_kind, check_party, check_scope, fold, meant
-from ..model.query import Query
+from ..model.query import Found, Order, Query
 from ..model.record import Cursor
 from ..model.values import check_label, check_time
 from . import compose, names
-from .authorize import authorize
 from .deliveries import SLICE, apply_timers, move_found
 from .validation import as_list, check_count, check_limit, check_seconds
+from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, checked_mailbox, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..model.query import Found, Moment, Order
+    from ..model.query import Moment
     from .authorize import Principal
     from .core import Core
 
@@ -40,82 +40,117 @@ READABLE = (State.UNREAD, State.CLAIMED)
 LONGEST_SLEEP = 60.0  # seconds: look again even without a notification
 
 
-class Filter(Struct, frozen=True, kw_only=True):
-    """The letters that a reader asks for. Nothing in it is checked yet."""
+class Filtered(MailboxVerb, kw_only=True):
+    """A request for the letters of a mailbox that have these properties."""
 
-    kinds: Any = ()
-    min_priority: Any = Priority.LOW
-    sender: Any = None
-    thread: Any = None
-    thread_tag: Any = None
-    tag: Any = None
-    scope: Any = None
-    since: Any = None  # written at or after this time
+    kinds: Annotated[str | list[str] | None, "only these kinds"] = None
+    min_priority: Annotated[PriorityWord | None, "only from this priority on"] = None
+    sender: Annotated[str | None, "only from this agent"] = None
+    thread: Annotated[str | None, "only of this thread"] = None
+    thread_tag: Annotated[str | None, "only with this label of a thread"] = None
+    tag: Annotated[str | None, "only with this tag"] = None
+    scope: Annotated[str | None, "only of this scope"] = None
 
-
-NO_FILTER = Filter()
-
-
-def as_filter(fields: Mapping[str, Any]) -> Filter:
-    """Return a filter of these fields, whose values are not checked yet; an unknown field is refused."""
-    if not fields:
-        return NO_FILTER
-    known = Filter.__struct_fields__
-    unknown = fields.keys() - set(known)
-    if unknown:
-        raise Invalid("there is no such filter", field=min(unknown), hint=", ".join(known))
-    return Filter(**fields)
-
-
-def apply_filter(core: Core, query: Query, filter: Filter) -> Query:
-    """Return the query narrowed by the filter, whose values are checked here."""
-    if filter is NO_FILTER:
-        return query
-    sender = None if filter.sender is None else meant(check_party(filter.sender, "sender"), core.limits.human)
-    return replace(
-        query,
-        kinds=tuple(check_kind(kind, "kinds") for kind in as_list(filter.kinds, "kinds")),
-        min_priority=compose.check_priority(filter.min_priority, "min_priority"),
-        sender=None if sender is None else names.current_name(core, sender),
-        thread=None if filter.thread is None else check_id(filter.thread, "thread"),
-        thread_tag=None if filter.thread_tag is None else check_label(filter.thread_tag, "thread_tag", 200),
-        tag=None if filter.tag is None else check_label(filter.tag, "tag"),
-        scope=None if filter.scope is None else check_scope(filter.scope, "scope"),
-        since=None if filter.since is None else check_time(filter.since, "since"),
-    )
+    def narrowed(self, core: Core, query: Query, since: Any = None) -> Query:
+        """Return the query narrowed to the letters asked for, whose values are checked here."""
+        fields: dict[str, Any] = {}
+        if self.kinds is not None:
+            fields["kinds"] = tuple(check_kind(kind, "kinds") for kind in as_list(self.kinds, "kinds"))
+        if self.min_priority is not None:
+            fields["min_priority"] = compose.check_priority(self.min_priority, "min_priority")
+        if self.sender is not None:
+            sender = meant(check_party(self.sender, "sender"), core.limits.human)
+            fields["sender"] = names.current_name(core, sender)
+        if self.thread is not None:
+            fields["thread"] = check_id(self.thread, "thread")
+        if self.thread_tag is not None:
+            fields["thread_tag"] = check_label(self.thread_tag, "thread_tag", 200)
+        if self.tag is not None:
+            fields["tag"] = check_label(self.tag, "tag")
+        if self.scope is not None:
+            fields["scope"] = check_scope(self.scope, "scope")
+        if since is not None:
+            fields["since"] = check_time(since, "since")
+        return replace(query, **fields) if fields else query
 
 
-def check(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    *,
-    filter: Filter = NO_FILTER,
-    limit: int | None = 20,
-    unread_only: bool = True,
-    peek: bool = False,
-    order: Order = "inbox",
-) -> list[Found]:
-    """Return the letters of an inbox: unread ones first, by priority, then age.
+class Letters(Struct):
+    """Letters of one mailbox."""
 
-    The returned letters are marked as read, unless `peek` is set.
-    """
-    authorize(caller, "check", mailbox)
-    moment = core.now()
-    # Every look at a mailbox applies what is due, so no mail waits for the janitor.
-    apply_timers(core, moment, (mailbox,))
-    query = apply_filter(
-        core, _inbox_query(mailbox, moment, unread_only=unread_only, limit=check_limit(limit)), filter
-    )
-    if order != "inbox":
-        query = replace(query, order=order)
-    if unread_only and not peek:
-        found = move_found(core, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
-    else:
-        found = core.store.find(query)
-    if not found:
-        check_spelling(core, mailbox)
-    return found if peek or unread_only else _stamp_read(core, found, moment)
+    mailbox: str
+    letters: list[Found]
+
+
+class OneLetter(Struct):
+    """One letter of a mailbox."""
+
+    letter: Found
+
+
+@verb("check", Letters, action="check", many=True)
+class Check(Filtered, kw_only=True):
+    """Return the inbox: unread first, by priority, then age. It stamps what it returns as read, unless `peek`."""
+
+    limit: Annotated[int | None, "how many at most"] = 20
+    unread_only: Annotated[bool, "false: also letters that were read before"] = True
+    peek: Annotated[bool, "stamp nothing"] = False
+    since: Annotated[datetime | None, "only letters written at or after this time"] = None
+    order: Annotated[Order, "inbox: by priority, then age; or age alone"] = "inbox"
+
+    def run(self, core: Core, _principal: Principal) -> Letters:
+        moment = core.now()
+        # Every look at a mailbox applies what is due, so no mail waits for the janitor.
+        apply_timers(core, moment, (self.agent_id,))
+        limit = check_limit(self.limit)
+        query = _inbox_query(self.agent_id, moment, unread_only=self.unread_only, limit=limit, order=self.order)
+        query = self.narrowed(core, query, self.since)
+        if self.unread_only and not self.peek:
+            found = move_found(core, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
+        else:
+            found = core.store.find(query)
+        if not found:
+            check_spelling(core, self.agent_id)
+        if not self.peek and not self.unread_only:
+            found = _stamp_read(core, found, moment)
+        return Letters(self.agent_id, found)
+
+
+@verb("read", OneLetter, action="read", old_names={"message_id": "id"})
+class Read(MailboxVerb, kw_only=True):
+    """Return one letter, stamped as read unless it is settled."""
+
+    id: Annotated[str, "the letter's id"]
+
+    def run(self, core: Core, _principal: Principal) -> OneLetter:
+        moment = core.now()
+        apply_timers(core, moment, (self.agent_id,))
+        return OneLetter(_stamp_read(core, [received(core, self.agent_id, self.id)], moment)[0])
+
+
+class Counted(Struct):
+    """The number of unread letters of a mailbox, by priority and in total."""
+
+    mailbox: str
+    urgent: int
+    high: int
+    normal: int
+    low: int
+    total: int
+
+
+@verb("counts", Counted, action="count", writes=False)
+class Counts(MailboxVerb, kw_only=True):
+    """Count the unread letters by priority and in total."""
+
+    def run(self, core: Core, _principal: Principal) -> Counted:
+        moment = core.now()
+        apply_timers(core, moment, (self.agent_id,))
+        counted = core.store.count(_inbox_query(self.agent_id, moment, unread_only=True))
+        by_name = {priority.name.lower(): number for priority, number in counted.items()}
+        total = sum(counted.values())
+        if not total:
+            check_spelling(core, self.agent_id)
+        return Counted(self.agent_id, **by_name, total=total)
 
 
 def check_spelling(core: Core, mailbox: str) -> None:
@@ -128,14 +163,6 @@ def check_spelling(core: Core, mailbox: str) -> None:
         if fold(held) != fold(mailbox) or held == names.current_name(core, mailbox):
             raise names.renamed_error(mailbox, held, "mailbox")
         raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
-
-
-def read(core: Core, caller: Principal, mailbox: str, id: str) -> Found:
-    """Return one letter of a mailbox; mark it as read unless it is settled."""
-    authorize(caller, "read", mailbox)
-    moment = core.now()
-    apply_timers(core, moment, (mailbox,))
-    return _stamp_read(core, [received(core, mailbox, id)], moment)[0]
 
 
 def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:
@@ -151,62 +178,72 @@ def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:
     return found[0]
 
 
-def counts(core: Core, caller: Principal, mailbox: str) -> dict[Priority, int]:
-    """Return the number of unread letters by priority."""
-    authorize(caller, "count", mailbox)
-    moment = core.now()
-    apply_timers(core, moment, (mailbox,))
-    counted = core.store.count(_inbox_query(mailbox, moment, unread_only=True))
-    if not any(counted.values()):
-        check_spelling(core, mailbox)
-    return counted
+class NextLetter(Struct):
+    """The next letter for a reader that waits, and the cursor for its next call."""
+
+    letter: Found | None
+    cursor: str
 
 
-def find_next(
-    core: Core,
-    caller: Principal,
-    mailboxes: Sequence[str],
-    *,
-    since: Cursor | None,
-    peek: bool,
-    filter: Filter = NO_FILTER,
-) -> Found | None:
-    """Return the next letter for a waiting reader, if there is one now. Never blocks."""
-    moment = core.now()
-    for mailbox in mailboxes:
-        authorize(caller, "wait", mailbox)
-    apply_timers(core, moment, mailboxes)
-    until = core.store.cursor().number if since else None  # a letter that comes meanwhile must not overtake
-    found = [first for name in mailboxes for first in _first_in(core, name, moment, since, until, filter)]
-    if not found:
-        for mailbox in mailboxes:
-            check_spelling(core, mailbox)
-        return None
-    best = min(found, key=_by_arrival if since else _by_priority)
-    return best if peek else _stamp_read(core, [best], moment)[0]
+@verb("wait", NextLetter, action="wait", waits=True)
+class Wait(Filtered, kw_only=True):
+    """Return the next unread letter as soon as there is one; with a cursor, the next that came after it.
 
-
-def wait(
-    core: Core,
-    caller: Principal,
-    mailboxes: Sequence[str],
-    timeout: float,
-    *,
-    since: Cursor | None = None,
-    peek: bool = False,
-    filter: Filter = NO_FILTER,
-) -> Found | None:
-    """Block until there is mail, at most `timeout` seconds.
-
-    Without a cursor, return the first unread letter. With one, return the first letter accepted after it, read or
-    not, so that a reader that was away misses nothing. A cursor of another epoch starts from the beginning.
+    With a cursor, letters count whether they were read or not, so that a reader that was away misses nothing. A
+    cursor of another epoch starts from the beginning.
     """
-    since = None if since is None else valid_cursor(core, since)
 
-    def find() -> Found | None:
-        return find_next(core, caller, mailboxes, since=since, peek=peek, filter=filter)
+    timeout: Annotated[float, f"how long to wait, in seconds; over a wire {LONGEST_WAIT:g} at most"] = 30.0
+    since: Annotated[str | None, "a cursor: what came after it, read or not, so that nothing is missed"] = None
+    peek: Annotated[bool, "stamp nothing"] = False
+    also: Annotated[list[str] | None, "further mailboxes to wait for"] = None
 
-    return wait_until(core, mailboxes, timeout, find)
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        owners = super().owners(core, principal)
+        self.also = [checked_mailbox(core, name) for name in self.also or ()]
+        return [*owners, *self.also]
+
+    def mailboxes(self) -> list[str]:
+        return [self.agent_id, *(self.also or ())]
+
+    def run(self, core: Core, principal: Principal) -> NextLetter:
+        # Before the look, so that the next call sees what comes meanwhile.
+        now = None if self.since is not None else current_cursor(core, principal)
+        since = None if self.since is None else valid_cursor(core, check_cursor(self.since))
+        moment = core.now()
+        mailboxes = self.mailboxes()
+        apply_timers(core, moment, mailboxes)
+        until = core.store.cursor().number if since else None  # a letter that comes meanwhile must not overtake
+        found = [first for name in mailboxes for first in self._first_in(core, name, moment, since, until)]
+        if not found:
+            for mailbox in mailboxes:
+                check_spelling(core, mailbox)
+            return NextLetter(None, str(now or self.since))
+        best = min(found, key=_by_arrival if since else _by_priority)
+        if not self.peek:
+            best = _stamp_read(core, [best], moment)[0]
+        return NextLetter(best, str(cursor_of(core, best)))
+
+    def is_empty(self, result: NextLetter) -> bool:
+        return result.letter is None
+
+    def _first_in(
+        self, core: Core, mailbox: str, moment: Moment, since: Cursor | None, until: int | None
+    ) -> list[Found]:
+        if since is None:
+            query = _inbox_query(mailbox, moment, unread_only=True, limit=1)
+        else:
+            after = since.number_for(mailbox)
+            query = Query(
+                mailbox=mailbox, states=_DELIVERED, shown_only=True, after=after, until=until, order="age", limit=1
+            )
+        return core.store.find(self.narrowed(core, query))
+
+
+def cursor_of(core: Core, found: Found) -> Cursor:
+    """Return the position of a letter, for a reader that goes on after it."""
+    delivery = found.delivery
+    return replace(core.store.cursor(), number=delivery.arrived or delivery.number, mailbox=delivery.mailbox)
 
 
 def wait_until(
@@ -257,6 +294,25 @@ def check_cursor(value: Any) -> Cursor:
     return cursor
 
 
+class CursorText(Struct):
+    """A position in the numbered changes of a room."""
+
+    cursor: str
+
+
+@verb("cursor", CursorText, action="wait", writes=False)
+class GetCursor(MailboxVerb, kw_only=True):
+    """Return the present cursor, to ask later what changed since; of an agent: up to its newest letter."""
+
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        # The number that is returned is the caller's own, whichever mailbox it names.
+        named = [checked_mailbox(core, self.agent_id)] if self.agent_id else [principal.agent]
+        return list(named)
+
+    def run(self, core: Core, principal: Principal) -> CursorText:
+        return CursorText(str(current_cursor(core, principal)))
+
+
 def current_cursor(core: Core, caller: Principal) -> Cursor:
     """Return the cursor of now.
 
@@ -287,28 +343,17 @@ def valid_cursor(core: Core, since: Cursor) -> Cursor:
     return since if is_valid else replace(now, number=0)
 
 
-def _inbox_query(mailbox: str, moment: Moment, *, unread_only: bool, limit: int | None = None) -> Query:
+def _inbox_query(
+    mailbox: str, moment: Moment, *, unread_only: bool, limit: int | None = None, order: Order = "inbox"
+) -> Query:
     return Query(
         mailbox=mailbox,
         states=(State.UNREAD,),
         unread_only=unread_only,
         offered_at=moment.wall,
         limit=limit,
+        order=order,
     )
-
-
-def _first_in(
-    core: Core, mailbox: str, moment: Moment, since: Cursor | None, until: int | None, filter: Filter
-) -> list[Found]:
-    if since is None:
-        return core.store.find(
-            apply_filter(core, _inbox_query(mailbox, moment, unread_only=True, limit=1), filter)
-        )
-    after = since.number_for(mailbox)
-    query = Query(
-        mailbox=mailbox, states=_DELIVERED, shown_only=True, after=after, until=until, order="age", limit=1
-    )
-    return core.store.find(apply_filter(core, query, filter))
 
 
 def _stamp_read(core: Core, found: Sequence[Found], moment: Moment) -> list[Found]:

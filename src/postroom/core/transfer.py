@@ -464,7 +464,7 @@ class RecordCopy:
     """The copy of records from one room into another."""
 
     def __init__(self, source: Core, target: Core) -> None:
-        self._core, self._other = source, target
+        self.core, self._other = source, target
         self._source, self._target = source.store, target.store
 
     def carry(self, kinds: set[str] | None, refuse: Refuse) -> int:
@@ -472,7 +472,7 @@ class RecordCopy:
         if kinds is None or GUARD in kinds:
             self._rename(refuse)
         count = 0
-        for kind in record_kinds(self._core):
+        for kind in record_kinds(self.core):
             if kind in STAYS or (kinds is not None and kind not in kinds):
                 continue
             held = {record.key: record for record in self._target.records(kind)}
@@ -582,7 +582,7 @@ class Fence:
     """Claims on deliveries of one room while they are moved, slice by slice."""
 
     def __init__(self, core: Core) -> None:
-        self._core, self._store = core, core.store
+        self.core, self._store = core, core.store
         self._lost: set[tuple[str, str]] = set()  # deliveries that others claimed first
         self.held = 0  # deliveries that are left to their holders
 
@@ -620,7 +620,7 @@ class Fence:
 
     def leave(self, fenced: Sequence[Delivery], room: str) -> list[Delivery]:
         """Mark the deliveries as moved; return those that a foreign program took in spite of the claim."""
-        now = self._core.now().wall
+        now = self.core.now().wall
         lost = self._commit([Move(each, model_delivery.move_away(each, now, room), COPIED) for each in fenced])
         self.held += len(lost)
         return lost
@@ -630,15 +630,15 @@ class Fence:
         self._commit([Move(each, model_delivery.release(each), "release") for each in claimed])
 
     def _lease(self) -> Lease:
-        now = self._core.now()
+        now = self.core.now()
         holder = f"{HOLDER} (process {os.getpid()})"
-        return Lease(token=self._core.ids.token(), holder=holder, until=now.steady + TIME, boot=now.boot)
+        return Lease(token=self.core.ids.token(), holder=holder, until=now.steady + TIME, boot=now.boot)
 
     def _is_held(self, delivery: Delivery) -> bool:
         lease = delivery.lease
         if delivery.state is not State.CLAIMED or lease is None:
             return False
-        if retry.has_lapsed(lease, self._core.now()):
+        if retry.has_lapsed(lease, self.core.now()):
             return False
         return not (lease.holder.startswith(HOLDER) and is_process_gone(lease.holder))
 

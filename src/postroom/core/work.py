@@ -7,8 +7,10 @@ comes back after its lease has ended is refused. A repeated ack or failure, whos
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, LeaseLost, StaleRevision, TooLarge, UnknownMessage
@@ -26,12 +28,12 @@ from ..policy.retry import has_lapsed, latest_retry
 from ..store.protocol import Forget, Move, Put
 from . import alerts, deliveries, messages, names, task_index
 from .authorize import authorize
-from .inbox import NO_FILTER, apply_filter, check_spelling, received
+from .inbox import Filtered, check_spelling, received
 from .validation import check_count, check_limit, check_seconds
+from .verb import LONGEST_WAIT, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from ..model.message import Message
     from ..model.query import Moment
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from .authorize import Principal
     from .compose import Draft
     from .core import Core
-    from .inbox import Filter
     from .messages import Receipt
 
 
@@ -49,39 +50,48 @@ LONGEST_REASON = 2000
 MOST_CLAIMED = 10_000  # letters claimed at once
 
 
-def claim(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    *,
-    count: int = 1,
-    lease: float | None = None,
-    holder: str | None = None,
-    filter: Filter = NO_FILTER,
-) -> list[Found]:
-    """Claim up to `count` letters, by priority, then age, in one commit."""
-    authorize(caller, "claim", mailbox)
-    moment = core.now()
-    query = Query(
-        mailbox=mailbox,
-        states=(State.UNREAD,),
-        offered_at=moment.wall,
-        due_at=moment.wall,
-        # A retry that a wrong clock set far ahead is offered now: clocks must not withhold mail (G7).
-        due_most=latest_retry(moment.wall, core.limits),
-        order="priority",
-        limit=check_count(count, "count", most=MOST_CLAIMED),
-    )
-    query = apply_filter(core, query, filter)
-    taken = _lease(core, moment, mailbox, lease, holder)
-    # Found outside of the commit, then moved: if another worker was faster, `move_found` plans inside it.
-    first = deliveries.find_offered(core, query, moment, mailbox)
-    found = deliveries.move_found(
-        core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
-    )
-    if not found:
-        check_spelling(core, mailbox)
-    return found
+class Claimed(Struct):
+    """Letters that were claimed, and for how many seconds."""
+
+    letters: list[Found]
+    lease: float
+
+
+@verb("claim", Claimed, action="claim", waits=True)
+class Claim(Filtered, kw_only=True):
+    """Take letters under a lease, by priority, then age: nobody else gets them meanwhile."""
+
+    count: Annotated[int, "how many at most"] = 1
+    lease: Annotated[float | None, "for how many seconds"] = None
+    holder: Annotated[str | None, "name of the holder, for people"] = None
+    timeout: Annotated[float, f"how long to wait, in seconds; over a wire {LONGEST_WAIT:g} at most"] = 0.0
+    since: Annotated[datetime | None, "only letters written at or after this time"] = None
+
+    def run(self, core: Core, _principal: Principal) -> Claimed:
+        moment, mailbox = core.now(), self.agent_id
+        query = Query(
+            mailbox=mailbox,
+            states=(State.UNREAD,),
+            offered_at=moment.wall,
+            due_at=moment.wall,
+            # A retry that a wrong clock set far ahead is offered now: clocks must not withhold mail (G7).
+            due_most=latest_retry(moment.wall, core.limits),
+            order="priority",
+            limit=check_count(self.count, "count", most=MOST_CLAIMED),
+        )
+        query = self.narrowed(core, query, self.since)
+        taken = _lease(core, moment, mailbox, self.lease, self.holder)
+        # Found outside of the commit, then moved: if another worker was faster, `move_found` plans inside it.
+        first = deliveries.find_offered(core, query, moment, mailbox)
+        found = deliveries.move_found(
+            core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
+        )
+        if not found:
+            check_spelling(core, mailbox)
+        return Claimed(found, _check_lease(core, self.lease))
+
+    def is_empty(self, result: Claimed) -> bool:
+        return not result.letters
 
 
 def claim_one(

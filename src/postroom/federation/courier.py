@@ -304,7 +304,7 @@ class Courier:
 
     def __init__(self, executor: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
         self._executor = executor
-        self._core = executor.room._core
+        self.core = executor.room.core
         self._link = link
         self._here = here
         self._later = later  # asks for another look after so many seconds
@@ -382,7 +382,7 @@ class Courier:
         After a cut or a crash they go by ours alone.
         """
         free = [found for envelope in envelopes if envelope.is_free for found in envelope.found]
-        await self._executor.submit(partial(outbox.assign, self._core, free, self._link.system), self)
+        await self._executor.submit(partial(outbox.assign, self.core, free, self._link.system), self)
         self._new.update(_key_of(found) for found in free if not found.delivery.given_to)
         return [envelope for envelope in await self._look_up(waiting, route) if not envelope.is_free]
 
@@ -392,13 +392,13 @@ class Courier:
         A busy thread delays the event loop longer than a few take.
         """
         if len(waiting) <= FEW and not self._has_many:
-            run = partial(next_envelopes, self._core, self._here, waiting, FEW, route)
+            run = partial(next_envelopes, self.core, self._here, waiting, FEW, route)
             envelopes: list[OutgoingEnvelope] = await self._executor.submit(run, self)
             self._has_many = sum(len(envelope.found) for envelope in envelopes) == FEW
         else:
             most = self._window * IN_A_ROUND  # few after a cut: then the window is small
             envelopes = await self._executor.run_slow(
-                partial(next_envelopes, self._core, self._here, waiting, most, route)
+                partial(next_envelopes, self.core, self._here, waiting, most, route)
             )
             self._has_many = len(envelopes) > FEW
         return envelopes
@@ -524,12 +524,12 @@ class Courier:
 
     async def _handle_refusal(self, found: Found, refusal: Refusal) -> None:
         reason = f"{self._link.system}: {refusal.message}"
-        delivery, limits = found.delivery, self._core.limits
+        delivery, limits = found.delivery, self.core.limits
         may_have_it = bool(delivery.given_to) and self._may_have(found, refusal)
         is_barred = (
             bool(delivery.given_to) and not may_have_it and (refusal is _CAME_FROM_THERE or not refusal.waits)
         )
-        now = due = self._core.now().wall
+        now = due = self.core.now().wall
         if is_barred:
             self._link.exclude(found)  # the next system that has an agent of the name gets it
         elif refusal.waits:
@@ -537,16 +537,16 @@ class Courier:
             due = next_try(delivery, now, limits, random.random())
         if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
             reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays reserved for this peer
-            await self._executor.submit(partial(outbox.record_delay, self._core, found, reason, due))
+            await self._executor.submit(partial(outbox.record_delay, self.core, found, reason, due))
             self._later((due - now).total_seconds())
         elif refusal.waits or refusal.is_ours or not await self._leave_to_others(found, reason):
-            await self._executor.submit(partial(outbox.record_refusal, self._core, found, reason))
+            await self._executor.submit(partial(outbox.record_refusal, self.core, found, reason))
 
     async def _leave_to_others(self, found: Found, reason: str) -> bool:
         """Look the recipient up anew, but not at this peer, where it was found by asking peers for its name."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
         self._link.exclude(replace(found, delivery=sought))
-        is_left: bool = await self._executor.submit(partial(outbox.search_again, self._core, found, reason))
+        is_left: bool = await self._executor.submit(partial(outbox.search_again, self.core, found, reason))
         if is_left:
             self._later(0)
         return is_left
@@ -572,7 +572,7 @@ class Courier:
         try:
             while self._accepted:
                 safe, self._accepted = self._accepted, []
-                await self._executor.submit(partial(outbox.record_departure, self._core, safe, self._link.system))
+                await self._executor.submit(partial(outbox.record_departure, self.core, safe, self._link.system))
         except PostroomError as busy:  # they are sent once more, and the peer knows their ids
             log.warning("letters that the system %s confirmed could not be recorded: %s", self._link.system, busy)
         finally:

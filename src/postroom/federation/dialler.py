@@ -199,12 +199,12 @@ class Dialler:
         peer, room = self._link.peer, self._executor.room
         shown = await self._executor.run_slow(partial(exposure.exposure, room, peer))
         result = await handshake(rpc, peer, self._local.system, shown, room.settings)
-        await self._executor.submit(partial(exposure.note, room._core, peer.system, result.get("exposure")))
+        await self._executor.submit(partial(exposure.note, room.core, peer.system, result.get("exposure")))
         return result
 
     async def _alert(self, wrong: WrongCertificate) -> None:
         """Record that the peer shows another certificate, so that people are alerted."""
-        core, peer = self._executor.room._core, self._link.peer
+        core, peer = self._executor.room.core, self._link.peer
         try:
             await self._executor.run_slow(partial(peers.check_certificate, core, peer, wrong.found))
         except NotAllowed as refused:

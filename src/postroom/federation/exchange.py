@@ -75,14 +75,14 @@ class Exchange:
 
     def __init__(self, executor: Executor, certificate: str = "", key: str = "") -> None:
         self._executor = executor
-        self._core = executor.room._core
+        self.core = executor.room.core
         self._certificate_files = {"certificate": certificate, "key": key}
         self._links: dict[str, Link] = {}
         self._couriers: dict[str, Courier] = {}
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._woken = asyncio.Event()
         self._is_listening = False  # for notifications of the store
-        self._cursor = self._core.store.cursor()
+        self._cursor = self.core.store.cursor()
         # Called with the certificates that peers may show.
         self.admit: Callable[[list[str]], object] = lambda _: None
         self._last_exposure: dict[str, Any] = {}  # by link: what the peer was told of our agents
@@ -96,7 +96,7 @@ class Exchange:
     @cached_property
     def local(self) -> LocalSystem:
         """Our own name and certificate. The name is fixed when the first peer needs it."""
-        system = core_peers.announced(self._core, OWNER, self._executor.room.settings.system)
+        system = core_peers.announced(self.core, OWNER, self._executor.room.settings.system)
         return LocalSystem(system=system, **self._certificate_files)
 
     @property
@@ -141,10 +141,10 @@ class Exchange:
 
     async def ping(self, system: str) -> dict[str, Any]:
         """Return the round-trip time to a peer, or what is wrong and what to do about it."""
-        self._sync_links(await self._executor.run_slow(partial(core_peers.all_peers, self._core)))
+        self._sync_links(await self._executor.run_slow(partial(core_peers.all_peers, self.core)))
         link = self._links.get(fold(system))
         if link is None:
-            peer = await self._executor.run_slow(partial(core_peers.known_peer, self._core, system))
+            peer = await self._executor.run_slow(partial(core_peers.known_peer, self.core, system))
             return federation_link.not_trusted(peer)
         return await federation_link.ping(link, self.local.system)
 
@@ -152,7 +152,7 @@ class Exchange:
 
     async def run(self) -> None:
         """Run all links for ever."""
-        watch = self._core.store.watch((ROOM,))
+        watch = self.core.store.watch((ROOM,))
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -224,7 +224,7 @@ class Exchange:
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
         # At half the time for which peers believe it, so that one lost announcement does no harm.
-        is_time = loop.time() - self._announced_at >= strategy_of(self._core.limits).believes / 2
+        is_time = loop.time() - self._announced_at >= strategy_of(self.core.limits).believes / 2
         has_news = [link for link in self.links if link.has_news]
         for link in has_news:
             link.has_news = False
@@ -233,16 +233,16 @@ class Exchange:
             await self._announce(anew=is_time)
 
     def _read_room(self) -> tuple[dict[str, Peer], list[str], bool]:
-        peers = core_peers.all_peers(self._core)
+        peers = core_peers.all_peers(self.core)
         if not peers:
             return {}, [], False
-        return peers, outbox.waiting_mailboxes(self._core, MOST), self._cards_changed()
+        return peers, outbox.waiting_mailboxes(self.core, MOST), self._cards_changed()
 
     def _cards_changed(self) -> bool:
         try:
-            changes, self._cursor = self._core.store.changes(self._cursor, SLICE)
+            changes, self._cursor = self.core.store.changes(self._cursor, SLICE)
         except Resync:
-            self._cursor = self._core.store.cursor()
+            self._cursor = self.core.store.cursor()
             return True
         return any(change.kind == CARD for change in changes) or len(changes) == SLICE
 
@@ -335,7 +335,7 @@ class Exchange:
 
     async def _look_up_strangers(self) -> None:
         """Ask peers, at most every SELDOM seconds, for names that are not known here and have mail here."""
-        if not outbox.refreshes_on_miss(self._core) or not any(link.connection for link in self._links.values()):
+        if not outbox.refreshes_on_miss(self.core) or not any(link.connection for link in self._links.values()):
             return
         loop = asyncio.get_running_loop()
         soon = self._looked_up_at + SELDOM - loop.time()
@@ -343,13 +343,13 @@ class Exchange:
             self._poll_later(soon)
             return
         self._looked_up_at = loop.time()
-        unknown_names = await self._executor.run_slow(partial(outbox.unknown_names, self._core))
+        unknown_names = await self._executor.run_slow(partial(outbox.unknown_names, self.core))
         for name, newest in unknown_names.items():
             self._lookup.look_up_stranger(name, newest)
 
     def _route(self, peers: dict[str, Peer], system: str) -> str | None:
         """Return the first link towards a system that is connected, else the first one that could be."""
-        strategy = strategy_of(self._core.limits)
+        strategy = strategy_of(self.core.limits)
         keys = [fold(peer.system) for peer in routes_to(peers, system, strategy)]
         known = [key for key in keys if key in self._links]
         return next((key for key in known if self._links[key].connection is not None), next(iter(known), None))

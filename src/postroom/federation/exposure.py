@@ -56,7 +56,7 @@ def exposure(room: Room, peer: Peer) -> dict[str, Any]:
         {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
         for agent in shown(room, peer)
     ]
-    kept = list(_fitting([*ours, *_further(room._core, peer)][:MOST], room.settings.max_message_bytes))
+    kept = list(_fitting([*ours, *_further(room.core, peer)][:MOST], room.settings.max_message_bytes))
     result, further = kept[: len(ours)], kept[len(ours) :]
     return {"agents": result} | ({"further": further} if further else {})
 
@@ -90,7 +90,7 @@ def shown(room: Room, peer: Peer) -> list[Agent]:
 
 def has(room: Room, peer: Peer, name: str) -> Agent | None:
     """Return our agent of this name that the peer may write to, or None."""
-    core = room._core
+    core = room.core
     spelt = None if AT in name else core.store.spelling(name)
     found = () if spelt is None else core.store.records(CARD, spelt)
     agents = [core_agents.agent_of(core, record, core.now()) for record in found]
@@ -198,7 +198,7 @@ EVERY = 20.0  # seconds between two heartbeats of an agent that is present; a re
 
 def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
     """Show these agents of the host, and no others; none, if it does not mount this room any more."""
-    store, moment = room._core.store, room._core.now()
+    store, moment = room.core.store, room.core.now()
     wanted = {at_system(agent.card.id, host): agent for agent in agents}
     if isinstance(store, FileStore):
         for name in wanted:
@@ -208,7 +208,7 @@ def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
         cards = {record.key: record for record in store.records(CARD)}
         beats = {record.key: record for record in store.records(BEAT)}
         # Unmounted since: show nothing, else guests would stay for ever.
-        shown = {} if peers.peer(room._core, host) is None else wanted
+        shown = {} if peers.peer(room.core, host) is None else wanted
         writes: list[Write] = []
         for name, agent in shown.items():
             writes += _put(CARD, name, _card(name, host, agent, cards.get(name)), cards.get(name))

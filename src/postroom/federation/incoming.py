@@ -113,7 +113,7 @@ class PeerHandler:
 
     def __init__(self, executor: Executor, link: Link, here: str) -> None:
         self._executor = executor
-        self._core = executor.room._core
+        self.core = executor.room.core
         self._link = link
         self._here = here
         self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
@@ -185,7 +185,7 @@ class PeerHandler:
     def _peer(self) -> Peer:
         """Return the peer as it is trusted now."""
         # Read anew at every call: trust may end while a connection is open.
-        found = peers.peer(self._core, self._link.system)
+        found = peers.peer(self.core, self._link.system)
         if found is None or not found.trusted:
             raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
         return found
@@ -219,15 +219,15 @@ class PeerHandler:
         # A successor of a letter that was refused must not overtake it (G7).
         if any(self._held_back(one, params["after"]) for one, params in zip(read, each, strict=True)):
             return None
-        if not core_arrivals.accept_together(self._core, peer, [_arrival_of(one, one.targets) for one in read]):
+        if not core_arrivals.accept_together(self.core, peer, [_arrival_of(one, one.targets) for one in read]):
             return None
         for one in read:
             self._remember(one, [Verdict(target) for target in one.targets])
         return [routed(one.message.id, ()) for one in read]
 
     def _read(self, peer: Peer, params: dict[str, Any]) -> Envelope:
-        envelope = read_route(params, self._here, peer.system, self._core.now().wall)
-        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self._core.limits)
+        envelope = read_route(params, self._here, peer.system, self.core.now().wall)
+        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self.core.limits)
         return envelope
 
     def _accept_route(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class PeerHandler:
         return routed(envelope.message.id, [(verdict.target.agent, verdict.problem) for verdict in verdicts])
 
     def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
-        return core_arrivals.accept(self._core, peer, arrival)
+        return core_arrivals.accept(self.core, peer, arrival)
 
     def _held_back(self, envelope: Envelope, after: Any) -> set[str]:
         """Return the recipients whose earlier letter was refused for now."""
@@ -267,16 +267,16 @@ class PeerHandler:
         """Send a bounce to the sender of a refused letter, for a peer that tells its senders nothing."""
         try:
             peer = self._peer()
-            params = read_route({"envelope": envelope}, self._here, peer.system, self._core.now().wall)
+            params = read_route({"envelope": envelope}, self._here, peer.system, self.core.now().wall)
         except PostroomError:  # then the sender is not known
             return
         # Only to a sender at the peer itself: any other name may be forged, and would get mail it did not cause.
         if params.source == peer.system:
             to = params.targets[0].agent
-            deliveries.bounce_remote(self._core, params.message, to, f"{self._here}: {reason}")
+            deliveries.bounce_remote(self.core, params.message, to, f"{self._here}: {reason}")
 
     def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
-        if federation_exposure.note(self._core, self._peer().system, params.get("exposure")):
+        if federation_exposure.note(self.core, self._peer().system, params.get("exposure")):
             self._link.has_news = True
         return {"announced": True}
 
@@ -303,7 +303,7 @@ def _arrival_of(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
 
 def connect_answer(executor: Executor, peer: Peer, here: str, params: dict[str, Any]) -> dict[str, Any]:
     """Record what a peer announces, and return the answer to `map/federation/connect`."""
-    federation_exposure.note(executor.room._core, peer.system, params.get("exposure"))
+    federation_exposure.note(executor.room.core, peer.system, params.get("exposure"))
     return {
         "connected": True,
         "systemId": here,

@@ -102,7 +102,7 @@ class AgentLookup:
         self, executor: Executor, links: Callable[[], Sequence[Link]], wake: Callable[[Link], object]
     ) -> None:
         self._executor = executor
-        self._core = executor.room._core
+        self.core = executor.room.core
         self._links = links
         self._wake = wake
         self._under_way: dict[str, asyncio.Future[None]] = {}
@@ -135,21 +135,21 @@ class AgentLookup:
         # Only a memory of answers: without it peers are asked once more.
         if len(self._recent) >= MOST:
             self._recent.clear()
-        self._recent[name] = (newest, ends, now + strategy_of(self._core.limits).believes)
+        self._recent[name] = (newest, ends, now + strategy_of(self.core.limits).believes)
         self._begin(name, self._send_on(name))
 
     async def _send_on(self, name: str) -> None:
-        answer = await find(self._links(), name, strategy_of(self._core.limits))
+        answer = await find(self._links(), name, strategy_of(self.core.limits))
         if answer.link is not None:
-            step = partial(outbox.redirect_unknown, self._core, name, answer.name, answer.link.system)
+            step = partial(outbox.redirect_unknown, self.core, name, answer.name, answer.link.system)
             mailbox = await self._executor.run_slow(step)
             if mailbox is not None:
                 answer.link.waiting[mailbox] = answer.link.system
                 self._wake(answer.link)
 
     async def _look_up(self, mailbox: str) -> None:
-        look = partial(outbox.next_letters, self._core, [mailbox], MOST)
-        strategy = strategy_of(self._core.limits)
+        look = partial(outbox.next_letters, self.core, [mailbox], MOST)
+        strategy = strategy_of(self.core.limits)
         free: dict[frozenset[str], list[Found]] = {}
         for found in await self._executor.run_slow(look):
             holder = found.delivery.given_to
@@ -179,4 +179,4 @@ class AgentLookup:
         """Bounce letters: no system has the recipient, or none that has it accepts them."""
         for found in letters:
             why = f"no system that we know has {agent_of(found.delivery.mailbox)!r}"
-            outbox.record_refusal(self._core, found, (is_refused and found.delivery.reason) or why)
+            outbox.record_refusal(self.core, found, (is_refused and found.delivery.reason) or why)

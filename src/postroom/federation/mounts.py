@@ -69,19 +69,19 @@ class MountedRoom:
 
     def host(self) -> Peer:
         """Return the system that has mounted it, as a peer of the mounted room."""
-        return core_peers.known_peer(self.room._core, self._host)
+        return core_peers.known_peer(self.room.core, self._host)
 
     def is_host(self, peer: Peer) -> bool:
         return same_name(peer.system, self._host) and _mounts_us(peer)
 
     def routes_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
         """Return whether mail for this system goes by the host. The room may have other peers, or two hosts."""
-        first = route_to(peers, system, strategy_of(self.room._core.limits))
+        first = route_to(peers, system, strategy_of(self.room.core.limits))
         return first is not None and self.is_host(first)
 
     def introduce_folders(self, names: Sequence[str]) -> None:
         """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
-        store = self.room._core.store
+        store = self.room.core.store
         if not isinstance(store, FileStore):
             return
         new = [name for name in names if name and store.has_folder(name) and not store.is_known(name)]
@@ -110,7 +110,7 @@ def open_mounted(peer: Peer, here: str, settings: Settings) -> MountedRoom:
 
 def introduce(room: Room, system: str, here: str) -> None:
     """Tell the programs that use this room what it is called, and by whom all others are reached."""
-    core = room._core
+    core = room.core
     held = core_peers.peer(core, here)
     if held is not None and not _mounts_us(held):
         text = f"the room has a peer {here!r} of its own"
@@ -127,9 +127,9 @@ def forget(peer: Peer, here: str) -> bool:
         if _identity(place_of(peer.place) or "") is None:
             return False
         with open_room(peer.place) as room:
-            held = core_peers.peer(room._core, here)
+            held = core_peers.peer(room.core, here)
             if held is not None and _mounts_us(held):
-                core_peers.remove(room._core, OWNER, here)  # first: a server may be showing some just now
+                core_peers.remove(room.core, OWNER, here)  # first: a server may be showing some just now
             exposure.show(room, here, [])
     except (PostroomError, OSError):
         return False
@@ -272,9 +272,9 @@ class MountRunner:
         """Announce the agents of both rooms to each other, as two systems do in their handshake."""
         ours, theirs = self._executor.room, executor.room
         shown = await self._executor.run_slow(partial(exposure.exposure, ours, self._link.peer))
-        await executor.run_slow(partial(exposure.note, theirs._core, host.system, shown))
+        await executor.run_slow(partial(exposure.note, theirs.core, host.system, shown))
         there = await executor.run_slow(partial(exposure.exposure, theirs, host))
-        await self._executor.run_slow(partial(exposure.note, ours._core, self._link.system, there))
+        await self._executor.run_slow(partial(exposure.note, ours.core, self._link.system, there))
 
     async def _keep_ours_shown(self, folder: MountedRoom, executor: Executor, changed: asyncio.Event) -> None:
         """Keep our agents in the directory of the mounted room, where its programs look for agents."""

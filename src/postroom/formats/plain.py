@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
+from ..core.work import Claimed
 from ..model.codec import to_plain
+from ..model.query import Found
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.messages import Receipt
     from ..letter import Letter, Work
     from ..model.agent import Agent
@@ -19,6 +24,40 @@ if TYPE_CHECKING:
     from ..model.report import Stats, Stop, Trace
     from ..model.task import Escalation
     from ..task import TaskView
+
+
+def plain(value: Any) -> Any:
+    """Return any value that a verb returns as JSON."""
+    encode = _ENCODERS.get(type(value))
+    if encode is not None:
+        return encode(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    return to_plain(value)
+
+
+def result_names(result: Any) -> tuple[str, ...]:
+    """Return the fields of the JSON of a verb's result."""
+    names: tuple[str, ...] = result.__struct_fields__
+    return names
+
+
+def plain_found(found: Found) -> dict[str, Any]:
+    """Return a letter with its delivery, as the owner of the mailbox may see it."""
+    message = found.message.seen_by(found.delivery.mailbox)
+    return plain_message(message) | {"delivery": plain_delivery(found.delivery)}
+
+
+def plain_claimed(claimed: Claimed) -> dict[str, Any]:
+    """Return claimed letters, each with the token that proves who holds it (G5)."""
+    letters = []
+    for found in claimed.letters:
+        lease = found.delivery.lease
+        token = lease.token if lease else None
+        letters.append(plain_found(found) | {"token": token, "lease_seconds": claimed.lease})
+    return {"letters": letters}
 
 
 def plain_letter(letter: Letter) -> dict[str, Any]:
@@ -131,3 +170,9 @@ def _plain_stop(stop: Stop) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(stop))
     lists = ("history", "rings", "sights")
     return plain | {name: [to_plain(asdict(one)) for one in getattr(stop, name)] for name in lists}
+
+
+_ENCODERS: dict[type, Callable[[Any], Any]] = {
+    Claimed: plain_claimed,
+    Found: plain_found,
+}

@@ -352,7 +352,7 @@ class WebhookWorker:
     def __init__(self, executor: Executor, webhook: Webhook, client: WebhookClient) -> None:
         self.webhook = webhook
         self._executor = executor
-        self._core = executor.room._core
+        self.core = executor.room.core
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._is_resumed = False
@@ -394,8 +394,8 @@ class WebhookWorker:
         return due.nap
 
     async def _call(self, call: DueCall) -> Outcome:
-        body = waiting(self.webhook.mailbox, self._core.now().wall, call.unread, call.letters)
-        outcome = await self._client.call(self.webhook, call.id, body, lambda: self._core.now().wall)
+        body = waiting(self.webhook.mailbox, self.core.now().wall, call.unread, call.letters)
+        outcome = await self._client.call(self.webhook, call.id, body, lambda: self.core.now().wall)
         if outcome.is_rung:
             await self._run(webhooks.answered, call.id)
             self._executor.counters.rang(self.webhook.id, RUNG)
@@ -423,14 +423,14 @@ class WebhookWorker:
     async def _switch_off(self, outcome: Outcome) -> None:
         id = self.webhook.id
         with suppress(Missing):  # it was removed meanwhile
-            off = partial(webhooks.switch_off, self._core, OWNER, id, outcome.problem)
+            off = partial(webhooks.switch_off, self.core, OWNER, id, outcome.problem)
             self.webhook = await self._executor.run_slow(off)
             log.warning(
                 "webhook %s is off: %s; if that is over: postroom webhook test %s", id, outcome.problem, id
             )
 
     async def _run(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return await self._executor.run_slow(partial(verb, self._core, OWNER, self.webhook, *args, **kwargs))
+        return await self._executor.run_slow(partial(verb, self.core, OWNER, self.webhook, *args, **kwargs))
 
 
 async def _sleep(mail_event: asyncio.Event, seconds: float) -> None:
@@ -450,7 +450,7 @@ class WebhookService:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._store = executor.room._core.store
+        self._store = executor.room.core.store
         self._client: WebhookClient | None = None
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Future[None]]] = {}
 
@@ -470,7 +470,7 @@ class WebhookService:
     async def _look(self) -> bool:
         """Update the workers; return whether the room could be queried."""
         try:
-            found = await self._executor.run_slow(partial(webhooks.all_webhooks, self._executor.room._core))
+            found = await self._executor.run_slow(partial(webhooks.all_webhooks, self._executor.room.core))
         except Exception as wrong:  # the outer boundary of the service: it tries again
             log.warning("webhooks could not be read: %s", wrong, exc_info=not isinstance(wrong, PostroomError))
             return False

@@ -45,7 +45,7 @@ class Identity:
         on_too_many_tries: Callable[[], None],
     ) -> None:
         self._server = server
-        self._core: Core = server.executor.room._core
+        self.core: Core = server.executor.room.core
         self._session = session
         self._principal = principal
         self._on_too_many_tries = on_too_many_tries
@@ -78,7 +78,7 @@ class Identity:
     def prove(self, params: dict[str, Any]) -> Principal:
         """Accept the credentials in `params`, or count a wrong try and raise NotAllowed."""
         try:
-            self._principal = principal_of(self._core, params, is_open=self._server.is_open)
+            self._principal = principal_of(self.core, params, is_open=self._server.is_open)
         except NotAllowed as refused:
             # Many clients ignore this reply and read the refusal of their next call, so that repeats the reason.
             self._session.refused = refused.message
@@ -107,7 +107,7 @@ class Identity:
             raise
 
     def _same_principal(self, params: dict[str, Any]) -> Principal:
-        principal = principal_of(self._core, params, is_open=self._server.is_open)
+        principal = principal_of(self.core, params, is_open=self._server.is_open)
         # A connection stays who it is: its agents and subscriptions were granted to that principal (G8).
         if (principal.agent, principal.operator) != (self.principal.agent, self.principal.operator):
             raise NotAllowed("this token is somebody else's", field="token")

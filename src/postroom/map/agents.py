@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from ..core import agents as core_agents
 from ..core.validation import as_list, check_count
+from ..core.verb import snake
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..formats.inbox import present
 from ..formats.map import (
@@ -40,7 +41,7 @@ from ..model.agent import map_fields, parent_of
 from ..model.names import check_agent, check_scope
 from ..model.record import MEMBER
 from ..policy.routing import is_routable
-from ..server.table import box_of, snake
+from ..server.table import box_of
 from .routing import above, below, listed_agents
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def _change(room: Room, name: str, result: dict[str, Any], words: dict[str, Any]
     def change(card: Card) -> Card:
         return replace(card, **result, extra=card.extra | {EXTRA: map_fields(card) | words})
 
-    core_agents.update_card(room._core, room.principal, name, change)
+    core_agents.update_card(room.core, room.principal, name, change)
     return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
 
 
@@ -284,7 +285,7 @@ def _check_free(room: Room, name: str, params: dict[str, Any]) -> None:
     try:
         held = room.agent(name)
     except UnknownAgent:
-        is_taken = is_guest and name in room._core.store.known()
+        is_taken = is_guest and name in room.core.store.known()
     else:
         is_same = room.principal.name in {holder_of(held.card), f"agent:{name}"}
         is_given_up = has_gone(held) and room.principal.token is not None
@@ -358,19 +359,19 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = params.get("scope_id") or _id_of(params.get("name", ""))
     says = {_camel(word): params[word] for word in SCOPE_FIELDS if word in params}
     scope = core_agents.create_scope(
-        room._core, room.principal, _whose(room, params), id or f"scope-{room._core.ids.token()[:12]}", says
+        room.core, room.principal, _whose(room, params), id or f"scope-{room.core.ids.token()[:12]}", says
     )
     return {"scope": _record(room, scope)}
 
 
 def delete(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(params["scope_id"], "scope_id")
-    scope = core_agents.delete_scope(room._core, room.principal, _whose(room, params), id)
+    scope = core_agents.delete_scope(room.core, room.principal, _whose(room, params), id)
     return {"scope": scope_record(scope, []), "success": True}
 
 
 def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    return {"scope": _record(room, core_agents.find_scope(room._core, room.principal, params["scope_id"]))}
+    return {"scope": _record(room, core_agents.find_scope(room.core, room.principal, params["scope_id"]))}
 
 
 def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -378,7 +379,7 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     parent = (params.get("filter") or {}).get("parent", params.get("parent"))
     found = [
         scope
-        for scope in core_agents.list_scopes(room._core, room.principal)
+        for scope in core_agents.list_scopes(room.core, room.principal)
         if scope.id > cursor and parent in {None, scope.says.get("parent")}
     ]
     rows = [_record(room, scope) for scope in found[:limit]]
@@ -386,19 +387,19 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    core_agents.join_scope(room._core, room.principal, box_of(room, params).name, params["scope_id"])
+    core_agents.join_scope(room.core, room.principal, box_of(room, params).name, params["scope_id"])
     return _both(room, params)
 
 
 def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(params["scope_id"], "scope_id")
-    scope = core_agents.find_scope(room._core, room.principal, id)
-    core_agents.leave_scope(room._core, room.principal, box_of(room, params).name, id)
+    scope = core_agents.find_scope(room.core, room.principal, id)
+    core_agents.leave_scope(room.core, room.principal, box_of(room, params).name, id)
     return _both(room, params, scope)
 
 
 def members(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    found = core_agents.scope_members(room._core, room.principal, params["scope_id"])
+    found = core_agents.scope_members(room.core, room.principal, params["scope_id"])
     limit, cursor = min(check_count(params.get("limit", MOST), "limit"), MOST), params.get("cursor", "")
     rows = [name for name in found if name > cursor]
     return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
@@ -413,13 +414,13 @@ def _id_of(name: str) -> str:
 
 
 def _both(room: Room, params: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
-    scope = scope or core_agents.find_scope(room._core, room.principal, params["scope_id"])
+    scope = scope or core_agents.find_scope(room.core, room.principal, params["scope_id"])
     agent = room.agent(box_of(room, params).name)
     return {"scope": _record(room, scope), "agent": agent_record(agent), "success": True}
 
 
 def _record(room: Room, scope: ScopeCard) -> dict[str, Any]:
-    return scope_record(scope, room._core.store.keys(MEMBER + scope.id))
+    return scope_record(scope, room.core.store.keys(MEMBER + scope.id))
 
 
 def _whose(room: Room, params: dict[str, Any]) -> str | None:

@@ -91,7 +91,7 @@ class MapConnection:
     ) -> None:
         self.server = server
         self.transport = transport
-        self.core: Core = server.executor.room._core
+        self.core: Core = server.executor.room.core
         self.session = Session(f"session-{self.core.ids.token()}")
         self.identity = Identity(server, self.session, principal, self._end_after_replies)
         self.agents = ConnectionAgents(self)

@@ -40,7 +40,7 @@ class ConnectionAgents:
     def __init__(self, conn: MapConnection) -> None:
         self._conn = conn
         self._server = conn.server
-        self._core = conn.core
+        self.core = conn.core
         self._session = conn.session
         self.callers: dict[str, Caller] = {}  # by agent
         self._deliveries: dict[str, AgentDelivery] = {}
@@ -70,7 +70,7 @@ class ConnectionAgents:
 
     async def register(self, params: dict[str, Any]) -> dict[str, Any]:
         wanted = params.get("agent_id")
-        name = wanted if wanted in self._reclaimed else agent_id(self._core, self._conn.principal, params)
+        name = wanted if wanted in self._reclaimed else agent_id(self.core, self._conn.principal, params)
         return await self._add(REGISTER, name, params)
 
     async def spawn(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class ConnectionAgents:
         parent = params["parent"]
         if parent not in self._session.agents:
             raise NotAllowed(f"{parent[:128]!a} is no agent of this connection", field="parent")
-        name = child_id(self._core, self._conn.principal, parent, params)
+        name = child_id(self.core, self._conn.principal, parent, params)
         result = await self._add(SPAWN, name, params)
         if params.get("initial_message") is not None:
             result |= await self._send_first(parent, name, params["initial_message"])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import inbox, work
 from ..core.inbox import seconds_to_sleep
+from ..core.verb import perform
 from ..errors import NotAllowed, PostroomError
 from ..formats.map import MESSAGE, map_letter
 from ..server.protocol import notification
@@ -99,10 +100,10 @@ class AgentDelivery:
 
     def _acknowledge(self, room: Room, letters: list[Found]) -> None:
         """Acknowledge letters in one commit or, where one was claimed by somebody else meanwhile, one by one."""
-        core, who = room._core, room.principal
+        core, who = room.core, room.principal
         if who.scopes is not None and "work" not in who.scopes:  # its token allows reading only
             for found in letters:
-                inbox.read(core, who, self._agent, found.message.id)
+                perform(core, who, inbox.Read(agent_id=self._agent, id=found.message.id))
             return
         try:
             work.ack(core, who, self._agent, letters)
@@ -114,7 +115,7 @@ class AgentDelivery:
 
     def _acknowledge_one(self, room: Room, found: Found) -> None:
         try:
-            work.ack(room._core, room.principal, self._agent, [found])
+            work.ack(room.core, room.principal, self._agent, [found])
         except PostroomError as refused:
             if refused.temporary:  # then all of them are tried again
                 raise
@@ -144,7 +145,7 @@ class AgentDelivery:
                     is_full = await self._push_waiting()
                     seconds = 3600.0
                     if not is_full and not self.is_paused:
-                        seconds = seconds_to_sleep(self._room()._core, [self._agent])
+                        seconds = seconds_to_sleep(self._room().core, [self._agent])
                 except NotAllowed as refused:
                     log.warning("no mail is pushed to %s: %s", self._agent, refused)
                     return
@@ -180,4 +181,6 @@ class AgentDelivery:
         return True
 
     def _unread(self, room: Room) -> list[Found]:
-        return inbox.check(room._core, room.principal, self._agent, limit=WINDOW, peek=True)
+        return perform(
+            room.core, room.principal, inbox.Check(agent_id=self._agent, limit=WINDOW, peek=True)
+        ).letters

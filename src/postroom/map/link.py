@@ -45,7 +45,7 @@ class LinkMemory:
     """The room's record of one server, by its address."""
 
     def __init__(self, core: Core, server: str, name: str) -> None:
-        self._core = core
+        self.core = core
         self._key = blake2b(server.encode(), digest_size=16).hexdigest()
         kept = find_record(core, MAP_LINK, self._key)
         self._saved: dict[str, Any] = kept.value if kept is not None and isinstance(kept.value, dict) else {}
@@ -111,8 +111,8 @@ class LinkMemory:
         }
         if value == self._saved:
             return
-        held = find_record(self._core, MAP_LINK, self._key)
-        self._core.store.commit([put_record(MAP_LINK, self._key, value, held, durable=False)])
+        held = find_record(self.core, MAP_LINK, self._key)
+        self.core.store.commit([put_record(MAP_LINK, self._key, value, held, durable=False)])
         self._saved = value
 
 
@@ -145,7 +145,7 @@ class MapLink:
         self._executor = executor
         self._options = options
         self._room = executor.room.acting_as(link_directory.LINK)
-        core, named = self._room._core, self._room.settings.system
+        core, named = self._room.core, self._room.settings.system
         name = peers.system_id(core, link_directory.LINK, named, gives_way=True)
         self._memory = LinkMemory(core, options.server, name)
         self._woken = asyncio.Event()
@@ -161,7 +161,7 @@ class MapLink:
 
     async def run(self) -> None:
         """Run sessions for ever; each kind of problem is logged once."""
-        store = self._room._core.store
+        store = self._room.core.store
         watch = store.watch((ROOM,))
         poll = asyncio.ensure_future(self._listen(watch))
         tries = 0

@@ -300,13 +300,13 @@ def register_here(room: Room, remote: Mapping[str, RemoteAgent], every: float) -
 
     `every`: seconds between two calls.
     """
-    held = {record.key: convert(record.value, Card) for record in room._core.store.records(CARD)}
+    held = {record.key: convert(record.value, Card) for record in room.core.store.records(CARD)}
     named = {spelt(room, mailbox): one for mailbox, one in remote.items() if one.is_here}
     shown = {
         mailbox: one for mailbox, one in named.items() if _register_agent(room, mailbox, one, held.get(mailbox))
     }
     alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
-    agents.heartbeats(room._core, LINK, sorted(alive), poll_interval=every)
+    agents.heartbeats(room.core, LINK, sorted(alive), poll_interval=every)
     known = {name for name, card in held.items() if card.principal == LINK.name}
     # Their mail waits here until the server lists them again.
     leave(room, sorted((known | shown.keys()) - alive))
@@ -335,13 +335,13 @@ def _register_agent(room: Room, mailbox: str, one: RemoteAgent, held: Card | Non
 
 def spelt(room: Room, name: str) -> str:
     """Return a name as it is spelt here, whatever its case."""
-    return room._core.store.spelling(name) or name
+    return room.core.store.spelling(name) or name
 
 
 def sender_of(room: Room, name: str) -> str:
     """Return the name under which a remote agent writes here: never one of ours."""
     name = spelt(room, name)
-    card = room._core.store.records(CARD, name)
+    card = room.core.store.records(CARD, name)
     return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
@@ -358,7 +358,7 @@ def members(result: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[
 
 def leave(room: Room, names: Sequence[str]) -> None:
     """Mark remote agents as left; those that have left before stay as they are."""
-    agents.heartbeats(room._core, LINK, names, leaving=True)
+    agents.heartbeats(room.core, LINK, names, leaving=True)
 
 
 def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -378,7 +378,7 @@ def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> d
 
 def may_answer_to(room: Room, text: str, name: str) -> bool:
     """Return whether an agent that wrote to the server may be registered there for an answer: not if dormant."""
-    card, beat = (room._core.store.records(kind, name) for kind in (CARD, BEAT))
+    card, beat = (room.core.store.records(kind, name) for kind in (CARD, BEAT))
     if beat and beat[0].value.get("dormant"):
         return False
     return _may_be_shown(name, convert(card[0].value, Card) if card else None, text)

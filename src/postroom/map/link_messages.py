@@ -234,7 +234,7 @@ class LinkSender:
     def __init__(self, executor: Executor, room: Room) -> None:
         self._executor = executor
         self._room = room
-        self._store = room._core.store
+        self._store = room.core.store
         self._cursor = self._store.cursor()
         self._number = self._cursor.number
         self._waiting: set[str] = set()
@@ -373,7 +373,7 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
     if not found and message.target in names:
         found = [str(message.target)]
     if not found and message.answers is not None:
-        request = room._core.store.get((message.answers,)).get(message.answers)
+        request = room.core.store.get((message.answers,)).get(message.answers)
         found = [request.message.sender] if request is not None and request.message.sender in names else []
     return list(dict.fromkeys(found)) or [own]
 
@@ -405,7 +405,7 @@ def only_recent_sender(room: Room, mailbox: str) -> tuple[str | None, str | None
     Also its last letter, if all are of one thread.
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
-    letters = [found.message for found in room._core.store.find(lately)]
+    letters = [found.message for found in room.core.store.find(lately)]
     if len({letter.sender for letter in letters}) != 1:
         return None, None
     return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None

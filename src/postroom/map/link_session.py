@@ -284,7 +284,7 @@ class LinkSession:
         name = clean(server.name)
         self._memory.set_system(name or "map")
         if name and not server.is_postroom and not self._room.settings.system:
-            peers.adopt(self._room._core, link_directory.LINK, name)
+            peers.adopt(self._room.core, link_directory.LINK, name)
 
     async def _sync_directories(self, rpc: RpcConnection) -> None:
         # First: an agent that writes to ours, once they are registered there, must be known by name.
@@ -345,7 +345,7 @@ class LinkSession:
                 await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
 
     def _send_params(self, letter: Message, to: RemoteAgent, *, beside: bool) -> dict[str, Any]:
-        core, left, answers = self._room._core, None, None
+        core, left, answers = self._room.core, None, None
         if letter.expires_at is not None:
             left = (letter.expires_at - core.now().wall).total_seconds()
         if letter.in_reply_to is not None:

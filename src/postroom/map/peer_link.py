@@ -66,7 +66,7 @@ class PeerLink:
     def __init__(self, conn: MapConnection, certificate: str, *, is_near: bool) -> None:
         self._conn = conn
         self._server = conn.server
-        self._core = conn.core
+        self.core = conn.core
         self._certificate = certificate
         self._is_near = is_near
         self._peer: Peer | None = None
@@ -99,7 +99,7 @@ class PeerLink:
         if self._server.exchange is None or not self._conn.is_gateway:
             return False
         self._claimed_name = name if isinstance(name, str) else ""
-        peers = core_peers.all_peers(self._core).values()
+        peers = core_peers.all_peers(self.core).values()
         named = [one for one in peers if isinstance(name, str) and same_name(one.system, name)]
         # Gateways of the SDK send the name of the system they call, not their own: then the token tells who it
         # is.
@@ -129,7 +129,7 @@ class PeerLink:
 
     def _proven(self, system: str, auth: dict[str, Any], certificate: str) -> Peer:
         credential = next((auth[word] for word in ("credential", "credentials", "token") if auth.get(word)), None)
-        peer = core_peers.proven_peer(self._core, system, credential, certificate=certificate)
+        peer = core_peers.proven_peer(self.core, system, credential, certificate=certificate)
         # Only on this machine may a peer go without proof; the operator chose that for it.
         if peer.auth == "none" and not self._is_near:
             text = f"{peer.system!r} shows no token, and is not on this machine"
@@ -139,7 +139,7 @@ class PeerLink:
     def log_refusal(self, name: str | None = None, why: str = "") -> None:
         """Log why a system was refused: it learns little itself, but the operator has to know what to mend."""
         name = self._claimed_name if name is None else name
-        found = core_peers.peer(self._core, name[:LONGEST])
+        found = core_peers.peer(self.core, name[:LONGEST])
         if found is None:
             why = why or "no peer here is called so (postroom peers add)"
         elif not found.trusted:
@@ -190,7 +190,7 @@ class PeerLink:
 
     def _still_trusted(self, proven: Peer) -> Peer:
         """Return the peer as it is now: since its proof it may have been removed, or be asked for another one."""
-        peer = core_peers.peer(self._core, proven.system)
+        peer = core_peers.peer(self.core, proven.system)
         # Between `map/connect` and this call the operator may have withdrawn the trust.
         if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
             raise NotAllowed(f"the system {proven.system!r} has to prove anew that it is a peer", field="auth")

@@ -67,7 +67,7 @@ def _id_of(room: Room, name: str) -> str:
     id = cleaned(name)
     if id == name:
         return name
-    card = room._core.store.records(CARD, id)
+    card = room.core.store.records(CARD, id)
     return id if card and card[0].value.get("display_name") == name else name
 
 
@@ -82,7 +82,7 @@ def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
     for address in addressed:
         if address.startswith(BROADCAST):
             scope = address.removeprefix(BROADCAST)
-            names += [name for name in room._core.store.keys(MEMBER + scope) if not same_name(name, sender)]
+            names += [name for name in room.core.store.keys(MEMBER + scope) if not same_name(name, sender)]
     return list(dict.fromkeys(names))
 
 
@@ -91,7 +91,7 @@ def _near(room: Room, address: Address) -> Iterator[str]:
 
     It is this one, a linked MAP server, or one that a peer leads to.
     """
-    own = system_id(room._core, OWNER, room.settings.system) if address.remote else ""
+    own = system_id(room.core, OWNER, room.settings.system) if address.remote else ""
     linked = _linked_systems(room) if address.remote else frozenset()
     for one in address.remote:
         if one.system not in {own, *linked} or not one.agent:
@@ -109,21 +109,21 @@ def _near(room: Room, address: Address) -> Iterator[str]:
 def _far(room: Room, own: str, one: Remote) -> str:
     """Return the address of an agent that a peer leads to; the outbox has the rest of the rules."""
     place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
-    is_led_to = outbox.peer_towards(room._core, all_peers(room._core), place.system) is not None
+    is_led_to = outbox.peer_towards(room.core, all_peers(room.core), place.system) is not None
     if not is_led_to and not same_name(place.system, own):
         raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers list")
     return format_address(place)
 
 
 def _linked_systems(room: Room) -> frozenset[str]:
-    found = (record.value.get("system") for record in room._core.store.records(MAP_LINK))
+    found = (record.value.get("system") for record in room.core.store.records(MAP_LINK))
     return frozenset(name for name in found if name)
 
 
 def _there(room: Room, system: str, name: str) -> str:
     """Return the mailbox of a MAP server's agent, also of one that is not listed yet; never one of ours."""
     mailbox = _spelt(room, check_agent(f"{system}/{name}", "to"))
-    card = room._core.store.records(CARD, mailbox)
+    card = room.core.store.records(CARD, mailbox)
     if card and card[0].value.get("principal") != LINK_NAME:
         hint = f"{mailbox!r} is an agent of this room"
         raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
@@ -132,7 +132,7 @@ def _there(room: Room, system: str, name: str) -> str:
 
 def _here_or_there(room: Room, system: str, name: str) -> str:
     """Return an agent of ours, else of the MAP server: both systems have the same name."""
-    store = room._core.store
+    store = room.core.store
     if _spelt(room, name) in store.known():
         return name
     mailbox = _there(room, system, name)
@@ -142,14 +142,14 @@ def _here_or_there(room: Room, system: str, name: str) -> str:
 
 
 def _spelt(room: Room, name: str) -> str:
-    return room._core.store.spelling(name) or name
+    return room.core.store.spelling(name) or name
 
 
 def _has_others(room: Room, scope: str, sender: str) -> bool:
     """Return whether the scope has another member than the sender; Missing if there is no such scope."""
-    members = room._core.store.keys(MEMBER + check_scope(scope, "to.scope"))
+    members = room.core.store.keys(MEMBER + check_scope(scope, "to.scope"))
     if not members:
-        core_agents.find_scope(room._core, OWNER, scope)
+        core_agents.find_scope(room.core, OWNER, scope)
     return any(not same_name(name, sender) for name in members)
 
 
@@ -219,13 +219,13 @@ def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     body = fields.pop("body")
     # The id names nothing, but the caller wants one.
     if to is not None and not to:
-        return {"messageId": room._core.ids.message(), "delivered": []}
+        return {"messageId": room.core.ids.message(), "delivered": []}
     try:
         sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
     except IdTaken:  # sent again, with another timestamp in its meta
         # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
         # counts.
-        first = room._core.store.sent(sender, fields["key"]) if "key" in fields else None
+        first = room.core.store.sent(sender, fields["key"]) if "key" in fields else None
         if first is None:
             raise
         sent = Receipt(message=first.message, repeated=True)
@@ -239,7 +239,7 @@ def _reply(room: Room, sender: str, params: dict[str, Any]) -> dict[str, Any]:
     if id is None:
         return {}
     try:
-        messages.known_letter(room._core, sender, id)
+        messages.known_letter(room.core, sender, id)
     except UnknownMessage:
         return {}
     return {"in_reply_to": id}
@@ -264,7 +264,7 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     number = 0 if id is None else number_of(id)
     if number is None:
         raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
-    store = room._core.store
+    store = room.core.store
     now = store.cursor()
     # One before its number: further events of the same change may follow it.
     cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)

@@ -16,8 +16,8 @@ from .. import __version__
 from ..core import peers
 from ..core.authorize import OWNER
 from ..core.presentation import one_line
+from ..core.verb import snake
 from ..errors import NameTaken, QuotaFull
-from ..server.table import snake
 from .agents import BEAT_EVERY, away
 from .subscriptions import AgentEvents, StateWatcher
 from .table import ROWS
@@ -129,7 +129,7 @@ class MapServer:
     @property
     def system(self) -> str:
         """The name of the room, as clients are told it."""
-        return peers.announced(self.executor.room._core, OWNER, self.executor.room.settings.system)
+        return peers.announced(self.executor.room.core, OWNER, self.executor.room.settings.system)
 
     def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
         """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""

@@ -62,7 +62,7 @@ class AgentEvents:
     """The publisher of events about agents and scopes."""
 
     def __init__(self, executor: Executor, broker: Broker) -> None:
-        self._core = executor.room._core
+        self.core = executor.room.core
         self._broker = broker
         self._numbers = itertools.count(1)
         self._states: dict[str, str] = {}  # of agents, as they were last published or scanned
@@ -133,7 +133,7 @@ class AgentEvents:
             id=f"{number}-{kind}-{next(self._numbers)}",
             type=kind,
             number=number,
-            timestamp=self._core.now().wall,
+            timestamp=self.core.now().wall,
             data=data,
             conversation="",
             sender=source,

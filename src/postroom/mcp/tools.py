@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from ..core.verb import snake
 from ..errors import Invalid, NotAllowed, Refused, UnknownAgent
 from ..formats.inbox import stamp
 from ..model.agent import Presence
 from ..model.codec import convert
 from ..model.message import DEFAULT_SCOPE, Part, content_of, payload_to_parts
-from ..server.table import Kind, Method, Param, check_params, snake
+from ..server.table import Kind, Method, Param, check_params
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

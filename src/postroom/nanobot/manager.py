@@ -350,7 +350,7 @@ class MailboxManager:
         """Open the folder with the settings of a room (docs/reference.md), such as `durability="process"`."""
         self.root = Path(mailboxes_root).expanduser().absolute()
         self.room = room.open(f"files:{self.root}?layout=nanobot", **settings)
-        self._core = self.room._core
+        self.core = self.room.core
         self._cards: dict[str, dict[str, Any]] = {}  # registered by this manager, to register again if they vanish
 
     # -- agents
@@ -358,33 +358,33 @@ class MailboxManager:
     def register(self, agent_id: str, card: dict[str, Any]) -> None:
         """Write an agent's card, replacing any other, and create its folders. The agent is online from now on."""
         name = check_agent(agent_id, "agent_id")
-        register(self._core, name, card)
+        register(self.core, name, card)
         self._cards[name] = {**card}
 
     def heartbeat(self, agent_id: str) -> None:
         """Record a heartbeat. An agent without a card is registered, with the card last given to this manager."""
         name = check_agent(agent_id, "agent_id")
-        if is_registered(self._core, name):
-            heartbeat(self._core, name)
+        if is_registered(self.core, name):
+            heartbeat(self.core, name)
         else:
-            register(self._core, name, self._cards.get(name, {}))
+            register(self.core, name, self._cards.get(name, {}))
 
     def update_status(self, agent_id: str, status: str, current_tasks: list[str] | None = None) -> None:
         """Set the status: idle, busy, offline or a word of its own. Without `current_tasks` its tasks stay."""
         name = check_agent(agent_id, "agent_id")
-        if not is_registered(self._core, name):
+        if not is_registered(self.core, name):
             if status == Status.OFFLINE:
                 return
-            register(self._core, name, self._cards.get(name, {}))
-        update_status(self._core, name, status, current_tasks)
+            register(self.core, name, self._cards.get(name, {}))
+        update_status(self.core, name, status, current_tasks)
 
     def list_online_agents(self) -> list[dict[str, Any]]:
         """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
-        return online(self._core)
+        return online(self.core)
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
         """Return one agent as the registry file shows it, or None."""
-        return entry(self._core, check_party(agent_id, "agent_id"))
+        return entry(self.core, check_party(agent_id, "agent_id"))
 
     # -- mail
 
@@ -394,8 +394,8 @@ class MailboxManager:
         Missing id, from, to and timestamp are filled in, in `msg` too.
         """
         sender, to = check_agent(from_id, "from_id"), check_party(to_id, "to_id")
-        post = post_message(self._core, sender, to, msg)
-        messages.commit_posts(self._core, [post], [post], answer)
+        post = post_message(self.core, sender, to, msg)
+        messages.commit_posts(self.core, [post], [post], answer)
 
     def poll(self, agent_id: str, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the mails of an inbox in the order of arrival, as they stand in their files, with `_filename`.
@@ -404,18 +404,18 @@ class MailboxManager:
         ones.
         """
         name = check_agent(agent_id, "agent_id")
-        moment = self._core.now()
-        deliveries.apply_timers(self._core, moment, (name,))
+        moment = self.core.now()
+        deliveries.apply_timers(self.core, moment, (name,))
         query = Query(
             mailbox=name,
             states=(State.UNREAD,),
             offered_at=moment.wall,
             due_at=moment.wall,
-            due_most=latest_retry(moment.wall, self._core.limits),
+            due_most=latest_retry(moment.wall, self.core.limits),
             order="age",
             limit=None if limit is None else check_count(limit, "limit"),
         )
-        found = self._core.store.find(query)
+        found = self.core.store.find(query)
         return [fields | {"_filename": file} for file, fields in self._files.file_contents(found)]
 
     def mark_processed(self, agent_id: str, filename: str) -> None:
@@ -427,10 +427,10 @@ class MailboxManager:
         if id is None:
             return
         with suppress(UnknownMessage, IllegalMove):  # another process was quicker
-            held = inbox.received(self._core, name, id)
+            held = inbox.received(self.core, name, id)
             if held.delivery.state is State.CLAIMED:
                 raise LeaseLost(f"{filename} is held by another worker", field="filename")
-            work.ack(self._core, OWNER, name, [held])
+            work.ack(self.core, OWNER, name, [held])
 
     # -- closing
 
@@ -448,4 +448,4 @@ class MailboxManager:
 
     @property
     def _files(self) -> FileStore:
-        return cast("FileStore", self._core.store)
+        return cast("FileStore", self.core.store)

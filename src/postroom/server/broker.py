@@ -153,7 +153,7 @@ class Subscription:
 
     def send_resync(self, cursor: Cursor) -> bool:
         """Send that some changes cannot be replayed, and go on from `cursor`. Return whether it was taken."""
-        now, known = milliseconds(self.room._core.now().wall), self.room.cursor()
+        now, known = milliseconds(self.room.core.now().wall), self.room.cursor()
         event = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
         if not self._push_event(event, known):
             return False
@@ -201,7 +201,7 @@ class Broker:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._store = executor.room._core.store
+        self._store = executor.room.core.store
         self._loop = asyncio.get_running_loop()
         self._by_caller: dict[object, dict[str, Subscription]] = {}
         self._token_holders: dict[str, dict[object, TokenHolder]] = {}  # by id of the token, by caller
@@ -312,7 +312,7 @@ class Broker:
 
     def announce(self, event: Event) -> None:
         """Send an event that belongs to no change to its parties that subscribe now; without parties, to all."""
-        has_same_rights = cache(partial(_has_same_rights, self._executor.room._core))
+        has_same_rights = cache(partial(_has_same_rights, self._executor.room.core))
         for subscription in self._subscriptions():
             principal = subscription.room.principal
             if (not event.parties or principal.operator or principal.agent in event.parties) and has_same_rights(
@@ -322,18 +322,18 @@ class Broker:
 
     def _publish(self, params: dict[str, Any], source: str) -> None:
         """Send an emitted event to operators and to the agents in its scope."""
-        core = self._executor.room._core
+        core = self._executor.room.core
         event = events.emitted_event(params, core.ids.token(), self._cursor.number, core.now().wall, source)
         is_inside = cache(lambda agent: is_member(core, agent, event.scope))
         for subscription in self._subscriptions():
-            principal = effective_or_nobody(subscription.room._core, subscription.room.principal)
+            principal = effective_or_nobody(subscription.room.core, subscription.room.principal)
             if principal.operator or (principal.agent is not None and is_inside(principal.agent)):
                 subscription.send_event(event)
         for listener in self.listeners:
             listener(event)
 
     def _now(self) -> datetime:
-        return self._executor.room._core.now().wall
+        return self._executor.room.core.now().wall
 
     # -- changes of the room
 
@@ -371,7 +371,7 @@ class Broker:
 
     def _check_tokens(self, ids: set[str]) -> None:
         """End the subscriptions and connections of callers whose token was revoked or is of another agent now."""
-        core = self._executor.room._core
+        core = self._executor.room.core
         for id in ids & self._token_holders.keys():
             token = live_token(core, id)
             holders = self._token_holders.pop(id)
@@ -422,7 +422,7 @@ class Broker:
             return
         if not batch.changes:
             subscription.is_behind = False
-            if _has_same_rights(subscription.room._core, subscription.room.principal):
+            if _has_same_rights(subscription.room.core, subscription.room.principal):
                 subscription.send_held()
             subscription.held = None
             return

@@ -119,8 +119,8 @@ class Caller:
 
     def _run_checked(self, method: Method, room: Room, params: dict[str, Any]) -> Any:
         """Carry out a method if the caller may still do it, and record that its agent is active."""
-        token = room._principal.token
-        if token is not None and not tokens.is_live(room._core, token):
+        token = room.principal.token
+        if token is not None and not tokens.is_live(room.core, token):
             raise NotAllowed("this token is not valid any more", field="token")
         room = self._room_today(room, method, params)
         authorize_call(room, method, params)
@@ -128,7 +128,7 @@ class Caller:
         if method.action in {"register", "heartbeat"}:  # the agent itself sets its status
             self._executor.forget_activity()
         elif method.whose is not None:
-            self._executor.record_activity(params.get(method.whose) or room._principal.agent)
+            self._executor.record_activity(params.get(method.whose) or room.principal.agent)
         return answer
 
     def _publish(self, method: Method, params: dict[str, Any], done: JobFuture) -> None:
@@ -142,10 +142,10 @@ class Caller:
         """Return the room as this caller may use it now: one without a token cannot act as an agent
         that has one.
         """
-        principal = room._principal
-        if not principal.heeds_seals or not tokens.sealed(room._core):
+        principal = room.principal
+        if not principal.heeds_seals or not tokens.sealed(room.core):
             return room
-        today = tokens.effective_principal(room._core, principal, acting_agent(method, params))
+        today = tokens.effective_principal(room.core, principal, acting_agent(method, params))
         return room if today is principal else room.acting_as(today)
 
     async def call(self, name: str, params: Mapping[str, Any]) -> Any:
@@ -164,7 +164,7 @@ class Caller:
         if self._push is None:
             text = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(text, field="method", hint="Authorization: Bearer pr_...")
-        principal = tokens.authenticate(self.room._core, token)
+        principal = tokens.authenticate(self.room.core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
         return {"agent_id": principal.agent, "scopes": scopes}
@@ -178,17 +178,17 @@ class Caller:
     def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
-        principal = tokens.effective_principal(self.room._core, self.room.principal)
+        principal = tokens.effective_principal(self.room.core, self.room.principal)
         authorize(principal, "wait", principal.agent)  # which events it may see is decided for each
         self._has_new_subscription = True
         return self._broker.subscribe(self, self._push, params)
 
     def links(self) -> dict[str, Any]:
-        authorize(tokens.effective_principal(self.room._core, self.room.principal), "peers")
+        authorize(tokens.effective_principal(self.room.core, self.room.principal), "peers")
         return {"links": [] if self._executor.links is None else self._executor.links.describe()}
 
     def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
-        authorize(tokens.effective_principal(self.room._core, self.room.principal), "peers")
+        authorize(tokens.effective_principal(self.room.core, self.room.principal), "peers")
         if self._executor.links is None:
             raise Invalid("there are no links to other systems here", hint='pip install "postroom[serve]"')
         return self._executor.links.ping(system)

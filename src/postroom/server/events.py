@@ -26,6 +26,7 @@ from ..core.core import find_record
 from ..core.names import current_name, is_sent_by, seen_by
 from ..core.threads import type_of
 from ..core.validation import as_list
+from ..core.verb import snake
 from ..errors import Invalid, Missing
 from ..formats.inbox import MessageRecord, message_record, milliseconds, present
 from ..formats.mail import conversation_record, seat_record, thread_record, turn_record
@@ -48,7 +49,6 @@ from ..model.names import ONE_MAILBOX, check_agent, fold
 from ..model.query import Query
 from ..model.record import CARD, CONVERSATION, HAPPENED
 from ..model.thread import ENDS, ConversationRecord, Participant, conversation_of, thread_of
-from .table import snake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -130,7 +130,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 def events(room: Room, loaded: LoadedChanges) -> list[Event]:
     """Return the events of these changes that this caller may see, in their order."""
-    if tokens.effective_or_nobody(room._core, room.principal) is not room.principal:
+    if tokens.effective_or_nobody(room.core, room.principal) is not room.principal:
         return []  # a token was made since for the agent as which the caller acts without one
     if not loaded.concerns(room):
         return []
@@ -214,9 +214,9 @@ class LoadedChanges:
 
     def __init__(self, room: Room, changes: Sequence[Change]) -> None:
         self.changes = changes
-        self._core = room._core
+        self.core = room.core
         self._roles: dict[str, str | None] = {}
-        store = room._core.store
+        store = room.core.store
         self._messages: dict[str, Message] = {}
         self._deliveries: dict[str, list[Delivery]] = {}
         ids = sorted({c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None})
@@ -227,11 +227,11 @@ class LoadedChanges:
                 self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
         notices = [words for words in map(_notice, changes) if words is not None]
         self._has_notices = bool(notices)
-        self._is_long = any(conversations.is_long(room._core, id) for id in {id for id, *_ in notices})
+        self._is_long = any(conversations.is_long(room.core, id) for id in {id for id, *_ in notices})
         self._has_new = any(what == "created" for _, what, *_ in notices)
         self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
         for sender in {message.sender for message in self._messages.values()}:
-            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), current_name(room._core, sender)}
+            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), current_name(room.core, sender)}
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
@@ -245,7 +245,7 @@ class LoadedChanges:
     def role(self, name: str) -> str | None:
         """Return the role on an agent's card."""
         if name not in self._roles:
-            card = find_record(self._core, CARD, name)
+            card = find_record(self.core, CARD, name)
             self._roles[name] = None if card is None else role_of(convert(card.value, Card))
         return self._roles[name]
 
@@ -263,7 +263,7 @@ def _events_of_letter(room: Room, change: Change, loaded: LoadedChanges) -> Iter
         return
     came = [d for d in deliveries if _is_delivered_by(d, change)]
     reader = conversations.reader_of(room.principal)
-    sent = change.what == "posted" and (reader is None or is_sent_by(room._core, message, reader))
+    sent = change.what == "posted" and (reader is None or is_sent_by(room.core, message, reader))
     if sent or any(d.mailbox == reader and not d.is_hidden for d in came):
         for event in _visible_events(room, change.number, message, deliveries):
             yield replace(event, role=loaded.role(message.sender))
@@ -280,7 +280,7 @@ def _is_delivered_by(delivery: Delivery, change: Change) -> bool:
 
 def _visible_events(room: Room, number: int, message: Message, deliveries: Sequence[Delivery]) -> Iterator[Event]:
     reader = conversations.reader_of(room.principal)
-    shown = seen_by(room._core, message, reader)
+    shown = seen_by(room.core, message, reader)
     record = message_record(shown, deliveries, reader)
     operator_knows = () if reader is not None else tuple(d.mailbox for d in deliveries)
     received = (message.sender, *(row.agent_id for row in record.recipients), *operator_knows)
@@ -322,10 +322,10 @@ def _events_of_notice(room: Room, change: Change) -> Iterator[Event]:
     if words is None:
         return
     id, what, whom, when = words
-    held = find_record(room._core, CONVERSATION, id)
+    held = find_record(room.core, CONVERSATION, id)
     talk = None if held is None else convert(held.value, ConversationRecord)
     about_caller = whom == room.principal.agent
-    if talk is None or not (about_caller or conversations.is_notified(room._core, room.principal, talk)):
+    if talk is None or not (about_caller or conversations.is_notified(room.core, room.principal, talk)):
         return
     data = _notice_data(room, talk, what, whom)
     if data is None:
@@ -369,7 +369,7 @@ def _notice_data(room: Room, talk: ConversationRecord, what: str, whom: str) -> 
 
 def _created_data(room: Room, talk: ConversationRecord, about: dict[str, str]) -> dict[str, Any] | None:
     try:
-        return conversation_record(conversations.get_view(room._core, room.principal, talk.id)) | about
+        return conversation_record(conversations.get_view(room.core, room.principal, talk.id)) | about
     except Missing:
         return None
 

@@ -352,7 +352,7 @@ class Executor:
         self.room = room
         self.links: PeerLinks | None = None  # None: there are no links to other systems
         self.counters = Counters()
-        self._store = room._core.store
+        self._store = room.core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(self._store)
         self._queue = JobQueue()
@@ -451,7 +451,7 @@ class Executor:
 
     def record_activity(self, agent: str | None) -> None:
         """Record that this agent is active, at most every ACTIVITY_SECONDS."""
-        now = self.room._core.now().steady
+        now = self.room.core.now().steady
         if agent is None or now - self._last_active.get(agent, -ACTIVITY_SECONDS) < ACTIVITY_SECONDS:
             return
         if len(self._last_active) >= MAX_AGENTS:
@@ -658,7 +658,7 @@ class Executor:
                 left = end - self._loop.time()
                 if not is_empty(answer) or left <= 0:
                     return answer
-                nap = seconds_to_sleep(room._core, mailboxes)
+                nap = seconds_to_sleep(room.core, mailboxes)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
                         await notified.wait()

@@ -105,7 +105,7 @@ class HttpAuth:
     """Checks hosts, origins and tokens of requests. `names` are the host names of this server."""
 
     def __init__(self, room: Room, scheme: str, names: Iterable[str], port: int) -> None:
-        self._core = room._core
+        self.core = room.core
         known = {name if _HAS_PORT.search(name) else f"{name}:{port}" for name in map(str.lower, names)}
         usual = f":{_USUAL[scheme]}"
         known |= {host.removesuffix(usual) for host in known if host.endswith(usual)}
@@ -139,7 +139,7 @@ class HttpAuth:
                 code=TOKEN_NEEDED,
             )
         try:
-            return tokens.authenticate(self._core, token)
+            return tokens.authenticate(self.core, token)
         except NotAllowed as unknown:
             return error_reply(401, str(unknown), CHALLENGE, code=BAD_TOKEN)
 

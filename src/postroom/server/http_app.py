@@ -78,7 +78,7 @@ class HealthCheck:
         began, problem = perf_counter(), None
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                await self._executor.submit(partial(core.probe_store, self._executor.room._core))
+                await self._executor.submit(partial(core.probe_store, self._executor.room.core))
         except PostroomError as failed:
             problem = str(failed)
         except TimeoutError:

@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 from ..core import inbox, outbox
 from ..core.authorize import OWNER
 from ..core.peers import system_id
+from ..core.verb import perform
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..formats.inbox import agent_record, far_agent_record, message_record
 from ..model.codec import to_plain
@@ -90,7 +91,7 @@ def _sender(params: dict[str, Any]) -> str | None:
 
 def _writer(room: Room, params: dict[str, Any]) -> str:
     """Return the sender: the named agent, else the caller's, else the server itself, by the name of its system."""
-    return _sender(params) or room.principal.agent or system_id(room._core, OWNER, room.settings.system)
+    return _sender(params) or room.principal.agent or system_id(room.core, OWNER, room.settings.system)
 
 
 def _recipients(to: Any) -> dict[str, Any]:
@@ -118,16 +119,15 @@ def _check_inbox(room: Room, params: dict[str, Any]) -> Any:
     name = params.get("agent_id") or room.principal.agent or _reader(params)
     if "agent_id" not in params and is_scope_only(name):
         return {"messages": []}  # no agent can have this name
-    found = inbox.check(
-        room._core,
-        room.principal,
-        room.mailbox(name).name,
-        filter=inbox.as_filter({"since": params["since"]} if "since" in params else {}),
+    check = inbox.Check(
+        agent_id=name,
+        since=params.get("since"),
         limit=params.get("limit"),
         unread_only=params.get("unread_only", False),
         peek=not params.get("clear", False),
         order="age",
     )
+    found = perform(room.core, room.principal, check).letters
     return {"messages": _records(room, found, name)}
 
 
@@ -140,7 +140,7 @@ def _records(room: Room, found: Sequence[Found], reader: str) -> list[MessageRec
     """Return each letter with all its recipients. Other deliveries are loaded only where there are any."""
     others: dict[str, list[Delivery]] = {}
     if room.principal.operator and (several := [f.message.id for f in found if _has_other_recipients(f)]):
-        for one in room._core.store.find(Query(message_ids=tuple(several))):
+        for one in room.core.store.find(Query(message_ids=tuple(several))):
             others.setdefault(one.message.id, []).append(one.delivery)
     return [message_record(f.message, others.get(f.message.id) or [f.delivery], reader) for f in found]
 
@@ -159,7 +159,7 @@ def _read_thread(room: Room, params: dict[str, Any]) -> Any:
     letters = room.tagged(tag, scope) if me is None else room.mailbox(me).tagged(tag, scope)
     ids = tuple(letter.id for letter in letters)
     deliveries: dict[str, list[Delivery]] = {}
-    for one in room._core.store.find(Query(message_ids=ids)) if ids else ():
+    for one in room.core.store.find(Query(message_ids=ids)) if ids else ():
         if me is None or one.delivery.mailbox == me:
             deliveries.setdefault(one.message.id, []).append(one.delivery)
     # As plain values: the MCP resources read them, too.
@@ -173,7 +173,7 @@ def _read_thread(room: Room, params: dict[str, Any]) -> Any:
 def _list_agents(room: Room, params: dict[str, Any]) -> Any:
     rows = [agent_record(agent) for agent in room.agents(scope=params.get("scope"))]
     if params.get("include_federated") and "scope" not in params:  # the scopes of remote agents are unknown
-        rows += [far_agent_record(*one) for one in outbox.announced_agents(room._core, room.principal)]
+        rows += [far_agent_record(*one) for one in outbox.announced_agents(room.core, room.principal)]
     return {"count": len(rows), "agents": rows}
 
 

@@ -18,6 +18,7 @@ from ..core import threads as core_threads
 from ..core.conversations import ConversationRequest, Guest, TurnRequest, turn_in
 from ..core.threads import TurnFilter
 from ..core.validation import as_list, check_count
+from ..core.verb import snake
 from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
@@ -32,7 +33,7 @@ from ..formats.mail import (
 )
 from ..model.message import is_typed, payload_to_parts
 from ..model.thread import TURN, letter_of_turn
-from .table import Method, Param, snake
+from .table import Method, Param
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -192,10 +193,10 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     )
     first = params.get("initial_turn")
     saying = None if first is None else _turn_content({snake(name): value for name, value in first.items()})
-    view = conversations.create(room._core, room.principal, opening, saying)
+    view = conversations.create(room.core, room.principal, opening, saying)
     record, seat = (
         conversation_record(view),
-        conversations.seat_in(room._core, view, creator) if creator else None,
+        conversations.seat_in(room.core, view, creator) if creator else None,
     )
     return record | present(
         conversation=record,
@@ -212,7 +213,7 @@ def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view, include = _look(room, params), params.get("include", {})
     newest = include.get("recentTurns")
     turns = [turn_record(letter) for letter in view.letters]
-    summary = core_threads.summary(room._core, view, TurnFilter()) if include.get("stats") else None
+    summary = core_threads.summary(room.core, view, TurnFilter()) if include.get("stats") else None
     return _with_turns(view, turns) | present(
         participants=[seat_record(seat) for seat in view.seats],
         recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
@@ -224,7 +225,7 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter"} else None
     wanted = list_filter(params.get("filter", {}))
     rows: list[dict[str, Any]] = []
-    for view in conversations.conversations(room._core, room.principal, params.get("scope"), params.get("cursor")):
+    for view in conversations.conversations(room.core, room.principal, params.get("scope"), params.get("cursor")):
         if passes_filter(view, wanted):
             rows.append(conversation_record(view))
         if limit is not None and len(rows) > limit:
@@ -234,12 +235,12 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def close(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     status = params.get("status", "completed")
-    view = conversations.close(room._core, room.principal, conversation(params), status)
+    view = conversations.close(room.core, room.principal, conversation(params), status)
     return {"ok": True, "conversation": conversation_record(view)}
 
 
 def reopen(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view = conversations.reopen(room._core, room.principal, conversation(params))
+    view = conversations.reopen(room.core, room.principal, conversation(params))
     return {
         "conversationId": view.talk.id,
         "status": view.talk.status,
@@ -250,7 +251,7 @@ def reopen(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     agent, catch_up = acting_agent(room, params), params.get("catch_up")
-    view = conversations.join(room._core, room.principal, conversation(params), agent, params.get("role"))
+    view = conversations.join(room.core, room.principal, conversation(params), agent, params.get("role"))
     joined = {"ok": True, "conversation": conversation_record(view), **_participant(room, view, agent)}
     if catch_up is None:
         return joined
@@ -262,20 +263,20 @@ def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    left = conversations.leave(room._core, room.principal, conversation(params), acting_agent(room, params))
+    left = conversations.leave(room.core, room.principal, conversation(params), acting_agent(room, params))
     return {"ok": True, "success": True, "leftAt": milliseconds(left)}
 
 
 def invite(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     named = params.get("participant") or {"id": params.get("agent_id") or params.get("participant_id")}
     guest = _guest({"role": params.get("role"), **named})
-    view = conversations.invite(room._core, room.principal, conversation(params), guest)
+    view = conversations.invite(room.core, room.principal, conversation(params), guest)
     return {"ok": True, "invited": True, **_participant(room, view, guest.agent)}
 
 
 def turn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     agent = acting_agent(room, params)
-    message = conversations.turn(room._core, room.principal, conversation(params), agent, _turn_content(params))
+    message = conversations.turn(room.core, room.principal, conversation(params), agent, _turn_content(params))
     record = turn_record(message)
     return record | {"turn": record}
 
@@ -287,7 +288,7 @@ def turns(room: Room, params: dict[str, Any]) -> dict[str, Any]:
         raise Invalid("must be asc or desc", field="order")
     limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter", "order"} else None
     place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
-    found = core_threads.filter_turns(room._core, view, turns_wanted({**params.get("filter", {}), **place}))
+    found = core_threads.filter_turns(room.core, view, turns_wanted({**params.get("filter", {}), **place}))
     found = found if order == "asc" else found[::-1]
     return page("turns", _turn_rows(found, limit), limit)
 
@@ -295,7 +296,7 @@ def turns(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 def create_thread(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = conversation(params)
     strand = conversations.start_thread(
-        room._core,
+        room.core,
         room.principal,
         id,
         letter_of_turn(params["root_turn_id"]),
@@ -322,7 +323,7 @@ def threads(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def summary(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, params)
-    result = core_threads.summary(room._core, view, turns_between(view, params.get("scope", {})))
+    result = core_threads.summary(room.core, view, turns_between(view, params.get("scope", {})))
     ends = {"firstTurn": result.first, "lastTurn": result.last}
     return {
         "conversationId": view.talk.id,
@@ -337,7 +338,7 @@ def summary(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, params)
-    found = core_threads.filter_turns(room._core, view, turns_wanted(params))
+    found = core_threads.filter_turns(room.core, view, turns_wanted(params))
     count = params.get("count")
     found = found if count is None else found[-limit_of(count) :]
     limit = limit_of(params["limit"]) if "limit" in params else None
@@ -352,14 +353,14 @@ def _turn_rows(letters: list[Message], limit: int | None) -> list[dict[str, Any]
 
 def presence(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     view = _look(room, params)
-    present_ones = core_threads.presence(room._core, view)
+    present_ones = core_threads.presence(room.core, view)
     return {"conversationId": view.talk.id, "participants": [presence_record(one) for one in present_ones]}
 
 
 def recent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Return the newest turns, the oldest of them first: a client that was away reads them in this order."""
     limit = limit_of(params.get("limit", PAGE))
-    letters = conversations.recent_letters(room._core, room.principal, params.get("scope"), limit)[::-1]
+    letters = conversations.recent_letters(room.core, room.principal, params.get("scope"), limit)[::-1]
     return {
         "messages": [map_message(letter) for letter in letters],
         "turns": [turn_record(letter) for letter in letters],
@@ -367,7 +368,7 @@ def recent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _look(room: Room, params: dict[str, Any]) -> View:
-    return conversations.get_view(room._core, room.principal, conversation(params))
+    return conversations.get_view(room.core, room.principal, conversation(params))
 
 
 def _with_turns(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -376,7 +377,7 @@ def _with_turns(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _participant(room: Room, view: View, agent: str) -> dict[str, Any]:
     """Return the participant that joined; nothing if it has left again by now."""
-    seat = conversations.seat_in(room._core, view, agent)
+    seat = conversations.seat_in(room.core, view, agent)
     return {} if seat is None else {"participant": seat_record(seat)}
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..core.authorize import authorize
+from ..core.verb import given_names, parameters
 from ..errors import PostroomError, TooLarge
 from ..formats.errors import (
     INVALID_PARAMS,
@@ -217,7 +218,7 @@ def authorize_call(room: Room, method: Method, params: Mapping[str, Any]) -> Non
     """Refuse a call that this caller may not make, before anything else about it is checked. The verbs check again
     for the mailboxes they touch.
     """
-    principal, whose = room._principal, method.whose
+    principal, whose = room.principal, method.whose
     mailbox = params.get(whose) if whose is not None else None
     authorize(principal, method.action, mailbox or principal.agent)
 
@@ -326,10 +327,21 @@ def to_step(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
         return call
     method = None
     try:
-        method = find_action(call.method) if isinstance(call, Action) else find_rpc_method(call.method)
+        if isinstance(call, Action):
+            method = find_action(call.method)
+            return Step(call, method, check_params(method, _with_letter_id(call, method)))
+        method = find_rpc_method(call.method)
         return Step(call, method, check_params(method, call.params))
     except PostroomError as wrong:
         return {} if call.is_notification else refusal(call, method, wrong)
+
+
+def _with_letter_id(call: Action, method: Method) -> dict[str, Any]:
+    """Return the parameters of an action. The `id` of a line names the line, and the letter if none else does."""
+    cls = method.verb
+    if cls is None or call.id is None or "id" not in parameters(cls) or "id" in given_names(cls, call.params):
+        return call.params
+    return call.params | {"id": call.id}
 
 
 def _read_action(value: Any) -> Action | dict[str, Any]:

@@ -10,12 +10,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from ..core.verb import snake
 from ..errors import Invalid
 from ..model.codec import encode
 from .callers import Caller
 from .events import stream_data
 from .http import CLOSE, header_values
-from .table import snake
 from .uvicorn_protocol import ABORT
 from .websocket import Outbox
 

@@ -7,15 +7,17 @@ rows. `check_params` turns the parameters of a request into those of the table, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
 
+from ..core.verb import LONGEST_WAIT, MANY, Verb, authorised, from_params, given_names, parameters, snake
 from ..errors import Invalid
+from ..formats.plain import plain, result_names
 from ..model.names import BROADCAST
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ Kind = Literal[
     "json",
 ]  # fmt: skip
 Run = Callable[[Any, dict[str, Any]], Any]  # (room or session, params) → result
-_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _TYPES: dict[Kind, tuple[type, ...]] = {
     "text": (str,),
     "texts": (str, list),
@@ -67,10 +68,8 @@ _KIND_NAMES: dict[Kind, str] = {
 }
 
 
-MANY = 50  # letters; a call about more does not run on the thread that serves everyone
 _GROUPS = (BROADCAST, "scope:")  # beginnings of an address that stands for any number of agents
 _ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # fields of an address that names one agent
-LONGEST_WAIT = 300.0  # seconds; a caller that wants to wait longer calls again with the cursor
 
 
 class Param(Struct, frozen=True):
@@ -101,6 +100,7 @@ class Method(Struct, frozen=True, kw_only=True, dict=True):
     waits: float = 0.0  # and how many seconds it waits if the caller does not say
     of_session: bool = False  # is it about the caller's connection? Then `run` takes that in place of a room
     writes: bool = True  # does it change anything?
+    verb: type[Verb] | None = None  # the verb of core that it is
 
     @cached_property
     def known(self) -> dict[str, Param]:
@@ -159,6 +159,11 @@ def check_params(method: Method, params: Mapping[str, Any], names: Iterable[str]
     """Return the parameters under the names of the table, every value of the right kind. Null means "not given".
     `names` are the names shown in the error where callers know the parameters by others.
     """
+    if method.verb is not None:
+        request = from_params(method.verb, params)
+        checked = Checked({name: getattr(request, name) for name in given_names(method.verb, params)})
+        checked.request = request
+        return checked
     known = method.known
     values: dict[str, Any] = {}
     for name, value in params.items():
@@ -176,11 +181,6 @@ def check_params(method: Method, params: Mapping[str, Any], names: Iterable[str]
         if param.name not in values:
             raise Invalid("is missing", field=param.name, hint=param.about)
     return values
-
-
-def snake(name: str) -> str:
-    """Return a name in snake case: `inReplyTo` → `in_reply_to`."""
-    return _CAPITAL.sub(r"_\1", name).lower()
 
 
 def _checked(param: Param, value: Any, field: str) -> Any:
@@ -216,6 +216,63 @@ def _time(text: str, field: str) -> datetime:
     return time
 
 
+class Checked(dict[str, Any]):
+    """The parameters of a verb by name, with the request that they make."""
+
+    request: Verb
+
+
+def of_verb(cls: type[Verb]) -> Method:
+    """Return the row of a verb."""
+    declaration, known = cls.declaration(), parameters(cls)
+
+    def run(room: Room, params: Any) -> Any:
+        return plain(authorised(room.core, room.principal, params.request)())
+
+    def is_empty(answer: Any) -> bool:
+        return not any(answer.get(name) for name in ("letter", "letters"))
+
+    return Method(
+        name=declaration.name,
+        about=declaration.about,
+        action=declaration.action,
+        run=run,
+        params=tuple(Param(one.name, _kind_of(one.type), one.help, one.required) for one in known.values()),
+        result=", ".join(result_names(declaration.result)),
+        whose="agent_id" if "agent_id" in known else None,
+        slow=declaration.slow,
+        many=declaration.many,
+        wide=declaration.wide,
+        empty=is_empty if declaration.waits else None,
+        waits=known["timeout"].default if declaration.waits else 0.0,
+        writes=declaration.writes,
+        verb=cls,
+    )
+
+
+def _kind_of(wanted: Any) -> Kind:
+    """Return the word for a type of a parameter."""
+    types = set(get_args(wanted)) if get_origin(wanted) in {Union, UnionType} else {wanted}
+    plain_types = {_plain_type(one) for one in types} - {type(None)}
+    for kind, of in _KINDS:
+        if plain_types <= of:
+            return kind
+    return "any"
+
+
+def _plain_type(wanted: Any) -> Any:
+    origin = get_origin(wanted)
+    if origin is Annotated:
+        return _plain_type(get_args(wanted)[0])
+    return str if origin is Literal else origin or wanted
+
+
+_KINDS: tuple[tuple[Kind, set[type]], ...] = (
+    ("text", {str}), ("texts", {str, list}), ("count", {int}), ("seconds", {float, int}), ("flag", {bool}),
+    ("when", {datetime, float}), ("object", {dict}), ("list", {list}),
+)  # fmt: skip
+
+
 # -- parameters that several methods share, and how they are read
 
 AGENT = Param("agent_id", "text", "whose mailbox; with a token, the token's agent")
@@ -246,17 +303,7 @@ FIELDS = (
     Param("key", "text", "the same key again sends nothing twice"),
     Param("letter_id", "text", "only for a letter that has an id already"),
 )
-WANTED = (
-    Param("kinds", "texts", "only these kinds"),
-    Param("min_priority", "any", "only from this priority on"),
-    Param("sender", "text", "only from this agent"),
-    Param("thread", "text", "only of this thread"),
-    Param("thread_tag", "text", "only with this label of a thread"),
-    Param("tag", "text", "only with this tag"),
-    Param("scope", "text", "only of this scope"),
-)
 _FIELD_NAMES = tuple(param.name for param in FIELDS)
-_WANTED_NAMES = tuple(param.name for param in WANTED)
 
 RECEIPT = "id, thread, repeated, unknown, routed, letter"
 LETTERS = "letters, each with its delivery"
@@ -276,11 +323,6 @@ def fields_of(params: dict[str, Any]) -> dict[str, Any]:
     if "letter_id" in fields:
         fields["id"] = fields.pop("letter_id")
     return fields
-
-
-def wanted_of(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that select letters."""
-    return {name: params[name] for name in _WANTED_NAMES if name in params}
 
 
 def some(params: dict[str, Any], *names: str) -> dict[str, Any]:

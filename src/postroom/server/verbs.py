@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from ..core import outbox
+from ..core import inbox, outbox, work
+from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.inbox import far_agent_record
 from ..formats.plain import (
@@ -27,7 +28,6 @@ from ..formats.plain import (
     plain_task,
     plain_template,
     plain_trace,
-    plain_work,
 )
 from ..mailbox import draft
 from ..model.alert import Rung
@@ -39,18 +39,15 @@ from .table import (
     FIELDS,
     ID,
     IDS,
-    LETTERS,
     LIMIT,
-    LONGEST_WAIT,
     RECEIPT,
     TOKEN,
-    WANTED,
     Method,
     Param,
     box_of,
     fields_of,
+    of_verb,
     some,
-    wanted_of,
 )
 
 if TYPE_CHECKING:
@@ -135,36 +132,10 @@ def _sent(room: Room, params: dict[str, Any]) -> Any:
 # -- reading
 
 
-def _check(room: Room, params: dict[str, Any]) -> Any:
-    box = box_of(room, params)
-    found = box.check(params.get("limit", 20), **some(params, "unread_only", "peek"), **wanted_of(params))
-    return {"mailbox": box.name, "letters": [plain_letter(letter) for letter in found]}
-
-
-def _read(room: Room, params: dict[str, Any]) -> Any:
-    return {"letter": plain_letter(box_of(room, params).read(params["message_id"]))}
-
-
 def _shown(room: Room, params: dict[str, Any]) -> Any:
     return {
         "shown": box_of(room, params).mark_shown(params["message_ids"], params["host"], params.get("where", ""))
     }
-
-
-def _counts(room: Room, params: dict[str, Any]) -> Any:
-    box = box_of(room, params)
-    return {"mailbox": box.name, **box.counts()}
-
-
-def _wait(room: Room, params: dict[str, Any]) -> Any:
-    """Look once; the executor calls it again while there is nothing."""
-    now = params.get("since") or str(
-        room.cursor()
-    )  # before the look, so that the next call sees what comes meanwhile
-    found = box_of(room, params).wait(0, **some(params, "since", "peek"), **wanted_of(params))
-    if found is None:
-        return {"letter": None, "cursor": now}
-    return {"letter": plain_letter(found), "cursor": str(found.cursor)}
 
 
 def _search(room: Room, params: dict[str, Any]) -> Any:
@@ -267,37 +238,13 @@ MAIL_ROWS = (
     _row("unsend", "take a letter back while nobody has claimed it", _unsend, ID, result="letter", action="unsend"),
     _row("sent", "letters sent from here, the newest first", _sent, LIMIT, result="letters", action="search", slow=True,
          writes=False),
-    _row(
-        "check",
-        "the inbox: unread first, by priority, then age; stamps what it returns as read",
-        _check,
-        LIMIT,
-        Param("unread_only", "flag", "true by default"),
-        Param("peek", "flag", "stamp nothing"),
-        *WANTED,
-        result=f"mailbox, {LETTERS}",
-        action="check",
-        many=True,
-    ),
-    _row("read", "one letter, stamped as read", _read, ID, result="letter", action="read"),
+    of_verb(inbox.Check),
+    of_verb(inbox.Read),
     _row("shown", "record that letters were shown to the agent's model; stamps them as read", _shown, IDS,
          Param("host", "text", "in what, such as claude", required=True),
          Param("where", "text", "at what occasion"), result="shown", action="show"),
-    _row("counts", "unread letters by priority and in total", _counts, result="mailbox, urgent, high, normal, low, "
-         "total", action="count", writes=False),
-    _row(
-        "wait",
-        "the next unread letter, as soon as there is one; with a cursor, the next that came after it",
-        _wait,
-        TIMEOUT,
-        SINCE,
-        Param("peek", "flag", "stamp nothing"),
-        *WANTED,
-        result="letter (null when the time is up), cursor (for the next call)",
-        action="wait",
-        empty=is_empty,
-        waits=30.0,
-    ),
+    of_verb(inbox.Counts),
+    of_verb(inbox.Wait),
     _row("search", "search the letters sent or received here", _search, Param("query", "text",
          "words, phrases, from: to: tag: kind: thread: before: after:", required=True), LIMIT,
          Param("ranked", "flag", "the best first, not the newest"), result="letters", action="search", slow=True,
@@ -328,15 +275,6 @@ STEPS = {
 }  # fmt: skip
 
 # -- leases
-
-
-def _claim(room: Room, params: dict[str, Any]) -> Any:
-    """Try once; the executor calls it again while there is nothing."""
-    lease = params.get("lease", room.settings.lease)
-    claimed = box_of(room, params).claim(
-        params.get("count", 1), lease=lease, **some(params, "holder"), **wanted_of(params)
-    )
-    return {"letters": [plain_work(work, lease) for work in claimed]}
 
 
 def _ack(room: Room, params: dict[str, Any]) -> Any:
@@ -462,19 +400,7 @@ def _work_row(name: str, about: str, run: Any, *params: Param, result: str, **mo
 _MOVED = "letters (id, state, attempts, reason, due_at), receipts"
 _TASK: dict[str, Any] = {"action": "task"}
 WORK_ROWS = (
-    _work_row(
-        "claim",
-        "take letters under a lease: nobody else gets them meanwhile",
-        _claim,
-        Param("count", "count", "how many; 1 by default"),
-        Param("lease", "seconds", "how long you need"),
-        Param("holder", "text", "name of the holder, for people"),
-        Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 0 by default"),
-        *WANTED,
-        result="letters, each with its token and lease_seconds",
-        action="claim",
-        empty=is_empty,
-    ),
+    of_verb(work.Claim),
     _work_row("ack", "settle them as done; with a reply, both in one commit", _ack, IDS, TOKEN,
          Param("reply", "any", "an answer to its sender"), Param("to_all", "flag", "the answer goes to everyone"),
          Param("keep", "flag", "do not archive"), result=_MOVED),
@@ -546,7 +472,7 @@ def _agents(room: Room, params: dict[str, Any]) -> Any:
     here = [plain_agent(agent) for agent in room.agents(**some(params, "scope", "capability", "gone"))]
     if not params.get("elsewhere"):
         return {"agents": here}
-    remote = outbox.announced_agents(room._core, room.principal)
+    remote = outbox.announced_agents(room.core, room.principal)
     return {"agents": here, "elsewhere": [far_agent_record(*one) for one in remote]}
 
 
@@ -607,10 +533,6 @@ def _sweep(room: Room, _params: dict[str, Any]) -> Any:
     return to_plain(asdict(room.sweep()))
 
 
-def _cursor(room: Room, _params: dict[str, Any]) -> Any:
-    return {"cursor": str(room.cursor())}
-
-
 def _changes(room: Room, params: dict[str, Any]) -> Any:
     changes, cursor = room.changes(params["since"], **some(params, "limit"))
     return {"changes": [to_plain(change) for change in changes], "cursor": str(cursor)}
@@ -668,8 +590,7 @@ ROOM_ROWS = (
                  slow=True),
     _room_row("sweep", "one round of the janitor", _sweep, result="what was done, in numbers",
                  action="janitor", slow=True),
-    _own_row("cursor", "the present cursor, to ask later what changed since; of an agent: up to its newest letter",
-         _cursor, result="cursor", action="wait", writes=False),
+    of_verb(inbox.GetCursor),
     _room_row("changes", "changes after a cursor", _changes, Param("since", "text", "a cursor",
                  required=True), LIMIT, result="changes, cursor", many=True, writes=False),
 )  # fmt: skip

@@ -85,7 +85,7 @@ def members(room: Room, swarm: str) -> list[str]:
 
 def as_known(room: Room, name: str) -> str:
     """Return the name in the case that the room knows."""
-    held = room._core.store.spelling(name)
+    held = room.core.store.spelling(name)
     return held if held is not None and fold(held) == fold(name) else name
 
 
@@ -157,7 +157,7 @@ def _folders() -> list[Path]:
 
 
 def _registered(room: Room, swarm: str) -> list[str]:
-    return room._core.store.keys(MEMBER + swarm)
+    return room.core.store.keys(MEMBER + swarm)
 
 
 # Finding letters
@@ -170,7 +170,7 @@ def find(room: Room, handle: str) -> Found | None:
     found = _first(room, handle)
     if found is None or not _may(room, "read", found.delivery.mailbox):
         return None
-    core = room._core
+    core = room.core
     core_deliveries.apply_timers(core, core.now(), (found.delivery.mailbox,))
     return _first(room, handle)
 
@@ -184,8 +184,8 @@ def waiting(
     min_priority: MessagePriority | None,
 ) -> list[Found]:
     """Return the mail of an agent by priority, then age: unread letters, or all but old completed ones."""
-    authorize(room._principal, "check", check_agent(agent_name, "agent_name"))
-    core, moment = room._core, room._core.now()
+    authorize(room.principal, "check", check_agent(agent_name, "agent_name"))
+    core, moment = room.core, room.core.now()
     own, *others = places_of(agent_name)
     known = [place._replace(mailbox=as_known(room, place.mailbox)) for place in others]
     places = [own, *(place for place in known if _may(room, "check", place.mailbox))]
@@ -229,7 +229,7 @@ _IN_THE_INBOX = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 
 def _may(room: Room, action: str, mailbox: str) -> bool:
     try:
-        authorize(room._principal, action, mailbox)
+        authorize(room.principal, action, mailbox)
     except NotAllowed:
         return False
     return True
@@ -254,7 +254,7 @@ def _first(room: Room, handle: str) -> Found | None:
         query = Query(mailbox=owner, message_ids=(check_id(id, "message_id"),), shown_only=True)
     except Invalid:  # no letter can have this id
         return None
-    found = [one for one in room._core.store.find(query) if one.delivery.state is not State.QUEUED]
+    found = [one for one in room.core.store.find(query) if one.delivery.state is not State.QUEUED]
     return min(found, key=_place_among_recipients, default=None)
 
 
@@ -328,7 +328,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
     swarm = None if letter.scope == DEFAULT_SCOPE else letter.scope
     try:
         draft = messages.reply_draft(
-            room._core, room._principal, from_agent, letter.id, body, kind="response", data=payload or None
+            room.core, room.principal, from_agent, letter.id, body, kind="response", data=payload or None
         )
     except Missing:  # the agent neither sent nor received it: in this design any agent may answer
         args = SendArguments(
@@ -343,7 +343,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             reply_to=letter.id,
         )
         return _post(room, [args])[0]
-    return _commit(room, messages.prepare_all(room._core, room._principal, [draft], _now(room)))[0]
+    return _commit(room, messages.prepare_all(room.core, room.principal, [draft], _now(room)))[0]
 
 
 def _post(room: Room, wanted: Sequence[SendArguments]) -> list[Message]:
@@ -351,13 +351,13 @@ def _post(room: Room, wanted: Sequence[SendArguments]) -> list[Message]:
 
 
 def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
-    receipts = messages.commit_posts(room._core, posts, posts)
+    receipts = messages.commit_posts(room.core, posts, posts)
     pairs = zip(receipts, posts, strict=True)
     return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
 
 
 def _prepare(room: Room, args: SendArguments) -> Post:
-    core, now = room._core, _now(room)
+    core, now = room.core, _now(room)
     sender = check_agent(mailbox(room, args.from_agent, args.swarm_name), "from_agent")
     expires = aware(args.expires_at)
     is_over = expires is not None and expires <= now
@@ -377,7 +377,7 @@ def _prepare(room: Room, args: SendArguments) -> Post:
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
     )
-    post = messages.prepare(core, room._principal, draft, now)
+    post = messages.prepare(core, room.principal, draft, now)
     post = _in_thread(room, post, reply_to, args.thread_id)
     return _expired(room, post, expires) if is_over else post
 
@@ -385,7 +385,7 @@ def _prepare(room: Room, args: SendArguments) -> Post:
 def _is_known(room: Room, sender: str, reply_to: str) -> bool:
     """Return whether the sender wrote or received a letter. Then the rules about answers and relays apply."""
     try:
-        messages.known_letter(room._core, sender, reply_to)
+        messages.known_letter(room.core, sender, reply_to)
     except Missing:
         return False
     return True
@@ -401,7 +401,7 @@ def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | No
     if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
         return post
     threaded = _with_fields(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
-    check_answer_rate(room._core, threaded.message)
+    check_answer_rate(room.core, threaded.message)
     return threaded
 
 
@@ -413,11 +413,11 @@ def _expired(room: Room, post: Post, expires: datetime | None) -> Post:
 
 def _with_fields(room: Room, post: Post, **fields: Any) -> Post:
     message = replace(post.message, **fields)
-    return replace(post, message=message, encoded=encode_within_limit(message, room._core.limits))
+    return replace(post, message=message, encoded=encode_within_limit(message, room.core.limits))
 
 
 def _now(room: Room) -> datetime:
-    return room._core.now().wall
+    return room.core.now().wall
 
 
 # Working on letters
@@ -476,7 +476,7 @@ class Progress:
     def _read(self, found: Found) -> Found:
         if not is_unread(found.delivery):
             return found
-        now = self._room._core.now().wall
+        now = self._room.core.now().wall
         return self._moved(
             found, "read", lambda delivery: replace(model_delivery.read(delivery, now), read_at=now)
         )
@@ -487,7 +487,7 @@ class Progress:
             return self._claim(found)
         # Another thread of this program is another worker, and must not get the letter too (G5).
         if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
-            core, caller = self._room._core, self._room._principal
+            core, caller = self._room.core, self._room.principal
             return work.renew(core, caller, found.delivery.mailbox, [found], self._lease)[0]
         if state is State.DEAD and found.delivery.reason != EXPIRED:
             return self._claim(self._revived(found))
@@ -498,12 +498,12 @@ class Progress:
         if self._was_lost(found):  # a late ack is refused (G5)
             return None
         if found.delivery.state is State.DONE:
-            now = self._room._core.now().wall
+            now = self._room.core.now().wall
             if not archive or found.delivery.archived_at is not None:
                 return found
             return self._moved(found, "archive", lambda delivery: model_delivery.archive(delivery, now))
         held = self._revived(found) if found.delivery.state is State.DEAD else found
-        core, caller = self._room._core, self._room._principal
+        core, caller = self._room.core, self._room.principal
         done = work.ack(core, caller, held.delivery.mailbox, [held], archive=archive)[0]
         self._let_go(done)
         return done
@@ -514,7 +514,7 @@ class Progress:
         if found.delivery.state is State.DEAD:
             return found
         held = self._claim(found) if retry and found.delivery.state is State.UNREAD else found
-        core, caller = self._room._core, self._room._principal
+        core, caller = self._room.core, self._room.principal
         failed = work.fail(core, caller, held.delivery.mailbox, [held], reason, retry=retry)[0]
         self._let_go(failed)
         return failed
@@ -524,8 +524,8 @@ class Progress:
     def _claim(self, found: Found) -> Found:
         mailbox = found.delivery.mailbox
         claimed = work.claim_one(
-            self._room._core,
-            self._room._principal,
+            self._room.core,
+            self._room.principal,
             mailbox,
             found.message.id,
             lease=self._lease,
@@ -545,7 +545,7 @@ class Progress:
         query = Query(
             mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(found.delivery.state,)
         )
-        done = core_deliveries.move_found(self._room._core, query, action, step)
+        done = core_deliveries.move_found(self._room.core, query, action, step)
         if not done:
             raise StaleRevision
         return done[0]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.nanobot
 
 
 def state_of(room: postroom.Room, letter: str) -> str:
-    return str(received(room._core, "coder", letter).delivery.state)
+    return str(received(room.core, "coder", letter).delivery.state)
 
 
 def test_what_a_killed_gateway_worked_on_is_handed_out_again_and_answered_once(gateway: Open) -> None:
@@ -144,7 +144,7 @@ def test_a_turn_that_breaks_in_nanobot_itself_is_a_failure_of_its_own_letter(gat
     sent = [anna.send("coder", f"mail {number}").id for number in range(2)]
     task = anna.give_task("coder", "work")
     until(lambda: anna.task(task.id).state == "failed", what="failure", show=coder.output)
-    core = coder.room._core
+    core = coder.room.core
     until(
         lambda: all(received(core, "coder", id).delivery.attempts for id in sent),
         what="two failed tries",
@@ -160,7 +160,7 @@ def test_an_orderly_stop_in_the_middle_of_a_turn_gives_the_letter_back(gateway: 
     until(lambda: coder.model.origin, what="turn", show=coder.output)
     coder.stop()
     hang.set()
-    delivery = received(coder.room._core, "coder", mail.id).delivery
+    delivery = received(coder.room.core, "coder", mail.id).delivery
     assert ("unread", 0) == (delivery.state, delivery.attempts)  # nobody's failure: it is handed out at once
     assert "offline" == coder.room.agent("coder").presence.status
 

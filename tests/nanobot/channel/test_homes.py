@@ -147,7 +147,7 @@ def test_a_gateway_that_died_keeps_nobody_from_leaving(tmp_path: Path) -> None:
         room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
         ours = gateways.signature("coder").rpartition(" ")[0]
         dead = ours.replace(ours.rpartition(" ")[2], "4194999)")
-        gateways.sign(room._core, "coder", "first", dead)
+        gateways.sign(room.core, "coder", "first", dead)
         async with scripted_agent(tmp_path, "coder", home="second"):
             pass
         assert "offline" == room.agent("coder").presence.status
@@ -251,12 +251,12 @@ def test_a_home_is_known_by_what_is_kept_there(tmp_path: Path) -> None:
 
 def test_gateways_of_whom_nothing_is_heard_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
-    gateways.sign(room._core, "coder", "first", "a gateway")
-    gateways.forget_old(room._core, "coder")
-    assert gateways.is_awaited(room._core, "coder", "first")
+    gateways.sign(room.core, "coder", "first", "a gateway")
+    gateways.forget_old(room.core, "coder")
+    assert gateways.is_awaited(room.core, "coder", "first")
     monkeypatch.setattr(gateways, "KEPT", timedelta(0))
-    gateways.forget_old(room._core, "coder")
-    assert not gateways.is_awaited(room._core, "coder", "first")
+    gateways.forget_old(room.core, "coder")
+    assert not gateways.is_awaited(room.core, "coder", "first")
 
 
 def test_signs_are_renewed_while_a_gateway_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(
 ) -> None:
     room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
     strange = Record(kind=GATEWAY, key="coder other-program", value=value)
-    room._core.store.commit([Put(record=strange)])
+    room.core.store.commit([Put(record=strange)])
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: "fine", home="first") as coder:
@@ -287,7 +287,7 @@ def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(
 
     run(scene)
     assert 1 == caplog.text.count("'coder other-program', cannot be read and is ignored")
-    assert value in [record.value for record in room._core.store.records(GATEWAY)]
+    assert value in [record.value for record in room.core.store.records(GATEWAY)]
 
 
 def test_gateways_that_start_at_once_in_one_folder_agree_on_their_home(

@@ -70,7 +70,7 @@ class Daemon:
 
     def revoke(self, token: str) -> None:
         with postroom.open(self.room) as room:
-            tokens.revoke(room._core, OWNER, token.split("_")[1])
+            tokens.revoke(room.core, OWNER, token.split("_")[1])
 
     def stop(self) -> tuple[float, int, str]:
         """How long it took, its exit code, its log."""
@@ -102,7 +102,7 @@ def daemon(folder: Path, *words: str, counted: bool = False) -> Iterator[Daemon]
 
 
 def make_token(room: Room, agent: str | None = None, *scopes: str) -> str:
-    text, _ = tokens.create(room._core, OWNER, agent, list(scopes) or None)
+    text, _ = tokens.create(room.core, OWNER, agent, list(scopes) or None)
     return text
 
 

@@ -48,7 +48,7 @@ def test_health_writes_at_most_once_a_second_and_leaves_nothing(tmp_path: Path) 
             await asyncio.gather(*(health.check(is_detailed=False) for _ in range(100)))
             await health.check(is_detailed=True)
             assert before + 1 == executor.counters.batches
-            assert [] == room._core.store.records(PULSE)
+            assert [] == room.core.store.records(PULSE)
 
     asyncio.run(scenario())
 

@@ -255,7 +255,7 @@ def run_terminal(context: Context) -> Iterator[Answer]:
     context.looks = False  # mail can arrive only in a room that exists
     box = context.mailbox
     introduce(box)
-    core = box.room._core
+    core = box.room.core
     with closing(core.store.watch([box.name])) as watch, KeyScreen() as screen:
         InboxSession(context, box, screen, watch).run()
     yield from ()
@@ -312,7 +312,7 @@ class InboxSession:
 
     def _look(self) -> None:
         """Read what waits now."""
-        core = self._box.room._core
+        core = self._box.room.core
         began = time.monotonic()
         try:
             found = waiting_for(self._box, opened=True, texts=self._texts)

@@ -84,11 +84,11 @@ _ENDED = ("Z", "X")  # states of a process that has ended and whose parent has n
 
 def free_dead_claims(mailbox: Mailbox) -> int:
     """Release the letters that dead gateways of this agent hold; return their number."""
-    core = mailbox._core
+    core = mailbox.core
     held = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     dead = [found for found in held if found.delivery.lease and is_dead(found.delivery.lease.holder)]
     if dead:
-        core_work.release(core, mailbox._caller, mailbox.name, dead)
+        core_work.release(core, mailbox.principal, mailbox.name, dead)
     return len(dead)
 
 
@@ -176,7 +176,7 @@ def _not_started(name: str, start: str) -> Finding:
 
 def _of_agent(opened: room.Room, name: str, start: str) -> Finding:
     agent = opened.agent(name)
-    there = count_gateways(opened._core, agent.card.id)
+    there = count_gateways(opened.core, agent.card.id)
     seen = _last_sign(opened, agent)
     if there:
         up = f"a gateway of {name} is up" if there == 1 else f"{there} gateways of {name} are up"
@@ -192,7 +192,7 @@ def _last_sign(opened: room.Room, agent: Agent) -> str:
     at = agent.presence.last_heartbeat
     if at is None:
         return "no sign of life yet"
-    seconds = max(0, int((opened._core.now().wall - at).total_seconds()))
+    seconds = max(0, int((opened.core.now().wall - at).total_seconds()))
     event = "it said goodbye" if agent.presence.left else "last sign of life"
     return f"{event} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
 

@@ -90,7 +90,7 @@ def classify(mailbox: Mailbox, work: Work, config: Config) -> Intent:
     if origin is not None:
         return _back_to(origin, None)
     session = _session_with(mailbox, letter.sender, letter.thread)
-    opened = task_of(mailbox._core, mailbox.name, letter.id) if letter.kind == TASK else None
+    opened = task_of(mailbox.core, mailbox.name, letter.id) if letter.kind == TASK else None
     home = _home_of_thread(mailbox, work)
     if opened is not None:  # its admission checks whether the sender is allowed
         return Intent(action="work", session=session, task=opened, answers=letter.id, home=home)
@@ -117,7 +117,7 @@ def session_of(peer: str, thread: str) -> str:
 
 def _session_with(mailbox: Mailbox, peer: str, thread: str) -> str:
     """Return the session of a thread with a peer, by the name under which the peer first wrote there."""
-    core = mailbox._core
+    core = mailbox.core
     names = core_names.names_of(core, core_names.current_name(core, peer))
     if len(names) == 1:
         return session_of(peer, thread)
@@ -133,7 +133,7 @@ def _lacks_its_task(letter: Message, delivery: Delivery) -> bool:
 
 def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
     try:
-        return tasks.find(mailbox._core, mailbox._caller, mailbox.name, work.id)
+        return tasks.find(mailbox.core, mailbox.principal, mailbox.name, work.id)
     except UnknownMessage:
         return None
 
@@ -145,7 +145,7 @@ def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
         return DONE  # an intermediate state, or superseded by a later letter
     if letter.kind == OVERDUE and task.is_final:
         return DONE
-    origin = recall(mailbox._core, mailbox.name, task.letter)
+    origin = recall(mailbox.core, mailbox.name, task.letter)
     if origin is None:  # another program of this agent gave the task
         return Intent(action="work", session=_session_with(mailbox, letter.sender, letter.thread))
     return _back_to(origin, task)
@@ -163,8 +163,8 @@ def _of_task_received(mailbox: Mailbox, letter: Message, task: Standing) -> Inte
 
 def _home_of_work(mailbox: Mailbox, task: Standing) -> str:
     """Return the home of the gateway that worked on a task: it holds the session and any running turn."""
-    lease = inbox.received(mailbox._core, mailbox.name, task.letter).delivery.lease
-    return "" if lease is None else gateways.home_of(mailbox._core, mailbox.name, lease.holder)
+    lease = inbox.received(mailbox.core, mailbox.name, task.letter).delivery.lease
+    return "" if lease is None else gateways.home_of(mailbox.core, mailbox.name, lease.holder)
 
 
 def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
@@ -184,8 +184,8 @@ def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
         order="newest",
         limit=1,
     )
-    leases = [found.delivery.lease for found in mailbox._core.store.find(before)]
-    return gateways.home_of(mailbox._core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
+    leases = [found.delivery.lease for found in mailbox.core.store.find(before)]
+    return gateways.home_of(mailbox.core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
 
 
 def _origin_of_answer(mailbox: Mailbox, letter: Message) -> Origin | None:
@@ -194,7 +194,7 @@ def _origin_of_answer(mailbox: Mailbox, letter: Message) -> Origin | None:
     Only a recipient of our letter or the postmaster may answer, each once. The end of a task is reported by its
     own updates, so other answers to a finished task do not count.
     """
-    core, name = mailbox._core, mailbox.name
+    core, name = mailbox.core, mailbox.name
     origin = recall(core, name, letter.in_reply_to)
     if origin is None or letter.in_reply_to is None or was_answered_before(core, origin, letter):
         return None
@@ -206,7 +206,7 @@ def _origin_of_answer(mailbox: Mailbox, letter: Message) -> Origin | None:
 
 def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
     """Return whether it answers a letter of ours to its sender, under any name the sender had then."""
-    core, name = mailbox._core, mailbox.name
+    core, name = mailbox.core, mailbox.name
     if letter.in_reply_to is None:
         return False
     try:

@@ -209,7 +209,7 @@ class Post:
 
     @property
     def core(self) -> Core:
-        return self.room.room._core
+        return self.room.room.core
 
     @property
     def mailbox(self) -> Mailbox:
@@ -273,7 +273,7 @@ class Post:
     def _mailbox_with(self, **limits: Any) -> Mailbox:
         """Return this mailbox with limits that differ from those of the room."""
         changed = copy(self.mailbox)
-        changed._core = replace(self.core, limits=replace(self.core.limits, **limits))
+        changed.core = replace(self.core, limits=replace(self.core.limits, **limits))
         return changed
 
     async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:

@@ -137,7 +137,7 @@ def _claim_except(
             break
         try:
             found = core_work.claim_one(
-                mailbox._core, mailbox._caller, mailbox.name, letter, lease=lease, holder=holder
+                mailbox.core, mailbox.principal, mailbox.name, letter, lease=lease, holder=holder
             )
         except LeaseLost:  # another gateway was quicker
             continue
@@ -146,7 +146,7 @@ def _claim_except(
 
 
 def _claimable_letters(mailbox: Mailbox, busy: Collection[str], left: Collection[str]) -> Iterator[str]:
-    core, moment = mailbox._core, mailbox._core.now()
+    core, moment = mailbox.core, mailbox.core.now()
     deliveries.apply_timers(core, moment, (mailbox.name,))
     number = 0
     while True:

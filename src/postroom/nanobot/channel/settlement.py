@@ -112,7 +112,7 @@ async def fail_unanswered(task: AsyncTask) -> None:
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
     box = task._task._mailbox
-    await task._room.run(tasks.fail_unanswered, box._core, box._caller, box.name, task.id, why)
+    await task._room.run(tasks.fail_unanswered, box.core, box.principal, box.name, task.id, why)
 
 
 def mailable(text: str) -> str:

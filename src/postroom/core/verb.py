@@ -1,0 +1,282 @@
+"""A verb: one request to a room, declared once and found on every surface.
+
+    @verb("read", LetterResult, action="read")
+    class Read(MailboxVerb):
+        \"\"\"Return one letter, stamped as read.\"\"\"
+
+        id: Annotated[str, "the letter's id"]
+
+        def run(self, core: Core, principal: Principal) -> LetterResult: ...
+
+The fields are the parameters: type, default and one line of help each. The docstring is the verb's help. `perform`
+authorises the caller and runs the verb; nothing else does. From the same declaration the surfaces make JSON-RPC
+methods, socket actions, `POST /v1/VERB`, MCP tools, commands, JSON Schema and the reference pages.
+
+A verb that comes over a wire is made by `from_params`, which checks every type. msgspec checks types there and not
+in constructors, so what types cannot say is checked in `run` or `__post_init__`, for callers in Python too.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import Invalid
+from ..model.names import HUMAN, check_agent, meant
+from .authorize import authorize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .authorize import Principal
+    from .core import Core
+
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+V = TypeVar("V", bound="type[Verb]")
+
+# Types of parameters. Over a wire a time is text in ISO 8601, or seconds from now.
+PriorityWord = Annotated[
+    str | int, msgspec.Meta(extra_json_schema={"anyOf": [{"enum": ["low", "normal", "high", "urgent"]}, {}]})
+]
+
+MANY = 50  # letters; a call about more does not run on the thread that serves everyone
+LONGEST_WAIT = 300.0  # seconds; a caller that wants to wait longer calls again with the cursor
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_BROKEN = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?", re.DOTALL)
+
+
+class Declaration(Struct, frozen=True, kw_only=True):
+    """What a verb says of itself besides its parameters."""
+
+    name: str
+    about: str  # the first line of its docstring
+    result: type  # the type of what it returns
+    action: str  # the row of `authorize.RULES` that decides who may call it
+    writes: bool = True  # does it change anything?
+    slow: bool = False  # may it take long? Then never on the thread that serves everyone
+    many: bool = False  # may it return any number of things? Then slow unless a small limit is given
+    wide: bool = False  # does it write to a group of any size? Then on the thread of large calls
+    waits: bool = False  # does it wait for mail? Then it has a parameter `timeout`
+    everyone: bool = False  # without an agent, is it about the whole room, for whoever may see that?
+    strict: bool = True  # is an unknown parameter refused? Other programs' protocols ignore it
+    old_names: dict[str, str] = {}  # deprecated name of a parameter -> its name
+
+
+class Verb(Struct, kw_only=True):
+    """One request to a room, with its parameters. It is made for one call, and filled in while it is checked."""
+
+    def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
+        """Return the mailboxes that the request is about, for `authorize`; None stands for the room."""
+        return [None]
+
+    def run(self, core: Core, principal: Principal) -> Any:
+        """Carry out the request, which is authorised. One that waits looks once, and never blocks."""
+        raise NotImplementedError
+
+    def is_empty(self, result: Any) -> bool:
+        """Return whether a verb that waits has found nothing yet."""
+        return not result
+
+    def mailboxes(self) -> list[str]:
+        """Return the mailboxes for whose mail the request waits."""
+        return []
+
+    @classmethod
+    def declaration(cls) -> Declaration:
+        return declared_by[cls]
+
+
+class MailboxVerb(Verb, kw_only=True):
+    """A request about one agent's mailbox."""
+
+    agent_id: Annotated[str, "whose mailbox; with a token, the token's agent"] = ""
+
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        if not self.agent_id:
+            if principal.agent is None and self.declaration().everyone:
+                return [None]
+            if principal.agent is None:
+                raise Invalid("who are you?", field="agent_id", hint="the name of an agent")
+            self.agent_id = principal.agent
+        self.agent_id = checked_mailbox(core, self.agent_id)
+        return [self.agent_id]
+
+    def mailboxes(self) -> list[str]:
+        return [self.agent_id]
+
+
+def checked_mailbox(core: Core, name: Any) -> str:
+    """Return the mailbox that a name stands for: the human's has several."""
+    checked = check_agent(name, "mailbox")
+    human = core.limits.human
+    return checked if human == HUMAN else meant(checked, human)
+
+
+class Runs(Protocol[R_co]):
+    """A verb by what it returns."""
+
+    def run(self, core: Core, principal: Principal) -> R_co: ...
+
+
+VERBS: dict[str, type[Verb]] = {}  # every verb that was imported, by its name
+declared_by: dict[type[Verb], Declaration] = {}
+
+
+def verb(name: str, result: type, **declared: Any) -> Callable[[V], V]:
+    """Declare a verb, and make it known to every surface."""
+
+    def declare(cls: V) -> V:
+        about = (cls.__doc__ or "").strip().partition("\n")[0]
+        declared_by[cls] = Declaration(name=name, about=about, result=result, **declared)
+        VERBS[name] = cls
+        return cls
+
+    return declare
+
+
+def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
+    """Authorise the caller and carry out the request. One that waits blocks until there is something."""
+    look = authorised(core, principal, request)
+    declaration = cast("Verb", request).declaration()
+    if not declaration.waits:
+        return look()
+    from .inbox import wait_until  # noqa: PLC0415 - the module declares verbs itself
+
+    asked = cast("Any", request)
+    last: list[T] = []
+
+    def found() -> T | None:
+        last[:] = [look()]
+        return None if asked.is_empty(last[0]) else last[0]
+
+    wait_until(core, asked.mailboxes(), asked.timeout, found)
+    return last[0]
+
+
+def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[], T]:
+    """Authorise the caller, and return the call that carries out the request once, without waiting."""
+    asked = cast("Verb", request)
+    action = asked.declaration().action
+    for owner in asked.owners(core, principal):
+        authorize(principal, action, owner)
+    return lambda: request.run(core, principal)
+
+
+def request(verb: Callable[..., T], params: Mapping[str, Any]) -> T:
+    """Return the request that a call in Python makes; an unknown parameter is refused."""
+    try:
+        return verb(**params)
+    except TypeError:
+        known = msgspec.structs.fields(cast("type[Verb]", verb))
+        unknown = params.keys() - {field.name for field in known}
+        if not unknown:
+            raise
+        hint = ", ".join(field.name for field in known)
+        raise Invalid("there is no such parameter", field=min(unknown), hint=hint) from None
+
+
+# -- parameters
+
+
+class Parameter(Struct, frozen=True):
+    """A parameter of a verb, for help, schemas and pages."""
+
+    name: str
+    type: Any
+    help: str
+    required: bool
+    default: Any = None
+    deprecated: tuple[str, ...] = ()  # older names that are still accepted
+
+
+@cache
+def parameters(cls: type[Verb]) -> dict[str, Parameter]:
+    """Return the parameters of a verb by name, in the order in which they are declared; the agent comes last."""
+    hints = get_type_hints(cls, include_extras=True)
+    declaration = cls.declaration()
+    found = {}
+    for field in msgspec.structs.fields(cls):
+        hint = hints[field.name]
+        wanted, about = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
+        old = tuple(old for old, new in declaration.old_names.items() if new == field.name)
+        found[field.name] = Parameter(field.name, wanted, about, field.required, field.default, old)
+    if "agent_id" in found:
+        found["agent_id"] = found.pop("agent_id")
+    return found
+
+
+def given_names(cls: type[Verb], params: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the parameters that a call gives."""
+    known, old = parameters(cls), cls.declaration().old_names
+    for written, value in params.items():
+        name = written if written in known else snake(written)
+        name = old.get(name, name)
+        if name in known and value is not None:
+            yield name
+
+
+def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
+    """Return the request that these parameters of a wire make, every value of the right type.
+
+    Names may be written in camelCase. Null means "not given".
+    """
+    known, declaration = parameters(cls), cls.declaration()
+    values: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for name, value in params.items():
+        own = name if name in known else snake(name)
+        own = declaration.old_names.get(own, own)
+        if own not in known:
+            if declaration.strict:
+                raise Invalid("there is no such parameter", field=name, hint=", ".join(known) or "it takes none")
+            continue
+        if value is not None:
+            values[own], written[own] = value, name
+    for name, parameter in known.items():
+        if parameter.required and name not in values:
+            raise Invalid("is missing", field=name, hint=parameter.help)
+    try:
+        return msgspec.convert(values, cls)
+    except msgspec.ValidationError as broken:
+        raise _invalid(str(broken), written) from None
+
+
+V_ = TypeVar("V_", bound=Verb)
+
+
+def snake(name: str) -> str:
+    """Return a name in snake case: `inReplyTo` -> `in_reply_to`."""
+    return _CAPITAL.sub(r"_\1", name).lower()
+
+
+def _invalid(text: str, written: Mapping[str, str]) -> Invalid:
+    """Return msgspec's complaint with the field under the name that the caller wrote."""
+    matched = _BROKEN.fullmatch(text)
+    what, where = (text, "") if matched is None else (matched["what"], matched["where"] or "")
+    name, rest = re.fullmatch(r"(\w*)(.*)", where).groups() if where else ("", "")  # type: ignore[union-attr]
+    types = re.fullmatch(r"Expected `(.*)`, got `(.*)`", what)
+    plain = what if types is None else f"must be {_in_words(types[1])}, not {_in_words(types[2])}"
+    return Invalid(plain, field=written.get(name, name) + rest)
+
+
+_TYPE_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "datetime": "a time such as 2026-01-31T12:00:00Z",
+}
+
+
+def _in_words(types: str) -> str:
+    """Return types as a person names them: `str | null` -> `text`."""
+    words = [_TYPE_WORDS.get(one, one) for one in types.split(" | ") if one != "null"]
+    return " or ".join(dict.fromkeys(words)) or "null"
