@@ -25,7 +25,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     rename          another name for an agent
     tokens          tokens that prove which agent or operator is calling
     alerts          notify an agent of mail, and the log of that
-    webhooks        whom to call when mail waits
+    webhooks        the URLs to call when mail waits
     outbox          mail for other systems
     arrivals        mail from other systems
     peers           other systems: the allow list, proof of identity, mounted folders

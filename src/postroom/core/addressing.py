@@ -108,7 +108,7 @@ def check_guard_at(core: Core, sender: str, name: str) -> None:
 
 
 def is_open_to(core: Core, message: Message, mailbox: str) -> bool:
-    """Raise NotAllowed if the guard of this mailbox refuses the message; tell whether it has no guard at all.
+    """Raise NotAllowed if the guard of this mailbox refuses the message; return whether it has no guard at all.
 
     An answer that the mailbox asked for is accepted whatever the allow list says.
     """
@@ -125,7 +125,7 @@ def _check_guard(core: Core, guard: Guard, message: Message, mailbox: str) -> No
 
 
 def _is_solicited(core: Core, message: Message, mailbox: str) -> bool:
-    """Tell whether the message answers a letter that this mailbox sent to the message's sender."""
+    """Return whether the message answers a letter that this mailbox sent to the message's sender."""
     if message.in_reply_to is None:
         return False
     found = core.store.get([message.in_reply_to]).get(message.in_reply_to)
@@ -202,7 +202,7 @@ def _no_candidate_error(core: Core, wanted: Collection[str], taken: Collection[s
 
 
 def _has_capabilities(card: Card, wanted: Collection[str]) -> bool:
-    """Tell whether a local agent has these capabilities.
+    """Return whether a local agent has these capabilities.
 
     Agents of other systems are chosen by their own system.
     """

@@ -1,8 +1,8 @@
 """Agents: cards, heartbeats and presence; guards of mailboxes; scopes.
 
-A card says what an agent is and can do; a heartbeat (`Beat`) says that it is alive. They are separate records: a
-card changes rarely and durably, a heartbeat often and without a sync of its own. Many processes register and send
-heartbeats at once; every change is one compare-and-set commit.
+A card says what an agent is and can do; a heartbeat (`Heartbeat`) says that it is alive. They are separate
+records: a card changes rarely and durably, a heartbeat often and without a sync of its own. Many processes
+register and send heartbeats at once; every change is one compare-and-set commit.
 
 A guard is the allow list of a mailbox and the names that it blocks. It is checked inside the commit of each letter
 (`addressing`) and exists only for a mailbox that has one.
@@ -245,7 +245,7 @@ def _agent(
 
 
 def _is_over(core: Core, name: str, task: str) -> bool:
-    """Tell whether this is a task of the agent that has ended since its last heartbeat."""
+    """Return whether this is a task of the agent that has ended since its last heartbeat."""
     known = task_index.task_of(core, name, task)
     return known is not None and known.is_final
 
@@ -295,7 +295,7 @@ def _check_each(value: Any, field: str, check: Callable[[Any, str], str]) -> tup
 
 
 def is_member(core: Core, name: str, scope: str) -> bool:
-    """Tell whether an agent is in a scope, by one small record."""
+    """Return whether an agent is in a scope, by one small record."""
     return find_record(core, MEMBER + scope, name) is not None
 
 

@@ -1,15 +1,15 @@
-"""Alerts: telling a person or a program that mail waits, what became of that, and where letters were shown.
+"""Alerts: decide when a person or program is notified of mail, and record what came of it and what was shown.
 
 An alert is a hint: it moves no delivery, and one that is lost loses no mail. The rules (when, for which letters,
 how often) are `policy.alerts`; this module reads what they need and writes what follows. The public API calls an
 alert a *ring* and its channel a *way*; these words are stored, too. Three kinds of record are kept:
 
-- the alert log (`BELL`), one for a mailbox and a channel (`claude`, `exec`, `webhook:<id>`);
-- the recipient's alerts (`TOLD`), one for a mailbox: how often it was alerted, by whatever channel;
+- the alert log (`ALERT_LOG`), one for a mailbox and a channel (`claude`, `exec`, `webhook:<id>`);
+- the recipient's alerts (`RECIPIENT_ALERTS`), one for a mailbox: how often it was alerted, by whatever channel;
 - the audit (`AUDIT`), one for a letter at a mailbox: its alerts, and where it was shown. It is deleted with the
   letter and never leaves this room.
 
-The letters are synced to disk before anybody is alerted of them. An alert is decided and recorded in one commit,
+The letters are synced to disk before an alert names them. An alert is decided and recorded in one commit,
 so two processes never alert by one channel for the same letter, and two channels at once count as one alert.
 """
 
@@ -305,7 +305,7 @@ if TYPE_CHECKING:
     OnAlert = Callable[[Collection[str]], Sequence[Write]]
 
 LOOK_EVERY = 10.0  # seconds; retry_rings sends no notification
-CUT_OFF = "whoever rang ended before it was done"  # shown as the reason of such a failure
+CUT_OFF = "the program that alerted ended before it was done"  # shown as the reason of such a failure
 NOT_NOW = 1.0  # seconds until `may_ring`, which said no, is called again
 
 
@@ -362,7 +362,7 @@ def try_ring(
         begin(core, caller, mailbox, way)
         return Later()
     more = alerts.unconfirmed(log, moment)[1]
-    # Letters up to here are synced below before anybody is alerted; later ones wait for the next look.
+    # Letters up to here are synced below before an alert names them; later ones wait for the next look.
     until = core.store.cursor().number
     seen = look(core, mailbox, way, log, moment, until, least)
     if not seen.waiting:
@@ -375,7 +375,7 @@ def try_ring(
     # Called last and outside of the commit: it may ask a host, and what it costs is paid only when there is mail.
     if may_ring is not None and not may_ring():
         return Later(NOT_NOW)
-    core.store.sync()  # the letters must survive a power cut before anybody hears of them
+    core.store.sync()  # the letters must survive a power cut before an alert names them
     letters = _record_alert(core, mailbox, way, moment, until, least, on_alert, within)
     if not letters:
         return Later(0.0)  # another process recorded it first
@@ -383,7 +383,7 @@ def try_ring(
 
 
 def _current_log(core: Core, caller: Principal, mailbox: str, way: str, moment: Moment) -> AlertLog | None:
-    """Return the alert log after failing the alerts that nobody confirmed in time."""
+    """Return the alert log after failing the alerts that were not confirmed in time."""
     found = find_log(core, mailbox, way)
     if found is not None and (lost := alerts.unconfirmed(found[0], moment)[0]):
         ring_failed(core, caller, mailbox, way, lost, CUT_OFF)

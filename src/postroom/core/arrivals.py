@@ -1,4 +1,4 @@
-"""Mail from other systems: whether it is accepted, for whom, and how a repeated letter is recognized.
+"""Mail from other systems: whether it is accepted, for which mailboxes, and how a repeated letter is recognized.
 
 A letter keeps its id if that is free. If another letter has the id, or for a further recipient of a letter that is
 stored already, a copy is stored under an id of ours and a key made from source, id and mailbox. A peer is answered
@@ -79,7 +79,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     """A letter as another system brings it."""
 
     message: Message  # its sender is `agent@system`
-    targets: tuple[Address, ...]  # whom it is for
+    targets: tuple[Address, ...]  # the addresses that it is for
     source: str  # the system where it was written
     path: tuple[str, ...] = ()  # the systems it went through
     hops: int = 0  # their number
@@ -109,7 +109,7 @@ def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
         raise
     except PostroomError as refused:
         verdicts = [Verdict(target, refused) for target in arrival.targets]
-    # Only for a peer that may speak for the source: nobody else learns which letters are here (G8).
+    # Only for a peer that may speak for the source: no other peer learns which letters are here (G8).
     if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
         return verdicts
     return [Verdict(one.target) if _is_kept(core, arrival, one.target) else one for one in verdicts]

@@ -1,9 +1,9 @@
 """Conversations: view, open, join, leave, invite, close, and take a turn.
 
-A conversation is computed from its letters. Only what letters cannot tell is stored, in a small record (`Talk`:
-subject, seats, status, opened threads), which changes by compare-and-set. Each change also puts a record of the
-kind `happened` whose value is None: nothing is kept, but the key enters the numbered changes. So a subscriber that
-resumes from a cursor learns what happened after it, and not only the present state.
+A conversation is computed from its letters. What letters cannot hold is stored in a small record
+(`ConversationRecord`: subject, seats, status, opened threads), which changes by compare-and-set. Each change also
+puts a record of the kind `happened` whose value is None: nothing is kept, but the key enters the numbered changes.
+So a subscriber that resumes from a cursor learns what happened after it, and not only the present state.
 
 An agent sees a conversation in which it has a seat, that it opened, or of which it has a letter, and in it only
 letters that it sent or received. Any other conversation is Missing, as if it did not exist. The operator sees all.
@@ -130,11 +130,11 @@ def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | 
     letters = tuple(seen_by(core, letter, reader) for letter in found)
     members = None if talk is None else _members_seen(core, talk, reader, found)
     is_inside = members is None or reader is None or reader in members
-    # Absent and forbidden look the same: the error must not tell that there is such a conversation (G8).
+    # Absent and forbidden look the same: the error must not reveal that there is such a conversation (G8).
     if not letters and (talk is None or not is_inside):
         raise missing_conversation(checked)
     if talk is None or not is_inside:
-        # No member, but it has letters: it sees what these tell, and nothing of the record (G8).
+        # No member, but it has letters: it sees what follows from these, and nothing of the record (G8).
         talk, members = talk_from_letters(letters), None
     return View(
         talk=talk,
@@ -147,7 +147,7 @@ def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | 
 
 
 def is_notified(core: Core, principal: Principal, talk: ConversationRecord) -> bool:
-    """Tell whether this caller gets the events of a conversation now; an agent that left does not."""
+    """Return whether this caller gets the events of a conversation now; an agent that left does not."""
     reader = reader_of(principal)
     seat = None if reader is None else talk.seat(reader)
     if reader is None or seat is not None:
@@ -159,7 +159,7 @@ def is_notified(core: Core, principal: Principal, talk: ConversationRecord) -> b
 
 
 def is_long(core: Core, id: str) -> bool:
-    """Tell whether a conversation has more than PAGE letters, so that a view of it is slow."""
+    """Return whether a conversation has more than PAGE letters, so that a view of it is slow."""
     return bool(core.store.letters(LetterQuery(conversation=id, skip=PAGE, limit=1)))
 
 
@@ -237,7 +237,7 @@ def missing_conversation(id: str) -> Missing:
 
 
 def talk_from_letters(letters: Sequence[Message]) -> ConversationRecord:
-    """Return the description of a conversation that has no record, as its first letter tells it."""
+    """Return the description of a conversation that has no record, made from its first letter."""
     fold = fold_conversation(letters[:1])
     return ConversationRecord(
         id=fold.id,
@@ -549,9 +549,9 @@ def _writes(
     return [put, *(_event_record(talk.id, *one, now) for one in events)]
 
 
-def _event_record(id: str, what: str, whom: str, now: datetime) -> Put:
+def _event_record(id: str, kind: str, subject: str, now: datetime) -> Put:
     """Return a write that only enters the numbered changes: the key says what happened, and nothing is kept."""
-    return put_record(HAPPENED, f"{id} {what} {whom or '-'} {now.isoformat()}", None, None)
+    return put_record(HAPPENED, f"{id} {kind} {subject or '-'} {now.isoformat()}", None, None)
 
 
 def _set_status(core: Core, caller: Principal, id: str, action: str, event: str) -> View:
@@ -671,7 +671,7 @@ def _check_free(core: Core, reader: str | None, id: str) -> None:
 
 
 def _id_taken_error() -> IdTaken:
-    """Return the error for an id that others use. It does not tell for what they use it (G8)."""
+    """Return the error for an id that others use. It does not show what they use it for (G8)."""
     return IdTaken("cannot be used for a new conversation", field="id", hint="leave it out, or choose another one")
 
 
@@ -705,7 +705,7 @@ def turn(core: Core, caller: Principal, id: str, participant: str, request: Turn
         nonlocal view
         if revision(core, id) != (view.held.revision if view.held else 0):
             view = _view_to_speak(core, caller, id)
-            # An agent joined or left between the look and the commit: address the turn anew.
+            # An agent joined or left between the look and the commit: address the turn again.
             posts[:] = [turn_post(core, caller, view, name, request)]
         if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
             return posts
@@ -750,7 +750,7 @@ def turn_post(core: Core, caller: Principal, view: View, participant: str, reque
     post = messages.prepare(core, caller, draft, now)
     if audience or not post.deliveries:
         return post
-    # Nobody else is there. The turn is kept in the participant's own mailbox, done already, so that it is part of
+    # No other participant. The turn is kept in the participant's own mailbox, done already, so that it is part of
     # the conversation.
     done = ack(open_delivery(post.message, participant, "to", now), now, archive=True)
     return replace(post, deliveries=(done,), quota=None)

@@ -65,7 +65,7 @@ def move_found(
     def plan() -> Sequence[Write]:
         return steps(core.store.find(query))
 
-    # Outside of the lock first. In the usual case nobody else wants the same letters, and the lock is short.
+    # Outside of the lock first. In the usual case no other worker wants the same letters, and the lock is short.
     moves = plan() if first is None else steps(first)
     if not moves:
         return []
@@ -106,7 +106,7 @@ def apply_timers(core: Core, moment: Moment, mailboxes: Sequence[str] | None) ->
 
 
 def is_process_gone(holder: str) -> bool:
-    """Tell whether the process that holds a claim has ended.
+    """Return whether the process that holds a claim has ended.
 
     Only a hint: a process of another container has ids of its own.
     """

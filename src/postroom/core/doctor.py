@@ -53,14 +53,14 @@ def doctor(
 ) -> Diagnosis:
     """Run every check, in order; `known` are findings from before the room was opened."""
     authorize(caller, "doctor")
-    tell = check_progress(progress)
+    report = check_progress(progress)
     findings = list(known)
     findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
     reached = [0, 0]
 
     def report_store(done: int, total: int) -> None:
         reached[:] = [done, total]
-        tell(done, total + len(CHECKS))
+        report(done, total + len(CHECKS))
 
     try:
         findings += core.store.examine(repair=repair, full=full, progress=report_store)
@@ -81,7 +81,7 @@ def doctor(
             findings += check(core, caller, repair)
         except PostroomError as broken:  # a check that cannot be made is a finding too
             findings.append(error(name, broken.message, broken.hint or ""))
-        tell(place, total)
+        report(place, total)
     return Diagnosis(findings=tuple(findings))
 
 

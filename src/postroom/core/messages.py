@@ -90,7 +90,7 @@ def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: dat
             posts.append(post)
             batch.add(post.message)
     except PostroomError as error:
-        if error.field is not None:  # say in which letter
+        if error.field is not None:  # name the letter
             error.field = f"drafts[{len(posts)}].{error.field}"
         if error.temporary:
             error.keys = tuple(_key_to_retry(core, draft) for draft in drafts)
@@ -528,7 +528,7 @@ def _check_untouched(deliveries: Sequence[Delivery]) -> None:
 def _check_task(core: Core, message: Message) -> None:
     """Raise IllegalMove if the receiver has accepted the task, or if the letter is a later step of a task.
 
-    A receiver may accept a task without settling its letter, so the deliveries alone do not tell.
+    A receiver may accept a task without settling its letter, so the deliveries alone do not show it.
     """
     task = opened_by(core, message)
     if task is not None and task.is_active:
@@ -614,7 +614,7 @@ def _check_group_rate(core: Core, message: Message, place: LetterQuery, batch: B
 
 
 def _is_answer(core: Core, message: Message, place: LetterQuery, since: int | None) -> bool:
-    """Tell whether it is a reply, or whether another agent wrote to its sender here since letter `since`."""
+    """Return whether it is a reply, or whether another agent wrote to its sender here since letter `since`."""
     if message.thread_id is not None or since is None:
         return message.thread_id is not None
     return bool(core.store.letters(replace(place, received_by=message.sender, after=since)))

@@ -43,7 +43,7 @@ def name_resolver(core: Core) -> Callable[[str], str]:
 
 
 def is_sent_by(core: Core, message: Message, mailbox: str) -> bool:
-    """Tell whether this mailbox sent the message, under its current name or a former one."""
+    """Return whether this mailbox sent the message, under its current name or a former one."""
     return message.sender == mailbox or message.sender in names_of(core, mailbox)
 
 

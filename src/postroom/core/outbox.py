@@ -218,7 +218,7 @@ def _too_old(core: Core, now: datetime) -> Iterator[Found]:
     for mailbox in core.store.outgoing(now, latest_try(now, core.limits)):
         for found in _queued(core, mailbox, SLICE):
             since = waits_since(found)
-            # By the earlier of both times, because a revived letter waits anew and would end the search too soon.
+            # By the earlier of both times, because a revived letter waits again and would end the search too soon.
             if not is_too_old(min(found.message.created_at, since), now, core.limits):
                 break
             is_due = _is_due(core, found.delivery, now)

@@ -7,7 +7,7 @@ for the first time, or for a day. A mounted mail folder is a peer, too.
 
 The name of this room among others is the configured one, else the name of the MAP server it is linked to, else a
 name that was made once. It is kept for ever; only a name that was made while waiting for a server's name, and was
-not yet announced to anybody, is replaced by that.
+not yet announced to any other system, is replaced by that.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
 
 
 def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
-    """Refuse a certificate other than the pinned one, and record an alert until the operator trusts it anew."""
+    """Refuse a certificate other than the pinned one, and record an alert until the operator trusts it."""
     if not found.pin or is_same_secret(found.pin, fingerprint):
         return
     _keep(core, found.system, lambda now: replace(now, alert=fingerprint))

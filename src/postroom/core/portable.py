@@ -102,18 +102,18 @@ class Name(Struct, frozen=True):
 def export_room(core: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the room line by line. Letters accepted meanwhile may be missing; none is ever half in it."""
     authorize(caller, "export")
-    tell = check_progress(progress)
+    report = check_progress(progress)
     total = len(core.store.mailboxes()) + core.store.count_letters(LetterQuery())
     total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
-    done = 0  # counted anew: the room may have changed since the head was written
+    done = 0  # counted again: the room may have changed since the head was written
     for done, line in enumerate(_lines(core), start=1):
         if done % SLICE == 0:
-            tell(min(done, total), total)
+            report(min(done, total), total)
         yield line
     # The importer needs this line: a file that was cut off would look complete without it.
     yield encode({"end": True, "lines": done})
-    tell(total, total)
+    report(total, total)
 
 
 def _line(value: dict[str, Any]) -> bytes:
@@ -132,7 +132,9 @@ def _lines(core: Core) -> Iterator[bytes]:
         ids = tuple(letter.message.id for letter in letters)
         held: dict[str, list[Delivery]] = {id: [] for id in ids}
         for found in core.store.find(Query(message_ids=ids, order="age")):
-            held[found.message.id].append(replace(found.delivery, number=0, arrived=0))  # numbered anew there
+            held[found.message.id].append(
+                replace(found.delivery, number=0, arrived=0)
+            )  # numbered again by the importing store
         for letter in letters:
             if held[letter.message.id]:  # or it was deleted meanwhile
                 yield _line({"letter": letter.message, "deliveries": held[letter.message.id]})
@@ -146,7 +148,7 @@ def import_room(
     authorize(caller, "import")
     if not isinstance(lines, Iterable):
         raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
-    tell, source = check_progress(progress), iter(lines)
+    report, source = check_progress(progress), iter(lines)
     head = check_head(core.limits, next(source, b""))
     room, total = head.room, head.lines
     # Marked before the first line: an interrupted import is known, and only its own export may go on.
@@ -166,10 +168,10 @@ def import_room(
         if len(slice) >= SLICE:
             core.store.commit(slice)
             slice = []
-            tell(number, total and max(number, total))
+            report(number, total and max(number, total))
     core.store.commit(slice)
     _finish(core)
-    tell(total, total)
+    report(total, total)
     return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
 

@@ -112,12 +112,12 @@ def defuse(text: str) -> str:
 
 
 def _opens(plain: str, end: int) -> bool:
-    """Tell whether the word of the fence, or the end of the text, follows these brackets."""
+    """Return whether the word of the fence, or the end of the text, follows these brackets."""
     return re.compile(_BEHIND).match(plain, end) is not None
 
 
 def _closes(before: str) -> bool:
-    """Tell whether the word of the fence comes before these brackets, on their line or the one before.
+    """Return whether the word of the fence comes before these brackets, on their line or the one before.
 
     On the line before, only plain letters count: in another script every word of six letters would match.
     """

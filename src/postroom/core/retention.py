@@ -63,7 +63,7 @@ def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sw
     """Do one round. Safe at any time, from any number of processes."""
     authorize(caller, "janitor")
     moment = core.now()
-    tell = check_progress(progress)
+    report = check_progress(progress)
     time_did = apply_timers(core, moment, None)
     given_up = give_up_old(core, moment.wall)
     climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
@@ -73,8 +73,8 @@ def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sw
         delivered=time_did.get("deliver", 0),
         expired=time_did.get("expire", 0),
         buried=time_did.get("bury", 0) + given_up,
-        archived=_archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), tell),
-        purged=_purge(core, moment.wall, *_retention(core, moment.wall), tell),
+        archived=_archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), report),
+        purged=_purge(core, moment.wall, *_retention(core, moment.wall), report),
         forgotten=_forget_memories(core, moment.wall),
         trimmed=core.store.trim_changes(core.limits.retain_changes),
         climbed=climbed,
@@ -124,7 +124,7 @@ def _before(now: datetime, older_than: Any) -> datetime:
         return datetime.min.replace(tzinfo=UTC)  # before any letter
 
 
-def _archive(core: Core, now: datetime, cutoff: datetime, tell: Progress) -> int:
+def _archive(core: Core, now: datetime, cutoff: datetime, report: Progress) -> int:
     query = Query(states=(State.DONE,), unarchived_before=cutoff, order="age", limit=SLICE)
     if core.store.archives_by_sending:
         query = replace(query, unarchived_before=EVER, sent_before=cutoff)
@@ -132,22 +132,22 @@ def _archive(core: Core, now: datetime, cutoff: datetime, tell: Progress) -> int
     archived = 0
     while moved := move_found(core, query, "archive", lambda delivery: model_delivery.archive(delivery, now)):
         archived += len(moved)
-        tell(archived, max(archived, total))
+        report(archived, max(archived, total))
     return archived
 
 
-def _purge(core: Core, now: datetime, cutoff: datetime | None, keep: int | None, tell: Progress) -> int:
+def _purge(core: Core, now: datetime, cutoff: datetime | None, keep: int | None, report: Progress) -> int:
     """Purge by age, then by count."""
     purged = 0
     if cutoff is not None:
-        purged += _purge_slices(core, LetterQuery(settled_before=cutoff, limit=SLICE), now, tell)
+        purged += _purge_slices(core, LetterQuery(settled_before=cutoff, limit=SLICE), now, report)
     if keep is not None:
         query = LetterQuery(settled_before=now, order="newest", skip=keep, limit=SLICE)
-        purged += _purge_slices(core, query, now, tell)
+        purged += _purge_slices(core, query, now, report)
     return purged
 
 
-def _purge_slices(core: Core, query: LetterQuery, now: datetime, tell: Progress) -> int:
+def _purge_slices(core: Core, query: LetterQuery, now: datetime, report: Progress) -> int:
     purged, total = 0, max(0, core.store.count_letters(query) - query.skip)
 
     def plan() -> Sequence[Write]:
@@ -159,14 +159,14 @@ def _purge_slices(core: Core, query: LetterQuery, now: datetime, tell: Progress)
     # In slices, so that no commit keeps other writers waiting.
     while core.store.letters(_sparing(core, query)):
         core.store.commit(plan)
-        tell(purged, max(purged, total))
+        report(purged, max(purged, total))
     return purged
 
 
 def _sparing(core: Core, query: LetterQuery) -> LetterQuery:
     """Return the query without letters of active tasks and open escalations.
 
-    An escalation that climbs copies its first letter. Made anew for each commit: a task may be accepted meanwhile.
+    An escalation that climbs copies its first letter. Made for each commit: a task may be accepted meanwhile.
     """
     tasks = [id for ids in all_active(core).values() for id in ids]
     return replace(query, spared=(*tasks, *letters_of_open(core)))

@@ -353,7 +353,7 @@ def admit(
 def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
     """Return the letter of a step, which passes the other party's allow list."""
     post = prepare(core, caller, draft, moment.wall)
-    # The giver of a task must hear of it. The table of states bounds the number of steps, so this lets in no
+    # The giver of a task must get the update. The table of states bounds the number of steps, so this lets in no
     # flood.
     return replace(post, admit=partial(addressing.resolve_post, core, ask=False))
 

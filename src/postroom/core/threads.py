@@ -74,7 +74,7 @@ def threads(core: Core, caller: Principal, mailbox: str | None, limit: int) -> l
     ids = core.store.threads(mailbox, check_count(limit, "limit"))
     if not ids and mailbox is not None:
         check_spelling(core, mailbox)
-    # Folded from the letters this mailbox may see: counts must not tell of others (G8).
+    # Folded from the letters this mailbox may see: counts must not reveal others (G8).
     seen = (_visible(core, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
     return [fold_thread(letters) for letters in seen if letters]
 

@@ -133,7 +133,7 @@ def authenticate(core: Core, text: Any) -> Principal:
 
 
 def is_live(core: Core, id: str) -> bool:
-    """Tell whether there is a valid token with this id."""
+    """Return whether there is a valid token with this id."""
     return live_token(core, id) is not None
 
 
@@ -171,7 +171,7 @@ def effective_principal(core: Core, principal: Principal, named: str | None = No
 
 
 def _is_sealed(core: Core, name: str, sealed_names: set[str]) -> bool:
-    """Tell whether the agent or one above it is sealed.
+    """Return whether the agent or one above it is sealed.
 
     A child is started with its parent's token and has none of its own, so the parent's token protects its mail
     too.

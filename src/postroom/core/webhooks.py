@@ -163,7 +163,7 @@ def _fresh_secret() -> str:
 
 # -- calls: which are to be made, under which id, and what became of them
 
-CUT_OFF = "the post room ended before anybody answered"
+CUT_OFF = "the post room ended before the receiver answered"
 
 
 class DueCall(Struct, frozen=True, kw_only=True):

@@ -324,7 +324,7 @@ def _is_repeated_ack(current: Delivery, was: Delivery) -> bool:
 
 
 def _is_repeated_failure(current: Delivery, was: Delivery, reason: str) -> bool:
-    """Tell whether the delivery's next step was the failure that this holder reported, with the same reason."""
+    """Return whether the delivery's next step was the failure that this holder reported, with the same reason."""
     if current.state is not State.DEAD or was.lease is None or current.revision != was.revision + 1:
         return False
     last = current.history[-1:]

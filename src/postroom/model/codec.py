@@ -118,7 +118,7 @@ def token_hash(token: str) -> str:
 
 
 def is_same_secret(left: str, right: str) -> bool:
-    """Compare two secrets in a time that tells nothing about them."""
+    """Compare two secrets in a time that does not depend on their content."""
     from hmac import compare_digest  # noqa: PLC0415 - it loads OpenSSL, which no send needs
 
     return compare_digest(left, right)

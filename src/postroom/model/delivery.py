@@ -302,7 +302,7 @@ def _restart(delivery: Delivery, action: str) -> Delivery:
 def redirect(delivery: Delivery, mailbox: str, now: datetime, attempt: Attempt | None = None) -> Delivery:
     """Return the delivery moved to the mailbox of an agent at another system, where it is queued.
 
-    `attempt` tells why the system refused it for which it waited before.
+    `attempt` holds the reason why the system for which it waited before refused it.
     """
     return replace(
         delivery if attempt is None else replace(delivery, **_failed(delivery, attempt)),

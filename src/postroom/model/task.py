@@ -2,7 +2,7 @@
 
 A task is defined by its letters: the `task` that opened it and the `task_update`s after it. A letter from anyone
 but giver and receiver, and a transition that the table does not hold, change nothing. The status is also stored
-in records, so that no thread has to be read to know it; `Pages` computes those writes.
+in records, so that no thread has to be read to know it; `RecordBuffer` collects those writes.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def advance(task: Standing, letter: Message) -> Standing:
     if letter.kind != TASK_UPDATE or note is None or note.id != task.id or letter.thread != task.thread:
         return task
     after = TaskState(note.state) if note.state in set(TaskState) else task.state
-    # Not an error: anybody can write a letter. One that makes no legal step is mail and nothing more.
+    # Not an error: any agent can write a letter. One that makes no legal step is mail and nothing more.
     if after not in MOVES[task.state] or not set(movers(task.state, after)) & set(task.roles_of(letter.sender)):
         return task
     return replace(task, state=after, reason=note.reason, moved_at=letter.created_at, last=letter.id)

@@ -1,8 +1,8 @@
 """Threads, conversations and turns, which are computed from letters.
 
-The same letters always give the same ids, so a restart changes nothing. A `Talk` stores what letters cannot tell
-of a conversation: its state and subject, its participants, and threads that were opened without a reply. It
-exists only once an agent has changed one of these.
+The same letters always give the same ids, so a restart changes nothing. A `ConversationRecord` stores what letters
+cannot hold of a conversation: its state and subject, its participants, and threads that were opened without a
+reply. It exists only once an agent has changed one of these.
 """
 
 from __future__ import annotations
