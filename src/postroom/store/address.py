@@ -93,9 +93,9 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _check_layout(folder: str, layout: str) -> bool:
-    """Refuse a folder of another layout, whose files would be misread; tell whether the layout's name is written.
+    """Refuse a folder of another layout, whose files would be misread.
 
-    It stands beside the index.
+    Return whether the layout's name is written. It stands beside the index.
     """
     try:
         with open(_mark(folder), encoding="ascii", errors="replace") as file:
@@ -157,7 +157,7 @@ def check_usable(address: str) -> None:
 
 
 def is_there(address: str) -> bool | None:
-    """Tell whether there is a room; any folder counts as one. None if that is unknown, or for a room in memory."""
+    """Return whether there is a room; any folder counts as one. None if unknown, or for a room in memory."""
     place = place_of(address)
     if place is None:
         return None
@@ -170,7 +170,7 @@ def is_there(address: str) -> bool | None:
 
 
 def is_blank(place: str) -> bool:
-    """Tell whether this is an empty file without a log or a note of one: then it never was a room."""
+    """Return whether this is an empty file without a log or a note of one: then it never was a room."""
     from .sqlite.note import number_in  # noqa: PLC0415 - see the docstring
 
     found = os.stat(place)

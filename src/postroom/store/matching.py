@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def matches_delivery(delivery: Delivery, query: Query) -> bool:
-    """Tell whether the delivery meets the query's conditions on deliveries."""
+    """Return whether the delivery meets the query's conditions on deliveries."""
     return (
         (query.mailbox is None or delivery.mailbox == query.mailbox)
         and (not query.states or delivery.state in query.states)
@@ -41,7 +41,7 @@ def matches_delivery(delivery: Delivery, query: Query) -> bool:
 
 
 def matches_letter(message: Message, query: Query, sender: str) -> bool:
-    """Tell whether the letter meets the query's conditions on letters; `sender` is its sender's present name."""
+    """Return whether the letter meets the query's conditions on letters; `sender` is its sender's present name."""
     return (
         (not query.kinds or message.kind in query.kinds)
         and (query.sender is None or sender == query.sender)
@@ -99,7 +99,7 @@ SORT: dict[str, Callable[[Found], Any]] = {
 
 
 def matches_search(message: Message, query: SearchQuery, reader: str | None) -> bool:
-    """Tell whether this letter, as `reader` sees it, meets the query.
+    """Return whether this letter, as `reader` sees it, meets the query.
 
     Whether the reader may see the letter at all is decided elsewhere.
     """

@@ -30,7 +30,7 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _SCHEMA = os.path.join(os.path.dirname(__file__), "sqlite", "schema")
 _HUMAN_NAMES = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values()})  # three names, and the store knows whose
 
-# True: the same boot; nobody else has or had a name like this; nothing unread; and time did nothing to it.
+# True: the same boot; no other agent has or had a name like this; nothing unread; and time did nothing to it.
 # And all that was confirmed is there.
 _QUESTION = """
 WITH box AS (SELECT id, name FROM mailboxes WHERE folded = ?1)
@@ -66,7 +66,7 @@ _FILES = "SELECT name, inode, size, written FROM files WHERE folder = ? LIMIT ?"
 
 
 def is_surely_empty(room: str, mailbox: str, others: list[str] | None = None) -> bool:
-    """Say whether the mailbox surely has nothing unread; False means that the store must be asked.
+    """Return whether the mailbox surely has nothing unread; False means that the store must be asked.
 
     `room` is a SQLite file, or an address `files:<root>?layout=<name>`. Where nobody has the name, the names that
     exist are put into `others`.
@@ -105,7 +105,7 @@ def _values(path: str, mailbox: str) -> tuple[str | float, ...]:
 
 
 def _is_a_room_in_use(path: str) -> bool:
-    """Say whether it is a file of ours with one name, and its log beside it."""
+    """Return whether it is a file of ours with one name, and its log beside it."""
     found = os.stat(path)
     log = os.stat(f"{path}-wal")
     os.stat(f"{path}-shm")

@@ -162,7 +162,7 @@ class Store(Protocol):
     def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
         """Let commits of this thread raise StoreBusy instead of waiting for another writer.
 
-        The function that the block yields tells whether anything was committed all the same.
+        The function that the block yields returns whether anything was committed in spite of that.
         """
         ...
 
@@ -242,7 +242,7 @@ class Store(Protocol):
         ...
 
     def is_known(self, name: str) -> bool:
-        """Tell whether the agent with this name or former name is one of `known`."""
+        """Return whether the agent with this name or former name is one of `known`."""
         ...
 
     def strangers(self) -> dict[str, int]:
@@ -308,7 +308,7 @@ class Store(Protocol):
 
 
 def must_last(write: Write) -> bool:
-    """Tell whether this write must be on stable storage before success is reported.
+    """Return whether this write must be on stable storage before success is reported.
 
     Accepted letters, acks, dead letters and records that grant or revoke must; claims and read stamps need no sync
     of their own.
@@ -345,7 +345,7 @@ def check_space(sender: str, mailbox: str, waiting: tuple[int, int], limit: int,
 
 
 def sends(writes: Sequence[Write]) -> bool:
-    """Tell whether an agent sends something here; notices that Postroom itself sends do not count."""
+    """Return whether an agent sends something here; notices that Postroom itself sends do not count."""
     return any(isinstance(write, Post) and not write.message.is_automatic for write in writes)
 
 

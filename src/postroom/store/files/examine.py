@@ -250,7 +250,7 @@ def _is_older(path: str, nanoseconds: int) -> bool:
 
 
 def _compared(store: FileStore, *, repair: bool, full: bool) -> Iterator[Finding]:
-    """Check that the index has each file, in the state that the file says."""
+    """Check that the index has each file, in the state that the file shows."""
     count, wrong = _differences(store.connection(), full=full)
     verdict = "says what they say" if full else "knows them (what they say is compared with full=True)"
     if not wrong:

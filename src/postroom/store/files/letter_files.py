@@ -59,7 +59,7 @@ def render_file(
     is_simple = fields is not None
     if fields is None:
         fields = _full_fields(layout, message, mailbox, name=name, order=order)
-    if not delivery.is_unread:  # new fields say unread
+    if not delivery.is_unread:  # fields of a new letter mean unread
         layout.write_state(fields, delivery)
     return layout.dump(fields, whole=is_simple)
 
@@ -87,7 +87,7 @@ def _full_fields(layout: Layout, message: Message, mailbox: str, *, name: str, o
     raw = encode(message.seen_by(mailbox))
     seen, plain = decode_message(raw), _plain(raw)  # as from a file: lists instead of tuples
     fields = layout.write(seen, mailbox)
-    # Under our key stands what the design's own fields do not say: read back and compare (G2).
+    # Under our key stands what the design's own fields do not hold: read back and compare (G2).
     own = _difference(plain, _read_back(layout, fields, mailbox, name))
     if layout.name == "nanobot" and message.subject:
         own = _with_subject(layout, fields, plain, mailbox, name)
@@ -153,7 +153,7 @@ def _order(value: Any, message: Message) -> int:
 
 
 def state_at(layout: Layout, fields: Plain, place: str, mailbox: str) -> FileState:
-    """Return the state that a file says. New mail for an agent elsewhere is queued."""
+    """Return the state that a file shows. New mail for an agent elsewhere is queued."""
     found = layout.read_state(fields, place)
     if AT in mailbox and found.state in {State.UNREAD, State.CLAIMED}:
         return FileState(State.QUEUED)

@@ -530,7 +530,7 @@ class Reconciler:
             self._to_notify.add(delivery.mailbox)
 
     def _with_state(self, delivery: Delivery, parsed: ParsedFile) -> Delivery:
-        """Return the delivery in the state that its file says."""
+        """Return the delivery in the state that its file shows."""
         found, now = parsed.state, self._now.wall
         changed = replace(
             delivery,

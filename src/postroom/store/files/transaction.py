@@ -539,7 +539,7 @@ class FileTransaction:
                 self._ledger.drop_file(number, mailbox)
             return
         if kept is None:  # its file was deleted by another program
-            # Write it anew where its owner can still get it; a dead letter without a file needs none.
+            # Write it again where its owner can still get it; a dead letter without a file needs none.
             if after.state is not State.DEAD:
                 _, owner = self._conn.mailbox(name)
                 message, order = self._conn.letter(number)

@@ -219,7 +219,7 @@ def _opened(path: Path, field: str) -> Iterator[apsw.Connection]:
 
 
 def _has_log(path: Path) -> bool:
-    """Tell whether a log with content belongs to this file.
+    """Return whether a log with content belongs to this file.
 
     A backup that was never opened says in its header that it has none: a log beside it is of an earlier file.
     """
@@ -252,7 +252,7 @@ def _check_version(database: apsw.Connection, backup: Path) -> None:
 
 
 def check_nobody_inside(path: Path) -> None:
-    """Raise StoreBusy, naming the processes, while another process has the room open."""
+    """Raise StoreBusy, with the names of the processes, while another process has the room open."""
     inside = [place.name_of(pid) for pid in place.holders(path) if pid != os.getpid()]
     if inside:
         raise StoreBusy(f"{path} is open in process {', '.join(inside)}", hint="end it first, then try again")
@@ -278,7 +278,7 @@ def _keep_old_room(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
 
 
 def _reaches(path: Path, noted: Note) -> bool:
-    """Tell whether all confirmed changes are there; else the log is damaged, and must be kept as it is."""
+    """Return whether all confirmed changes are there; else the log is damaged, and must be kept as it is."""
     if not noted.number:
         return True
     database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)

@@ -51,7 +51,7 @@ _SETTLED = _SECOND // 10
 
 
 class FolderStamp:
-    """The modification time of the room's folder: tells whether any file in it came, went or was replaced.
+    """The modification time of the room's folder: it changes when a file in it comes, goes or is replaced.
 
     That is one call; to stat each of the room's files takes three times as long, and every commit must know.
     """
@@ -61,7 +61,7 @@ class FolderStamp:
         self._seen = self._trusted = (0, 0)
 
     def is_untouched(self) -> bool:
-        """Tell whether the folder is unchanged since `trust`. If not, check its files, then trust it again."""
+        """Return whether the folder is unchanged since `trust`. If not, check its files, then trust it again."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -106,7 +106,7 @@ class NameCache:
         self._database = database
         self.cursor = database.cursor()  # for all writes: each result is read before the next statement
         self.committed: dict[str, tuple[int, bool]] = {}
-        self.as_of = 0  # the next number after our last commit; while it still is, nobody else has written
+        self.as_of = 0  # the next number after our last commit; while it still is, no other process has written
         self.is_bare: bool | None = None  # as of then; in a room that is not bare every letter checks for itself
         self.is_led = False  # as of then: is any agent known to be at another system?
         self.seal = _UNKNOWN  # see `sealed`
@@ -123,7 +123,7 @@ class NameCache:
         self.as_of, self.is_bare, self.seal = 0, None, _UNKNOWN
 
     def is_placed(self, name: str) -> bool:
-        """Tell whether the name includes a system, or belongs to a known agent here."""
+        """Return whether the name includes a system, or belongs to a known agent here."""
         held = self.committed.get(name)
         if AT in name or (held is not None and held[1]):
             return True

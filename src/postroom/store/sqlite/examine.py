@@ -412,10 +412,10 @@ def _counts(visit: Visit) -> Iterator[Finding]:
     elif visit.repair and visit.sound:
         with _repairing(visit):
             recount(visit.database.execute)
-        yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted anew", repaired=True)
+        yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted again", repaired=True)
     else:
         problem = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"
-        yield error("counts", problem, "repair=True counts anew")
+        yield error("counts", problem, "repair=True counts again")
 
 
 def _texts(visit: Visit) -> Iterator[Finding]:

@@ -227,7 +227,7 @@ def _refusal(what: str, broken: OSError) -> PostroomError:
 
 
 def file_system(folder: Place) -> str:
-    """Return the kind of file system, or '' where the system does not tell."""
+    """Return the kind of file system, or '' where the system does not report it."""
     if sys.platform != "linux":
         return ""
     device = os.stat(folder).st_dev

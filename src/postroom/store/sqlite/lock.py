@@ -64,7 +64,7 @@ class WriterLock:
         self._usual = self._name + bytes(TURN_AT - _PID_WIDTH)
 
     def is_in_place(self) -> bool:
-        """Tell whether the file still stands at its path; else other writers may use another lock."""
+        """Return whether the file still stands at its path; else other writers may use another lock."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
         except OSError:
@@ -138,7 +138,7 @@ class WriterLock:
     def check_hurry(self) -> None:
         """Raise StoreBusy if this writer must not wait."""
         if self.hurries:
-            raise StoreBusy("somebody is in the room", hint="try again")
+            raise StoreBusy("another process is in the room", hint="try again")
 
     def check_timeout(self, left: float) -> None:
         """Raise StoreBusy, naming the holder, once no time is left."""

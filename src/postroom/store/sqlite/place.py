@@ -39,7 +39,7 @@ def holders(path: Path) -> list[int]:
 
 
 def is_open_here(path: Path) -> bool:
-    """Tell whether this process has a connection to the room."""
+    """Return whether this process has a connection to the room."""
     return any(database.filename == str(path) for database in apsw.connections())
 
 
@@ -103,7 +103,7 @@ SEARCH = ".search"  # how the endings of the text index begin; it may be deleted
 
 
 def belongs_to(room: Path, path: Path) -> bool:
-    """Tell whether this is one of the files of a room: nothing else may be written there."""
+    """Return whether this is one of the files of a room: nothing else may be written there."""
     own, request = os.path.realpath(room), os.path.realpath(path)
     return request in {own + end for end in FILES} or request.startswith(
         (f"{own}{SEARCH}", f"{own}.bells{os.sep}")
@@ -111,7 +111,7 @@ def belongs_to(room: Path, path: Path) -> bool:
 
 
 def is_room_file(path: Path) -> bool:
-    """Tell whether the file says that it is a room. Not for one that this process has open."""
+    """Return whether the file says that it is a room. Not for one that this process has open."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)

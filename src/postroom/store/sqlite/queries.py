@@ -100,7 +100,7 @@ def bare(request: Statement) -> Statement:
 def find_apart(query: Query) -> tuple[Statement, Statement]:
     """Return one query for unread mail and one for mail that was read: the index holds them apart.
 
-    The first of both tells with each letter whether the second would find anything.
+    Each row of the first also shows whether the second would find anything.
     """
     values = _claim_values(query)
     if values is not None:
@@ -114,7 +114,7 @@ def find_apart(query: Query) -> tuple[Statement, Statement]:
 
 
 def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None:
-    """Return the first query of `find_apart`, which also tells whether anything in this mailbox is overdue.
+    """Return the first query of `find_apart`, which also shows whether anything in this mailbox is overdue.
 
     Both in one save 5 % of a claim. None if it is not the usual query of a claim.
     """

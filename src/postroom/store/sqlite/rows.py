@@ -168,7 +168,7 @@ def found(row: Row) -> Found:
 
 
 class NotFresh(Exception):
-    """More has happened to a delivery than the columns of `FRESH` hold."""
+    """A delivery has fields that the columns of `FRESH` do not hold."""
 
 
 def found_fresh(mailbox: str, row: Row) -> Found:

@@ -296,8 +296,8 @@ class Index:
         about = self._about(database)
         if (about.room, about.version) != (self._name(), VERSION):
             raise IndexMismatch
-        # After a power cut or a restore the room may lack letters that the index has: their numbers are given
-        # anew.
+        # After a power cut or a restore the room may lack letters that the index has: new letters get their
+        # numbers.
         if about.upto and not self._room.execute(_IS_KNOWN, (about.upto, about.last)).get:
             raise IndexMismatch
         if about.upto and database.execute(_CANDIDATES, (EVERY_LETTER, about.upto, 1)).get != about.upto:
@@ -365,7 +365,7 @@ _PARTY_SQL = (
 
 
 def is_behind(run: RunQuery, upto: int, letters: int) -> bool:
-    """Tell whether there are more than `letters` letters after a number."""
+    """Return whether there are more than `letters` letters after a number."""
     return bool(run(_LAST_NUMBER, [])[0][0] - upto > letters and run(_HAS_MORE, [upto, letters])[0][0])
 
 
@@ -451,7 +451,7 @@ class Search:
         return found[:limit]
 
     def _candidates_in(self, page: list[rows.Row]) -> list[int]:
-        """Return the letters of a page that may match. Most pages lack the words: one look at all bytes tells."""
+        """Return the letters of a page that may match. Most pages lack the words: one test of all bytes."""
         plain = {number: body for number, body in page if _is_plain(body)}
         # One test over a whole page instead of one for each letter.
         if self._needed and not self._may_match(b"\n".join(plain.values())):
@@ -470,7 +470,7 @@ class Search:
         return letter if matches_search(letter.message, self._query, self._reader) else None
 
     def _may_match(self, plain: bytes) -> bool:
-        """Tell whether the bytes hold all the words: a quick test that most letters fail."""
+        """Return whether the bytes hold all the words: a quick test that most letters fail."""
         lowered = plain.lower()
         return all(word in lowered for word in self._needed)
 
@@ -484,5 +484,5 @@ class Search:
 
 
 def _is_plain(body: Any) -> bool:
-    """Tell whether the letter is ASCII: otherwise a word may be written in many ways."""
+    """Return whether the letter is ASCII: otherwise a word may be written in many ways."""
     return isinstance(body, bytes) and body.isascii()

@@ -75,7 +75,7 @@ class _IndexSchedule:
         self._has_sent = False
 
     def is_due(self, number: int, letters: int) -> bool:
-        """Tell whether to check now, by the last letter's number: so of all senders exactly one gets the turn."""
+        """Return whether to check now, by the last letter's number: of all senders exactly one gets the turn."""
         if self._has_sent:
             return number % RARELY < letters
         self._has_sent = True

@@ -88,7 +88,7 @@ class Reserve:
 
 
 def is_full(failed: OSError) -> bool:
-    """Tell whether a call failed for want of disk space."""
+    """Return whether a call failed for want of disk space."""
     return failed.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -111,7 +111,7 @@ FRAME = PAGE + 24
 CHECKPOINT_PAGES = 2000  # about 8 MB of log
 STEP = 512 * 1024  # how much the log is filled ahead, until it is as large as it gets
 FAILING = "is the disk failing? If it goes on, postroom doctor tells"
-CUT_SHORT = "leave the files of an open room alone; it is made anew: try again"
+CUT_SHORT = "leave the files of an open room alone; the file is made again: try again"
 REPLACED = "the room was deleted or moved while it was open; try again"
 # Beyond the mark at which a checkpoint is due, so that the commit which passes it still overwrites zeros.
 LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
@@ -253,7 +253,7 @@ class Log:
         self._index_size = size
 
     def reaches(self, noted: Note) -> bool:
-        """Tell whether the log still holds the last confirmed frame.
+        """Return whether the log still holds the last confirmed frame.
 
         If not, `check_complete` decides whether that is damage: the log may also have started over.
         """
@@ -282,7 +282,7 @@ class Log:
         raise Damaged(f"{self._path} was emptied, cut short or replaced while the room was open", hint=SALVAGE)
 
     def _salts_of(self, frame: int) -> int:
-        """Return the position of a frame's salts, which tell the rounds of the log apart."""
+        """Return the position of a frame's salts, which differ between rounds of the log."""
         if not self._frame:
             self._frame = _FRAME_HEAD + self._database.pragma("page_size")
         return _HEAD + (frame - 1) * self._frame + _FRAME_SALTS_AT

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def repeat_of_letter(message: Message, body: bytes, field: str) -> Posted:
-    """Return the result of a repeated letter; IdTaken if the first one says something else."""
+    """Return the result of a repeated letter; IdTaken if the first one has other content."""
     first = decode_message(body)
     if digest(first) != digest(message):
         raise IdTaken.of_letter(field, first.id)
@@ -184,7 +184,7 @@ SELECT ?1 + j.key, 'moved', j.value, ?2, ?3 FROM json_each(?4) j"""
 
 
 def are_alike(moves: Sequence[Move]) -> bool:
-    """Tell whether these moves mark letters of one mailbox, at the same revision, as read at the same time."""
+    """Return whether these moves mark letters of one mailbox, at the same revision, as read at the same time."""
     was, now = moves[0].before, moves[0].after
     alike, at = (was.mailbox, was.revision, now.revision, now.state), now.read_at
     for move in moves:
@@ -197,7 +197,7 @@ def are_alike(moves: Sequence[Move]) -> bool:
 def mark_as_read(execute: Callable[..., Any], moves: Sequence[Move], mailbox: int) -> list[int]:
     """Mark the letters as read and return their numbers.
 
-    SQLite's count of changes tells how many were still at their revision.
+    SQLite's count of changes is the number that were still at their revision.
     """
     was, now = moves[0].before, moves[0].after
     values = (now.revision, now.read_at and micros(now.read_at), mailbox, was.revision)
@@ -385,7 +385,7 @@ class WriteTransaction:
         return places, tuple(unknown)
 
     def _repeated(self, message: Message) -> Posted | None:
-        """Return the result of the letter that this one repeats, if any; IdTaken if it says something else."""
+        """Return the result of the letter that this one repeats, if any; IdTaken if it has other content."""
         spent = spent_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
         known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
@@ -422,7 +422,7 @@ class WriteTransaction:
         found = self._execute("SELECT number FROM letters WHERE id = ?", (write.message_id,)).get
         if found is None:
             raise UnknownMessage
-        # States below 3 are open: nothing removes a letter that somebody may still get (G4).
+        # States below 3 are open: nothing removes a letter that a recipient may still get (G4).
         if self._execute("SELECT 1 FROM deliveries WHERE number = ? AND state < 3 LIMIT 1", (found,)).get:
             raise IllegalMove("a letter that is not settled everywhere cannot be deleted")
         self._execute("DELETE FROM deliveries WHERE number = ?", (found,))
@@ -571,7 +571,7 @@ class WriteTransaction:
 
     def _look_up(self, name: str, field: str, *, known: bool) -> tuple[int, bool]:
         found = self._execute("SELECT id, name, known FROM mailboxes WHERE folded = ?", (fold(name),)).fetchall()
-        # A renamed agent keeps its former name, so that nobody else can take it.
+        # A renamed agent keeps its former name, so that no other agent can take it.
         found = found or self._execute(BY_ALIAS, (fold(name),)).fetchall()
         if not found:
             insert = "INSERT INTO mailboxes (folded, name, known) VALUES (?, ?, ?) RETURNING id"

@@ -1,4 +1,4 @@
-"""The base of all layouts: what a layout must tell the store, and what they share.
+"""The base of all layouts: what a layout must define, and what they share.
 
 A layout writes a letter as the JSON object of its design (`fields`) and reads it back as the model's JSON
 (`plain`, as `codec.to_plain` makes it). What the design has no field for goes under one key of ours in the file
@@ -79,7 +79,7 @@ Plain = dict[str, Any]
 
 
 class FileState(NamedTuple):
-    """The state of a delivery, as a file says it."""
+    """The state of a delivery, as a file shows it."""
 
     state: State
     read_at: datetime | None = None
@@ -190,7 +190,7 @@ class Layout(LayoutPaths, ABC):
         return QUEUED if delivery.state is State.QUEUED else self.places[0]
 
     def visible_state(self, delivery: Delivery) -> State:
-        """Return the state as far as a file can say it."""
+        """Return the state as far as a file can show it."""
         return State.UNREAD if delivery.state is State.CLAIMED else delivery.state
 
     def changes_content(self, before: Delivery, after: Delivery) -> bool:
@@ -198,7 +198,7 @@ class Layout(LayoutPaths, ABC):
         return self._note(before) != self._note(after)
 
     def read_state_differs(self, delivery: Delivery, found: FileState) -> bool:  # noqa: ARG002 - most designs have no word for it
-        """Return whether a file says otherwise than the delivery that an open letter was read."""
+        """Return whether file and delivery differ in whether an open letter was read."""
         return False
 
     def write_state(self, fields: Plain, delivery: Delivery) -> None:
@@ -209,7 +209,7 @@ class Layout(LayoutPaths, ABC):
             self.set_own(fields, own | ({"delivery": note} if note else {}))
 
     def read_state(self, fields: Plain, place: str) -> FileState:
-        """Return the state that a file says."""
+        """Return the state that a file shows."""
         note = self.own(fields).get("delivery")
         note = note if isinstance(note, dict) else {}
         reason = note.get("reason")
