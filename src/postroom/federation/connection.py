@@ -233,7 +233,7 @@ async def dial(
 ) -> AsyncIterator[ClientConnection]:
     """Open a WebSocket.
 
-    `largest`: bytes of one frame. With a `pin` the server's certificate must be that one, whoever signed it.
+    `largest`: bytes of one frame. With a `pin` the server's certificate must be that one; its signer is ignored.
     `certificate` and `key` are the files of our own certificate, for a server that asks for it.
     """
     secret = client_context(pin, certificate, key) if urlsplit(server).scheme == "wss" else None

@@ -111,7 +111,7 @@ class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The id that tells envelopes of one letter apart: no other one is for its first recipient."""
+        """The key of the envelope: of one letter's envelopes, only this one is for its first recipient."""
         return self.letter.id, self.found[0].delivery.mailbox
 
     @property
@@ -125,7 +125,7 @@ class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
 
     @property
     def is_free(self) -> bool:
-        """Whether it could go to another system as well, and is reserved for none."""
+        """Whether the envelope could go to another system as well, and is reserved for none."""
         return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
 
     def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
@@ -242,7 +242,7 @@ class SendRound:
         return False
 
     def begin(self, envelope: OutgoingEnvelope) -> dict[str, str]:
-        """Record that it goes next; return its predecessors by recipient."""
+        """Record that this envelope goes next; return its predecessors by recipient."""
         behind = self._predecessors(envelope)
         self._under_way[envelope.key] = envelope
         self._last |= dict.fromkeys(envelope.pairs, envelope)
@@ -425,7 +425,7 @@ class Courier:
         await send_round.finish()
 
     def _refusal_of_ours(self, connection: PeerConnection, envelope: OutgoingEnvelope) -> Refusal | None:
-        """Return why we do not send it, or None."""
+        """Return the reason why this side does not send the envelope; None if it does."""
         # A hub must not send a letter back where it came from (G11).
         if any(same_name(self._link.system, passed) for passed in origin_route(envelope.letter).get("path", ())):
             return _CAME_FROM_THERE
@@ -473,7 +473,7 @@ class Courier:
             await self._handle_answer(send_round, envelope, result)
 
     async def _call_route(self, send_round: SendRound, **params: Any) -> dict[str, Any] | MapRefusal | None:
-        """Return the answer to one call; None: nobody knows it, for the connection is gone."""
+        """Return the answer to one call; None if it is unknown because the connection is gone."""
         try:
             return await send_round.connection.rpc.call(ROUTE, **params)
         except MapRefusal as refused:
@@ -543,7 +543,7 @@ class Courier:
             await self._executor.submit(partial(outbox.record_refusal, self.core, found, reason))
 
     async def _leave_to_others(self, found: Found, reason: str) -> bool:
-        """Look the recipient up anew, but not at this peer, where it was found by asking peers for its name."""
+        """Look the recipient up again at the other peers, if it was found by asking peers for its name."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
         self._link.exclude(replace(found, delivery=sought))
         is_left: bool = await self._executor.submit(partial(outbox.search_again, self.core, found, reason))

@@ -183,7 +183,7 @@ class Dialler:
                 await reading
 
     async def _handshake(self, rpc: RpcConnection, reading: asyncio.Future[None]) -> dict[str, Any]:
-        """Shake hands and return what the peer says of itself; raise why the connection ended meanwhile."""
+        """Return what the peer reports of itself in the handshake; raise if the connection ended meanwhile."""
         reading.add_done_callback(lambda _: rpc.abort())
         self._link.count_handshake(begins=True)
         try:

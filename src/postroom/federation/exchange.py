@@ -1,6 +1,6 @@
 """All links of a running server, and the choice of the link that a waiting letter goes by.
 
-It also tells peers of our agents.
+It also announces our agents to peers.
 
 The exchange polls the room whenever the store notifies it of a commit, and now and then besides. Where there are
 no peers, it does nothing else.
@@ -87,7 +87,7 @@ class Exchange:
         self.admit: Callable[[list[str]], object] = lambda _: None
         self._last_exposure: dict[str, Any] = {}  # by link: what the peer was told of our agents
         self._admitted: list[str] = []  # what `admit` was called with
-        self._announced_at = 0.0  # when all peers were told anew, by the loop's clock
+        self._announced_at = 0.0  # when our agents were last announced to all peers, by the loop's clock
         self._looked_up_at = 0.0  # when unknown names were last looked up
         self._empty_polls = 0  # polls in a row that found nothing
         self._lookup = AgentLookup(executor, lambda: self.links, self._wake_courier)
@@ -230,7 +230,7 @@ class Exchange:
             link.has_news = False
         if has_cards or has_news or is_time:
             self._announced_at = loop.time() if is_time else self._announced_at
-            await self._announce(anew=is_time)
+            await self._announce(again=is_time)
 
     def _read_room(self) -> tuple[dict[str, Peer], list[str], bool]:
         peers = core_peers.all_peers(self.core)
@@ -254,8 +254,8 @@ class Exchange:
         for key, link in list(self._links.items()):
             if wanted.get(key) != link.peer:
                 if key in wanted and _keeps_connection(link.peer, wanted[key]):
-                    # What is allowed has changed, who it is has not: keep the connection, and tell the peer of
-                    # our agents anew.
+                    # The terms have changed, not the peer: keep the connection, and announce to the peer
+                    # our agents again.
                     link.peer = wanted[key]
                     self._last_exposure.pop(key, None)
                     self._announced_at = 0.0
@@ -356,14 +356,14 @@ class Exchange:
 
     # -- our agents
 
-    async def _announce(self, *, anew: bool) -> None:
-        """Tell each connected peer of our agents, if that has changed or `anew`."""
+    async def _announce(self, *, again: bool) -> None:
+        """Announce our agents to each connected peer, if they have changed or with `again`."""
         for key, link in list(self._links.items()):
             connection = link.connection
             if connection is None:
                 continue
             shown = await self._executor.run_slow(partial(exposure.exposure, self._executor.room, link.peer))
-            if anew or shown != self._last_exposure.get(key):
+            if again or shown != self._last_exposure.get(key):
                 self._last_exposure[key] = shown
                 with suppress(ConnectionLost):
                     await connection.rpc.notify(ANNOUNCE, systemId=self.local.system, exposure=shown)

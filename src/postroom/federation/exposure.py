@@ -1,4 +1,4 @@
-"""The agents that a peer is told of, and those it tells us of.
+"""The agents that we announce to a peer, and those that it announces to us.
 
 The latter are the routes by which bare names are found elsewhere.
 
@@ -46,11 +46,11 @@ _NEVER = datetime.min.replace(tzinfo=UTC)  # a route is believed from the moment
 
 
 def exposure(room: Room, peer: Peer) -> dict[str, Any]:
-    """Return what a peer is told of our agents: `{agents: [{agentId, status, scopes}]}`.
+    """Return the announcement of our agents to a peer: `{agents: [{agentId, status, scopes}]}`.
 
     Under `further` stand the agents of other systems that it reaches through us, with their `systemId`.
 
-    Of more agents than fit into one frame it is told the first; the others are reached by name and system.
+    Of more agents than fit into one frame only the first are announced; the others are reached by name and system.
     """
     ours = [
         {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
@@ -72,7 +72,7 @@ def _fitting(rows: list[dict[str, Any]], left: int) -> Iterator[dict[str, Any]]:
 def _further(core: Core, peer: Peer) -> list[dict[str, Any]]:
     """Return the agents of other peers, if this one may reach those systems through us and sees all of ours.
 
-    What a hub told us of third systems is not passed on, so nothing is announced in a circle.
+    What a hub announced of third systems is not passed on, so nothing is announced in a circle.
     """
     if not peer.relays_to or peer.exposure != "all":
         return []
@@ -84,7 +84,7 @@ def _further(core: Core, peer: Peer) -> list[dict[str, Any]]:
 
 
 def shown(room: Room, peer: Peer) -> list[Agent]:
-    """Return the agents that a peer is told of."""
+    """Return the agents that are announced to a peer."""
     return [agent for agent in _ours(room) if is_shown(peer, agent.card) and is_routable(agent.presence)]
 
 

@@ -2,7 +2,7 @@
 
 Also the handshake on a connection that we open.
 
-Nothing is confirmed before it is safe in our room. What a peer may do is checked anew for each letter, so a peer
+Nothing is confirmed before it is safe in our room. What a peer may do is checked again for each letter, so a peer
 that is not trusted any more is refused at once.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 LARGEST, TOGETHER = "largest", "together"  # fields of `software_info`
 log = logging.getLogger("postroom")
-MOST_TOGETHER = 32  # letters in one call: they are one commit, during which nobody else writes
+MOST_TOGETHER = 32  # letters in one call: they are one commit, during which no other writer gets the lock
 
 
 async def handshake(
@@ -74,7 +74,7 @@ def frame_limit(limits: Limits) -> int:
 
 
 def software_info(limits: Limits) -> dict[str, Any]:
-    """Return what one Postroom tells another of itself."""
+    """Return the version and limits that one Postroom reports to another in the handshake."""
     return {SOFTWARE: {"version": __version__, LARGEST: frame_limit(limits), TOGETHER: MOST_TOGETHER}}
 
 
@@ -84,7 +84,7 @@ def knows_order(result: dict[str, Any]) -> bool:
 
 
 def frame_limit_of(result: dict[str, Any]) -> int | None:
-    """Return the bytes of the largest frame that the peer reads; None: it does not say."""
+    """Return the bytes of the largest frame that the peer reads; None if it sent no limit."""
     return _number(result, LARGEST)
 
 
@@ -184,7 +184,7 @@ class PeerHandler:
 
     def _peer(self) -> Peer:
         """Return the peer as it is trusted now."""
-        # Read anew at every call: trust may end while a connection is open.
+        # Read again at every call: trust may end while a connection is open.
         found = peers.peer(self.core, self._link.system)
         if found is None or not found.trusted:
             raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
@@ -264,7 +264,7 @@ class PeerHandler:
             del self._held[next(iter(self._held))]
 
     def turn_away(self, envelope: dict[str, Any], reason: str) -> None:
-        """Send a bounce to the sender of a refused letter, for a peer that tells its senders nothing."""
+        """Send a bounce to the sender of a refused letter, for a peer that sends no bounces itself."""
         try:
             peer = self._peer()
             params = read_route({"envelope": envelope}, self._here, peer.system, self.core.now().wall)

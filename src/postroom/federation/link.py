@@ -54,7 +54,7 @@ REMEDIES = (
     ),
     Remedy(
         "CERTIFICATE_VERIFY_FAILED",
-        "no certificate of it is pinned, and nobody whom this machine trusts vouches for it: postroom peers trust"
+        "no certificate of it is pinned, and no trusted authority has signed it: postroom peers trust"
         " {system} looks at the one that it shows, and insists on it",
     ),
     Remedy(

@@ -96,7 +96,7 @@ MOST = 1000  # letters of one name that are looked at in one go
 
 
 class AgentLookup:
-    """The lookups under way, for all links. `wake` tells a link that it has something to send."""
+    """The lookups under way, for all links. `wake` notifies a link that it has something to send."""
 
     def __init__(
         self, executor: Executor, links: Callable[[], Sequence[Link]], wake: Callable[[Link], object]

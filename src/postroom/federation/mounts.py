@@ -109,7 +109,7 @@ def open_mounted(peer: Peer, here: str, settings: Settings) -> MountedRoom:
 
 
 def introduce(room: Room, system: str, here: str) -> None:
-    """Tell the programs that use this room what it is called, and by whom all others are reached."""
+    """Record in a mounted room its name as a system, and that all other systems are reached through `here`."""
     core = room.core
     held = core_peers.peer(core, here)
     if held is not None and not _mounts_us(held):
@@ -122,7 +122,7 @@ def introduce(room: Room, system: str, here: str) -> None:
 
 
 def forget(peer: Peer, here: str) -> bool:
-    """Tell the room of a mount that it is not mounted any more; return whether that was possible."""
+    """Remove our records from the room of a mount that ended; return whether that was possible."""
     try:
         if _identity(place_of(peer.place) or "") is None:
             return False

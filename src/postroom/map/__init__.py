@@ -8,7 +8,7 @@ Server:
     routing             from an address to mailboxes; `map/send`, `map/replay`
     server              all connections of a running server
     connection          one connection; it has three parts:
-      access            who it is, and as whom its agents act
+      access            who it is, and the principals of its agents
       connection_agents its agents and their mail
       peer_link         its part in federation, where it belongs to another system
     delivery            the delivery of one agent's mail, until its receipt

@@ -1,4 +1,4 @@
-"""Access to the room over MAP: who a connection is, by its token, and as whom each of its agents acts.
+"""Access to the room over MAP: who a connection is, by its token, and the principal of each of its agents.
 
 | token | may register | acts as |
 |---|---|---|

@@ -2,7 +2,7 @@
 
 An agent's id is the name of its mailbox. State, role and parent stand on its card (`formats.map`). Scope
 membership is on the cards, too, so a broadcast of the room reaches it. Policies of scopes (joinPolicy, sendPolicy
-and the like) are kept and shown as they were given; the room has one policy of its own: whoever is admitted may
+and the like) are kept and shown as they were given; the room has one policy: a client that is admitted may
 join a scope and write to it.
 """
 
@@ -277,7 +277,7 @@ def _check_free(room: Room, name: str, params: dict[str, Any]) -> None:
     """Raise NameTaken if another agent holds the name.
 
     An agent holds its name while it is here or away; the holder of its own token is that agent. An operator's
-    token is no proof of being the agent, else its mail would go to somebody else: it gets the name once the agent
+    token is no proof of being the agent, else its mail would go to another client: it gets the name once the agent
     is unregistered, not while it is away. A guest by the link of another room gets no name that an agent of this
     room has, however long that is away.
     """

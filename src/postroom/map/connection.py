@@ -190,7 +190,7 @@ class MapConnection:
             raise NotAllowed(text, field=method.whose, hint="register it, or show a token")
 
     def _caller_of(self, step: Step) -> tuple[Caller, Step]:
-        """Return the caller that carries out a step: that of the agent that says it, else the connection's own.
+        """Return the caller that carries out a step: that of the calling agent, else the connection's own.
 
         A client without agents writes letters and opens conversations under its own name.
         """

@@ -194,7 +194,7 @@ class ConnectionAgents:
         A message to a scope comes once for each agent in it, so on a connection with several agents it names its
         own.
         """
-        # Else the client could not tell which of its agents is meant.
+        # Otherwise the client would not know which of its agents is meant.
         if len(self._session.agents) > 1:
             notice["params"]["message"]["_meta"] = {"postroom": {"for": agent}}
         if not self._conn.transport.push(notice):

@@ -99,7 +99,7 @@ class AgentDelivery:
         done.add_done_callback(lambda done: self._settled(letters, done.exception()))
 
     def _acknowledge(self, room: Room, letters: list[Found]) -> None:
-        """Acknowledge letters in one commit or, where one was claimed by somebody else meanwhile, one by one."""
+        """Acknowledge letters in one commit or, where another worker claimed one meanwhile, one by one."""
         core, who = room.core, room.principal
         if who.scopes is not None and "work" not in who.scopes:  # its token allows reading only
             for found in letters:

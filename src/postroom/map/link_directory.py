@@ -496,7 +496,7 @@ class ExposedAgents:
     def _lose(self, id: str) -> None:
         name = self.names.pop(id)
         self._rejected.add(name)
-        text = "%s is not shown at the MAP server any more, where somebody has its name: answers go to %s"
+        text = "%s is not shown at the MAP server any more, where another agent has its name: answers go to %s"
         log.warning(text, name, self.own)
 
     async def expose_sender(self, rpc: RpcConnection, sender: str) -> None:

@@ -163,7 +163,7 @@ def event_params(event: Event) -> dict[str, Any]:
 def origin_of(message: Message) -> str | None:
     """Return the id of a letter at the server that it came from, by which its sender knows it.
 
-    Anybody may write anything into `extra`, so its types are checked.
+    Any sender can write anything into `extra`, so its types are checked.
     """
     note = message.extra.get(MAP_NOTE)
     origin = note.get(ORIGIN) if isinstance(note, dict) else None
@@ -277,7 +277,7 @@ class LinkSender:
         return any(change.kind == CARD for change in changes) or len(changes) == SLICE
 
     def _is_linked_mailbox(self, name: str, system: str) -> bool:
-        """Return whether it is for an agent of the server, or for nobody yet. Ours may have such a name, too."""
+        """Return whether it belongs to an agent of the server, or to none yet. Ours may have such a name, too."""
         if not name.startswith(f"{system}/"):
             return False
         card = self._store.records(CARD, name)
@@ -451,7 +451,7 @@ def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], answer
 #
 # The SDK's server tells its agents the session of a sender, and the SDK's `reply` answers to that; no agent has
 # such an id. Nor does any agent have the id that one of ours had before the link was cut. The server queues both
-# kinds for good, but its events tell of them: `message.queued` says for whom, `message.sent` what the message was.
+# kinds for good, but its events report them: `message.queued` has the recipient, `message.sent` the message.
 #
 # Events can be asked for only under a subscription. Ours name a sender that does not exist, so nothing is ever
 # pushed to us by them: that server loses connections to which it sends two things at once.

@@ -224,7 +224,7 @@ class LinkSession:
         self._woken.set()
 
     async def run(self, rpc: RpcConnection) -> None:
-        """Shake hands, synchronise, then carry messages both ways until the connection is lost."""
+        """Connect, synchronise, then carry messages both ways until the connection is lost."""
         server = await handshake(rpc, self._options, self._link_name, self._memory.resume)
         self._memory.resume = server.resume
         await self._executor.run_slow(lambda: self._adopt_names(server))
@@ -340,7 +340,7 @@ class LinkSession:
 
     async def _publish_emitted(self, rpc: RpcConnection) -> None:
         while self._emitted:
-            with suppress(MapRefusal):  # nobody else is in it
+            with suppress(MapRefusal):  # the scope has no other member
                 where = self._exposed.scopes.id_of(self._options.scope)
                 await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
 
@@ -388,7 +388,7 @@ class LinkSession:
     async def _readdressed(self, rpc: RpcConnection, message: Incoming, name: str) -> Incoming:
         """Return the message readdressed to our agent of this name.
 
-        One to the link itself is an answer to somebody on our connection: it goes to the only agent that wrote to
+        One to the link itself is an answer to an agent on our connection: it goes to the only agent that wrote to
         its sender lately, if that is certain.
         """
         if name != self._link_name:

@@ -9,7 +9,7 @@ There are two kinds of peers here:
   and registers no agents.
 - **agent-inbox** connects and registers as an agent does, and shows no proof. It is accepted where a peer of its
   name was added so (`postroom peers add SYSTEM --auth none`) and it is on this machine. Its `map/send` is mail of
-  that system's agents, and their mail is pushed to it. Anybody else who registers with the role `gateway` is an
+  that system's agents, and their mail is pushed to it. Any other client registered with the role `gateway` is an
   agent like others.
 """
 
@@ -101,8 +101,7 @@ class PeerLink:
         self._claimed_name = name if isinstance(name, str) else ""
         peers = core_peers.all_peers(self.core).values()
         named = [one for one in peers if isinstance(name, str) and same_name(one.system, name)]
-        # Gateways of the SDK send the name of the system they call, not their own: then the token tells who it
-        # is.
+        # Gateways of the SDK send the name of the system they call, not their own: then the token identifies them.
         for one in named or [one for one in peers if one.auth in {"bearer", "api-key"}]:
             try:
                 self._become(self._proven(one.system, auth, self._certificate if named else ""))
@@ -193,7 +192,7 @@ class PeerLink:
         peer = core_peers.peer(self.core, proven.system)
         # Between `map/connect` and this call the operator may have withdrawn the trust.
         if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
-            raise NotAllowed(f"the system {proven.system!r} has to prove anew that it is a peer", field="auth")
+            raise NotAllowed(f"the system {proven.system!r} has to prove again that it is a peer", field="auth")
         return peer
 
     def registering_peer(self, params: dict[str, Any]) -> Peer | None:
@@ -202,7 +201,7 @@ class PeerLink:
         is_gateway = params.get("role") == GATEWAY and has_no_token and not self._conn.session.agents
         peer = self._local_peer(params.get("name")) if is_gateway else None
         if self._registers_as_agent and peer is None:
-            text = "a system without a token registers itself, as a gateway, and nobody else"
+            text = "a system without a token registers itself, as a gateway, and no other agent"
             raise NotAllowed(text, field="role", hint="role: gateway, under the name of the system")
         return peer
 

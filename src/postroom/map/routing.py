@@ -208,7 +208,7 @@ MOST_LOOKED_AT = 20_000  # changes in one call; a caller that wants more calls a
 def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Send a letter; `delivered` lists the mailboxes it is in now.
 
-    The event `message.delivered` tells when each has read it.
+    The event `message.delivered` reports when each has read it.
 
     A message to a scope with no other member is accepted and delivered to nobody, as by the SDK's own server.
     Without `to`, an answer goes to the sender of the letter that it answers.

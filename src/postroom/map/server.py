@@ -128,7 +128,7 @@ class MapServer:
 
     @property
     def system(self) -> str:
-        """The name of the room, as clients are told it."""
+        """The name of the room that clients get."""
         return peers.announced(self.executor.room.core, OWNER, self.executor.room.settings.system)
 
     def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
@@ -226,7 +226,7 @@ class MapServer:
             self.submit_quietly(conn.agents.room_of(agent).mailbox(agent).heartbeat)
 
     def submit_quietly(self, run: Callable[[], object]) -> None:
-        """Run something that nobody waits for. A failing store shows in the next call that is answered."""
+        """Run a job without waiting for its result. A failing store shows in the next call that is answered."""
         self.executor.submit(run).add_done_callback(_log_error)
 
     # -- resume tokens

@@ -7,7 +7,7 @@ It does no I/O and knows no room. A transport drives it, over WebSocket or in li
     session = Session(id)
     received = session.receive(value)          # one JSON value that came in
     if isinstance(received, dict): reply       # known already, such as the refusal of an unknown method
-    elif isinstance(received, Answer): ...     # the answer to a call of ours; `received.id` says to which
+    elif isinstance(received, Answer): ...     # the answer to a call of ours; `received.id` names the call
     elif received is not None:                 # a Step: carry out `received.method` with `received.params`
         reply = received.answer(result)        # or received.refuse(error); {} where no reply is due
 
@@ -250,7 +250,7 @@ def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, A
     """Return the reply to a text that was refused.
 
     A text that is a call nonetheless, but holds what no letter may, such as half a character, is answered with the
-    call's id: else its caller would wait in vain.
+    call's id: otherwise its caller would wait for ever.
     """
     # The size is checked before the second parse, too (threat 7).
     id = _id_in(raw) if len(raw) <= limits.max_message_bytes + protocol.EXTRA_BYTES else None

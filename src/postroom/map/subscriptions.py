@@ -146,7 +146,7 @@ SCAN_EVERY = 15.0  # seconds
 
 
 class StateWatcher:
-    """A periodic scan for agents that fell silent, which no call tells.
+    """A periodic scan for agents that fell silent, which no call reports.
 
     It runs only while there are subscribers.
 
