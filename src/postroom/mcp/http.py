@@ -113,7 +113,7 @@ LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}
 
 
 class Calls(Protocol):
-    """What carries out verbs: an `Executor`, or `PrincipalCalls`, which checks the token at each call."""
+    """The object that carries out verbs: `Executor`, or `PrincipalCalls`, which checks the token at each call."""
 
     async def call(self, principal: Principal, name: str, params: Mapping[str, Any], /) -> Any: ...
 
@@ -237,7 +237,7 @@ async def _nothing() -> Message:
 
 
 async def _discard(message: Message) -> None:
-    """Drop an answer that nobody waits for."""
+    """Drop an answer whose client is gone."""
 
 
 def _noting_disconnect(receive: Receive, gone: asyncio.Event) -> Receive:

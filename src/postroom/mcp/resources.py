@@ -55,7 +55,7 @@ _URI = re.compile(r"(inbox|thread|message)://([^?#]+)")
 
 
 class Target(NamedTuple):
-    """What a URI names."""
+    """The object that a URI names."""
 
     kind: str  # inbox, thread or message
     id: str

@@ -94,7 +94,7 @@ async def _lifespan(_server: Server[Any]) -> AsyncIterator[TaskGroup]:
 
 
 class Offerings:
-    """What all providers offer. They are asked in turn; the first that knows a name answers."""
+    """The tools, resources and prompts of all providers. The first provider that knows a name answers."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self._providers = providers
@@ -179,7 +179,7 @@ async def serve_room(room: Room, version: str, *, agent: Who | None = None, scop
 
 
 async def serve(call: Call, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
-    """Serve MCP; `call` carries out verbs. `agent` finds the default agent anew at each call: a host may start the
+    """Serve MCP; `call` carries out verbs. `agent` finds the default agent at each call: a host may start the
     server before it says in which session.
     """
 

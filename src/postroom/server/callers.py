@@ -1,7 +1,7 @@
 """A caller over a transport: who it is, what it may do, and its subscriptions.
 
 It stands between the transports, which read and write, and the executor, which carries out calls. Every call is
-checked anew when it is carried out: a token may have been revoked since it was shown, or made for an agent as
+checked again when it is carried out: a token may have been revoked since it was shown, or made for an agent as
 which a caller without a token acts. Bytes are not known here.
 """
 
@@ -219,7 +219,7 @@ class Caller:
         self.give_up()
 
     def give_up(self) -> None:
-        """Cancel all waits for mail, now and later: nobody reads the answers any more."""
+        """Cancel all waits for mail, now and later: the caller reads no answers any more."""
         self._has_left = True
         for wait in list(self._waits):
             wait.cancel()
@@ -266,7 +266,7 @@ def _encode_answer(step: Step, run: Run, room: Room, params: dict[str, Any]) -> 
 
 
 def _cancelled() -> JobFuture:
-    """Return the result of a call that nobody waits for."""
+    """Return the result of a call that was cancelled."""
     done = JobFuture()
     done.cancel()
     return done

@@ -169,9 +169,7 @@ def is_for(event: Event, mailbox: str | None) -> bool:
 
 
 def delivered_event(event: Event, mailbox: str, type: str) -> Event:
-    """Return the event which says that a letter came to the mailbox of a subscriber to whom no
-    session delivers.
-    """
+    """Return the event which says that a letter came to a mailbox whose mail no session delivers."""
     data = {"agentId": mailbox, "deliveredTo": [mailbox]} | event.in_map
     return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=data, in_map={})
 
@@ -317,32 +315,32 @@ def _map_fields(message: Message) -> dict[str, Any]:
 
 
 def _events_of_notice(room: Room, change: Change) -> Iterator[Event]:
-    """Yield the event of a notice, which says: conversation, what happened, to or by which agent, when."""
+    """Yield the event of a notice, which says: conversation, kind, agent or thread, time."""
     words = _notice(change)
     if words is None:
         return
-    id, what, whom, when = words
+    id, kind, subject, time = words
     held = find_record(room.core, CONVERSATION, id)
     talk = None if held is None else convert(held.value, ConversationRecord)
-    about_caller = whom == room.principal.agent
+    about_caller = subject == room.principal.agent
     if talk is None or not (about_caller or conversations.is_notified(room.core, room.principal, talk)):
         return
-    data = _notice_data(room, talk, what, whom)
+    data = _notice_data(room, talk, kind, subject)
     if data is None:
         return
-    actor = data.get("createdBy", "") if what == "threaded" else whom.removeprefix("-")  # no name begins so
+    actor = data.get("createdBy", "") if kind == "threaded" else subject.removeprefix("-")  # no name begins so
     yield Event(
-        id=f"{change.number}-{_NOTICE_TYPES[what]}",
-        type=_NOTICE_TYPES[what],
+        id=f"{change.number}-{_NOTICE_TYPES[kind]}",
+        type=_NOTICE_TYPES[kind],
         number=change.number,
-        timestamp=datetime.fromisoformat(when),
+        timestamp=datetime.fromisoformat(time),
         data=data,
         scope=talk.scope,
         conversation=id,
         sender=actor,
-        participant=whom if what in {"created", "joined", "left"} else actor,
-        parties=tuple(seat.agent for seat in talk.seats if seat.left_at is None or seat.agent == whom),
-        thread=whom if what == "threaded" else None,
+        participant=subject if kind in {"created", "joined", "left"} else actor,
+        parties=tuple(seat.agent for seat in talk.seats if seat.left_at is None or seat.agent == subject),
+        thread=subject if kind == "threaded" else None,
     )
 
 
@@ -351,19 +349,19 @@ def _notice(change: Change) -> list[str] | None:
     return words if len(words) == 4 and words[1] in _NOTICE_TYPES else None
 
 
-def _notice_data(room: Room, talk: ConversationRecord, what: str, whom: str) -> dict[str, Any] | None:
+def _notice_data(room: Room, talk: ConversationRecord, kind: str, subject: str) -> dict[str, Any] | None:
     about = {"conversation_id": talk.id, "conversationId": talk.id}
-    if what == "created":
+    if kind == "created":
         return _created_data(room, talk, about)
-    if what in {"joined", "left"}:
-        seat = talk.seat(whom) or Participant(agent=whom, joined_at=talk.updated_at)
-        return about | {"agent_id": whom, "participantId": whom, "participant": seat_record(seat)}
-    if what == "threaded":
-        strand = next((one for one in talk.strands if one.id == whom), None)
+    if kind in {"joined", "left"}:
+        seat = talk.seat(subject) or Participant(agent=subject, joined_at=talk.updated_at)
+        return about | {"agent_id": subject, "participantId": subject, "participant": seat_record(seat)}
+    if kind == "threaded":
+        strand = next((one for one in talk.strands if one.id == subject), None)
         record = None if strand is None else thread_record(strand, talk.id, [])
         return None if record is None else record | {"thread": record}
-    status = what if what in ENDS else "active"
-    by = {} if whom == "-" else {"closedBy" if what in ENDS else "reopenedBy": whom}
+    status = kind if kind in ENDS else "active"
+    by = {} if subject == "-" else {"closedBy" if kind in ENDS else "reopenedBy": subject}
     return about | {"status": status} | by
 
 

@@ -2,7 +2,7 @@
 
 - Quick calls run in the order in which they came, callers in turn. The calls of one batch become durable with one
   sync, and their answers are sent only after it (G1).
-- While nobody else waits, a batch runs at once on the thread of the event loop; otherwise on a thread of its own,
+- While no other job waits, a batch runs at once on the thread of the event loop; otherwise on a thread of its own,
   while the loop goes on accepting. The loop's thread never waits for the lock of the room.
 - Calls that may take long run on other threads. Calls that name very many letters or recipients share one thread,
   so that small calls get their turn in between.

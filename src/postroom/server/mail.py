@@ -2,7 +2,7 @@
 
 Parameters may have either protocol's names: `id` or `conversationId`; `agentId`, `participantId` or none, for the
 agent that is calling. Answers hold the fields of both (`formats/mail.py`). Unknown parameters are ignored, as both
-protocols do. No agent acts for another: a call that names somebody else is refused.
+protocols do. No agent acts for another: a call that names another agent is refused.
 
 Lists without `limit`, `cursor`, `filter` or `order` are answered whole: programs of agent-inbox know no pages, and
 those of MAP see that there is no more. With any of these a page is 50 rows, and the cursor is the last row's id.

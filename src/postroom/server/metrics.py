@@ -83,7 +83,7 @@ def _process_lines() -> Iterator[str]:
 
 
 def _resident() -> int | None:
-    """Return the resident memory in bytes, where the system tells."""
+    """Return the resident memory in bytes; nothing where the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 class HangupWatch:
     """Calls `gone` when the other side of a half-closed connection is closed: after the end of the stream was
-    read, asyncio does not tell. Without epoll it is noticed at the next write instead. The loop watches the same
+    read, asyncio reports none. Without epoll it is noticed at the next write instead. The loop watches the same
     socket, so this needs a descriptor of its own.
     """
 
@@ -534,8 +534,9 @@ class Connection(asyncio.Protocol):
 
 
 def _is_same_user(peer: socket.socket) -> bool:
-    """Return whether the caller is the user of this process, or root. Where the system does not tell, the mode of
-    the socket has decided.
+    """Return whether the caller is the user of this process, or root.
+
+    Where the system cannot report it, the mode of the socket has decided.
     """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:

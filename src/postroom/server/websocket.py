@@ -94,7 +94,7 @@ class Outbox:
 
 
 class FrameCaller(Protocol):
-    """What carries out the requests of a connection: a `Caller`, or a MAP session."""
+    """The object that carries out the requests of a connection: a `Caller`, or a MAP session."""
 
     def carry_out(self, request: Request) -> JobFuture: ...
     def replies_sent(self) -> None: ...
