@@ -200,7 +200,7 @@ def crash_scene(room: postroom.Room) -> None:
 
 
 def dead_letter_scene(room: postroom.Room) -> None:
-    """Show that the sender is told of a letter that is rejected."""
+    """Show that the sender gets a notice when a letter is rejected."""
     print("\nA letter nobody can handle is not lost either:\n")
     room.mailbox("planner").send("worker", "divide by zero", subject="Impossible")
     letter = room.mailbox("worker").wait(1)

@@ -49,33 +49,34 @@ def config_path(environment: dict[str, str]) -> str:
 
 
 def units_folder() -> str:
-    """Where the user's own systemd looks for units."""
+    """Return the folder in which the user's own systemd looks for units."""
     return os.path.join(_xdg(environment(), "XDG_CONFIG_HOME", ".config"), "systemd", "user")
 
 
 def own_room(environment: dict[str, str]) -> str:
-    """The user's own room, where no other is named."""
+    """Return the path of the user's own room, which is used where no other is named."""
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
 
 
 def drafts_folder() -> str:
-    """Where is kept what a person wrote and did not send."""
+    """Return the folder of drafts: texts that a person wrote and did not send."""
     return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "drafts")
 
 
 def sessions_folder() -> str:
-    """Where the sessions of agent hosts are noted down."""
+    """Return the folder in which the sessions of agent hosts are recorded."""
     return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "sessions")
 
 
 def receipts_folder() -> str:
-    """Where it is noted down what `install` put into files of hosts."""
+    """Return the folder of receipts, which record what `install` put into files of hosts."""
     return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
 
 
 def without_host(environment: dict[str, str]) -> dict[str, str]:
-    """An environment for a child that is not part of the session around us: a host's own variables would let it
-    speak for that session.
+    """Return the environment without the variables of a host's session.
+
+    A child process that inherits them would act for that session, to which it does not belong.
     """
     return {name: value for name, value in environment.items() if not name.startswith(HOSTS_OWN)}
 
@@ -137,6 +138,6 @@ def _fault(path: str) -> str | None:
 
 
 def _xdg(environment: dict[str, str], name: str, fallback: str) -> str:
-    """The XDG rule: a relative path in the variable is ignored."""
+    """Return the folder that the variable names, or the fallback; as XDG demands, a relative path is ignored."""
     named = environment.get(name, "")
     return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), fallback)

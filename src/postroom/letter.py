@@ -153,7 +153,7 @@ class Letter(LetterView):
 
 
 class Work(Letter):
-    """A claimed letter: nobody else gets it while the lease lasts.
+    """A claimed letter: no other worker gets it while the lease lasts.
 
     As a context manager it is acknowledged on exit. On an error it goes back to the inbox, where it is offered
     again after a pause, until its tries are spent.

@@ -120,7 +120,7 @@ class Mailbox:
     def unsend(self, id: str) -> Message:
         """Take back a letter that was sent here, from all its recipients or none.
 
-        Possible only while no recipient has claimed or settled it. Returns the letter, to be edited and sent anew.
+        Possible only while no recipient has claimed or settled it. Returns the letter, to edit and send again.
         """
         return core_messages.unsend(self.core, self.principal, self.name, id)
 
@@ -229,7 +229,7 @@ class Mailbox:
         holder: str | None = None,
         **filters: Unpack[Filters],
     ) -> Work | Batch | None:
-        """Take the most urgent letter under a lease: nobody else gets it meanwhile. None if there is none.
+        """Take the most urgent letter under a lease: no other worker gets it meanwhile. None if there is none.
 
         With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
         """

@@ -214,9 +214,9 @@ def _salvaged(path: Path) -> Iterator[Finding]:
         yield _refused("salvage", refused)
         return
     if saved is None:
-        anew = f"without one, stop all agents and move {path} and its {path.name}-* and {path.name}.* files away"
+        fresh = f"without one, stop all agents and move {path} and its {path.name}-* and {path.name}.* files away"
         yield note(
-            "salvage", "no letter could be read", f"postroom restore FILE{force} brings back a backup; {anew}"
+            "salvage", "no letter could be read", f"postroom restore FILE{force} brings back a backup; {fresh}"
         )
         return
     text = (

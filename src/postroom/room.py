@@ -4,7 +4,7 @@
     room = postroom.open()
     room.mailbox("coder").send("researcher", "Which sort is stable?")
 
-`Room` holds a `Core` and the principal for whom it acts; its methods are the verbs of the whole room. No server is
+`Room` holds a `Core` and the principal that it acts for; its methods are the verbs of the whole room. No server is
 needed and none is started. As in `mailbox.py`, rare verbs import their module of `core` when they are called.
 """
 
@@ -108,6 +108,11 @@ class Room:
             file_root=settings.file_root,
             system=settings.system,
         )
+
+    @property
+    def principal(self) -> Principal:
+        """The principal that this room acts for."""
+        return self._principal
 
     def acting_as(self, principal: Principal) -> Room:
         """Return this room for another principal. Servers that authenticate their callers use it."""

@@ -103,7 +103,9 @@ def load_settings(
     fields |= {name: value for name, value in (arguments or {}).items() if value is not None}
     if not fields.get("store") and (room := project_room()):
         if not os.path.lexists(room):  # its mail must not go elsewhere
-            raise BadStore(f"the project's room {room} is gone", field="store", hint="postroom init makes it anew")
+            raise BadStore(
+                f"the project's room {room} is gone", field="store", hint="postroom init makes a new one"
+            )
         fields["store"] = f"sqlite:{room}"
     return _checked(values | fields)
 
@@ -179,7 +181,7 @@ def _check_combinations(settings: Settings) -> Settings:
     is_upward = settings.federation_strategy == "hierarchical"
     if is_upward and not settings.federation_upstream:
         hint = "federation_upstream = a hub that is a peer, or another strategy"
-        raise Invalid("hierarchical needs somebody above", field="federation_strategy", hint=hint)
+        raise Invalid("hierarchical needs a system above this one", field="federation_strategy", hint=hint)
     if settings.federation_upstream and not is_upward:
         text = f"nothing is left to hubs with the strategy {settings.federation_strategy}"
         raise Invalid(

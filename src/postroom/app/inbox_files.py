@@ -58,7 +58,7 @@ _REFUSALS = frozenset(
 
 
 class PathBlocked(OSError):
-    """A path is not a regular file with one name, and stays so until somebody removes it."""
+    """A path is not a regular file with one name, and stays so until it is removed."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
@@ -114,7 +114,7 @@ def _blocked_error(refused: OSError, path: str) -> OSError:
 
 def write_lines(file: int, size: int, data: bytes) -> int:
     """Append lines, all or nothing. A line that a dead writer left incomplete is ended first. Return the size of
-    the file, unless somebody emptied it meanwhile.
+    the file, unless a reader emptied it meanwhile.
     """
     if data and size and os.pread(file, 1, size - 1) not in {b"\n", b""}:
         data = b"\n" + data
@@ -273,7 +273,7 @@ class FolderWatch:
             asyncio.get_running_loop().add_reader(self._events, self._read)
 
     def look(self) -> None:
-        """Watch the folder from now on. Called again and again: the folder may have been made anew."""
+        """Watch the folder from now on. Called repeatedly, because the folder may have been made again."""
         if self._events is not None:
             with suppress(OSError):  # it is gone, or there are too many watches; then files are checked later
                 add_watch(self._events, self._path, _IN_MODIFY)
@@ -587,7 +587,7 @@ RETRY_SECONDS = 5.0  # after a failure
 
 
 class InboxFileWriter:
-    """Writes a line for each new letter into the inbox files, whoever sent it. Made inside an event loop.
+    """Writes a line for each new letter of any sender into the inbox files. Made inside an event loop.
 
     Its cursor is stored in a file next to them, written after the lines: after a crash a letter may get a second
     line, but never none; and lines that a file still holds are not written twice. The very first start writes all

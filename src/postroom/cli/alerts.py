@@ -1,4 +1,4 @@
-"""The commands that alert somebody to mail: watch, and rings, which lists and retries alerts that were given up.
+"""The commands about alerts: watch, and rings, which lists and retries alerts that were given up.
 
 `postroom watch` prints a line, runs a program or shows a desktop note for each alert until it is ended. A program
 gets what others wrote on its standard input, never in its arguments, and nothing of a host's session around it: a

@@ -269,7 +269,7 @@ def run_escalate(context: Context) -> Answer:
 
 
 def _next(context: Context, id: str) -> dict[str, Any] | None:
-    """Return who is asked next if nobody answers, and when."""
+    """Return which agent is asked next if no answer comes, and when."""
     one = next((one for one in context.mailbox.escalations() if one.id == id), None)
     if one is None or one.due_at is None:
         return None

@@ -32,7 +32,7 @@ WOKEN = 2  # the exit code by which a waiter wakes a session of Claude Code, wit
 
 
 class CommandAccess:
-    """What hooks need of a command: see `postroom.hosts.sources.Access`."""
+    """The settings and rooms of a command, as hooks use them: see `postroom.hosts.sources.Access`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The way in: understand the words, give the quick answer if there is one, else load the command and run it."""
+"""The entry point: give the quick answer if there is one, else load the command and run it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ QUICK_FLAGS = {"check": ("--json", "--peek"), "counts": ("--json",), "digest": (
 
 
 def entry() -> None:
-    """What the installed program calls. It ends at once: nothing of ours needs closing, and time is short."""
+    """Run the command line and exit at once: nothing of ours needs closing, and time is short."""
     try:
         _open_what_is_closed()
         code = main(sys.argv[1:])
-    except KeyboardInterrupt:  # a second Ctrl-C, while the first was answered
+    except KeyboardInterrupt:  # a second Ctrl-C, while the first was handled
         code = 130
     os._exit(code)
 
 
 def _open_what_is_closed() -> None:
-    """Whoever closed our output wants to hear nothing. Its number must be taken all the same, or the next file
-    that is opened, such as the room's, would get what is said.
+    """Open /dev/null in place of each standard stream that is closed.
+
+    A free descriptor number would go to the next file that is opened, such as the room's, and our output would be
+    written into it.
     """
     if sys.stdin is not None and sys.stdout is not None and sys.stderr is not None:
         return
@@ -36,7 +38,7 @@ def _open_what_is_closed() -> None:
 
 
 def main(words: list[str]) -> int:
-    """Run one command and say how it ended."""
+    """Run one command and return its exit code."""
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -67,7 +69,7 @@ def _run(words: list[str]) -> int:
 
 
 def end(text: str, code: int) -> int:
-    """A last word, if anybody is there to read it. What is still buffered has nobody to go to."""
+    """Write a last line to standard error if it is still open, and return the exit code."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

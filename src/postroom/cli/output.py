@@ -48,7 +48,7 @@ def cell(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Return how many columns a text takes on a terminal, as nearly as one can tell."""
+    """Return how many columns a text takes on a terminal, as nearly as can be known."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _EXPOSURES = {
     "none": "nobody",
-    "gateway": "whom it knows by name; it is told of nobody",
+    "gateway": "the agents that it knows by name; it gets no list",
     "all": "everybody",
 }
 WHERE = " --url wss://THIS-MACHINE:4650/map"  # this system does not know its own address

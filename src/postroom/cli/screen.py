@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 
 class Wakeup(NamedTuple):
-    """What ended a wait: keys, a notification, a terminal that is gone; or the time was up."""
+    """The reason why a wait ended: keys, a notification, or a terminal that is gone; none if the time was up."""
 
     keys: bytes = b""
     notified: bool = False

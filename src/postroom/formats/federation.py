@@ -562,7 +562,7 @@ class Refusal(Struct, frozen=True):
 
     @property
     def is_of_trust(self) -> bool:
-        """Whether it concerns the connection, not the letter."""
+        """Whether the refusal concerns the connection, not the letter."""
         return self.code in _AUTH
 
     @property

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 AGENT_INBOX_PROGRAM = "claude-code"  # the program as which agent-inbox's hook registers an agent
 _HOST_PROGRAMS = frozenset({claude.PROGRAM, codex.PROGRAM, gemini.PROGRAM})
-CLEAR, COMPACT = "clear", "compact"  # reasons for which a session starts anew; CLEAR is also one for its end
+CLEAR, COMPACT = "clear", "compact"  # reasons for which a session starts again; CLEAR is also one for its end
 
 
 class HookCall(NamedTuple):
@@ -50,7 +50,7 @@ class HookCall(NamedTuple):
     host: str  # claude, codex or gemini
     dialect: Any  # the module of that host
     host_input: dict[str, object]
-    agent: str  # the agent that somebody named; empty for none
+    agent: str  # the agent that an option or variable names; empty for none
     socket: str  # of a daemon; empty for none
     folder: str  # of inbox files; empty unless it is the only place that is named
     now: datetime

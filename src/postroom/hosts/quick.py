@@ -349,7 +349,7 @@ def _tell_ignored(event: str) -> None:
 
 
 def _warn(text: str) -> None:
-    """Write one line to standard error, if anybody reads it."""
+    """Write one line to standard error, if it is open."""
     try:
         os.write(2, f"{text}\n".encode())
     except OSError:

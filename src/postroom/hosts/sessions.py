@@ -262,7 +262,7 @@ def keep(session: Session) -> None:
         finally:
             os.close(file)
         os.replace(aside, session.path)
-    except OSError:  # the disk is full, say
+    except OSError:  # for example, the disk is full
         os.unlink(aside)
         raise
 

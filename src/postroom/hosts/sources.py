@@ -193,7 +193,7 @@ def _in_a_hook(text: str) -> str:
 
 
 class FileSource:
-    """The mail in an agent's inbox.jsonl. It cannot register anybody, and shown letters leave the file."""
+    """The mail in an agent's inbox.jsonl. It cannot register an agent, and shown letters leave the file."""
 
     def __init__(self, folder: InboxFolder, agent: str) -> None:
         self._folder = folder

@@ -209,7 +209,7 @@ Effect: TypeAlias = Open | Do | Edit | Leave  # what a key asks to be done outsi
 
 
 class Extent(NamedTuple):
-    """How many rows of a list or letter fit, and how many lines the letter has."""
+    """The number of rows of a list or letter that fit, and the number of lines of the letter."""
 
     rows: int
     lines: int = 0

@@ -325,7 +325,7 @@ def _diff(change: Change) -> Iterable[str]:
 
 
 def _without(piece: Piece, found: Found | None, held: Receipt, *, for_good: bool) -> str:
-    """Return the text of a file without our part; as it was before, if nobody has changed it since."""
+    """Return the text of a file without our part; as it was before, if it was not changed since."""
     if found is None:
         return ""
     entry = held.files.get(piece.path)

@@ -90,7 +90,7 @@ def _apply(change: Change, drafts: dict[str, str]) -> None:
 
 
 def _undo(tried: Sequence[Change]) -> None:
-    """Undo changes, as far as the disk allows it, and only in files that nobody else has changed since."""
+    """Undo changes, as far as the disk allows it, and only in files that no other program has changed since."""
     for change in reversed(tried):
         with suppress(OSError):
             if _content(change.path) != change.after:
