@@ -38,7 +38,7 @@ def test_a_suite_that_skipped_a_whole_file_fails(tmp_path: Path, tests: str, pro
     assert run_suite(tmp_path, tests, processes, must_run="1") == ends
 
 
-def test_whoever_tries_a_single_test_may_skip_it(tmp_path: Path) -> None:
+def test_a_single_test_may_be_skipped(tmp_path: Path) -> None:
     assert run_suite(tmp_path, SKIPPED, 0, must_run="0") == 0
 
 

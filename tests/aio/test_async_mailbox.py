@@ -291,7 +291,7 @@ def test_a_room_may_be_used_in_one_event_loop_after_another(tmp_path: Path) -> N
     asyncio.run(room.close())
 
 
-def test_who_waits_when_the_room_is_closed_is_told(play: Callable[[Scene], None]) -> None:
+def test_a_waiter_gets_an_error_when_the_room_is_closed(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
         waiting = asyncio.create_task(room.mailbox("b").wait(timeout=PATIENCE))
         await until_listening(room, 1)

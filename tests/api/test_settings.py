@@ -234,7 +234,7 @@ def test_a_strategy_takes_only_what_it_asks_for(home: Path) -> None:
         load_settings({**upward, "federation_strategy": "broadcast"})
 
 
-def test_a_table_of_settings_is_told_how_they_are_said(home: Path) -> None:
+def test_a_table_of_settings_is_refused_with_the_right_form(home: Path) -> None:
     write(home, '[outbox]\nretry = "fixed"')
     with pytest.raises(Invalid, match="no tables") as refused:
         load_settings()

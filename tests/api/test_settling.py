@@ -49,7 +49,7 @@ def test_letters_of_several_claims_are_settled_together(room: Room, clock: FakeC
     ]  # fmt: skip
 
 
-def test_what_is_refused_goes_to_the_dead_letters_and_each_sender_is_told(room: Room) -> None:
+def test_what_is_refused_goes_to_the_dead_letters_and_each_sender_is_notified(room: Room) -> None:
     room.mailbox("ann").send("bob", "1")
     room.mailbox("cleo").send("bob", "2")
     bob = room.mailbox("bob")

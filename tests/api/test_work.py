@@ -66,7 +66,7 @@ def test_what_was_settled_inside_the_block_stays_so(room: Room, settle: str) -> 
     assert work.state is state
 
 
-def test_a_block_that_took_too_long_is_told(room: Room, clock: FakeClock) -> None:
+def test_a_block_that_took_too_long_is_reported(room: Room, clock: FakeClock) -> None:
     fill(room)
     with pytest.raises(LeaseLost), claimed(room):
         clock.tick(61)

@@ -147,7 +147,7 @@ def test_a_busy_agent_that_is_to_get_an_item_is_named_as_it_was_typed(shell: She
     assert (77, "TO") == (refused.code, refused.error["field"])
 
 
-def test_nudge_and_answer_say_to_whom_and_an_answer_is_not_answered(shell: Shell, state: Path) -> None:
+def test_nudge_and_answer_name_their_recipient_and_an_answer_is_not_answered(shell: Shell, state: Path) -> None:
     request = ("chipset", "nudge", ALPHA, "--as", "mayor", "--body", "Where are you?")
     assert f"Nudge to {ALPHA}, health_check: Where are you?\n" == shell.run(*request).out
     assert ALPHA == shell.json(*request)["to"]
@@ -229,7 +229,7 @@ def test_what_is_out_of_range_is_refused(shell: Shell, words: tuple[str, str], f
     assert not (shell.home / ".chipset").exists()
 
 
-def test_a_hook_that_cannot_be_read_is_told_harmlessly(shell: Shell, state: Path) -> None:
+def test_a_hook_that_cannot_be_read_is_reported_harmlessly(shell: Shell, state: Path) -> None:
     (state / "hooks" / "evil\x1b[31m.json").write_text("{")
     shown = shell.run("witness", "--once")
     assert "Cannot be read" in shown.out and "\x1b" not in shown.out

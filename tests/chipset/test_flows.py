@@ -70,7 +70,7 @@ def test_a_witness_that_is_killed_and_started_again_changes_nothing(state: Path)
         assert chipset.hooks.get(ALPHA).item.bead_id == "gt-1"
 
 
-def test_after_three_restarts_a_human_is_told(state: Path) -> None:
+def test_after_three_restarts_a_human_is_notified(state: Path) -> None:
     with Chipset(state) as chipset:
         chipset.mayor().dispatch(ALPHA, "gt-1", "Auth")
         people = [

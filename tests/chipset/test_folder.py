@@ -53,7 +53,9 @@ def test_content_is_synced_before_its_name_and_the_folder_after_it(
     assert did == ["fdatasync", "rename", "fsync"]
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = StateFolder(tmp_path)
     folder.write({"a": 1}, "hooks", "x.json")
 
@@ -119,7 +121,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     assert folder.names("gone") == []
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "hooks").touch()
     with pytest.raises(StoreFailing):
         StateFolder(tmp_path).write({}, "hooks", "x.json")

@@ -118,7 +118,7 @@ def test_what_a_stranger_added_is_kept(chipset: Chipset, state: Path) -> None:
         '{"agent_id": "polecat-alpha", "status": "active", "work_item": 7}',
     ],
 )
-def test_a_file_that_is_no_hook_is_told_and_only_the_mayor_starts_over(
+def test_a_file_that_is_no_hook_is_reported_and_only_the_mayor_starts_over(
     chipset: Chipset, state: Path, content: str
 ) -> None:
     (state / "hooks").mkdir(parents=True)

@@ -227,7 +227,7 @@ def test_an_unread_letter_that_a_stranger_archived_stays_deliverable(chipset: Ch
     assert len(list((state / "mail" / ALPHA / "archive").iterdir())) == 2
 
 
-def test_what_lies_in_the_archive_is_not_archived_again_when_the_index_is_made_anew(
+def test_what_lies_in_the_archive_is_not_archived_again_when_the_index_is_made_again(
     chipset: Chipset, state: Path
 ) -> None:
     drop(state, "2026-03-05T10-30-00Z-mayor.json", "archive", read=True)

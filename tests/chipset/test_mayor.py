@@ -115,7 +115,7 @@ def test_a_command_cut_off_between_two_hooks_is_completed_by_the_next(
     assert chipset.items.get("gt-1").restarts == 1
 
 
-def test_after_three_restarts_a_human_is_told_once_and_the_mayor_is_refused(
+def test_after_three_restarts_a_human_is_notified_once_and_the_mayor_is_refused(
     chipset: Chipset, clock: FakeClock
 ) -> None:
     mayor = chipset.mayor()
@@ -131,7 +131,7 @@ def test_after_three_restarts_a_human_is_told_once_and_the_mayor_is_refused(
     assert chipset.hooks.get(ALPHA).item.bead_id == "gt-1"  # nothing was destroyed
 
 
-def test_work_that_was_accepted_begins_anew(chipset: Chipset, clock: FakeClock) -> None:
+def test_work_that_was_accepted_begins_again(chipset: Chipset, clock: FakeClock) -> None:
     mayor = chipset.mayor()
     for _ in range(5):
         mayor.dispatch(ALPHA, "gt-1")
@@ -141,7 +141,7 @@ def test_work_that_was_accepted_begins_anew(chipset: Chipset, clock: FakeClock) 
     assert chipset.items.get("gt-1").restarts == 0
 
 
-def test_a_count_that_cannot_be_read_begins_anew(chipset: Chipset) -> None:
+def test_a_count_that_cannot_be_read_begins_again(chipset: Chipset) -> None:
     chipset.mayor().dispatch(ALPHA, "gt-1")
     (path,) = (chipset.folder.path + "/.postroom/witness/items/" + name for name in
                chipset.folder.names(".postroom", "witness", "items"))  # fmt: skip

@@ -39,7 +39,7 @@ def test_the_head_of_the_file_says_the_same_as_the_table() -> None:
     ]
 
 
-def test_a_role_is_told_by_the_name_or_given() -> None:
+def test_a_role_follows_from_the_name_or_an_option() -> None:
     assert Roles().of("mayor", "polecat") == {"mayor"}
     assert Roles().of("Mayor-x", "polecat") == {"mayor"}
     assert Roles({"Boss": "mayor"}).of("boss", "polecat") == {"mayor"}

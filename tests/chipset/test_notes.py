@@ -56,7 +56,7 @@ def test_notes_of_many_processes_are_all_there(state: Path) -> None:
     assert len({note.filename for note in notes}) == len({note.summary for note in notes}) == 120
 
 
-def test_what_cannot_be_read_is_left_out_and_told(chipset: Chipset, state: Path) -> None:
+def test_what_cannot_be_read_is_left_out_and_reported(chipset: Chipset, state: Path) -> None:
     chipset.notes.write(ALPHA, bead="gt-1", summary="x")
     folder = state / "handoff" / ALPHA
     (folder / "2029-01-01T00-00-00Z.json").write_text('{"bead": "gt-0", "remaining": "x", "summary": 7}')

@@ -78,7 +78,7 @@ def test_an_answer_goes_into_the_slot_of_who_asked_and_touches_the_work(
         b" " * 2_000_000,
     ],
 )
-def test_a_slot_that_cannot_be_read_is_no_nudge_and_is_told(
+def test_a_slot_that_cannot_be_read_is_no_nudge_and_is_reported(
     chipset: Chipset, state: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (state / "nudge" / ALPHA).mkdir(parents=True)

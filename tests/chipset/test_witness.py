@@ -52,7 +52,7 @@ def test_who_moves_is_left_alone(chipset: Chipset, witness: Witness, clock: Fake
 
 
 @pytest.mark.usefixtures("stalled")
-def test_silence_is_nudged_then_told_once(chipset: Chipset, witness: Witness, clock: FakeClock) -> None:
+def test_silence_is_nudged_then_reported_once(chipset: Chipset, witness: Witness, clock: FakeClock) -> None:
     assert witness.look().nudged == (ALPHA,)
     nudge = chipset.nudges.latest(ALPHA)
     assert nudge and (nudge.sender, nudge.type, nudge.requires_response) == ("witness", "health_check", True)
@@ -206,7 +206,7 @@ def test_anothers_word_is_left_in_the_slot_for_its_time_and_not_longer(
     assert witness.look().nudged == (ALPHA,)
 
 
-def test_the_human_is_told_after_three_restarts_by_any_mayor(
+def test_the_human_is_notified_after_three_restarts_by_any_mayor(
     chipset: Chipset, witness: Witness, clock: FakeClock
 ) -> None:
     """Also one that knows only the files: the witness counts what it sees."""
@@ -286,7 +286,7 @@ def test_what_a_stranger_wrote_onto_a_hook_stays_on_its_line(
     assert [line for line in mail.body.splitlines() if line.startswith("agent: ")] == [f"agent: {ALPHA}"]
 
 
-def test_a_hook_that_cannot_be_read_is_told_and_the_others_are_watched(
+def test_a_hook_that_cannot_be_read_is_reported_and_the_others_are_watched(
     chipset: Chipset, witness: Witness, clock: FakeClock, state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chipset.hooks.set(BETA, "gt-2", by="mayor")

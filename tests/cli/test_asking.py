@@ -64,7 +64,7 @@ def let_things_wait(shell: Shell) -> None:
         room.mailbox("dan").task("t-2").reject("no")
 
 
-def test_all_that_waits_is_told_once_the_oldest_first(shell: Shell) -> None:
+def test_all_that_waits_is_reported_once_the_oldest_first(shell: Shell) -> None:
     let_things_wait(shell)
     expected = [
         ("letter", "bob", "a plain letter"),
@@ -93,14 +93,14 @@ def test_what_it_says_to_type_is_what_helps(shell: Shell) -> None:
     assert texts.count("Yes.") == 3
 
 
-def test_it_is_for_whoever_asks(shell: Shell) -> None:
+def test_it_is_for_the_calling_agent(shell: Shell) -> None:
     escalate(shell, "--ladder", "coo")
     assert waiting(shell) == []
     assert waiting(shell, "--as", "coo") == [("escalation", "bob", "No access.")]
     assert shell.run("waiting", POSTROOM_AGENT="coo").out.startswith("- just now, escalation from bob")
 
 
-def test_what_is_urgent_or_due_is_told(shell: Shell) -> None:
+def test_what_is_urgent_or_due_is_reported(shell: Shell) -> None:
     shell.json("send", "human", "--as", "bob", "--body", "Fire!", "-p", "urgent")
     shell.json("tasks", "give", "human", "--as", "ann", "-s", "Sign it", "--body", "Please.", "--deadline", "2h")
     letter, task = shell.json("waiting")["waiting"]

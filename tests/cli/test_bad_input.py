@@ -150,7 +150,7 @@ def test_bad_files_are_refused(shell: Shell) -> None:
     )
 
 
-def test_odd_environments_are_told(shell: Shell) -> None:
+def test_odd_environments_are_reported(shell: Shell) -> None:
     assert shell.run("check", POSTROOM_AGENT="no one").code == 65
     assert shell.run("check", "--as", "bob", POSTROOM_LEASE="soon").code == 78
     assert shell.run("check", "--as", "bob", POSTROOM_STORE="carrier:pigeon").code == 78
@@ -216,7 +216,7 @@ def test_errors_say_what_to_do(shell: Shell) -> None:
     assert wrong[0] == "postroom: hops: is not a whole number"
 
 
-def test_whoever_sent_a_letter_is_told_where_to_see_it(shell: Shell) -> None:
+def test_the_sender_of_a_letter_sees_where_to_follow_it(shell: Shell) -> None:
     shell.post("ann", "bob", "x", id="m-1")
     assert complaint(shell, "read", "m-1", "--as", "ann")[1:] == [
         "  you sent it: postroom thread m-1 --as ann, or postroom trace m-1 --as ann"
@@ -238,7 +238,7 @@ def test_a_room_in_memory_is_refused(shell: Shell) -> None:
         assert "gone when the command ends" in refused.error["message"]
 
 
-def test_a_time_that_is_past_is_told_unless_the_letter_may_have_been_sent_before(shell: Shell) -> None:
+def test_a_time_that_is_past_is_reported_unless_the_letter_may_have_been_sent_before(shell: Shell) -> None:
     words = ("send", "bob", "--as", "ann", "--body", "x", "--at", "2020-01-01T00:00:00Z")
     refused = shell.run(*words, "--json")
     assert (refused.code, refused.error["field"]) == (65, "--at")
@@ -282,7 +282,7 @@ def test_a_huge_word_does_not_come_back_whole(shell: Shell, words: list[str]) ->
             assert 0 < len(done.out + done.err) < 4000, len(done.err)
 
 
-def test_a_file_that_cannot_be_enclosed_is_told_of_its_option(shell: Shell) -> None:
+def test_a_file_that_cannot_be_enclosed_is_reported_by_its_option(shell: Shell) -> None:
     (shell.home / "real").write_text("x", encoding="ascii")
     (shell.home / "link").symlink_to("real")
     (shell.home / "large").write_bytes(b"x" * 5000)

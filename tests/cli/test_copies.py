@@ -70,7 +70,7 @@ def test_what_is_there_is_not_replaced_by_chance(busy: Shell) -> None:
     assert busy.run("backup", "copy.db", "--force").code == 0
 
 
-def test_a_place_that_cannot_be_is_told(busy: Shell) -> None:
+def test_a_place_that_cannot_be_is_reported(busy: Shell) -> None:
     (busy.home / "folder").mkdir()
     before = files(busy)
     for command in ("backup", "export"):
@@ -125,7 +125,7 @@ def test_what_is_no_backup_is_refused_and_the_room_stays(busy: Shell) -> None:
     assert busy.json("counts", "--as", "bob")["total"] == 21
 
 
-def test_a_room_that_somebody_waits_in_is_not_replaced_and_the_process_is_named(busy: Shell) -> None:
+def test_a_room_with_a_waiting_process_is_not_replaced_and_the_process_is_named(busy: Shell) -> None:
     busy.json("backup", "copy.db")
     waiting = busy.start("wait", "--as", "carol", "--timeout", "60")
     while not list(busy.home.glob("room.db.bells/carol*")):

@@ -33,7 +33,7 @@ def test_a_room_goes_into_folders_and_comes_back(busy: Shell) -> None:
     assert "letters" in busy.run("copy", "room.db", "third.db").out
 
 
-def test_mistakes_are_told_and_nothing_is_made(busy: Shell) -> None:
+def test_mistakes_are_reported_and_nothing_is_made(busy: Shell) -> None:
     before = sorted(busy.home.iterdir())
     for source, target, code, field in (
         ("none.db", "new.db", 66, "SRC"), ("room.db", "./room.db", 78, "DST"), ("room.db", "files:new", 78, "DST"),

@@ -71,7 +71,7 @@ def test_mistakes_of_each_kind_end_with_their_code(shell: Shell) -> None:
     assert output_of(shell, "check", "--as", "bob", "--set", "lease=soon") == (78, "Misconfigured", "lease")
 
 
-def test_a_held_room_is_told_as_temporary_with_the_key_to_try_again(shell: Shell) -> None:
+def test_a_held_room_is_reported_as_temporary_with_the_key_to_try_again(shell: Shell) -> None:
     shell.post("ann", "bob", "x")
     holder = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
@@ -108,7 +108,7 @@ def test_a_reader_that_leaves_is_no_noise(shell: Shell) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_under_the_answer_is_told(shell: Shell) -> None:
+def test_a_full_disk_under_the_answer_is_reported(shell: Shell) -> None:
     shell.post("ann", "bob", "x")
     with open("/dev/full", "wb") as full:
         done = subprocess.run(

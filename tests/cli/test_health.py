@@ -110,7 +110,7 @@ def test_where_there_is_no_room_none_is_made(shell: Shell) -> None:
     assert not (shell.home / "room.db").exists()
 
 
-def test_a_name_that_no_file_can_have_is_told_as_it_was_typed(shell: Shell) -> None:
+def test_a_name_that_no_file_can_have_is_reported_as_it_was_typed(shell: Shell) -> None:
     name = os.fspath(shell.home / ("x" * 300))
     done = shell.run("doctor", "--room", name)
     assert done.code == 78
@@ -181,7 +181,7 @@ def test_the_life_of_a_letter(busy: Shell) -> None:
         assert word in shown
 
 
-def test_who_was_told_of_a_letter_is_in_its_life(busy: Shell) -> None:
+def test_the_trace_of_a_letter_shows_its_alerts(busy: Shell) -> None:
     assert "| WHAT | HOW |" not in busy.run("trace", "m-1").out
     with postroom.open(busy.home / "room.db", ring_gather=0) as room:
         bob = room.mailbox("bob")
@@ -220,7 +220,7 @@ def test_a_token_is_never_shown(busy: Shell) -> None:
             assert token not in busy.run(*command, "--json").out
 
 
-def test_tries_are_told(busy: Shell) -> None:
+def test_tries_are_reported(busy: Shell) -> None:
     with busy.room() as room:
         work = room.mailbox("bob").claim()
         assert work
@@ -249,7 +249,7 @@ def test_a_room_that_cannot_be_mended_is_saved_and_its_hint_can_be_typed(shell: 
     assert len(shell.json("check", "--as", "bob", "-n", "100")["letters"]) > 40
 
 
-def test_when_a_letter_is_due_and_when_it_expires_is_told(shell: Shell) -> None:
+def test_when_a_letter_is_due_and_when_it_expires_is_reported(shell: Shell) -> None:
     shell.post("ann", "bob", "x", id="m-1", at=3600.0, expires=7200.0)
     shown = shell.run("trace", "m-1").out
     assert "- Due: in 60 min (" in shown and "- Expires: in 2 h (" in shown

@@ -69,7 +69,7 @@ def test_help_lists_what_may_follow(shell: Shell, name: str) -> None:
     assert "\nCOMMANDS\n" not in shell.run("help", "send").out
 
 
-def test_json_and_defaults_are_told(shell: Shell) -> None:
+def test_json_and_defaults_are_reported(shell: Shell) -> None:
     shown = shell.run("help", "send").out
     for name in ("task", "callback", "context", "metadata", "extra", "data"):
         assert f"\n  --{name} JSON" in shown
@@ -276,7 +276,7 @@ def test_json_holds_exactly_the_fields_that_the_table_names(shell: Shell) -> Non
         )  # those are of several letters
 
 
-def test_who_has_nobody_above_is_told_by_the_code_that_the_table_names(shell: Shell) -> None:
+def test_who_has_nobody_above_is_reported_by_the_code_that_the_table_names(shell: Shell) -> None:
     alone = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "ann", "--json")
     assert alone.code in dict(row("escalate").exits), alone
     assert alone.error["field"] == "ladder"

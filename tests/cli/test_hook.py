@@ -146,7 +146,7 @@ def test_one_odd_line_keeps_no_other_from_being_shown(bob: Shell) -> None:
     assert ["1", "2", "3", "4"] == numbers_shown(bob)
 
 
-def test_whoever_believes_every_line_shows_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_believes_every_line_shows_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_parsed", json.loads)
     InboxFolder(str(tmp_path)).append("bob", [line + b"\n" for line in ODD])
     with pytest.raises((RecursionError, ValueError)):
@@ -216,7 +216,7 @@ def test_whatever_goes_wrong_the_session_goes_on(
 
 @pytest.mark.parametrize("words", [START, PROMPT])
 @pytest.mark.parametrize("name", ["bob.inbox.jsonl", ".names", ".lock"])
-def test_what_is_no_inbox_file_is_told_and_the_session_goes_on(
+def test_what_is_no_inbox_file_is_reported_and_the_session_goes_on(
     bob: Shell, words: tuple[str, ...], name: str
 ) -> None:
     del bob.environment["POSTROOM_STORE"]

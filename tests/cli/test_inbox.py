@@ -143,7 +143,7 @@ def test_new_mail_comes_by_notification(shell: Shell, hears: bool) -> None:
 
 
 @pytest.mark.parametrize(("program", "is_kept"), [(PROGRAM, True), (FORGETFUL, False)])
-def test_a_reply_that_the_room_refuses_is_kept_and_told_why(
+def test_a_reply_that_the_room_refuses_is_kept_with_the_reason(
     shell: Shell, program: list[str], is_kept: bool
 ) -> None:
     shell.post("ann", "human", "Which one?")

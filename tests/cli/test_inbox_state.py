@@ -292,9 +292,7 @@ def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("looks", [1, 2])
-def test_whoever_is_quicker_by_a_hair_decided_it(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, looks: int
-) -> None:
+def test_the_quicker_of_two_processes_decides(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
     """Another answers after so many looks at whether it waits: before the letter is opened, and after it."""
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         human, honest, left = room.mailbox("human"), session._check_waiting, [looks]

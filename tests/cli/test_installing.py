@@ -54,7 +54,7 @@ def test_it_is_put_there_again_and_away(shell: Shell, shim: Path) -> None:
     assert [] == list(shim.parent.iterdir())
 
 
-def test_people_are_told_where_it_is_and_who_finds_it(shell: Shell, shim: Path) -> None:
+def test_people_are_shown_where_it_is_and_who_finds_it(shell: Shell, shim: Path) -> None:
     result = shell.run(*INSTALL).out
     assert f"Written: {shim}\n" in result and "is not on your PATH" in result
     first = shell.home / "first" / "agent-inbox"
@@ -82,7 +82,7 @@ def test_what_is_not_ours_is_left_alone(shell: Shell, shim: Path, kind: str) -> 
     assert kind == "folder" or shim.read_bytes() == b"\xff theirs"
 
 
-def test_a_folder_that_cannot_be_is_told(shell: Shell) -> None:
+def test_a_folder_that_cannot_be_is_reported(shell: Shell) -> None:
     (shell.home / "file").write_bytes(b"")
     assert 73 == shell.run(*INSTALL, "--folder", "file/below").code
     assert 64 == shell.run(*INSTALL, "--room", "x.db").code

@@ -11,7 +11,7 @@ from tests.cli.shell import Shell
 from tests.cli.terminal import show
 
 
-def test_a_project_room_that_is_not_used_is_told_once_and_never_in_the_answer(shell: Shell) -> None:
+def test_a_project_room_that_is_not_used_is_reported_once_and_never_in_the_answer(shell: Shell) -> None:
     del shell.environment["POSTROOM_STORE"]
     link, elsewhere = shell.home / ".postroom", shell.home / "elsewhere"
     elsewhere.mkdir()
@@ -26,7 +26,7 @@ def test_a_project_room_that_is_not_used_is_told_once_and_never_in_the_answer(sh
     assert shell.json("room")["passed_by"] == []
 
 
-def test_a_room_inside_that_is_a_link_is_told_too(shell: Shell) -> None:
+def test_a_room_inside_that_is_a_link_is_reported_too(shell: Shell) -> None:
     del shell.environment["POSTROOM_STORE"]
     (shell.home / ".postroom").mkdir()
     (shell.home / ".postroom/room.db").symlink_to(shell.home / "other\x1b.db")
@@ -34,7 +34,7 @@ def test_a_room_inside_that_is_a_link_is_told_too(shell: Shell) -> None:
     assert f"{shell.home}/.postroom/room.db is a link" in done.err
 
 
-def test_a_name_that_nobody_has_is_told_with_the_nearest(shell: Shell) -> None:
+def test_a_name_that_nobody_has_is_reported_with_the_nearest(shell: Shell) -> None:
     with shell.room() as room:
         room.mailbox("planner").send(["researcher", "agent-1"], "x")
         for words in (["check"], ["check", "--all"], ["digest"], ["counts"], ["sent"]):
@@ -50,7 +50,7 @@ def test_a_name_that_nobody_has_is_told_with_the_nearest(shell: Shell) -> None:
         assert shell.json("check", "--as", "reseacher")["letters"] == []
 
 
-def test_what_a_new_card_says_no_more_is_told(shell: Shell) -> None:
+def test_a_field_that_a_new_card_drops_is_reported(shell: Shell) -> None:
     first = shell.run(
         "register", "--as", "ann", "--scope", "a", "--scope", "b", "--name", "Ann", "--max-tasks", "5"
     )
@@ -72,7 +72,7 @@ def test_a_plain_letter_moves_no_task_and_says_so(shell: Shell) -> None:
     assert carried["letter"]["task"]["state"] == "completed"
 
 
-def test_a_name_in_another_case_since_a_rename_is_told_as_the_new_one(shell: Shell) -> None:
+def test_a_name_in_another_case_since_a_rename_is_reported_as_the_new_one(shell: Shell) -> None:
     shell.post("ann", "bob", "x")
     shell.json("rename", "bob", "BOB")
     for words in (["check"], ["counts"], ["sent"]):
@@ -82,7 +82,7 @@ def test_a_name_in_another_case_since_a_rename_is_told_as_the_new_one(shell: She
     assert len(shell.json("check", "--as", "BOB")["letters"]) == 2
 
 
-def test_an_escalation_says_to_whom_it_went_and_who_is_next(shell: Shell) -> None:
+def test_an_escalation_names_the_agent_it_went_to_and_the_next_one(shell: Shell) -> None:
     alone = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
     assert " to human.\n" in alone
     assert "Passed over: coo (never heard from here, or takes no mail from you).\n" in alone

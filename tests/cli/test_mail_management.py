@@ -64,7 +64,7 @@ def test_a_template_is_written_in_the_editor_and_shown_to_people(shell: Shell) -
     assert "Deleted x." in show(shell, "templates", "delete", "x")[1]
 
 
-def test_a_letter_goes_to_whoever_can_and_is_least_busy(shell: Shell) -> None:
+def test_a_letter_goes_to_the_least_busy_agent_with_the_skill(shell: Shell) -> None:
     for name in ("bob", "carol"):
         shell.json("register", "--as", name, "--capability", "python")
     shell.post("ann", "bob", "busy now")
@@ -75,7 +75,7 @@ def test_a_letter_goes_to_whoever_can_and_is_least_busy(shell: Shell) -> None:
     assert shell.run("send", "any:rust", "--as", "ann", "--body", "x").code == 67
 
 
-def test_letters_are_taken_back_until_somebody_has_them(shell: Shell) -> None:
+def test_letters_can_be_unsent_until_a_recipient_has_them(shell: Shell) -> None:
     ids = [shell.post("ann", "bob", text) for text in ("x", "y", "z")]
     assert [letter["text"] for letter in shell.json("unsend", *ids[:2], "--as", "ann")["letters"]] == ["x", "y"]
     assert "Took back" in shell.run("unsend", ids[0], "--as", "ann").out  # twice is the same as once

@@ -72,7 +72,7 @@ def test_who_is_refused_where_there_is_no_room(shell: Shell) -> None:
     assert left_behind(shell) == []
 
 
-def test_a_room_that_is_not_there_yet_is_told_without_making_it(shell: Shell) -> None:
+def test_a_room_that_is_not_there_yet_is_reported_without_making_it(shell: Shell) -> None:
     result = shell.json("room")
     assert (result["store"], result["exists"], result["cursor"]) == (str(shell.home / "room.db"), False, None)
     assert "not there yet" in shell.run("room").out

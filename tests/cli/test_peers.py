@@ -93,7 +93,7 @@ def test_a_peer_that_calls_us_is_given_a_token_that_is_shown_once(shell: Shell) 
             assert done.code == 0 and "prp_" not in done.out and token_hash(token) not in done.out
 
 
-def test_what_we_show_is_read_from_a_file_or_standard_input_and_told_nowhere(shell: Shell) -> None:
+def test_our_token_is_read_from_a_file_or_standard_input_and_shown_nowhere(shell: Shell) -> None:
     where = ("--url", "wss://berlin.example:4650")
     request = shell.run("peers", "add", "berlin", *where, "--json")
     assert (65, "token") == (request.code, request.error["field"]) and "--token-file" in request.error["hint"]
@@ -129,7 +129,7 @@ def test_at_a_terminal_a_token_is_asked_for_and_typed_unseen(shell: Shell) -> No
         assert "prp_secret-1" == peers.known_peer(room.core, "rome").token
 
 
-def test_who_adds_a_peer_again_is_told_what_is_new(shell: Shell) -> None:
+def test_adding_a_peer_again_shows_what_is_new(shell: Shell) -> None:
     assert shell.json("peers", "add", "hub")["changed"] is None
     again = shell.run("peers", "add", "hub", "--relays-to", "yes", "--relays-for", "rome", "--scope", "dev=hub")
     text = "hub was a peer already. New is:\n  scopes: dev with hub\n  relays-for: rome\n  relays-to: yes\n"
@@ -188,7 +188,7 @@ def test_what_a_peer_may_is_taken_back(shell: Shell) -> None:
     assert 65 == shell.run("peers", "add", "hub", "--exposure", "all", "--tag", "public").code
 
 
-def test_mail_that_waits_for_a_peer_is_told_of(shell: Shell) -> None:
+def test_mail_that_waits_for_a_peer_is_reported(shell: Shell) -> None:
     shell.json("peers", "add", "hub", "--relays-for", "rome")
     sent = shell.json("send", "bob@rome", "--body", "hello", "--as", "ann")["id"]
     assert (
@@ -246,7 +246,7 @@ def test_a_certificate_is_looked_at_shown_and_pinned(shell: Shell, certificates:
     assert (75, "url") == (gone.code, gone.error["field"])
 
 
-def test_a_changed_certificate_stands_as_an_alert_until_it_is_trusted_anew(
+def test_a_changed_certificate_stands_as_an_alert_until_it_is_trusted(
     shell: Shell, certificates: list[tuple[str, str]]
 ) -> None:
     (first, _), (second, _) = certificates
@@ -297,7 +297,7 @@ def test_a_shell_completes_the_names_of_peers(shell: Shell) -> None:
 # -- how a link uses certificates
 
 
-def test_only_pinned_certificates_get_through_the_door_and_each_is_told_from_the_other(
+def test_only_pinned_certificates_get_through_and_each_is_distinguished(
     certificates: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     ours, theirs = certificates

@@ -58,7 +58,7 @@ def test_mail_of_a_project_whose_room_is_gone_goes_nowhere_else(project: Shell) 
     assert project.json("check", "--as", "ann")["letters"] == []
 
 
-def test_what_cannot_be_made_is_told(project: Shell) -> None:
+def test_what_cannot_be_made_is_reported(project: Shell) -> None:
     (project.home / "file").write_text("", encoding="utf-8")
     (project.home / "taken/.postroom").mkdir(parents=True)
     (project.home / "taken/.postroom/room.db").mkdir()

@@ -32,7 +32,7 @@ def test_the_files_of_a_letter_are_saved_for_their_owner_alone(shell: Shell) -> 
     assert [oct(path.stat().st_mode & 0o777) for path in (saved.parent, saved)] == ["0o700", "0o600"]
 
 
-def test_people_are_told_where_they_are(shell: Shell) -> None:
+def test_people_are_shown_where_they_are(shell: Shell) -> None:
     assert shell.run("read", send(shell, "a.txt"), "--as", "bob", "--save", ".").out.endswith(
         "Saved a.txt (5 bytes).\n"
     )

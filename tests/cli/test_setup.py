@@ -46,7 +46,7 @@ def test_it_is_put_in_and_taken_out(shell: Shell, host: str) -> None:
     assert {} == files(shell) and "absent" == shell.json("uninstall", host, "--yes")["outcome"]
 
 
-def test_whom_it_is_for_stands_in_every_call(shell: Shell) -> None:
+def test_every_hook_command_names_agent_and_room(shell: Shell) -> None:
     shell.json("install", "codex", "--yes", "--agent", "coder", "--room", "rooms/a b.db")
     hooks = json.loads((shell.home / ".codex" / "hooks.json").read_bytes())["hooks"]
     commands = [handler["command"] for groups in hooks.values() for handler in groups[0]["hooks"]]
@@ -106,7 +106,7 @@ def test_a_person_is_asked_first_for_this_then_for_the_rules(shell: Shell, host:
     assert 0 == again.finish()[0] and {} == files(shell)
 
 
-def test_whoever_is_asked_reads_of_files_that_are_ours_alone_in_a_line(shell: Shell) -> None:
+def test_the_question_names_files_that_are_ours_alone_in_a_line(shell: Shell) -> None:
     terminal = Terminal(shell, "install", "claude")
     terminal.read_until("Write this? [y/N]")
     shown = terminal.shown.decode()
@@ -122,7 +122,7 @@ def test_whoever_is_asked_reads_of_files_that_are_ours_alone_in_a_line(shell: Sh
     assert '-              "60s"' in shell.run("install", "claude", "--yes").out
 
 
-def test_for_everything_after_a_project_is_told_before_it_is_asked(shell: Shell) -> None:
+def test_for_everything_after_a_project_is_shown_before_the_question(shell: Shell) -> None:
     (shell.home / "work").mkdir()
     assert 0 == shell.type("cd work && postroom install claude --project --yes").code
     text = f"{shell.home}/work has Postroom too: in that folder type postroom uninstall claude --project."
@@ -170,7 +170,7 @@ def test_a_plugin_from_a_marketplace_is_found_in_place(shell: Shell) -> None:
     assert "from a marketplace" in alone.out and "puts it in place" not in alone.out
 
 
-def test_what_may_not_be_touched_is_told_with_its_path(shell: Shell) -> None:
+def test_what_may_not_be_touched_is_reported_with_its_path(shell: Shell) -> None:
     (shell.home / ".codex").mkdir()
     (shell.home / ".codex" / "config.toml").symlink_to(shell.home / "elsewhere")
     refused = shell.run("install", "codex", "--yes", "--json")
@@ -205,7 +205,7 @@ def test_hostile_files_are_shown_harmlessly(shell: Shell) -> None:
     assert 0 == shown.code and "\\u{202e}" in shown.out and "\u009b" not in shown.out
 
 
-def test_a_program_that_is_gone_is_told(shell: Shell) -> None:
+def test_a_program_that_is_gone_is_reported(shell: Shell) -> None:
     shell.json("install", "gemini", "--yes")
     settings = shell.home / ".gemini" / "settings.json"
     settings.write_text(
@@ -222,7 +222,7 @@ def test_a_program_that_is_gone_is_told(shell: Shell) -> None:
     assert f"Nothing of Postroom is in {shell.home}/.gemini." in shell.run("uninstall", "gemini").out
 
 
-def test_without_the_sdk_the_server_is_left_out_and_that_is_told(shell: Shell, tmp_path: Path) -> None:
+def test_without_the_sdk_the_server_is_left_out_and_that_is_reported(shell: Shell, tmp_path: Path) -> None:
     blind = tmp_path / "blind"
     blind.mkdir()
     hide = "import sys\nsys.modules['mcp'] = sys.modules['mcp_types'] = None\n"

@@ -32,7 +32,7 @@ def test_the_file_is_written_once_and_its_names_are_found(shell: Shell) -> None:
     assert not (shell.home / "room.db").exists()
 
 
-def test_a_file_of_somebody_else_is_left_alone_unless_forced(shell: Shell) -> None:
+def test_a_file_of_another_program_is_left_alone_unless_forced(shell: Shell) -> None:
     folder = shell.home / "lib"
     folder.mkdir()
     (folder / "agent_mailbox.py").write_text("theirs = 1\n", encoding="utf-8")
@@ -60,7 +60,7 @@ def test_a_room_has_no_place_here(shell: Shell) -> None:
     assert not (shell.home / "shared").exists()
 
 
-def test_a_person_is_told_where_it_is(shell: Shell) -> None:
+def test_a_person_is_shown_where_it_is(shell: Shell) -> None:
     code, shown = show(shell, "swarm", "install")
     assert (0, True) == (code, "Written: shared/agent_mailbox.py" in shown)
     assert "Written: shared/__init__.py" in shown

@@ -139,7 +139,7 @@ def test_a_program_that_works_on_a_task_needs_to_say_no_token(shell: Shell) -> N
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
 )
-def test_a_step_that_cannot_be_is_refused_and_nothing_is_told(
+def test_a_step_that_cannot_be_is_refused_and_nothing_is_reported(
     shell: Shell, words: tuple[str, ...], code: int, field: str
 ) -> None:
     give(shell)
@@ -197,7 +197,7 @@ def test_a_step_that_cannot_be_is_refused_with_what_can_be_typed(shell: Shell) -
     assert refused(shell, "start")[1] == "legal from here: none, it is final"
 
 
-def test_who_holds_a_task_is_told_to_give_the_token(shell: Shell) -> None:
+def test_the_holder_of_a_task_is_asked_for_its_token(shell: Shell) -> None:
     give(shell)
     shell.json("claim", "--as", "bob")
     for verb in ("accept", "admit"):

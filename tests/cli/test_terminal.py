@@ -76,7 +76,7 @@ def test_what_wants_no_answer_says_nothing_of_one(shell: Shell) -> None:
         assert (code, hints(shown), shown.startswith("Sent ")) == (0, [], True), shown
 
 
-def test_new_names_are_told_in_one_line(shell: Shell) -> None:
+def test_new_names_are_reported_in_one_line(shell: Shell) -> None:
     done = shell.run("send", "bob", "carol", "human", "--as", "ann", "--letter-id", "m-1", "--body", "x")
     assert (
         done.out
@@ -139,7 +139,7 @@ def test_errors_do_not_repeat_what_could_do_harm(shell: Shell) -> None:
     assert "\x1b[1;31mpostroom:" in shown
 
 
-def test_an_empty_inbox_is_told_kindly(shell: Shell) -> None:
+def test_an_empty_inbox_is_reported_kindly(shell: Shell) -> None:
     shell.post("ann", "bob", "x")
     assert show(shell, "check", "--as", "ann") == (0, "No unread mail for ann.\n")
     assert "Nobody has registered yet." in show(shell, "agents")[1]
@@ -218,7 +218,7 @@ def test_what_was_never_written_is_not_said_to_be_kept(shell: Shell, editor: str
     assert list((shell.home / "drafts").iterdir()) == []
 
 
-def test_without_an_editor_a_person_is_told_what_to_do(shell: Shell) -> None:
+def test_without_an_editor_a_person_is_shown_what_to_do(shell: Shell) -> None:
     code, shown = show(shell, "send", "bob", "--as", "ann")
     assert (code, "set EDITOR" in shown) == (64, True)
     assert shell.run("send", "bob", "--as", "ann", "--edit", stdin="x").code == 64

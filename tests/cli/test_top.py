@@ -201,7 +201,7 @@ def test_ctrl_c_at_any_moment_leaves_the_terminal_as_it_was(busy: Shell) -> None
         assert terminal.after == terminal.before
 
 
-def test_somebody_impatient_gets_the_terminal_back_too(busy: Shell) -> None:
+def test_an_impatient_person_gets_the_terminal_back_too(busy: Shell) -> None:
     for _ in range(6):
         terminal = Terminal(busy, "top", "--every", "0.1", counted=False)
         terminal.read_until("bob")

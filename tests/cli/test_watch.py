@@ -72,7 +72,7 @@ def test_rings_are_json_lines_for_a_program(began: Shell) -> None:
     }
 
 
-def test_what_waits_already_counts_as_told_unless_one_asks_for_it(quick: Shell) -> None:
+def test_what_waits_already_counts_as_alerted_unless_one_asks_for_it(quick: Shell) -> None:
     quick.post("ann", "bob", "x", subject="old")
     done = quick.run("watch", "--as", "bob", *SOON)
     assert (1, "Nothing came.\n") == (done.code, done.out)
@@ -81,7 +81,7 @@ def test_what_waits_already_counts_as_told_unless_one_asks_for_it(quick: Shell) 
     assert 1 == quick.run("watch", "--as", "bob", "--backlog", *SOON).code  # it was told once
 
 
-def test_a_line_that_nobody_could_read_is_told_again(began: Shell) -> None:
+def test_a_line_that_nobody_could_read_is_reported_again(began: Shell) -> None:
     began.post("ann", "bob", "x", subject="Hello")
     reader, writer = os.pipe()
     os.close(reader)
@@ -182,7 +182,7 @@ def watching(began: Shell) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_a_watch_ends_when_it_is_told_to(
+def test_a_watch_ends_on_a_signal(
     began: Shell, watching: Callable[..., subprocess.Popen[bytes]], ends: signal.Signals
 ) -> None:
     process = watching("--exec", "cat >>got")

@@ -47,7 +47,7 @@ def test_at_a_terminal_the_secret_is_explained(shell: Shell) -> None:
     assert 0 == code and "hooks.example.com" in shown
 
 
-def test_a_name_that_nobody_has_is_told(shell: Shell) -> None:
+def test_a_name_that_nobody_has_is_reported(shell: Shell) -> None:
     message = shell.run("webhook", "add", "https://hooks.example.com/", "--for", "humann")
     assert "nobody here is called 'humann'; did you mean 'human'?" in message.err and message.out.startswith(
         "whsec_"
@@ -101,7 +101,7 @@ def test_one_that_is_off_is_on_again_when_a_test_gets_through(shell: Shell) -> N
     (["rotate", "nobody"], 67, "id"),
     (["remove", "nobody"], 67, "id"),
 ])  # fmt: skip
-def test_what_is_wrong_is_told(shell: Shell, words: list[str], code: int, field: str) -> None:
+def test_what_is_wrong_is_reported(shell: Shell, words: list[str], code: int, field: str) -> None:
     done = shell.run("webhook", *words, "--json")
     assert (code, field) == (done.code, done.error["field"])
 

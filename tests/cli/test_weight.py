@@ -38,7 +38,7 @@ HEAVY = {
 @pytest.mark.parametrize(
     "words", [["check"], ["check", "--json"], ["digest"], ["counts", "--json"], ["check", "--peek"]]
 )
-def test_an_empty_inbox_is_told_without_the_library(room: Shell, words: list[str]) -> None:
+def test_an_empty_inbox_is_reported_without_the_library(room: Shell, words: list[str]) -> None:
     found = loaded(room, *words, "--as", "ann")
     assert found & HEAVY == set()
     assert "apsw" in found
@@ -47,7 +47,7 @@ def test_an_empty_inbox_is_told_without_the_library(room: Shell, words: list[str
 @pytest.mark.parametrize(
     "words", [["check"], ["check", "--json"], ["digest"], ["counts", "--json"], ["hook", "prompt"]]
 )
-def test_where_no_room_was_made_yet_that_is_told_without_the_library(shell: Shell, words: list[str]) -> None:
+def test_where_no_room_was_made_yet_that_is_reported_without_the_library(shell: Shell, words: list[str]) -> None:
     for store in (str(shell.home / "room.db"), f"sqlite:{shell.home}/folder/room.db", ""):
         shell.environment["POSTROOM_STORE"] = store
         assert loaded(shell, *words, "--as", "ann") & (HEAVY | {"apsw"}) == set()
@@ -72,7 +72,7 @@ def test_the_quick_answer_is_the_same_as_the_slow_one(room: Shell) -> None:
         assert quick == slow
 
 
-def test_a_hook_without_news_is_told_without_the_library(room: Shell) -> None:
+def test_a_hook_without_news_is_reported_without_the_library(room: Shell) -> None:
     found = loaded(room, "hook", "prompt", "--as", "ann")
     assert found & HEAVY == set()
     assert "apsw" in found
@@ -88,7 +88,7 @@ def test_a_hook_without_news_is_told_without_the_library(room: Shell) -> None:
 
 
 @pytest.mark.parametrize("host", ["claude", "codex", "gemini"])
-def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Shell, host: str) -> None:
+def test_a_hook_of_a_host_without_news_is_reported_without_the_library(room: Shell, host: str) -> None:
     assert "msgspec" in loaded_by_hook(room, host, "start")
     for moment in ("between", "prompt", "stop"):
         found = loaded_by_hook(room, host, moment)
@@ -101,7 +101,7 @@ def test_a_hook_of_a_host_without_news_is_told_without_the_library(room: Shell, 
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_in_folders_all_of_that_is_told_without_the_library(shell: Shell, layout: str) -> None:
+def test_in_folders_all_of_that_is_reported_without_the_library(shell: Shell, layout: str) -> None:
     shell.environment["POSTROOM_STORE"] = f"files:{shell.home}/mail?layout={layout}"
     shell.json("send", "bob", "--as", "ann", "--body", "x")
     shell.json("check", "--as", "bob")

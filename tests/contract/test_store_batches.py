@@ -107,7 +107,7 @@ def test_a_barrier_changes_nothing(store: Store) -> None:
     assert everything(store) == before
 
 
-def test_many_letters_are_read_at_once_and_each_is_told_of_in_order(store: Store) -> None:
+def test_many_letters_are_read_at_once_and_each_is_reported_in_order(store: Store) -> None:
     store.commit([post(letter(f"m{number}")) for number in range(120)])
     found = store.find(Query(mailbox="bob", states=(State.UNREAD,), unread_only=True, order="age"))
     since = store.cursor()
@@ -120,7 +120,7 @@ def test_many_letters_are_read_at_once_and_each_is_told_of_in_order(store: Store
     assert {2} == {one.delivery.revision for one in store.find(Query(mailbox="bob"))}
 
 
-def test_where_one_of_many_was_read_by_somebody_else_none_is_read(store: Store) -> None:
+def test_where_one_of_many_was_read_by_another_agent_none_is_read(store: Store) -> None:
     store.commit([post(letter(f"m{number}")) for number in range(120)])
     found = store.find(Query(mailbox="bob", order="age"))
     other = found[70].delivery

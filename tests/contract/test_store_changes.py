@@ -40,7 +40,7 @@ def pages(store: Store, since: Cursor, limit: int) -> list[Change]:
 # -- changes
 
 
-def test_a_record_that_is_put_and_never_kept_is_told_each_time(store: Store) -> None:
+def test_a_record_that_is_put_and_never_kept_is_reported_each_time(store: Store) -> None:
     start = store.cursor()
     for _ in range(2):
         store.commit([Put(record=Record(kind="happened", key="c-1 joined ann", value=None))])
@@ -49,7 +49,7 @@ def test_a_record_that_is_put_and_never_kept_is_told_each_time(store: Store) -> 
     assert [Change(number=0, what="put", kind="happened", key="c-1 joined ann")] * 2 == result
 
 
-def test_every_kind_of_write_is_told_in_order(store: Store) -> None:
+def test_every_kind_of_write_is_reported_in_order(store: Store) -> None:
     start = store.cursor()
     ack(store, send(store, "m1", ["bob", "cleo"]))
     store.commit([note(1), note(None, revision=1)])
@@ -67,7 +67,7 @@ def test_every_kind_of_write_is_told_in_order(store: Store) -> None:
     assert now == store.cursor() == replace(start, number=numbers[-1])
 
 
-def test_letters_that_are_read_together_are_told_one_by_one(store: Store) -> None:
+def test_letters_that_are_read_together_are_reported_one_by_one(store: Store) -> None:
     found = [send(store, f"m{number}") for number in range(5)]
     start = store.cursor()
 
@@ -94,7 +94,7 @@ def test_letters_are_read_together_or_none_of_them_is(store: Store) -> None:
     assert [1, 2, 1] == [held(store, one.message_id).revision for one in (first, second, third)]
 
 
-def test_a_deleted_letter_is_told_by_its_deletion_alone(store: Store) -> None:
+def test_a_deleted_letter_is_reported_by_its_deletion_alone(store: Store) -> None:
     start = store.cursor()
     ack(store, send(store, "m1"))
     send(store, "m2")
@@ -106,7 +106,7 @@ def test_a_deleted_letter_is_told_by_its_deletion_alone(store: Store) -> None:
     ]
 
 
-def test_what_may_be_lost_and_what_repeats_is_not_told(store: Store) -> None:
+def test_what_may_be_lost_and_what_repeats_is_not_reported(store: Store) -> None:
     send(store, "m1")
     start = store.cursor()
 
@@ -114,7 +114,7 @@ def test_what_may_be_lost_and_what_repeats_is_not_told(store: Store) -> None:
     assert store.changes(start, 10) == ([], start)
 
 
-def test_a_failed_commit_is_not_told(store: Store) -> None:
+def test_a_failed_commit_is_not_reported(store: Store) -> None:
     start = store.cursor()
 
     with pytest.raises(StaleRevision):

@@ -121,7 +121,7 @@ def test_what_is_done_and_archived_between_two_looks_counts_once(store: Store) -
     assert len(store.traffic(start, NOW).settled) == 1
 
 
-def test_traffic_of_a_deleted_letter_is_not_told(store: Store) -> None:
+def test_traffic_of_a_deleted_letter_is_not_reported(store: Store) -> None:
     start = store.cursor()
     ack(store, send(store, "m1"))
     store.commit(forget(letter("m1")))

@@ -145,7 +145,7 @@ def test_a_name_nobody_has_becomes_another_name(store: Store) -> None:
     assert store.mailboxes() == ["ann", "new"]
 
 
-def test_whoever_waits_under_the_old_name_is_woken(store: Store) -> None:
+def test_a_waiter_under_the_old_name_is_woken(store: Store) -> None:
     send(store, "m1")
     watch = store.watch(["bob"])
     store.commit([Rename("bob", "bert")])

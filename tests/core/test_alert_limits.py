@@ -128,7 +128,7 @@ def test_a_channel_that_failed_alerts_again_though_others_did_not(factory: RoomF
     assert tuple(results) == rung(bob, "exec")
 
 
-def test_of_a_ring_that_got_through_in_part_the_recipient_was_told(
+def test_of_a_ring_that_got_through_in_part_the_recipient_was_notified(
     room: Room, bob: Mailbox, clock: FakeClock
 ) -> None:
     ids = [post(room), post(room)]
@@ -240,7 +240,7 @@ def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_
     assert [(new,)] * 3 == [rung(bob, way) for way in WAYS]
 
 
-def test_a_renamed_agent_was_told_as_often_as_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_a_renamed_agent_was_notified_as_often_as_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     first = post(room)
     clock.advance(1)
     assert (first,) == rung(bob, "claude")

@@ -241,7 +241,7 @@ def test_who_left_for_good_gets_nothing_and_who_sleeps_or_left_just_now_does(roo
     assert bring(room, letter(id="far-3"), "carl@here") == [None]
 
 
-def test_each_target_is_told_apart(room: Room) -> None:
+def test_each_target_is_distinguished(room: Room) -> None:
     room.mailbox("carl").block("ann@far")
     known, unknown, blocked = bring(room, letter(), "bob@here", "nobody@here", "carl@here")
 
@@ -249,7 +249,7 @@ def test_each_target_is_told_apart(room: Room) -> None:
     assert (texts(room), texts(room, "carl")) == (["hello"], [])
 
 
-def test_an_allow_list_may_name_somebody_elsewhere_or_a_whole_system(room: Room) -> None:
+def test_an_allow_list_may_name_an_agent_elsewhere_or_a_whole_system(room: Room) -> None:
     room.mailbox("bob").register(allow_from=["ann@far"])
     room.mailbox("carl").register(allow_from=["@moon"])
 
@@ -288,7 +288,7 @@ def test_who_is_not_exposed_is_refused(room: Room) -> None:
     assert bring(room, letter(id="far-2"), peer=replace(FAR, exposure="gateway")) == [None]
 
 
-def test_a_full_inbox_is_told_apart_from_one_that_is_not(factory: RoomFactory) -> None:
+def test_a_full_inbox_is_distinguished_from_one_that_is_not(factory: RoomFactory) -> None:
     room = factory.room(system="here", inbox_quota=1)
     know_peer(room, FAR)
     for name in ("bob", "carl"):
@@ -443,7 +443,7 @@ def test_a_sender_is_known_however_it_or_its_system_is_spelt(room: Room) -> None
     assert {"Ann@far"} == {found.sender for found in room.mailbox("bob").check(peek=True)}
 
 
-def test_who_writes_a_name_in_its_own_way_keeps_nobody_else_from_it(room: Room) -> None:
+def test_a_spelling_of_one_writer_keeps_no_other_from_the_name(room: Room) -> None:
     know_peer(room, Peer(system="mars"))
     passing = replace(FAR, relays_to=True)
     for id, to in (("1", "ZOE@mars"), ("2", "zoe@mars"), ("3", "zoe@MARS")):

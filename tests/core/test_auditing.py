@@ -50,7 +50,7 @@ def tell(room: Room, clock: FakeClock, **fields: Any) -> str:
 # -- forgetting
 
 
-def test_what_was_told_of_a_letter_is_forgotten_with_it(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_what_was_reported_of_a_letter_is_forgotten_with_it(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     gone, stays = tell(room, clock), tell(room, clock)
     assert 5 == sum(gone in ids for ids in kept(room).values())
     for name in ("bob", "carol", "dan"):
@@ -69,7 +69,7 @@ def test_a_dead_letter_that_is_purged_takes_it_along(room: Room, bob: Mailbox, c
     assert {} == kept(room)
 
 
-def test_where_nobody_is_told_of_mail_a_purge_looks_for_nothing_more(
+def test_where_nobody_is_notified_of_mail_a_purge_looks_for_nothing_more(
     room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post(room)
@@ -85,7 +85,9 @@ def test_where_nobody_is_told_of_mail_a_purge_looks_for_nothing_more(
 # -- another name
 
 
-def test_a_renamed_agent_keeps_its_book_and_what_it_was_told(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_a_renamed_agent_keeps_its_alert_log_and_what_it_was_notified_of(
+    room: Room, bob: Mailbox, clock: FakeClock
+) -> None:
     result = post(room)
     clock.advance(1)
     assert (result,) == rung(bob)
@@ -115,7 +117,7 @@ def test_a_renamed_agent_keeps_its_book_and_what_it_was_told(room: Room, bob: Ma
 # -- other rooms
 
 
-def test_nothing_of_it_is_in_an_export_and_another_room_begins_anew(
+def test_nothing_of_it_is_in_an_export_and_another_room_begins_again(
     room: Room, bob: Mailbox, clock: FakeClock
 ) -> None:
     id = post(room)

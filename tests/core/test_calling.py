@@ -76,7 +76,7 @@ def test_what_came_together_is_one_call_and_what_waited_before_is_none(room: Roo
     assert [] == calls(room, webhook) and [] == room.core.store.records(CALLS)
 
 
-def test_only_mail_that_is_important_enough_is_told_of(room: Room) -> None:
+def test_only_mail_that_is_important_enough_is_reported(room: Room) -> None:
     webhook = added(room, Priority.HIGH)
     post(room, "normal")
     assert [] == calls(room, webhook)
@@ -233,7 +233,7 @@ def test_one_that_was_removed_is_forgotten_and_not_called(room: Room) -> None:
     assert [] == [*room.core.store.records(CALLS), *room.core.store.records(ALERT_LOG)]
 
 
-def test_nobody_else_says_that_a_call_was_answered(room: Room) -> None:
+def test_no_other_agent_can_settle_a_webhook_call(room: Room) -> None:
     webhook, stranger = added(room), agent_principal("mallory")
     post(room, "first")
     [call] = calls(room, webhook)

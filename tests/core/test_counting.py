@@ -24,7 +24,7 @@ def fill(room: Room, clock: FakeClock) -> None:
             work.fail("never", retry=False)
 
 
-def test_a_room_is_told_in_numbers(room: Room, clock: FakeClock) -> None:
+def test_a_room_is_reported_in_numbers(room: Room, clock: FakeClock) -> None:
     began = clock.wall
     fill(room, clock)
     stats = room.stats()
@@ -42,7 +42,7 @@ def test_an_empty_room_has_nothing_to_tell(room: Room) -> None:
     assert set(stats.states.values()) == {0}
 
 
-def test_a_mailbox_is_told_in_numbers(room: Room, clock: FakeClock) -> None:
+def test_a_mailbox_is_reported_in_numbers(room: Room, clock: FakeClock) -> None:
     fill(room, clock)
     bob = room.mailbox("bob").stats()
     assert (bob.total_unread, bob.claimed, bob.queued, bob.dead, bob.backlog) == (1, 1, 1, 1, 2)

@@ -162,7 +162,7 @@ def test_what_was_taken_on_is_still_there_after_a_restart(factory: RoomFactory) 
     assert [task.id for task in factory.room().mailbox("coder").tasks(states=["accepted", "working"])] == [id]
 
 
-def test_whoever_is_gone_is_shown_when_asked_for(room: Room, clock: FakeClock) -> None:
+def test_agents_that_are_gone_are_shown_on_request(room: Room, clock: FakeClock) -> None:
     room.mailbox("old").register(scopes=["team"], capabilities=["sort"])
     clock.advance(3720)
     room.mailbox("new").register()

@@ -43,7 +43,7 @@ def test_an_intact_room_is_healthy_and_every_check_says_so(room: Room) -> None:
     }
 
 
-def test_a_doctor_changes_nothing_that_anybody_sees(factory: RoomFactory) -> None:
+def test_a_doctor_changes_nothing_that_users_see(factory: RoomFactory) -> None:
     room = factory.room()
     room.mailbox("ann").send("bob", "x")
     before = (room.stats(), room.mailboxes(), factory.store.records(doctor.PROBE))

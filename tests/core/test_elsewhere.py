@@ -57,7 +57,7 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
     assert room.mailbox("carl").check()[0].text == "hello"
 
 
-def test_whoever_is_in_the_room_may_take_it_along(room: Room) -> None:
+def test_another_writer_in_the_room_may_take_it_along(room: Room) -> None:
     """What must be asked of it was asked before."""
     (post,) = prepare_all(room.core, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
     assert tray.pack([post], durable=True) is not None
@@ -71,7 +71,7 @@ def test_an_address_may_be_said_by_its_pieces(room: Room, message: object) -> No
     assert addresses(room.mailbox("ann").send([message], "hello").message) == ["bob@far"]
 
 
-def test_pieces_without_a_system_are_somebody_here(room: Room) -> None:
+def test_pieces_without_a_system_are_an_agent_here(room: Room) -> None:
     room.mailbox("bob").register(scopes=["team"])
 
     assert addresses(room.mailbox("ann").send({"agent": "bob"}, "hello").message) == ["bob"]
@@ -195,7 +195,7 @@ def test_full_inboxes_and_unknown_names_are_ours_alone(factory: RoomFactory) -> 
 # -- a bare name
 
 
-def test_a_bare_name_is_somebody_here_if_anybody_is_called_so(room: Room) -> None:
+def test_a_bare_name_is_a_local_agent_if_one_has_it(room: Room) -> None:
     room.mailbox("bob").register()
     route(room, "bob", "far")
 
@@ -243,7 +243,7 @@ def test_a_bare_name_is_to_be_found_where_the_settings_say_so(
     assert places(room, room.mailbox("ann").send("carl", "hello").id) == {"carl": State.UNREAD}
 
 
-def test_to_be_found_may_be_said_and_needs_somebody_to_ask(factory: RoomFactory, room: Room) -> None:
+def test_lookup_is_optional_and_needs_a_system_to_ask(factory: RoomFactory, room: Room) -> None:
     assert places(room, room.mailbox("ann").send("bob@*", "hello").id) == {"bob@*": State.QUEUED}
     room.core.store.commit(
         [
@@ -307,7 +307,7 @@ def test_peers_are_asked_for_strangers_unless_the_settings_say_otherwise(
 # -- nobody here is somebody elsewhere
 
 
-def test_nobody_here_sends_or_reads_as_somebody_elsewhere(room: Room) -> None:
+def test_nobody_here_sends_or_reads_as_an_agent_elsewhere(room: Room) -> None:
     with pytest.raises(Invalid):
         room.mailbox("bob@far")
     with pytest.raises(Invalid):
@@ -332,7 +332,7 @@ def test_case_does_not_count_elsewhere_either(room: Room) -> None:
     assert ["Bob@far"] == list(places(room, first.id))
 
 
-def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: Room) -> None:
+def test_a_name_is_spelt_as_its_system_announced_it_before_the_first_letter(room: Room) -> None:
     value = to_plain(Route(system="far", until=NOW + timedelta(seconds=300), name="Zoe"))
     room.core.store.commit([Put(record=Record(kind=ROUTE, key="zoe", value=value))])
     ann = room.mailbox("ann")
@@ -342,7 +342,7 @@ def test_a_name_is_spelt_as_its_system_told_of_it_before_the_first_letter(room: 
     assert ["Zoe"] == [name for name, _ in outbox.announced_agents(room.core, OWNER)]
 
 
-def test_what_a_system_told_that_is_no_peer_any_more_counts_no_more(room: Room) -> None:
+def test_announcements_of_a_removed_peer_count_no_more(room: Room) -> None:
     know_peer(room, Peer(system="near"))
     route(room, "zoe", "near")
     assert {"zoe@near": State.QUEUED} == places(room, room.mailbox("ann").send("zoe", "one").id)
@@ -360,7 +360,7 @@ def test_a_letter_that_is_sent_again_with_its_key_is_the_same_however_its_addres
     assert (first.id, True) == (again.id, again.repeated)
 
 
-def test_agents_that_other_systems_told_of_are_listed_where_that_is_asked(room: Room) -> None:
+def test_agents_that_other_systems_announced_are_listed_on_request(room: Room) -> None:
     room.mailbox("ann").register()
     route(room, "zoe", "far")
     route(room, "max", "gone")  # nobody leads there

@@ -237,7 +237,7 @@ def test_a_late_answer_from_below_still_counts(room: Room, clock: FakeClock) -> 
     assert only(room.escalations(open_only=False)).closed_by == "coo"
 
 
-def test_those_above_a_late_answer_are_told_and_done_with_it(room: Room, clock: FakeClock) -> None:
+def test_agents_above_a_late_answer_are_notified_and_done_with_it(room: Room, clock: FakeClock) -> None:
     sent = room.mailbox("ann").escalate("x", reason="blocked", ladder=["lead", "coo", "human"])
     climb(room, clock)
     climb(room, clock)
@@ -257,7 +257,7 @@ def test_those_above_a_late_answer_are_told_and_done_with_it(room: Room, clock: 
     assert human.check() == []  # told once
 
 
-def test_who_was_on_the_answer_is_not_told_again(room: Room, clock: FakeClock) -> None:
+def test_recipients_of_the_answer_are_not_notified_again(room: Room, clock: FakeClock) -> None:
     room.mailbox("ann").escalate("x", reason="blocked")
     climb(room, clock)
     copy = room.mailbox("coo").check()[-1]
@@ -267,7 +267,7 @@ def test_who_was_on_the_answer_is_not_told_again(room: Room, clock: FakeClock) -
     assert texts(room.mailbox("human").check()) == ["to all of you"]
 
 
-def test_what_somebody_above_has_claimed_is_left_to_them(room: Room, clock: FakeClock) -> None:
+def test_what_an_agent_above_has_claimed_is_left_to_them(room: Room, clock: FakeClock) -> None:
     sent = room.mailbox("ann").escalate("x", reason="blocked")
     climb(room, clock)
     work = room.mailbox("human").claim(kinds="escalation")
@@ -277,7 +277,7 @@ def test_what_somebody_above_has_claimed_is_left_to_them(room: Room, clock: Fake
     work.ack()
 
 
-def test_whom_it_was_put_to_is_told_that_its_asker_resolved_it(room: Room, clock: FakeClock) -> None:
+def test_the_agents_asked_are_notified_that_the_asker_resolved_it(room: Room, clock: FakeClock) -> None:
     room.mailbox("ann").escalate("x", reason="blocked")
     climb(room, clock)
     room.mailbox("ann").resolve(only(room.escalations()).id)
@@ -301,7 +301,7 @@ def test_what_is_no_answer_does_not_close_it(room: Room, clock: FakeClock) -> No
 # -- climbing
 
 
-def test_an_unanswered_question_climbs_after_its_time_and_its_asker_is_told(
+def test_an_unanswered_question_climbs_after_its_time_and_its_asker_is_notified(
     factory: RoomFactory, clock: FakeClock
 ) -> None:
     room = factory.room(escalation_after=60)
@@ -324,7 +324,7 @@ def test_an_unanswered_question_climbs_after_its_time_and_its_asker_is_told(
     assert "It is with human now." in result.text
 
 
-def test_at_the_top_it_stays_and_that_is_told_once(room: Room, clock: FakeClock) -> None:
+def test_at_the_top_it_stays_and_that_is_reported_once(room: Room, clock: FakeClock) -> None:
     ann = room.mailbox("ann")
     ann.escalate("x", reason="blocked")
     assert [climb(room, clock) for _ in range(4)] == [1, 0, 0, 0]

@@ -48,7 +48,7 @@ VERBS = (
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_whoever_looks_under_the_old_name_is_told_the_new_one(factory: RoomFactory, verb: str) -> None:
+def test_a_reader_under_the_old_name_gets_the_new_one(factory: RoomFactory, verb: str) -> None:
     room = factory.room()
     room.mailbox("ann").send("bob", "hello", thread_tag="t", conversation_id="c-1", id="m-1")
     room.mailbox("bob").reply("m-1", "hello back", id="m-2")
@@ -107,7 +107,7 @@ def test_letters_are_found_by_every_name_of_an_agent(renamed: Room, name: str) -
     assert spoken(ann.search(f"to:{name} to:carol from:{name} from:ann")) == ["two"]
 
 
-def test_a_hidden_copy_for_the_old_name_is_ones_own_and_nobody_elses(renamed: Room) -> None:
+def test_a_hidden_copy_for_the_old_name_is_ones_own_and_no_others(renamed: Room) -> None:
     bert = renamed.mailbox("bert")
     (two,) = bert.search("two")
     assert addresses(two) == ["carol", "bob"]
@@ -147,7 +147,7 @@ def test_a_trace_shows_the_letter_as_it_was_and_the_agent_as_it_is(room: Room) -
     assert [addresses(m) for m in whole.relays] == [addresses(m) for m in part.relays] == [["dave"]]
 
 
-def test_a_word_to_whoever_was_chosen_is_a_reply(room: Room) -> None:
+def test_a_word_to_the_chosen_agent_is_a_reply(room: Room) -> None:
     room.mailbox("bob").register(capabilities=["python"])
     ann = room.mailbox("ann")
     id = ann.send("any:python", "x").id

@@ -209,7 +209,7 @@ def test_a_failed_try_waits_longer_each_time(factory: RoomFactory, clock: FakeCl
     assert waits == [10, 20, 40, 80, 160, 320, 640, 1280, 1800, 1800]
 
 
-def test_mail_is_dead_after_five_tries_and_its_sender_is_told_in_the_same_commit(
+def test_mail_is_dead_after_five_tries_and_its_sender_is_notified_in_the_same_commit(
     room: Room, clock: FakeClock
 ) -> None:
     room.mailbox("ann").send("bob", "x", subject="Job", thread_tag="t", conversation_id="c")

@@ -16,7 +16,7 @@ NAMES = ("human", "user", "ceo", "Human")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whoever_writes_to_the_human_reaches_the_one_the_settings_name(factory: RoomFactory, name: str) -> None:
+def test_mail_to_the_human_reaches_the_mailbox_in_the_settings(factory: RoomFactory, name: str) -> None:
     room = factory.room(human="team/dana")
     sent = room.mailbox("bob").send([name, "team/dana"], "x", cc=["human", "carol"])
     assert addresses(sent.message) == ["team/dana", "carol"]

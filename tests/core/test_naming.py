@@ -127,9 +127,7 @@ VERBS = (
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_whoever_still_acts_under_the_old_name_is_told_the_new_one(
-    factory: RoomFactory, bob: Room, verb: str
-) -> None:
+def test_a_caller_under_the_old_name_gets_the_new_one(factory: RoomFactory, bob: Room, verb: str) -> None:
     before = factory.store.cursor()
     with pytest.raises(UnknownAgent, match="'bert'"):
         acts(bob)[verb]()
@@ -257,7 +255,7 @@ def test_two_mailboxes_do_not_become_one(room: Room) -> None:
         room.rename("bob", "ann")
 
 
-def test_nobody_else_can_have_the_old_name(bob: Room) -> None:
+def test_no_other_agent_can_have_the_old_name(bob: Room) -> None:
     bob.mailbox("zoe").register()
     with pytest.raises(NameTaken):
         bob.rename("zoe", "bob")

@@ -133,7 +133,7 @@ def test_what_expires_on_the_way_is_dead(room: Room, clock: FakeClock) -> None:
     assert (found_one(room, id).delivery.state, found_one(room, id).delivery.reason) == (State.DEAD, "expired")
 
 
-def test_what_is_refused_is_dead_and_its_sender_is_told(room: Room) -> None:
+def test_what_is_refused_is_dead_and_its_sender_is_notified(room: Room) -> None:
     id = send(room, "hello", subject="Plans")
     found = found_one(room, id)
     outbox.record_refusal(room.core, found, "nobody is called bob there")
@@ -146,7 +146,7 @@ def test_what_is_refused_is_dead_and_its_sender_is_told(room: Room) -> None:
     assert "nobody is called bob there" in bounce.text
 
 
-def test_what_waits_too_long_is_dead_and_its_sender_is_told(room: Room, clock: FakeClock) -> None:
+def test_what_waits_too_long_is_dead_and_its_sender_is_notified(room: Room, clock: FakeClock) -> None:
     old, scheduled = send(room, "old"), send(room, "later", at=NOW + later(DAY))
     clock.advance(DAY - 1)
     young = send(room, "young")

@@ -126,7 +126,7 @@ def test_a_producer_that_nobody_writes_to_has_no_pace(factory: RoomFactory) -> N
     room.mailbox("worker").reply(task.id, "done")
 
 
-def test_whoever_is_written_to_under_a_tag_answers_there(factory: RoomFactory, clock: FakeClock) -> None:
+def test_an_agent_written_to_under_a_tag_answers_there(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(thread_rate=2)
     boss, worker = room.mailbox("boss"), room.mailbox("worker")
     tagged = draft("boss", "more", thread_tag="queue")

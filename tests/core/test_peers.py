@@ -99,7 +99,7 @@ def test_a_certificate_proves_a_peer_only_where_it_is_the_pinned_one(room: Room)
             peers.proven_peer(room.core, "berlin", credential)
 
 
-def test_a_changed_certificate_is_refused_and_told_of_until_it_is_trusted_anew(room: Room) -> None:
+def test_a_changed_certificate_is_refused_and_reported_until_it_is_trusted(room: Room) -> None:
     added(room, auth="mtls", pin=OLD, certificate="PEM")
     with pytest.raises(NotAllowed, match="has changed") as refused:
         peers.proven_peer(room.core, "berlin", None, certificate=NEW)

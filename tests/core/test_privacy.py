@@ -63,7 +63,7 @@ def test_an_answer_to_all_reaches_no_bcc_recipient(room: Room, secret: str) -> N
     assert texts(room.mailbox("carol").check(unread_only=False)) == ["psst", "to all"]
 
 
-def test_a_bcc_recipient_may_answer_and_is_told_of_by_nobody_else(room: Room, secret: str) -> None:
+def test_a_bcc_recipient_may_answer_and_is_shown_to_no_other_agent(room: Room, secret: str) -> None:
     room.mailbox("dave").reply(secret, "for you alone")
     assert spoken(room.mailbox("ann").thread(secret)) == ["psst", "for you alone"]
     assert spoken(room.mailbox("bob").thread(secret)) == ["psst"]
@@ -76,7 +76,7 @@ def test_passing_a_letter_on_tells_of_no_bcc_recipient(room: Room, secret: str) 
     assert "eve" not in repr(room.mailbox("frank").check()[0].message)
 
 
-def test_a_bounce_tells_the_sender_and_nobody_else_of_a_bcc_recipient(room: Room, secret: str) -> None:
+def test_a_bounce_shows_a_bcc_recipient_to_the_sender_alone(room: Room, secret: str) -> None:
     room.mailbox("dave").read(secret).reject("not mine")
     assert "dave" in room.mailbox("ann").check()[0].text
     assert spoken(room.mailbox("bob").thread(secret)) == ["psst"]

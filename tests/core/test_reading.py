@@ -175,7 +175,7 @@ def test_mail_for_later_comes_when_it_is_due(room: Room, clock: FakeClock, secon
     assert (letter.text, letter.delivery.delivered_at, letter.delivery.due_at) == ("x", clock.wall, None)
 
 
-def test_whoever_only_looks_at_claimed_mail_does_not_hold_it(room: Room) -> None:
+def test_a_reader_of_claimed_mail_does_not_hold_it(room: Room) -> None:
     cursor = room.cursor()
     id = room.mailbox("ann").send("bob", "x").id
     bob = room.mailbox("bob")

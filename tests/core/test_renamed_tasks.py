@@ -130,7 +130,7 @@ def test_a_task_is_deleted_with_its_letter_whatever_its_parties_are_called(
     assert factory.store.keys(SESSION) == []
 
 
-def test_whoever_holds_the_task_under_an_old_name_is_told_the_new_one(room: Room) -> None:
+def test_the_holder_of_a_task_under_an_old_name_gets_the_new_one(room: Room) -> None:
     id = give(room)
     task, value = room.mailbox("bob").task(id), room.mailbox("ann").task(id)
     rename(room, "both")
@@ -198,7 +198,7 @@ def test_a_giver_that_was_blocked_or_allowed_under_another_name_is_the_same(room
 # -- whoever can do it
 
 
-def test_a_task_for_a_skill_lies_with_whoever_was_chosen(room: Room) -> None:
+def test_a_task_for_a_skill_lies_with_the_chosen_agent(room: Room) -> None:
     for name in ("bob", "carol"):
         room.mailbox(name).register(capabilities=["python"])
     ann = room.mailbox("ann")

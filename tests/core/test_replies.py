@@ -58,7 +58,7 @@ def test_a_letter_that_names_what_it_answers_keeps_the_same_as_a_reply(room: Roo
     )
 
 
-def test_a_letter_to_somebody_who_does_not_know_what_it_refers_to_keeps_the_scope_alone(room: Room) -> None:
+def test_a_letter_to_an_agent_who_does_not_know_what_it_refers_to_keeps_the_scope_alone(room: Room) -> None:
     root = room.mailbox("ann").send("bob", "q", subject="Sorting", priority="high", scope="research").message
     passed = room.mailbox("bob").send("carol", "can you?", in_reply_to=root.id).message
     assert (passed.subject, passed.priority.name, passed.scope) == ("", "NORMAL", "research")

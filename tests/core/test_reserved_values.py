@@ -44,7 +44,7 @@ def test_a_scopes_catch_all_cannot_be_named(room: Room) -> None:
     assert refused.value.field == "conversation_id"
 
 
-def test_only_a_broadcast_leaves_somebody_out(room: Room) -> None:
+def test_only_a_broadcast_excludes_agents(room: Room) -> None:
     from postroom import Draft
 
     with pytest.raises(Invalid) as refused:

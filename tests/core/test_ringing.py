@@ -120,7 +120,7 @@ def test_no_more_than_so_many_rings_in_an_hour(factory: RoomFactory, clock: Fake
     assert (waiting,) == rung(bob)
 
 
-def test_what_waits_already_counts_as_told_when_somebody_begins_to_ring(room: Room, clock: FakeClock) -> None:
+def test_what_waits_already_counts_as_alerted_when_an_agent_begins_to_ring(room: Room, clock: FakeClock) -> None:
     for _ in range(3):
         post(room)
     bob = room.mailbox("bob")
@@ -133,7 +133,7 @@ def test_what_waits_already_counts_as_told_when_somebody_begins_to_ring(room: Ro
     assert (new,) == rung(bob)
 
 
-def test_who_asks_for_the_backlog_is_told_of_it_once(room: Room, clock: FakeClock) -> None:
+def test_who_asks_for_the_backlog_is_notified_of_it_once(room: Room, clock: FakeClock) -> None:
     first = post(room)
     bob = room.mailbox("bob")
     assert 0 == bob.begin_rings("exec", backlog=True)
@@ -163,7 +163,7 @@ def test_a_ringer_that_never_began_begins(room: Room, clock: FakeClock) -> None:
     ],
     ids=["read", "acknowledged", "unsent", "claimed"],
 )
-def test_nobody_is_told_of_what_is_dealt_with(
+def test_nobody_is_notified_of_what_is_dealt_with(
     room: Room, bob: Mailbox, clock: FakeClock, gone: Callable[[Room, str], object]
 ) -> None:
     id = post(room)
@@ -172,9 +172,7 @@ def test_nobody_is_told_of_what_is_dealt_with(
     assert bob.try_ring("exec") == Later(None)
 
 
-def test_nobody_is_told_of_expired_mail_nor_of_mail_of_low_priority(
-    room: Room, bob: Mailbox, clock: FakeClock
-) -> None:
+def test_expired_and_low_priority_mail_alerts_nobody(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     post(room, expires=timedelta(seconds=0.5))
     post(room, priority="low")
     clock.advance(1)
@@ -236,7 +234,7 @@ def test_of_very_many_letters_a_ring_names_the_first_and_the_urgent_ones_and_cou
     assert () == rung(bob)
 
 
-def test_who_may_not_be_told_now_is_asked_again(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+def test_an_alert_that_may_not_go_now_is_decided_again(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     id = post(room)
     assert bob.try_ring("exec", may_ring=lambda: pytest.fail("asked before its time")) != Later(None)
     clock.advance(1)
@@ -307,7 +305,7 @@ def test_who_lost_the_race_rings_for_nothing(room: Room, bob: Mailbox, clock: Fa
     assert [id] == other
 
 
-def test_a_ringer_at_a_name_that_is_spelt_otherwise_is_told(room: Room, bob: Mailbox) -> None:
+def test_a_ringer_at_a_name_that_is_spelt_otherwise_is_reported(room: Room, bob: Mailbox) -> None:
     post(room)
     with pytest.raises(LookAlike):
         room.mailbox("Bob").begin_rings("exec")

@@ -43,7 +43,7 @@ def test_the_least_busy_is_found_by_tasks_then_letters_then_idleness_then_name()
     assert least_busy(reversed(ranked)) == ranked
 
 
-def test_a_letter_to_anybody_reaches_one_who_can(team: Room) -> None:
+def test_a_letter_to_any_skill_reaches_an_agent_with_it(team: Room) -> None:
     sent = team.mailbox("ann").send("any:sql", "select it")
     assert len(sent.routed) == 1
     assert sent.routed[0] in {"dave", "eve"}
@@ -94,7 +94,7 @@ def test_only_those_who_are_there_are_asked(team: Room, clock: FakeClock) -> Non
     assert team.mailbox("ann").send("any:python", "x").routed == ("carol",)
 
 
-def test_whoever_refuses_or_is_full_is_passed_over(factory: RoomFactory, team: Room) -> None:
+def test_agents_that_refuse_or_are_full_are_passed_over(factory: RoomFactory, team: Room) -> None:
     ann = team.mailbox("ann")
     team.mailbox("bob").block("ann")
     team.mailbox("carol").register(capabilities=["python"], allow_from=["zoe"])

@@ -89,7 +89,7 @@ def test_mail_for_later_is_found_once_its_time_has_come(room: Room, clock: FakeC
     assert spoken(room.mailbox("bob").search("surprise")) == ["surprise"]
 
 
-def test_another_spelling_is_told(room: Room) -> None:
+def test_another_spelling_is_reported(room: Room) -> None:
     room.mailbox("ann").send("bob", "x")
     assert room.mailbox("bob").search("y") == []
     assert room.mailbox("nobody").search("x") == []

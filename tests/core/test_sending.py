@@ -87,7 +87,7 @@ def test_a_broadcast_reaches_the_members_but_not_its_sender(room: Room) -> None:
 
 
 @pytest.mark.parametrize("exclude", ["bob", ["bob"], ("BOB", "nobody"), {"bob"}])
-def test_a_broadcast_leaves_out_whom_it_is_told_to(room: Room, exclude: Any) -> None:
+def test_a_broadcast_leaves_out_the_excluded_agents(room: Room, exclude: Any) -> None:
     for name in ("bob", "carol"):
         room.mailbox(name).register(scopes=["team"])
     room.mailbox("ann").broadcast("team", "x", exclude=exclude)

@@ -206,7 +206,7 @@ def test_who_never_registered_takes_tasks_by_the_defaults(room: Room) -> None:
     )
 
 
-def test_a_task_that_somebody_holds_is_admitted_by_its_holder(room: Room, bob: Mailbox) -> None:
+def test_a_task_that_an_agent_holds_is_admitted_by_its_holder(room: Room, bob: Mailbox) -> None:
     id = give(room)
     work = bob.claim()
     assert work

@@ -17,7 +17,7 @@ def notices(room: Room) -> list[Letter]:
     return room.mailbox("ann").check(None, kinds="task_overdue", unread_only=False)
 
 
-def test_the_giver_is_told_once_when_nobody_answers_in_time(factory: RoomFactory, clock: FakeClock) -> None:
+def test_the_giver_is_notified_once_when_nobody_answers_in_time(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room()
     sent = room.mailbox("ann").give_task("bob", "x", subject="Rows", deadline=60, scope="team", priority="high")
     due = clock.wall + timedelta(seconds=60)
@@ -52,7 +52,7 @@ def test_the_giver_is_told_once_when_nobody_answers_in_time(factory: RoomFactory
         (("accept", "fail"), None),
     ],
 )
-def test_whoever_is_late_is_named_as_it_is(
+def test_an_overdue_notice_says_how_the_task_stands(
     room: Room, clock: FakeClock, steps: tuple[str, ...], says: str | None
 ) -> None:
     id = room.mailbox("ann").give_task("bob", "x", deadline=60).id

@@ -26,7 +26,7 @@ def test_the_result_finds_the_session_it_was_asked_for_in(factory: RoomFactory) 
     assert [task.session for task in room.mailbox("ann").tasks("given")] == [OURS]
 
 
-def test_a_session_is_in_no_letter_and_nobody_else_sees_it(factory: RoomFactory) -> None:
+def test_a_session_is_in_no_letter_and_no_other_agent_sees_it(factory: RoomFactory) -> None:
     room = factory.room()
     id = room.mailbox("ann").give_task("bob", "x", session=OURS, callback=THEIRS, cc="carol").id
     letter = room.mailbox("bob").read(id)

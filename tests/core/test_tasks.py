@@ -113,7 +113,7 @@ def test_a_question_is_asked_and_answered(ann: Mailbox, bob: Mailbox) -> None:
     assert ours.refresh() is TaskState.COMPLETED
 
 
-def test_a_reason_is_told_in_the_note_and_in_the_text(ann: Mailbox, bob: Mailbox) -> None:
+def test_a_reason_is_reported_in_the_note_and_in_the_text(ann: Mailbox, bob: Mailbox) -> None:
     id = give(ann)
     result = bob.task(id).reject("no time\nat all").message
     assert result.task
@@ -179,7 +179,7 @@ def test_a_task_that_is_looked_at_only_is_acknowledged_too(ann: Mailbox, bob: Ma
     assert bob.dead() == []
 
 
-def test_while_somebody_holds_the_letter_nobody_else_moves_the_task(
+def test_while_an_agent_holds_the_letter_no_other_agent_moves_the_task(
     factory: RoomFactory, ann: Mailbox, bob: Mailbox, clock: FakeClock
 ) -> None:
     id = give(ann)
@@ -347,7 +347,7 @@ def test_a_task_is_found_by_any_of_its_letters_and_by_its_name(ann: Mailbox, bob
     assert ann.task("the-name").id == id
 
 
-def test_another_spelling_finds_no_tasks_and_is_told_so(ann: Mailbox, room: Room) -> None:
+def test_another_spelling_finds_no_tasks_and_is_reported(ann: Mailbox, room: Room) -> None:
     id = give(ann)
     for act in (room.mailbox("Bob").tasks, lambda: room.mailbox("Bob").task(id)):
         with pytest.raises(LookAlike):

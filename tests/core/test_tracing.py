@@ -86,7 +86,7 @@ def test_what_is_not_there_and_what_is_anothers_look_the_same(room: Room) -> Non
     assert len(set(errors)) == 1
 
 
-def test_the_operator_is_told_that_a_letter_was_deleted(room: Room) -> None:
+def test_the_operator_is_notified_that_a_letter_was_deleted(room: Room) -> None:
     room.mailbox("ann").send("bob", "x", id="m-1")
     room.mailbox("bob").read("m-1").reject("no")
     room.mailbox("bob").purge("m-1")

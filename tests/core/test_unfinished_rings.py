@@ -85,7 +85,7 @@ def check_that_it_is_told_once(room: Room, clock: FakeClock) -> None:
     assert {} == opened(bob).open and {} == opened(bob).notes
 
 
-def test_what_is_said_to_be_done_is_told_once(room: Room, clock: FakeClock) -> None:
+def test_what_is_said_to_be_done_is_reported_once(room: Room, clock: FakeClock) -> None:
     check_that_it_is_told_once(room, clock)
 
 

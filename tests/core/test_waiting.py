@@ -217,7 +217,7 @@ def test_a_cursor_outlives_a_restart(factory: RoomFactory, room: Room) -> None:
 
 
 @pytest.mark.parametrize("stale", ["another:room:5", "trimmed", "future"])
-def test_a_cursor_that_can_no_longer_be_told_from_starts_from_the_beginning(
+def test_a_cursor_that_is_no_longer_valid_starts_from_the_beginning(
     factory: RoomFactory, clock: FakeClock, stale: str
 ) -> None:
     room = factory.room(retain_changes=1)
@@ -308,7 +308,7 @@ def test_what_comes_between_two_looks_does_not_overtake(room: Room, monkeypatch:
     assert read_on(room, ["x", "y"], since) == [("x", "first"), ("y", "second")]
 
 
-def test_whoever_reads_under_another_spelling_is_told(room: Room) -> None:
+def test_a_reader_under_another_spelling_gets_an_error(room: Room) -> None:
     room.mailbox("ann").send("bob", "hello")
     for look in (
         Mailbox.check,

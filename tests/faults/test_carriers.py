@@ -144,7 +144,7 @@ def complaints(folder: Path, kind: Kind) -> list[str]:
 
 
 @pytest.mark.costly
-def test_whatever_becomes_of_a_carrier_what_was_told_is_true_and_nobody_is_kept_out(
+def test_whatever_becomes_of_a_carrier_what_was_reported_is_true_and_nobody_is_kept_out(
     kind: Kind, tmp_path: Path
 ) -> None:
     seed = int(os.environ.get("POSTROOM_TEST_SEED") or time.time_ns() % 1_000_000)
@@ -196,7 +196,7 @@ def test_the_audit_finds_who_keeps_the_room_to_itself(kind: Kind, tmp_path: Path
         crowd.end()
 
 
-def test_the_audit_finds_a_wrong_id_and_a_first_letter_told_as_a_repeat(kind: Kind, tmp_path: Path) -> None:
+def test_the_audit_finds_a_wrong_id_and_a_first_letter_reported_as_a_repeat(kind: Kind, tmp_path: Path) -> None:
     store, key = kind.open(tmp_path), "ann:0"
     id = room_over(store).mailbox("ann").send(WORK, text_of(key), key=key).id
     room = audit.Room(store)

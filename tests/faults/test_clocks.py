@@ -263,7 +263,7 @@ def _claim_all(room: Room, clock: FakeClock) -> list[str]:
     return sorted(got)
 
 
-def test_after_a_reboot_old_leases_are_over_and_old_cursors_start_anew(kind: Kind, tmp_path: Path) -> None:
+def test_after_a_reboot_old_leases_are_over_and_old_cursors_start_again(kind: Kind, tmp_path: Path) -> None:
     assert audit_of_a_reboot(kind.open, tmp_path) == []
 
 

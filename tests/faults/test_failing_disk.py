@@ -51,7 +51,7 @@ def complaints(disk: Path, kind: str, *verbs: str, bug: str = SOUND, stride: int
 
 
 @pytest.mark.parametrize("kind", ["nanobot", "chipset", "swarm"])
-def test_a_failing_disk_is_told_as_such_and_everything_is_done_once(disk: Path, kind: str) -> None:
+def test_a_failing_disk_is_reported_as_such_and_everything_is_done_once(disk: Path, kind: str) -> None:
     verbs = VERBS if LONG else ("ack", "send to two", "check")[: 3 if kind == "nanobot" else 1]
     assert [] == complaints(disk, kind, *verbs)
 

@@ -225,7 +225,7 @@ def test_after_a_room_was_removed_a_new_one_begins(samples: Callable[[int], Samp
 
 
 @pytest.mark.parametrize("state", ["missing", "empty", "damaged"])
-def test_whoever_only_looks_writes_nothing(
+def test_a_reader_writes_nothing(
     samples: Callable[[int], Sample],
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

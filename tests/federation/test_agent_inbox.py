@@ -127,7 +127,7 @@ def test_a_letter_without_a_receipt_stays_and_comes_again(alone: System) -> None
         person.until(lambda: alone.left(sent.id, "bob@inbox"))
 
 
-def test_nobody_else_is_let_in_without_a_token(here: System) -> None:
+def test_no_other_client_is_let_in_without_a_token(here: System) -> None:
     for name in ("stranger", "other"):  # the second is a peer, with a token
         with visitor(here.port) as person:
             assert "authRequired" in person.join(name=name)
@@ -145,7 +145,7 @@ def test_under_the_name_of_a_system_only_a_gateway_registers(here: System) -> No
     assert "early" not in here.texts("ann")
 
 
-def test_its_sender_is_told_once_that_a_letter_was_refused(alone: System) -> None:
+def test_its_sender_is_notified_once_that_a_letter_was_refused(alone: System) -> None:
     alone.trusts("inbox", exposure="tagged", tags=("public",))
     lost = {"to": {"agentId": "nobody"}, "payload": "x", "meta": meta("lost", subject="S")}
     with gateway(alone) as person:
@@ -163,7 +163,7 @@ def test_its_sender_is_told_once_that_a_letter_was_refused(alone: System) -> Non
         assert person.hears_nothing()
 
 
-def test_what_may_be_taken_later_is_not_told_to_its_sender(tmp_path: Path) -> None:
+def test_a_temporary_refusal_is_not_reported_to_the_sender(tmp_path: Path) -> None:
     with systems(System(tmp_path, "here", "ann", inbox_quota="1")) as (one,):
         one.trusts("inbox", auth="none")
         one.serve()

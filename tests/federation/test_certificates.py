@@ -55,7 +55,9 @@ def test_a_pinned_certificate_needs_nobody_to_vouch_for_it(pair: tuple[Secure, S
     until(lambda: ["safe"] == a.texts("ann"))
 
 
-def test_one_with_another_certificate_is_told_nothing_and_an_alert_stands(pair: tuple[Secure, Secure]) -> None:
+def test_a_server_with_another_certificate_is_sent_nothing_and_an_alert_stands(
+    pair: tuple[Secure, Secure],
+) -> None:
     a, b = pair
     by_token(a, b, b.pem)
     a.serve()
@@ -69,7 +71,7 @@ def test_one_with_another_certificate_is_told_nothing_and_an_alert_stands(pair: 
     until(lambda: ["not to you"] == a.texts("ann"))
 
 
-def test_without_a_pin_somebody_must_vouch_for_it(pair: tuple[Secure, Secure]) -> None:
+def test_without_a_pin_an_authority_must_have_signed_it(pair: tuple[Secure, Secure]) -> None:
     a, b = pair
     b.trusts("a", url=a.url, token=a.trusts("b"))
     a.serve()

@@ -39,7 +39,7 @@ def test_what_was_not_answered_is_sent_again_under_its_id(here: System) -> None:
         until(lambda: here.left(sent.id, "bob@far"))
 
 
-def test_whoever_is_killed_once_it_was_answered_knows_it_or_sends_it_again(here: System) -> None:
+def test_a_system_killed_after_the_answer_knows_it_or_sends_again(here: System) -> None:
     sent = [here.room.mailbox("ann").send("bob@far", str(n)) for n in range(20)]
     with far(here) as person:
         for _ in sent:
@@ -124,7 +124,7 @@ def test_nothing_overtakes_a_letter_to_two_that_waits_because_of_one_of_them(her
     assert came == {"bob": ["1", "2"], "cleo": ["0", "1"]}
 
 
-def test_a_refusal_for_good_is_told_to_the_sender(here: System) -> None:
+def test_a_refusal_for_good_is_sent_to_the_sender(here: System) -> None:
     here.room.mailbox("ann").send("bob@far", "no")
     with far(here) as person:
         refuse(person, routed(person), 5003, "nobody here is called 'bob'")

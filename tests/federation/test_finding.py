@@ -10,7 +10,7 @@ from tests.daemons import until
 from tests.federation.systems import System, join, systems
 
 
-def test_the_first_peer_that_has_somebody_gets_the_letter(tmp_path: Path) -> None:
+def test_the_first_peer_with_the_agent_gets_the_letter(tmp_path: Path) -> None:
     a = System(tmp_path, "a", "ann", federation_strategy="broadcast")
     with systems(a, System(tmp_path, "b", "bob"), System(tmp_path, "c", "carl")) as (_, b, c):
         join(a, b, exposure="gateway")
@@ -96,7 +96,7 @@ def test_a_task_for_an_agent_that_only_a_peer_has_goes_on_as_its_task(tmp_path: 
         until(lambda: ["completed"] == [one.state for one in a.room.mailbox("ann").tasks()])
 
 
-def test_an_agent_that_is_here_keeps_its_mail_whoever_else_has_the_name(tmp_path: Path) -> None:
+def test_an_agent_that_is_here_keeps_its_mail_when_others_have_its_name(tmp_path: Path) -> None:
     a = System(tmp_path, "a", "ann", "bob")
     with systems(a, System(tmp_path, "b", "bob", "eve", "human")) as (_, b):
         join(a, b, exposure="gateway")
@@ -110,7 +110,7 @@ def test_an_agent_that_is_here_keeps_its_mail_whoever_else_has_the_name(tmp_path
         assert (["for bob"], ["for human"]) == (a.texts("bob"), a.texts("human"))
 
 
-def test_a_hub_above_finds_whom_nobody_below_knows(tmp_path: Path) -> None:
+def test_a_hub_above_finds_agents_that_no_system_below_knows(tmp_path: Path) -> None:
     leaf = System(tmp_path, "a", "ann", federation_strategy="hierarchical", federation_upstream="Hub")
     hub = System(tmp_path, "hub", federation_strategy="broadcast")
     with systems(leaf, hub, System(tmp_path, "c", "carl")) as (a, _, c):

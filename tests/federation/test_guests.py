@@ -41,7 +41,7 @@ def names(room: Room) -> list[str]:
     return [agent.card.id for agent in room.agents()]
 
 
-def test_they_come_and_go_as_they_are_told_of(home: Room, folder: Room) -> None:
+def test_they_come_and_go_as_announced(home: Room, folder: Room) -> None:
     assert ["ann@home", "bob"] == names(folder)
     assert ("python",) == folder.agent("ann@home").card.capabilities
     before = folder.core.store.cursor()

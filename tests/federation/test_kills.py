@@ -48,7 +48,7 @@ def cases() -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.parametrize(("step", "times", "sender"), cases())
-def test_whoever_is_killed_at_whatever_step_each_letter_is_there_once(
+def test_a_kill_at_any_step_leaves_each_letter_there_once(
     tmp_path: Path, step: str, times: int, sender: str
 ) -> None:
     assert set() == killed_at(tmp_path, step, times, sender)

@@ -173,7 +173,7 @@ def test_one_that_our_scopes_forbid_leaves_it_to_the_next(tmp_path: Path) -> Non
         until(lambda: here.left(sent.id, "bob@*"))
 
 
-def test_where_all_refuse_it_the_sender_is_told_why(tmp_path: Path) -> None:
+def test_where_all_refuse_it_the_sender_is_shown_why(tmp_path: Path) -> None:
     with systems(here := Seeker(tmp_path)), here.played("near") as near, here.played("other") as other:
         here.mailbox.send("bob", "for one of you")
         says(near, has=True)

@@ -113,7 +113,7 @@ def test_a_strangers_file_reaches_us_at_once_and_is_put_away(mounted: Mounted) -
     ]
 
 
-def test_ours_have_a_folder_there_and_who_has_one_there_is_somebody(mounted: Mounted) -> None:
+def test_ours_have_a_folder_there_and_who_has_one_there_is_an_agent(mounted: Mounted) -> None:
     until(inbox(mounted.root, mounted.layout, "ann@home").is_dir)
     inbox(mounted.root, mounted.layout, "silent").mkdir(parents=True)
     mounted.home.room.mailbox("ann").send("silent@folder", "hello")
@@ -145,7 +145,7 @@ def test_nobody_there_can_write_in_a_name_of_ours_or_of_another_system(mounted: 
     assert [] == mounted.home.texts("ann") == mounted.home.texts("amy")
 
 
-def test_a_folder_that_is_gone_is_waited_for_and_never_made_anew(mounted: Mounted) -> None:
+def test_a_folder_that_is_gone_is_waited_for_and_never_made_again(mounted: Mounted) -> None:
     home, away = mounted.home, mounted.root.with_name("away")
     mounted.root.rename(away)
     home.room.mailbox("ann").send("researcher@folder", "waits")
@@ -175,7 +175,7 @@ def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
         home.room.mailbox("ann").send("researcher@folder", "x")
 
 
-def test_whoever_is_killed_nothing_is_lost_and_nothing_comes_twice(mounted: Mounted) -> None:
+def test_a_kill_of_either_side_loses_nothing_and_repeats_nothing(mounted: Mounted) -> None:
     home, each, rounds = mounted.home, 15, 6 if LONG else 3
     with mounted.room() as room:
         for n in range(rounds * each):

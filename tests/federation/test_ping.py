@@ -64,7 +64,7 @@ def why_not(caller: System, other: str) -> tuple[str, str]:
     return result["problem"], result["hint"]
 
 
-def test_a_token_that_is_not_good_any_more_is_made_anew_over_there(tmp_path: Path) -> None:
+def test_a_token_that_is_not_good_any_more_is_made_again_over_there(tmp_path: Path) -> None:
     with systems(System(tmp_path, "a"), System(tmp_path, "b")) as (a, b):
         join(b, a)
         b.trusts("a", token="prp_" + "0" * 64)
@@ -75,7 +75,7 @@ def test_a_token_that_is_not_good_any_more_is_made_anew_over_there(tmp_path: Pat
         assert "peers trust b --rotate" in hint and "peers add a --token-file -" in hint
 
 
-def test_a_wrong_name_has_one_remedy_whoever_it_is_that_has_it(tmp_path: Path) -> None:
+def test_a_wrong_name_of_either_system_has_one_remedy(tmp_path: Path) -> None:
     with systems(*(System(tmp_path, name) for name in "abd")) as (a, b, d):
         b.trusts("x", url=a.url, token=a.trusts("b"))
         d.trusts("a", url=a.url, token=a.trusts("c"))
@@ -110,7 +110,7 @@ def test_a_certificate_that_was_never_pinned_has_not_changed(tmp_path: Path) -> 
         assert "no certificate of it is pinned" in hint and "changed" not in hint and "peers trust a" in hint
 
 
-def test_a_host_that_is_not_known_there_is_told_with_the_option_that_makes_it_known(tmp_path: Path) -> None:
+def test_a_host_that_is_not_known_there_is_reported_with_the_option_that_makes_it_known(tmp_path: Path) -> None:
     a, b = Secure(tmp_path, "a"), System(tmp_path, "b")
     with systems(a, b):
         pin = fingerprint_of_pem(a.pem)
@@ -121,7 +121,7 @@ def test_a_host_that_is_not_known_there_is_told_with_the_option_that_makes_it_kn
         assert "HTTP 403" in problem and "--http-name 127.0.0.2" in hint
 
 
-def test_a_line_that_was_cut_is_not_told_as_one_that_never_was(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_is_not_reported_as_one_that_never_was(tmp_path: Path) -> None:
     with systems(System(tmp_path, "a"), System(tmp_path, "b")) as (a, b):
         join(b, a)
         a.serve()

@@ -288,12 +288,12 @@ def test_some_of_those_a_letter_is_for_may_not_be_there(receiving: ReceivingSyst
     assert "several" in receiving.texts()
 
 
-def test_who_may_be_written_to_is_found_and_nobody_else(near: Person) -> None:
+def test_only_agents_that_may_be_written_to_are_found(near: Person) -> None:
     assert {"has": True, "status": "idle", "agentId": "ann"} == near.ask("map/federation/find", agent="ANN")
     assert {"has": False} == near.ask("map/federation/find", agent="nobody")
 
 
-def test_whom_a_peer_tells_of_stands_in_the_table(receiving: ReceivingSystem, near: Person) -> None:
+def test_agents_that_a_peer_announces_are_in_the_table(receiving: ReceivingSystem, near: Person) -> None:
     def announced(*names: str) -> None:
         rows = [{"agentId": name, "status": "active"} for name in names]
         assert near.ask("map/federation/announce", systemId="near", exposure={"agents": rows})["announced"]
@@ -342,7 +342,7 @@ def test_after_it_parted_it_is_not_heard(near: Person) -> None:
     assert route(near, "late")["routed"]
 
 
-def test_who_dials_anew_has_lost_the_connection_before(receiving: ReceivingSystem, near: Person) -> None:
+def test_a_new_dial_ends_the_connection_before(receiving: ReceivingSystem, near: Person) -> None:
     with peer(receiving, "near") as again:
         assert 1008 == closed(near)
         assert route(again, "anew")["routed"]

@@ -60,7 +60,7 @@ def test_of_several_one_is_refused_and_the_others_have_left(here: System) -> Non
         until(lambda: [here.left(one.id, "bob@far") for one in sent] == [True, False, True])
 
 
-def test_one_that_nothing_is_told_of_is_not_taken_for_kept(here: System) -> None:
+def test_a_letter_without_a_result_is_sent_again(here: System) -> None:
     sent = [here.room.mailbox(name).send("bob@far", name) for name in ("ann", "amy")]
     with far(here, postroom=TOGETHER) as person:
         answer(person, routed(person), result={"letters": [{"routed": True}]})

@@ -55,7 +55,7 @@ def test_what_is_sent_while_the_other_is_away_waits_for_it(pair: tuple[System, S
         until(lambda: all(here.left(one.id, to) for one in sent))  # noqa: B023
 
 
-def test_what_is_sent_while_nobody_serves_goes_when_somebody_does(pair: tuple[System, System]) -> None:
+def test_what_is_sent_while_no_server_runs_goes_when_one_does(pair: tuple[System, System]) -> None:
     a, b = pair
     b.stop()
     b.room.mailbox("bob").send("ann@a", "later")
@@ -85,7 +85,7 @@ def test_one_letter_goes_to_several_and_who_is_not_there_bounces(pair: tuple[Sys
     assert "nobody" not in {agent.card.id for agent in a.room.agents()}
 
 
-def test_whoever_is_named_gets_it_whatever_becomes_of_the_others_there(pair: tuple[System, System]) -> None:
+def test_each_named_recipient_gets_it_whatever_the_others_do(pair: tuple[System, System]) -> None:
     a, b = pair
     a.trusts("b", exposure="gateway")
     sent = b.room.mailbox("bob").send(["@a", "ann@a"], "to you, and to all that are shown")
@@ -111,7 +111,7 @@ def test_an_address_in_pieces_is_one_on_the_socket_too(pair: tuple[System, Syste
     assert ("Missing", "to") == (result["name"], result["field"])
 
 
-def test_a_name_that_is_told_of_is_found_without_its_system(pair: tuple[System, System]) -> None:
+def test_an_announced_name_is_found_without_its_system(pair: tuple[System, System]) -> None:
     a, b = pair
     a.is_linked("b")
     until(lambda: _sent_elsewhere(b, "ann"))
@@ -150,7 +150,7 @@ def _acked(system: System, agent: str, taken: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("whom", ["a", "b"])
-def test_whoever_is_killed_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, whom: str) -> None:
+def test_a_kill_of_either_side_loses_nothing_and_repeats_nothing(tmp_path: Path, whom: str) -> None:
     with systems(System(tmp_path, "a", "ann"), System(tmp_path, "b", "bob")) as (a, b):
         join(b, a)
         a.serve()
@@ -176,7 +176,7 @@ def test_it_closes_at_once_though_the_other_is_linked(pair: tuple[System, System
         assert time.monotonic() - began < 2
 
 
-def test_the_end_of_a_link_is_told_in_words(pair: tuple[System, System]) -> None:
+def test_the_end_of_a_link_is_reported_in_words(pair: tuple[System, System]) -> None:
     a, b = pair
     b.is_linked("a")
     a.stop()

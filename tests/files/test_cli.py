@@ -69,7 +69,7 @@ def test_a_path_in_a_letter_or_in_json_is_not_followed(shell: Shell, layout: Lay
     assert {**named, "bytes": "c2VjcmV0", "size": 6} == sent["parts"][0]
 
 
-def test_what_cannot_be_is_told(shell: Shell, layout: Layout) -> None:
+def test_what_cannot_be_is_reported(shell: Shell, layout: Layout) -> None:
     shell.run("send", "bob", "--as", "ann", "--body", "hello")
     shell.run("send", "bob", "--as", "ann", "--body", "hello", "--room", "room.db")
     shell.run("backup", "copy.db", "--room", "room.db")
@@ -95,7 +95,7 @@ def test_a_backup_is_a_room_in_one_file(shell: Shell) -> None:
     assert shell.json("check", "--as", "bob", "--room", "copy.db")["letters"][0]["text"] == "hello"
 
 
-def test_a_healthy_room_is_told_healthy(shell: Shell) -> None:
+def test_a_healthy_room_is_reported_healthy(shell: Shell) -> None:
     shell.run("send", "bob", "--as", "ann", "--body", "hello")
     findings = found(shell, "--full")
     assert {each["level"] for each in findings.values()} <= {"ok", "note"}
@@ -104,7 +104,7 @@ def test_a_healthy_room_is_told_healthy(shell: Shell) -> None:
     assert found(shell, "--set", "durability=power")["durability"]["what"].startswith("power")
 
 
-def test_open_folders_are_told_and_left_as_they_are(shell: Shell, layout: Layout) -> None:
+def test_open_folders_are_reported_and_left_as_they_are(shell: Shell, layout: Layout) -> None:
     shell.run("send", "bob", "--as", "ann", "--body", "hello")
     inbox(shell.home / "mail", layout).chmod(0o755)
     result = found(shell, "--repair")["folders"]
@@ -112,7 +112,7 @@ def test_open_folders_are_told_and_left_as_they_are(shell: Shell, layout: Layout
     assert inbox(shell.home / "mail", layout).stat().st_mode & 0o777 == 0o755
 
 
-def test_leavings_and_what_is_no_letter_are_told_with_their_reasons(shell: Shell, layout: Layout) -> None:
+def test_leavings_and_what_is_no_letter_are_reported_with_their_reasons(shell: Shell, layout: Layout) -> None:
     shell.run("send", "bob", "--as", "ann", "--body", "hello")
     folder = inbox(shell.home / "mail", layout)
     old, young = folder / ".0123.tmp", folder / ".4567.tmp"

@@ -209,7 +209,7 @@ def test_the_later_state_wins_and_done_stays_done(tmp_path: Path, there: str, he
     assert not copy(source, target).did_something
 
 
-def test_whoever_is_revived_lives_in_both_rooms(tmp_path: Path) -> None:
+def test_a_revived_letter_is_open_in_both_rooms(tmp_path: Path) -> None:
     source, target = address(tmp_path, "sqlite"), address(tmp_path, "nanobot", "other")
     with opened(source) as store:
         store.commit([post(letter("here")), post(letter("there"))])
@@ -396,7 +396,7 @@ def test_a_copy_that_was_killed_holds_nothing_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.mechanism
-def test_whoever_follows_a_room_gets_what_comes(tmp_path: Path) -> None:
+def test_a_follower_of_a_room_gets_new_mail(tmp_path: Path) -> None:
     source, target = address(tmp_path, "chipset"), address(tmp_path, "sqlite", "other")
     with opened(source) as store:
         store.commit([post(letter("m1"))])
@@ -421,7 +421,7 @@ def test_whoever_follows_a_room_gets_what_comes(tmp_path: Path) -> None:
         ("{0}/a.db", "memory:", "target"), ("memory:", "{0}/x.db", "source"), ("", "{0}/x.db", "source"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_and_nothing_is_made(tmp_path: Path, source: str, target: str, field: str) -> None:
+def test_mistakes_are_reported_and_nothing_is_made(tmp_path: Path, source: str, target: str, field: str) -> None:
     for where in (address(tmp_path, "sqlite", "a"), address(tmp_path, "swarm", "f")):
         with opened(where):
             pass

@@ -96,7 +96,7 @@ def test_a_letter_from_another_system_is_read_back_as_it_came(tmp_path: Path, la
         assert check_id(copy.id, "id") != "far-1"
 
 
-def test_a_strangers_file_in_the_folder_of_somebody_elsewhere_is_mail_for_them(
+def test_a_strangers_file_in_the_folder_of_an_agent_elsewhere_is_mail_for_them(
     tmp_path: Path, layout: Layout
 ) -> None:
     drop(tmp_path, layout, 1, sender="carl", to="alice@home")

@@ -111,7 +111,7 @@ def rob_index(root: Path) -> None:
             path.unlink()
 
 
-def test_a_long_journal_is_written_anew_and_says_the_same(
+def test_a_long_journal_is_written_again_and_says_the_same(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "COMPACT_AT", 500)

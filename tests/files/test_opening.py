@@ -50,7 +50,7 @@ def test_a_folder_that_says_nothing_is_opened_as_one_likes(layout: Layout, tmp_p
         assert right.mailbox("ann").send("bob", "hello").unknown == ("bob",)
 
 
-def test_a_folder_that_was_taken_away_is_not_made_anew(tmp_path: Path, layout: Layout) -> None:
+def test_a_folder_that_was_taken_away_is_not_made_again(tmp_path: Path, layout: Layout) -> None:
     """Not by who makes the folder of a mailbox, nor by who opens what must be there."""
     root, aside = tmp_path / "mail", tmp_path / "aside"
     address = f"files:{root}?layout={layout.name}"

@@ -46,7 +46,7 @@ def come(to: Room, text: str, id: str = "from-home") -> None:
     assert verdict.problem is None
 
 
-def test_a_strangers_letter_in_a_folder_of_somebody_elsewhere_waits_until_it_is_there(
+def test_a_strangers_letter_in_a_folder_of_an_agent_elsewhere_waits_until_it_is_there(
     layout: Layout, tmp_path: Path
 ) -> None:
     with room(tmp_path, layout) as here:

@@ -109,7 +109,7 @@ def test_hidden_recipients_are_hidden_in_the_files_of_others_and_come_back(layou
         assert store.get(["m1"])["m1"].message == message
 
 
-def test_an_index_that_is_damaged_is_made_anew(layout: Layout, tmp_path: Path) -> None:
+def test_an_index_that_is_damaged_is_made_again(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
     index = tmp_path / ".postroom" / "index.db"
@@ -119,7 +119,7 @@ def test_an_index_that_is_damaged_is_made_anew(layout: Layout, tmp_path: Path) -
         assert list(store.get(["m1"])) == ["m1"]
 
 
-def test_an_index_that_is_deleted_under_a_running_program_is_made_anew(layout: Layout, tmp_path: Path) -> None:
+def test_an_index_that_is_deleted_under_a_running_program_is_made_again(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
         rob(tmp_path)
@@ -222,7 +222,7 @@ def test_our_folder_may_be_deleted_while_a_room_is_opened(
         send(store, "m2")
 
 
-def test_whoever_has_the_lock_that_was_deleted_takes_the_new_one(layout: Layout, tmp_path: Path) -> None:
+def test_the_holder_of_a_deleted_lock_takes_the_new_one(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store, opened(tmp_path, layout) as reader:
         send(store, "m1")
         assert list(reader.get(["m1"])) == ["m1"]

@@ -100,9 +100,7 @@ def test_a_commit_that_failed_after_any_step_left_nothing(
     assert complaints(tmp_path, layout) == []
 
 
-def test_whoever_takes_the_folder_before_a_commit_is_finished_keeps_nobody_out(
-    layout: Layout, tmp_path: Path
-) -> None:
+def test_a_folder_taken_before_a_commit_is_finished_keeps_nobody_out(layout: Layout, tmp_path: Path) -> None:
     cut_off(tmp_path, layout, 0)
     theirs = home(tmp_path, layout) / "bert"
     theirs.mkdir()
@@ -113,7 +111,7 @@ def test_whoever_takes_the_folder_before_a_commit_is_finished_keeps_nobody_out(
     assert (theirs / "README").read_text() == "mine"
 
 
-def test_empty_folders_that_somebody_made_for_the_new_name_make_room(layout: Layout, tmp_path: Path) -> None:
+def test_empty_folders_of_the_new_name_make_room(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
         inbox(tmp_path, layout, "bert").mkdir(parents=True)
@@ -121,7 +119,7 @@ def test_empty_folders_that_somebody_made_for_the_new_name_make_room(layout: Lay
     assert complaints(tmp_path, layout) == []
 
 
-def test_a_folder_with_anything_in_it_is_left_to_whoever_made_it(layout: Layout, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_left_to_its_owner(layout: Layout, tmp_path: Path) -> None:
     with opened(tmp_path, layout) as store:
         send(store, "m1")
         theirs = inbox(tmp_path, layout, "bert")

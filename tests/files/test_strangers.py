@@ -190,7 +190,7 @@ def test_who_waits_is_woken(layout: Layout, tmp_path: Path) -> None:
         assert [letter.text for letter in got] == ["no. 1"]
 
 
-def test_whoever_waits_has_a_folder_and_no_other_is_made(layout: Layout, tmp_path: Path) -> None:
+def test_a_waiting_agent_has_a_folder_and_no_other_is_made(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout) as other:
         assert other.mailbox("bob").wait(timeout=0.01) is None
         assert [each.name for each in home(tmp_path, layout).iterdir() if each.name != ".postroom"] == ["bob"]
@@ -280,7 +280,7 @@ REFUSED: tuple[tuple[Any, str], ...] = (
 )
 
 
-def test_a_value_that_no_letter_may_hold_is_told_by_rule_and_field_and_the_mended_file_comes_in(
+def test_a_value_that_no_letter_may_hold_is_reported_by_rule_and_field_and_the_mended_file_comes_in(
     layout: Layout, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     drop(tmp_path, layout, 1)
@@ -366,7 +366,7 @@ def test_folders_that_are_nobodys_are_left_alone(layout: Layout, tmp_path: Path)
     assert (where / "has space" / "x.json").exists()
 
 
-def test_whose_files_are_no_mail_is_told_once_and_by_the_doctor(
+def test_an_owner_of_files_that_are_no_mail_is_reported_once_and_by_the_doctor(
     layout: Layout, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = inbox(tmp_path, layout, "has space")

@@ -56,7 +56,9 @@ def types(results: list[Event]) -> list[str]:
     return [event.type for event in results]
 
 
-def test_everything_that_happens_to_a_conversation_is_told_once(factory: RoomFactory, clock: FakeClock) -> None:
+def test_everything_that_happens_to_a_conversation_is_reported_once(
+    factory: RoomFactory, clock: FakeClock
+) -> None:
     room, start = factory.room(), factory.store.cursor()
     ask(room, "create", id="c-1", subject="S", agentId="ann")
     clock.advance(1)
@@ -131,7 +133,7 @@ def test_nobody_hears_of_those_in_bcc(factory: RoomFactory) -> None:
     assert 2 == len([e for e in events_of(factory, start) if wanted(e, mine)])  # the operator may watch a mailbox
 
 
-def test_a_letter_that_is_due_later_is_told_when_it_comes(factory: RoomFactory, clock: FakeClock) -> None:
+def test_a_letter_that_is_due_later_is_reported_when_it_comes(factory: RoomFactory, clock: FakeClock) -> None:
     room, start = factory.room(), factory.store.cursor()
     room.mailbox("ann").send("bob", "later", at=60)
     assert [] == events_of(factory, start, "bob")
@@ -143,7 +145,7 @@ def test_a_letter_that_is_due_later_is_told_when_it_comes(factory: RoomFactory, 
     assert 2 == len(events_of(factory, start, "ann")) == len(events_of(factory, start))
 
 
-def test_what_is_deleted_by_now_is_told_to_nobody(factory: RoomFactory) -> None:
+def test_what_is_deleted_by_now_is_reported_to_nobody(factory: RoomFactory) -> None:
     room, start = factory.room(), factory.store.cursor()
     room.mailbox("ann").send("bob", "x")
     changes, _ = factory.store.changes(start, 10)

@@ -117,7 +117,7 @@ def test_whatever_a_peer_says_is_read_or_invalid(message: Any) -> None:
 @given(
     st.dictionaries(st.sampled_from(["id", "from", "to", "timestamp", "payload", "meta"]), values), values, values
 )
-def test_a_message_of_anybody_is_read_or_invalid(message: dict[str, Any], meta: Any, ours: Any) -> None:
+def test_a_message_of_any_client_is_read_or_invalid(message: dict[str, Any], meta: Any, ours: Any) -> None:
     sound = {
         "id": "m1",
         "from": "eve",
@@ -144,7 +144,7 @@ def test_names_are_those_of_the_system_where_their_agents_are() -> None:
     assert ("dora@near", "ann@near") == there.trace
 
 
-def test_hidden_recipients_are_told_to_themselves_alone() -> None:
+def test_hidden_recipients_are_shown_to_themselves_alone() -> None:
     hidden = (Recipient("bob@far", "bcc"), Recipient("eve@far", "bcc"), Recipient("ann@far"))
     letter = Message(id="1", sender="ann", recipients=hidden, created_at=NOW)
     there = read_route({"envelope": sent(letter, "bob@far")}, "far", "near", NOW).message
@@ -160,7 +160,7 @@ def test_who_is_hidden_stays_so_however_it_was_said(text: str) -> None:
     assert (Recipient("ann"), Recipient("bob", "bcc")) == there.recipients
 
 
-def test_somebody_here_is_not_taken_for_one_of_the_same_name_there() -> None:
+def test_an_agent_here_is_not_taken_for_one_of_the_same_name_there() -> None:
     letter = Message(id="1", sender="zoe", recipients=(Recipient("bob"), Recipient("bob@far")), created_at=NOW)
     there = read_route({"envelope": sent(letter, "bob@far")}, "far", "near", NOW).message
     assert (Recipient("bob@near"), Recipient("bob")) == there.recipients

@@ -373,7 +373,7 @@ def test_the_same_answers_after_a_restart(factory: RoomFactory) -> None:
     assert before == [ask(room, "list"), ask(room, "get", id=id), ask(room, "recent"), ask(room, "summary", id=id)]
 
 
-def test_an_answer_shows_the_seat_of_whom_it_is_about(room: Room) -> None:
+def test_an_answer_shows_the_seat_of_its_participant(room: Room) -> None:
     room.mailbox("bob").register()
     id = talk(room, "user", "bob")
     room.rename("bob", "robert")

@@ -149,7 +149,7 @@ def test_a_word_of_meta_that_decides_something_must_be_sound(meta: dict[str, Any
     assert (refused.value.field or "").startswith("meta.")
 
 
-def test_a_letter_that_came_another_way_is_told_in_maps_words() -> None:
+def test_a_letter_that_came_another_way_is_reported_in_maps_words() -> None:
     with postroom.open("memory:") as room:
         room.mailbox("ann").send("bob", "hi", subject="s", thread_tag="t", extra={"map": "no note"})
         result = map_letter(room.mailbox("bob").check()[0].message)

@@ -72,13 +72,13 @@ def test_a_message_lies_in_the_inboxes_of_those_it_is_for(
         ({"children": True}, Missing, "to"),
     ],
 )
-def test_an_address_behind_which_nobody_is_is_told(team: Room, to: Any, error: Any, field: str) -> None:
+def test_an_address_without_a_listener_is_reported(team: Room, to: Any, error: Any, field: str) -> None:
     with pytest.raises(error) as refused:
         ask(team, "send", **{"from": "bob"}, to=to, payload=1)
     assert field == refused.value.field
 
 
-def test_a_message_to_a_scope_with_nobody_else_in_it_is_delivered_to_nobody(team: Room) -> None:
+def test_a_message_to_a_scope_without_other_members_is_delivered_to_nobody(team: Room) -> None:
     """As the server of MAP's SDK does it. A broadcast by our own verbs is refused, as before."""
     ask(team, "scopes/create", agent_id="ann", scopeId="empty")
     for scope in ("red", "empty"):
@@ -313,7 +313,7 @@ def test_scopes_on_cards_are_scopes_and_a_made_one_outlives_its_last_member(team
 # -- what happened
 
 
-def test_what_happened_is_told_again_from_an_event_or_a_time_on(team: Room) -> None:
+def test_what_happened_is_reported_again_from_an_event_or_a_time_on(team: Room) -> None:
     for number in range(3):
         ask(team, "send", **{"from": "ann"}, to="bob", payload=number)
     wanted = {"eventTypes": ["message_sent"]}

@@ -216,7 +216,7 @@ def test_a_host_must_prove_by_its_certificate_who_it_is(
     assert [] == receiver.calls
 
 
-def test_a_name_that_nobody_knows_is_told() -> None:
+def test_a_name_that_nobody_knows_is_reported() -> None:
     def nobody(*_: Any, **__: Any) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

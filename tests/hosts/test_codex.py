@@ -72,7 +72,7 @@ def first_call(host: Host) -> dict[str, Any]:
     return result
 
 
-def test_whoever_sees_the_arguments_of_programs_sees_no_word_of_a_letter(host: Host) -> None:
+def test_the_arguments_of_programs_hold_no_word_of_a_letter(host: Host) -> None:
     message = first_call(host)["words"][4]
     assert "m-1" in message and not any(word in message for word in ("Sorting", "Which", "ann"))
 

@@ -89,7 +89,7 @@ def test_a_person_is_shown_what_comes(shell: Shell) -> None:
         assert ["desktop"] == [one.way for one in room.trace(done.json["letters"][0]["id"]).stops[0].rings]
 
 
-def test_what_is_missing_or_said_twice_is_told_before_anything_begins(shell: Shell) -> None:
+def test_what_is_missing_or_said_twice_is_reported_before_anything_begins(shell: Shell) -> None:
     (shell.home / "empty").mkdir()
     message = ("watch", "--as", "human", "--desktop", "--json")
     twice = shell.run(*message, "--exec", "true")

@@ -95,7 +95,7 @@ def test_an_answer_of_the_person_is_called_so_where_that_is_proven_and_stays_in_
         assert f"**From {sender} (verified)**" in message and 1 == message.count("between the fences")
 
 
-def test_the_person_is_whom_the_room_calls_so(shell: Shell) -> None:
+def test_the_person_is_the_agent_that_the_room_names(shell: Shell) -> None:
     shell.environment["POSTROOM_HUMAN"] = "ann"
     call(shell, "claude", "session-start-startup", "--as", "bob")
     with shell.room() as room:

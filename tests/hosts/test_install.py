@@ -467,7 +467,9 @@ def _moved(folder: Path) -> Home:
     return other
 
 
-def test_it_is_told_what_stands_and_whether_it_can_be_started(home: Home, host: str, tmp_path: Path) -> None:
+def test_the_status_shows_what_is_installed_and_whether_it_can_be_started(
+    home: Home, host: str, tmp_path: Path
+) -> None:
     assert (False, False, ()) == install_state(home.layout(host))
     home.install(host, rules=False)
     found = install_state(home.layout(host, program=("/elsewhere/postroom",)))

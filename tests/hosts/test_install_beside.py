@@ -67,7 +67,7 @@ def test_a_project_that_is_gone_or_cannot_be_read_is_passed_by(home: Home, proje
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
-def test_hooks_that_were_put_in_by_hand_are_told(home: Home, name: str) -> None:
+def test_hooks_that_were_put_in_by_hand_are_reported(home: Home, name: str) -> None:
     entry = '{"type": "command", "command": "postroom hook claude"}'
     path = home.put(f".claude/{name}", f'{{"hooks": {{"Stop": [{{"hooks": [{entry}]}}]}}}}')
     assert [f"{path} runs hooks of Postroom too: remove them there."] == warnings_of(home, "claude")
@@ -125,7 +125,7 @@ def test_what_a_host_writes_in_the_last_moment_stays(home: Home, monkeypatch: py
     assert {".codex", ".codex/config.toml"} == home.all().keys()
 
 
-def test_whoever_looks_only_before_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_only_before_the_write_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def blindly(change: Change, drafts: dict[str, str]) -> None:
         write._move(drafts[change.path], change.path, is_new=change.before is None)
 

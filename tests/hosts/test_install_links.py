@@ -81,7 +81,7 @@ def test_no_link_leads_out_of_a_project(home: Home, host: str, tmp_path: Path, w
 
 
 @pytest.mark.parametrize("what", ["files", "folder"])
-def test_whoever_follows_every_link_is_found_out(
+def test_an_installer_that_follows_every_link_is_found_out(
     home: Home, host: str, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "resolve_link", lambda path, _within: os.path.realpath(path))

@@ -106,7 +106,7 @@ def _without_empty(value: Any) -> Any:
 
 
 @given(data=st.data())
-def test_what_another_wrote_anew_is_recognised(data: st.DataObject) -> None:
+def test_a_file_that_another_program_wrote_again_is_recognised(data: st.DataObject) -> None:
     """A host that saves its settings keeps what they say, not how they look."""
     value = data.draw(_SOME_SETTINGS)
     changed, _ = with_ours(SETTINGS, json.dumps(value, indent=2))

@@ -88,7 +88,7 @@ def test_the_pages_receiver_takes_only_what_was_just_said_so(is_genuine: Genuine
     ("abs((now or time.time()) - int(sent)) > TOLERANCE", "False", signed_headers),  # however old it is
     ('if version == "v1"', "", signed_headers),
 ])  # fmt: skip
-def test_whoever_checks_less_is_found_out(line: str, bug: str, signed: Callable[..., dict[str, str]]) -> None:
+def test_a_weaker_check_is_found_out(line: str, bug: str, signed: Callable[..., dict[str, str]]) -> None:
     code = receiver()
     assert line in code
     names: dict[str, Any] = {"__name__": "receiver"}

@@ -232,7 +232,7 @@ def test_who_plays_host_at_a_terminal_is_it_with_their_shell_alone(shell: Shell)
     assert 0 == code and f"shell {json.loads(file.read_bytes())['pid']}" in shown
 
 
-def test_who_plays_host_with_a_wrong_event_is_told_and_a_host_is_not(shell: Shell) -> None:
+def test_a_wrong_event_is_reported_to_a_person_and_not_to_a_host(shell: Shell) -> None:
     play = f"""echo '{{"hook_event_name":"Surprise"}}' | {" ".join(PROGRAM)} hook claude"""
     assert "docs/hosts.md" in Terminal(shell, "-c", play, program=["/bin/sh"]).finish()[1]
     assert ("", "") == (
@@ -279,7 +279,7 @@ def test_a_letter_whose_words_are_too_many_is_cut_and_never_left_out() -> None:
     assert "(2 more not shown here" in text and "more characters" in text
 
 
-def test_a_task_is_told_from_a_letter_and_what_to_do_with_it() -> None:
+def test_a_task_is_distinguished_from_a_letter_with_what_to_do() -> None:
     letter, task = {"messageId": "m-1", "from": "ann", "content": "Hello", "kind": "message"}, {"messageId": "m-2"}
     task |= {"from": "ann", "content": "Sort it", "kind": "task_update", "importance": "high"}
     now, nonce = datetime.now(UTC), "0" * 16
@@ -336,7 +336,7 @@ def test_json_is_read_as_it_stands() -> None:
 
 
 @pytest.mark.daemon
-def test_a_session_behind_a_daemon_is_told_of_its_mail_and_says_what_was_shown(shell: Shell) -> None:
+def test_a_session_behind_a_daemon_is_notified_of_its_mail_and_says_what_was_shown(shell: Shell) -> None:
     with Daemon(shell.home, "--room", str(shell.home / "room.db"), "--http", "off") as daemon:
         del shell.environment["POSTROOM_STORE"]
         shell.environment["POSTROOM_SOCKET"] = str(daemon.socket)

@@ -135,7 +135,7 @@ def held(host: Host, turns: int) -> int:
     return found
 
 
-def test_a_turn_is_held_up_three_times_in_a_row_until_somebody_says_something(host: Host) -> None:
+def test_a_turn_is_held_up_three_times_in_a_row_until_a_person_writes(host: Host) -> None:
     host.start()
     host.prompt()
     assert 3 == held(host, 5)

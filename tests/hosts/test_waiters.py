@@ -123,7 +123,7 @@ def test_a_waiter_that_does_not_watch_its_host_stays_behind(place: Place) -> Non
         wait_until_gone(pid)
 
 
-def test_a_waiter_outlasts_whoever_holds_the_room_for_long(place: Place) -> None:
+def test_a_waiter_outlasts_a_process_that_holds_the_room_for_long(place: Place) -> None:
     with Host(place, bug=BUSY_AT_FIRST) as host:
         host.start()
         host.wait_for_armed(1)

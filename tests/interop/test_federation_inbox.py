@@ -161,7 +161,7 @@ def test_after_a_restart_of_the_post_room_it_calls_again_and_its_queue_comes(
 
 
 @long
-def test_what_is_refused_is_told_to_its_sender_by_a_letter(here: System, call: Callable[[], Inbox]) -> None:
+def test_what_is_refused_is_sent_to_its_sender_by_a_letter(here: System, call: Callable[[], Inbox]) -> None:
     inbox = call()
     sent = inbox.send("bob", "nobody@here", "anyone?", subject="S")
     bounce = inbox.message()

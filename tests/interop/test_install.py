@@ -185,7 +185,7 @@ def codex(shell: Shell) -> Codex:
     return Codex(shell, require(CODEX) / "node_modules" / ".bin" / "codex", OPENAI_API_KEY="none")
 
 
-def test_codex_lists_the_hooks_without_a_warning_and_trusts_them_only_when_told(codex: Codex) -> None:
+def test_codex_lists_the_hooks_without_a_warning_and_trusts_them_only_on_request(codex: Codex) -> None:
     install(codex.shell, "codex")
     wanted = hooks("codex", PROGRAM, ("--as", "coder"))
     listed = codex.hooks()

@@ -82,7 +82,7 @@ def test_agents_of_the_sdk_register_send_and_are_answered(running: Daemon, progr
         until(lambda: room.agent("ann").presence.left)
 
 
-def test_a_message_to_a_scope_with_nobody_else_in_it_succeeds(running: Daemon, program: Program) -> None:
+def test_a_message_to_a_scope_without_other_members_succeeds(running: Daemon, program: Program) -> None:
     program.do("agent", name="solo", scopes=["alone"], url=running.where["map"], auth=key(running, "solo"))
     assert [] == program.do("sendToScope", "solo", "alone", "anyone?")["delivered"]
     program.do("disconnect", "solo")

@@ -55,7 +55,7 @@ def test_a_credential_that_is_none_lets_nobody_in(port: int, auth: dict[str, str
         assert 1000 == refused(person, "map/agents/list")
 
 
-def test_who_showed_a_bad_token_is_told_so_with_every_refusal(port: int) -> None:
+def test_every_refusal_after_a_bad_token_names_the_token(port: int) -> None:
     """The SDK passes over what is wrong in the answer to `map/connect`, and registers."""
     with visitor(port) as person:
         auth = {"method": "api-key", "credential": "pr_x_y"}
@@ -65,7 +65,7 @@ def test_who_showed_a_bad_token_is_told_so_with_every_refusal(port: int) -> None
         assert 1000 == result.value.code
 
 
-def test_whoever_guesses_is_ended(port: int) -> None:
+def test_a_client_that_guesses_is_ended(port: int) -> None:
     with visitor(port) as person:
         person.join()
         for _ in range(5):
@@ -290,7 +290,7 @@ def test_a_child_is_closed_like_its_parent_to_callers_without_a_token(tmp_path: 
             pass
 
 
-def test_who_subscribed_before_anybody_had_a_token_hears_of_nothing_from_then_on(tmp_path: Any) -> None:
+def test_a_subscriber_from_before_the_first_token_gets_nothing_from_then_on(tmp_path: Any) -> None:
     """In an open post room without tokens anybody hears everything; that ends with the first token."""
     with daemon(tmp_path, "--http", "127.0.0.1:0", "--map", "open") as one, visitor(one.port) as spy:
         spy.join(kind="client", name="spy")

@@ -103,7 +103,7 @@ def test_a_first_word_without_its_fields_is_refused(port: int, method: str, para
         ("map/scopes/get", {"scopeId": "nowhere"}, 2002),
     ],
 )
-def test_what_is_wrong_is_told_by_a_number(bad: Person, method: str, message: Any, code: int) -> None:
+def test_what_is_wrong_is_reported_by_a_number(bad: Person, method: str, message: Any, code: int) -> None:
     assert code == refused(bad, method, **message)
     assert bad.ask("map/agents/get", agentId="bad")["agent"]["id"] == "bad"
 
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_told_by_a_number(bad: Person, method: str, message: An
     ["", "{", "nonsense", "7", "null", "[]", "[" * 5000, '{"a": NaN}', "\x00", '{"jsonrpc": "1.0", "method": "x"}',
      '[{"jsonrpc": "2.0", "id": 1, "method": "map/agents/list"}]', '{"jsonrpc": "2.0", "id": {}, "method": "x"}'],
 )  # fmt: skip
-def test_what_is_no_message_is_told_so_and_the_talk_goes_on(bad: Person, junk: str) -> None:
+def test_an_invalid_message_is_reported_and_the_session_goes_on(bad: Person, junk: str) -> None:
     bad.line.send(junk)
     assert bad.hear()["error"]["code"] in {-32700, -32600}
     assert bad.ask("map/agents/list")["agents"]

@@ -215,7 +215,7 @@ def test_calls_that_do_not_wait_for_each_other_are_carried_out_in_their_order(po
         assert ("hasty", 1) == (one.message()["from"], len(result[first + 2]["result"]["delivered"]))
 
 
-def test_two_agents_of_one_connection_are_told_for_whom_each_message_is(port: int, operator: str) -> None:
+def test_two_agents_of_one_connection_see_for_which_each_message_is(port: int, operator: str) -> None:
     with agent(port, operator, "pam", scopes=["both"]) as two, agent(port, operator, "rex") as rex:
         rex.send("pam", "alone")
         assert "_meta" not in two.message()

@@ -32,7 +32,7 @@ def open_mail(room: Room, name: str) -> int:
     return tally.total_unread + tally.seen + tally.claimed + tally.queued
 
 
-def test_what_comes_again_is_told_once(tmp_path: Path) -> None:
+def test_what_comes_again_is_reported_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
             room.mailbox("ann").register()
@@ -85,7 +85,7 @@ def test_one_letter_to_several_of_ours_reaches_each(tmp_path: Path) -> None:
     run(story())
 
 
-def test_what_was_missed_is_asked_for_and_told_once(tmp_path: Path) -> None:
+def test_what_was_missed_is_asked_for_and_reported_once(tmp_path: Path) -> None:
     def missed(number: int, to: str = "ann") -> dict[str, Any]:
         whom = {"agent": f"guest-{to}"}
         return {
@@ -137,7 +137,7 @@ def test_a_cut_in_the_middle_of_a_send_loses_nothing(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_letter_that_cuts_the_line_each_time_is_given_up_and_its_sender_told(tmp_path: Path) -> None:
+def test_a_letter_that_cuts_the_line_each_time_is_given_up_and_its_sender_notified(tmp_path: Path) -> None:
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
             host.answers["map/send"] = None
@@ -305,7 +305,7 @@ def test_names_are_spelt_as_they_are_known_here(tmp_path: Path) -> None:
     run(story())
 
 
-def test_what_is_emitted_in_the_scope_of_the_link_is_told_there(tmp_path: Path) -> None:
+def test_what_is_emitted_in_the_scope_of_the_link_is_reported_there(tmp_path: Path) -> None:
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path, scope="night"):
             await until(lambda: host.of("mail/recent"))

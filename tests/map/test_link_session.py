@@ -66,7 +66,7 @@ def test_who_is_not_let_in_says_so_once_and_tries_again(
     assert 1 == len(results) and words in results[0] and "another" not in results[0]
 
 
-def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_told(
+def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_session, "FIRST_ANSWER", 0.1)

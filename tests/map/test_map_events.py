@@ -16,7 +16,7 @@ from tests.map.people import agent, refused, visitor
 from tests.server.http.running import Daemon, make_token, open_server, port_of
 
 
-def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
+def test_agents_scopes_and_messages_are_reported(port: int, operator: str) -> None:
     with visitor(port) as client:
         client.join(operator, kind="client", name="desk")
         result = client.ask("map/subscribe", filter={})
@@ -62,7 +62,7 @@ def test_agents_scopes_and_messages_are_told(port: int, operator: str) -> None:
         assert result["subscriptionId"] == closed["subscription"]["id"]
 
 
-def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_falls_silent_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Away with its connection, then stopped."""
     monkeypatch.setattr("postroom.map.subscriptions.SCAN_EVERY", 0.05)
 
@@ -96,7 +96,7 @@ def test_who_falls_silent_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert [("ann", "idle", "orphaned"), ("ann", "orphaned", "stopped")] == asyncio.run(story())
 
 
-def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None:
+def test_types_are_reported_as_they_were_asked_for(port: int, operator: str) -> None:
     """The SDK's constants have underscores, its server's events have dots."""
     with visitor(port) as client, agent(port, operator, "una") as una:
         client.join(operator, kind="client", name="desk")
@@ -117,7 +117,7 @@ def test_types_are_told_as_they_were_asked_for(port: int, operator: str) -> None
     [({}, "message_delivered"), ({"eventTypes": ["message.delivered"]}, "message.delivered"),
      ({"eventTypes": ["message_delivered"]}, "message_delivered")],
 )  # fmt: skip
-def test_a_client_is_told_of_letters_for_its_name(
+def test_a_client_is_notified_of_letters_for_its_name(
     running: Daemon, port: int, operator: str, filter: dict[str, object], kind: str
 ) -> None:
     with visitor(port) as client, agent(port, operator, "vi") as vi:
@@ -174,7 +174,7 @@ def test_every_word_of_a_filter_narrows(
             assert client.hears_nothing() and client.events == []
 
 
-def test_what_was_missed_is_told_from_a_cursor_on_and_by_replay(port: int, operator: str) -> None:
+def test_what_was_missed_is_reported_from_a_cursor_on_and_by_replay(port: int, operator: str) -> None:
     wanted = {"eventTypes": ["message.sent"], "fromAgents": ["gus"]}
     with agent(port, operator, "gus") as gus:
         since = gus.ask("map/subscribe", filter=wanted)["cursor"]

@@ -88,7 +88,7 @@ def test_nobody_becomes_the_child_of_anothers_agent(running: Daemon, port: int, 
         assert "parent" not in zoe.ask("map/agents/get", agentId="zoe")["agent"]
 
 
-def test_a_first_message_that_is_refused_is_told(port: int, operator: str) -> None:
+def test_a_first_message_that_is_refused_is_reported(port: int, operator: str) -> None:
     with agent(port, operator, "abe") as abe:
         for name, meta in ("kid-1", "none"), ("kid-2", {"priority": "zzz"}):
             result = abe.ask(
@@ -107,7 +107,7 @@ def test_who_is_suspended_stays_so_when_it_registers_again(port: int, operator: 
         assert 1 == bix.message()["payload"]
 
 
-def test_why_a_connection_is_ended_is_told(running: Daemon, port: int) -> None:
+def test_why_a_connection_is_ended_is_reported(running: Daemon, port: int) -> None:
     token = running.token("ben")
     with agent(port, token, "ben") as old, agent(port, token, "ben") as new:
         assert (1008, "replaced by another connection") == (closed(old), old.line.close_reason)
@@ -170,7 +170,7 @@ def test_a_name_that_no_mailbox_can_have_is_kept_beside_an_id_that_can(
             assert 3000 == refused(named, "map/agents/register", name=another)
 
 
-def test_a_name_or_a_scope_that_cannot_be_is_refused_and_the_client_is_told(port: int, operator: str) -> None:
+def test_a_name_or_a_scope_that_cannot_be_is_refused_and_the_client_is_notified(port: int, operator: str) -> None:
     with visitor(port) as one:
         one.join(operator)
         assert -32602 == refused(one, "map/agents/register", name="x", agentId="swarm:x")

@@ -84,7 +84,7 @@ def test_each_caller_is_its_tokens_agent(mode: str) -> None:
     run(story())
 
 
-def test_new_mail_is_told_over_http() -> None:
+def test_new_mail_is_reported_over_http() -> None:
     async def story() -> None:
         async with (
             harness() as opened,
@@ -114,7 +114,7 @@ def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.Mo
     run(story())
 
 
-def test_a_session_belongs_to_whoever_opened_it() -> None:
+def test_a_session_belongs_to_the_caller_that_opened_it() -> None:
     async def story() -> None:
         async with (
             harness() as opened,
@@ -148,7 +148,7 @@ def test_a_session_counts_once_though_the_request_that_opened_it_goes_on() -> No
     assert not own.is_full("ann")
 
 
-def test_whoever_opens_too_many_sessions_loses_its_idlest_and_nobody_else_does(
+def test_a_caller_with_too_many_sessions_loses_its_own_idlest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mcp_http, "MAX_SESSIONS_EACH", 2)
@@ -200,7 +200,7 @@ def test_many_that_come_at_once_are_bounded_too(monkeypatch: pytest.MonkeyPatch)
     run(story())
 
 
-def test_whoever_uses_all_of_its_sessions_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_uses_all_of_its_sessions_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_http, "MAX_SESSIONS_EACH", 1)
 
     async def story() -> None:

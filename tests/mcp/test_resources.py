@@ -82,7 +82,7 @@ def test_a_stranger_sees_neither_thread_nor_message() -> None:
     played(story)
 
 
-def test_new_mail_is_told_to_who_listens() -> None:
+def test_new_mail_is_reported_to_listeners() -> None:
     async def story(harness: Harness) -> None:
         ann = harness.room.mailbox("ann")
         ann.send("bob", "before", id="m-1")
@@ -131,7 +131,7 @@ def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatc
     played(story)
 
 
-def test_new_mail_is_told_to_who_subscribed_until_it_unsubscribes() -> None:
+def test_new_mail_is_reported_to_subscribers_until_they_unsubscribe() -> None:
     async def story(harness: Harness) -> None:
         result: asyncio.Queue[str] = asyncio.Queue()
 

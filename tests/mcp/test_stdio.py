@@ -140,7 +140,7 @@ def test_a_letter_that_was_accepted_survives_the_server(env: dict[str, str]) -> 
     (("--as", "../x"), 65), (("--scope", "a b"), 65), (("--room", "no/such/folder/room.db"), 73),
     (("--room", "x.db", "--socket", "y.sock"), 64),
 ])  # fmt: skip
-def test_what_is_wrong_is_told_before_the_sdk_is_loaded(
+def test_what_is_wrong_is_reported_before_the_sdk_is_loaded(
     env: dict[str, str], words: tuple[str, ...], code: int
 ) -> None:
     ended, out, err = played(env, *words, code="import sys; sys.modules['mcp'] = None")

@@ -91,7 +91,7 @@ def test_a_limit_marks_exactly_what_is_returned_and_acknowledges_nothing() -> No
     played(story)
 
 
-def test_whoever_looks_at_an_inbox_is_registered() -> None:
+def test_an_agent_that_checks_its_inbox_is_registered() -> None:
     async def story(harness: Harness) -> None:
         async with harness.client(scope="sorting") as anyone:
             await ask(anyone, "check_inbox", agentId="newcomer")
@@ -112,7 +112,7 @@ def test_whoever_looks_at_an_inbox_is_registered() -> None:
     played(story)
 
 
-def test_the_sender_is_the_tokens_agent_else_from_else_who_the_server_was_told_of() -> None:
+def test_the_sender_is_the_tokens_agent_else_from_else_the_servers_default() -> None:
     async def story(harness: Harness) -> None:
         async with (
             harness.client("told") as result,
@@ -263,7 +263,7 @@ def test_a_message_that_answers_another_is_a_reply() -> None:
     played(story)
 
 
-def test_presence_is_told_in_the_same_words_as_on_the_socket() -> None:
+def test_presence_is_reported_in_the_same_words_as_on_the_socket() -> None:
     async def story(harness: Harness) -> None:
         harness.room.mailbox("ann").register()
         harness.room.mailbox("bob").register()
@@ -294,7 +294,7 @@ def test_to_scope_without_to_reaches_the_team() -> None:
     played(story)
 
 
-def test_an_address_may_be_told_by_its_pieces() -> None:
+def test_an_address_may_be_named_by_its_pieces() -> None:
     async def story(harness: Harness) -> None:
         async with harness.client("ann") as ann, harness.client("bob") as bob:
             pieces = {"agent": "bob"}

@@ -77,7 +77,7 @@ def test_a_task_is_what_its_letters_say() -> None:
     assert task.deadline == after(60)  # its receiver cannot put it off
 
 
-def test_only_the_two_whom_a_task_concerns_move_it_each_in_their_part() -> None:
+def test_only_giver_and_receiver_move_a_task_each_in_their_part() -> None:
     opened = task_letter("m1")
     accepted = task_letter("m2", "accepted")
     for forged in (

@@ -52,7 +52,7 @@ def test_an_address_in_its_parts() -> None:
     ("https://a.example/\r\nX: y", "control"),
     (" https://a.example/", "web server"),
 ])  # fmt: skip
-def test_what_is_wrong_with_an_address_is_told(url: str, text: str) -> None:
+def test_what_is_wrong_with_an_address_is_reported(url: str, text: str) -> None:
     with pytest.raises(Invalid, match=text) as refused:
         read_target(url)
     assert refused.value.field == "url"

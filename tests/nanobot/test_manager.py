@@ -320,7 +320,7 @@ def test_a_mail_goes_to_nobody_twice_but_may_be_answered(manager: MailboxManager
     assert [(3, ["b"])] * 2 == [(answer["ttl"], answer["trace"]) for answer in manager.poll("a")]
 
 
-def test_mail_to_another_system_goes_only_where_somebody_leads(manager: MailboxManager) -> None:
+def test_mail_to_another_system_goes_only_where_a_peer_leads(manager: MailboxManager) -> None:
     know_peer(manager.room, Peer(system="far"))
     manager.send("coder", "bob@far", TEXT | {"id": "one"})
     know_peer(manager.room, Peer(system="far", trusted=False))

@@ -100,7 +100,7 @@ def test_who_may_read_a_strangers_registry_stays_as_it_was(root: Path, mode: int
 
 
 @pytest.mark.parametrize("torn", [b'{"a": {', b"\xff\xfe", b"[]", b"", b'{"a": {}}{"b": {}}'], ids=repr)
-def test_a_torn_registry_is_set_aside_and_written_anew(
+def test_a_torn_registry_is_set_aside_and_written_again(
     manager: MailboxManager, root: Path, torn: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager.register("coder", {})

@@ -270,7 +270,7 @@ def test_broken_lines_are_answered_as_they_were(daemon: Daemon) -> None:
     check_pin("wire-broken", found)
 
 
-def test_events_are_told_as_they_were(tmp_path: Path) -> None:
+def test_events_are_reported_as_they_were(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.line() as subscriber, daemon.line() as line:
         subscribed = subscriber.ask(as_call(1, "map/subscribe", {"filter": {}}))
         converse(line, ACTIONS, as_action)

@@ -51,7 +51,7 @@ def test_a_chain_of_relays_ends_after_the_third() -> None:
 
 
 @pytest.mark.parametrize("target", ["ann", "ANN", "bob"])
-def test_a_letter_is_never_relayed_to_whom_it_went_through(target: str) -> None:
+def test_a_letter_is_never_relayed_to_an_agent_that_it_went_through(target: str) -> None:
     with pytest.raises(LoopDetected, match=target):
         relay(letter("m1", trace=("ann",)), "bob", ["cleo", target], FIRST_HOPS)
 

@@ -96,7 +96,7 @@ def wait(rate: int, burst: int, letters: int, full_at: float, now: float) -> flo
 
 
 @given(rates, bursts, calls)
-def test_who_waits_as_long_as_it_is_told_is_admitted(
+def test_a_client_that_waits_as_long_as_the_error_says_is_admitted(
     rate: int, burst: int, request: list[tuple[float, int]]
 ) -> None:
     now, full_at = START, 0.0

@@ -93,7 +93,7 @@ ROUTES: list[tuple[str, list[Peer], Strategy, list[str]]] = [
 
 
 @pytest.mark.parametrize(("known", "strategy", "by"), [row[1:] for row in ROUTES], ids=[row[0] for row in ROUTES])
-def test_by_whom_a_system_is_reached(known: list[Peer], strategy: Strategy, by: list[str]) -> None:
+def test_the_peer_by_which_a_system_is_reached(known: list[Peer], strategy: Strategy, by: list[str]) -> None:
     assert by == [peer.system for peer in routes_to(peers(*known), "berlin", strategy)]
     first = route_to(peers(*known), "berlin", strategy)
     assert (first and first.system) == (by[0] if by else None)
@@ -165,7 +165,7 @@ def test_a_letter_goes_neither_in_a_circle_nor_too_far(
         (berlin(), None, False),
     ],
 )
-def test_a_hub_passes_on_only_for_whom_it_may(coming_from: Peer, going_to: Peer | None, passes: bool) -> None:
+def test_a_hub_passes_on_only_for_permitted_peers(coming_from: Peer, going_to: Peer | None, passes: bool) -> None:
     assert passes == (says_no(lambda: check_relaying(coming_from, going_to)) is None)
 
 

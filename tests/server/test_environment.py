@@ -48,7 +48,7 @@ def test_the_variables_of_agent_inbox_are_honoured() -> None:
     assert ("theirs.sock", "theirs.db", 4711, "theirs", "theirs") == summary(options(None, {}))
 
 
-def test_where_it_listens_is_told_to_those_in_other_folders(tmp_path: Path) -> None:
+def test_where_it_listens_is_reported_to_those_in_other_folders(tmp_path: Path) -> None:
     chosen = options(None, {}, sockets=["a.sock", str(tmp_path / "a.sock"), "b/../b.sock"], inboxes="in")
     assert (str(tmp_path / "a.sock"), str(tmp_path / "b.sock")) == chosen.sockets
     assert str(tmp_path / "in") == chosen.inboxes

@@ -62,7 +62,7 @@ def test_callers_take_turns_and_each_keeps_its_order() -> None:
     run(story())
 
 
-def test_a_long_batch_is_told_bit_by_bit(tmp_path: Path) -> None:
+def test_a_long_batch_is_reported_bit_by_bit(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
             calls = [executor.submit(lambda: time.sleep(0.02)) for _ in range(20)]
@@ -88,7 +88,7 @@ def test_what_was_not_begun_is_refused_at_the_end_and_nothing_is_served_after_it
     run(story())
 
 
-def test_a_fault_while_making_safe_is_told_to_everybody(
+def test_a_fault_while_making_safe_is_reported_to_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_: Batch) -> None:
@@ -332,7 +332,7 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
     run(story())
 
 
-def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
+def test_a_burst_is_reported_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
     """Letters may be large: a burst is begun with few of them, and what took long is followed by fewer."""
 
     async def story() -> None:
@@ -347,7 +347,7 @@ def test_a_burst_is_told_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_resync_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
+def test_a_resync_that_was_not_taken_is_reported_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
             broker, received = Broker(executor), list[str]()

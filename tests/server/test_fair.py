@@ -188,7 +188,7 @@ def test_replies_of_one_caller_keep_their_order_with_much_and_little(crowded: Da
     assert MANY == len(results[7]["messages"])
 
 
-def test_a_stranger_who_holds_the_file_stops_who_writes_and_nobody_else(daemon: Daemon) -> None:
+def test_a_stranger_that_holds_the_file_stops_the_writer_alone(daemon: Daemon) -> None:
     letter = {"action": "send", "from": "a", "to": "b", "payload": "x"}
     assert daemon.ask(**letter)["ok"]
     assert 1 == len(daemon.ask(action="check_inbox", agentId="b")["messages"])
@@ -255,7 +255,7 @@ def _first(daemon: Daemon) -> str:
     return f"{store}:{epoch}:0"
 
 
-def test_what_was_heard_while_catching_up_is_not_told_again(shared: Daemon) -> None:
+def test_what_was_heard_while_catching_up_is_not_reported_again(shared: Daemon) -> None:
     cursor = shared.ask(action="cursor")["cursor"]
     letter = {"action": "send", "from": "a", "to": "twice", "payload": "x"}
     filter = {"agent": "twice", "eventTypes": ["message.created"]}

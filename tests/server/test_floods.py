@@ -183,7 +183,7 @@ Room.acting_as = forgetful  # every caller begins anew
 """
 
 
-def test_a_rate_that_each_caller_has_anew_is_found(tmp_path: Path) -> None:
+def test_a_rate_limit_per_caller_instead_of_per_agent_is_found(tmp_path: Path) -> None:
     before = tmp_path / "before"
     before.mkdir()
     (before / "sitecustomize.py").write_text(PLANTED, encoding="utf-8")
@@ -195,7 +195,7 @@ def test_a_rate_that_each_caller_has_anew_is_found(tmp_path: Path) -> None:
         served.kill()
 
 
-def test_the_service_has_a_rate_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_service_has_a_rate_unless_set_otherwise(tmp_path: Path) -> None:
     call = rpc("mail/send_many", agent_id="ann", drafts=[{"to": "sink", "body": "x"}] * 2000)
     larger = rpc("mail/send_many", agent_id="bob", drafts=[{"to": "sink", "body": "x"}] * 2001)
     with daemons.Daemon(tmp_path) as daemon, daemon.line() as line:

@@ -50,7 +50,7 @@ def test_who_is_there_is_served_or_may_try_again(old: Line, method: str, params:
         assert "open files" in data["hint"]
 
 
-def test_that_nobody_else_fits_in_is_in_the_log_once(daemon: Daemon, old: Line, tmp_path: Path) -> None:
+def test_a_full_server_is_logged_once(daemon: Daemon, old: Line, tmp_path: Path) -> None:
     for _ in range(5):
         with daemon.line() as late:
             try:

@@ -165,7 +165,7 @@ def test_agents_come_and_go(shared: Daemon) -> None:
     assert "claude-code" == everyone["w-2"]["program"]
 
 
-def test_whoever_asks_for_something_is_here(shared: Daemon) -> None:
+def test_an_agent_that_calls_is_active(shared: Daemon) -> None:
     shared.ask(action="register_agent", agentId="busy")
     shared.ask(action="send", **{"from": "busy", "to": "x", "payload": "y"})
     shared.ask(action="notify", event={"type": "agent.done", "agentId": "busy"})
@@ -251,7 +251,7 @@ def test_errors_in_its_words(shared: Daemon) -> None:
         ({"from": "a", "to": "b", "meta": 7}, "meta"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_field_and_nothing_is_sent(
+def test_what_is_wrong_is_reported_with_its_field_and_nothing_is_sent(
     shared: Daemon, params: dict[str, Any], field: str
 ) -> None:
     before = shared.ask(action="room_stats")["letters"]
@@ -281,7 +281,7 @@ def test_who_said_goodbye_is_offline_at_once(shared: Daemon) -> None:
     assert "offline" == _status(shared, "gone")
 
 
-def test_a_misspelt_action_is_told_what_was_meant(shared: Daemon) -> None:
+def test_a_misspelt_action_is_reported_with_the_nearest_one(shared: Daemon) -> None:
     assert "did you mean send?" == shared.ask(action="sned")["hint"]
     request = {"jsonrpc": "2.0", "id": 1, "method": "check"}
     with shared.line() as line:

@@ -55,7 +55,7 @@ def test_a_line_has_the_fields_of_both_designs(daemon: Daemon, tmp_path: Path) -
     assert {"n": [1]} == bare["payload"] and {"type": "data", "data": {"n": [1]}} == bare["content"]
 
 
-def test_mail_of_other_processes_is_told_and_a_hidden_copy_is_told_to_its_reader_alone(
+def test_mail_of_other_processes_is_reported_and_a_hidden_copy_to_its_reader_alone(
     daemon: Daemon, tmp_path: Path
 ) -> None:
     with postroom.open(daemon.room) as room:
@@ -139,7 +139,7 @@ def test_a_reader_that_empties_the_file_sees_each_letter_and_few_twice(daemon: D
     assert len(got) <= 1.5 * many  # as a rule a twentieth more
 
 
-def test_mail_for_later_is_told_when_it_comes(tmp_path: Path) -> None:
+def test_mail_for_later_is_reported_when_it_comes(tmp_path: Path) -> None:
     room = postroom.open(tmp_path / "room.db")
     with serve(tmp_path):
         room.mailbox("ann").send("bob", "later", at=0.3)
@@ -152,7 +152,7 @@ def test_mail_for_later_is_told_when_it_comes(tmp_path: Path) -> None:
     room.close()
 
 
-def test_a_folder_that_was_cleared_away_is_made_anew(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_folder_that_was_cleared_away_is_made_again(daemon: Daemon, tmp_path: Path) -> None:
     daemon.ask(action="send", **{"from": "ann", "to": "bob", "payload": "1"})
     lines(tmp_path, "bob", 1)
     (tmp_path / "inboxes").rename(tmp_path / "away")
@@ -160,7 +160,7 @@ def test_a_folder_that_was_cleared_away_is_made_anew(daemon: Daemon, tmp_path: P
     assert "2" in [line["payload"] for line in lines(tmp_path, "bob", 1)]
 
 
-def test_what_is_in_one_agents_way_is_told_and_stops_nobody_else(daemon: Daemon, tmp_path: Path) -> None:
+def test_what_is_in_one_agents_way_is_reported_and_stops_no_other_agent(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "inboxes" / "bob.inbox.jsonl").symlink_to(tmp_path / "elsewhere")
     daemon.ask(action="send", **{"from": "ann", "to": ["bob", "carol"], "payload": "x"})
     assert 1 == len(lines(tmp_path, "carol", 1))

@@ -337,7 +337,9 @@ def test_files_are_for_their_owner_alone(folder: InboxFolder) -> None:
     assert {0o600} == {path.stat().st_mode & 0o777 for path in Path(folder.path).iterdir()}
 
 
-def test_a_link_is_not_followed_and_a_folder_that_cannot_be_is_told(folder: InboxFolder, tmp_path: Path) -> None:
+def test_a_link_is_not_followed_and_a_folder_that_cannot_be_is_reported(
+    folder: InboxFolder, tmp_path: Path
+) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"mine\n")
     (Path(folder.path) / "bob.inbox.jsonl").symlink_to(target)
@@ -348,7 +350,7 @@ def test_a_link_is_not_followed_and_a_folder_that_cannot_be_is_told(folder: Inbo
         InboxFolder(str(target / "below")).prepare()
 
 
-def test_half_a_line_of_somebody_who_died_spoils_no_other(folder: InboxFolder) -> None:
+def test_half_a_line_of_a_dead_process_spoils_no_other(folder: InboxFolder) -> None:
     (Path(folder.path) / "bob.inbox.jsonl").write_bytes(b'{"half')
     folder.append("bob", [b"1\n"])
     assert [b'{"half', b"1"] == take(folder)

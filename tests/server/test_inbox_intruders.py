@@ -73,7 +73,7 @@ def test_what_is_no_file_of_its_own_is_neither_written_nor_read_nor_waited_for(
     assert os.path.lexists(path) and not list(Path(folder.path).glob("*.taken.*"))
 
 
-def test_whoever_looks_at_no_file_writes_into_another(
+def test_a_writer_that_checks_no_file_writes_into_another(
     folder: InboxFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug."""
@@ -97,7 +97,7 @@ def test_what_looks_like_a_file_that_a_reader_left_is_passed_by(
 
 
 @pytest.mark.parametrize("intrude", [link, second_name, pipe])
-def test_a_draft_that_is_somebody_elses_is_not_written_into(
+def test_a_draft_that_is_another_agents_is_not_written_into(
     tmp_path: Path, precious: Path, intrude: Intrude
 ) -> None:
     folder = InboxFolder(str(tmp_path / "inboxes"), most=10)
@@ -117,7 +117,7 @@ def test_a_first_line_that_only_looks_like_ours_is_dropped_as_any_other(tmp_path
     assert (lines[0], lines[-1]) == (b'{"dropped":13,', b"new")
 
 
-def test_a_spoiled_line_among_the_names_is_told_once_and_spoils_no_other(tmp_path: Path) -> None:
+def test_a_spoiled_line_among_the_names_is_reported_once_and_spoils_no_other(tmp_path: Path) -> None:
     results: list[str] = []
     InboxFolder(str(tmp_path)).append("a.b", [b"a.b\n"])
     with (tmp_path / ".names").open("ab") as names:
@@ -249,7 +249,7 @@ class Falling(InboxFolder):
 
 
 @pytest.mark.parametrize("kind", [Stumbling, Falling])
-def test_a_fault_of_ours_is_told_and_does_not_end_the_writer(
+def test_a_fault_of_ours_is_reported_and_does_not_end_the_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[InboxFolder]
 ) -> None:
     monkeypatch.setattr(inbox_files, "RETRY_SECONDS", 0.01)

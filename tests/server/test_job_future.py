@@ -32,7 +32,7 @@ def test_a_bug_of_one_who_waits_keeps_nothing_from_the_others(caplog: pytest.Log
         outcome.result()
 
 
-def test_whatever_came_of_it_is_told_in_the_words_of_who_was_asked() -> None:
+def test_whatever_came_of_it_is_reported_in_the_words_of_who_was_asked() -> None:
     def tell(error: BaseException | None, result: Any) -> str:
         return f"{result} {error}"
 

@@ -75,7 +75,7 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
     assert threads and threading.get_ident() not in threads
 
 
-def test_a_conversation_that_is_opened_over_many_letters_is_told_beside_the_loop(
+def test_a_conversation_that_is_opened_over_many_letters_is_reported_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []

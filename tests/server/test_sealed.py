@@ -90,7 +90,7 @@ def test_an_operators_token_says_what_it_is_good_for(daemon: Daemon) -> None:
     assert (None, ["operator"]) == (result["agent_id"], result["scopes"])
 
 
-def test_who_listened_before_anybody_was_sealed_hears_no_more(daemon: Daemon) -> None:
+def test_a_listener_from_before_the_first_seal_gets_no_more_events(daemon: Daemon) -> None:
     with daemon.line() as line, daemon.line() as operator:
         rpc(line, "map/subscribe")
         text = sealed(daemon, "coder")

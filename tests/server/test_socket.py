@@ -185,7 +185,9 @@ def test_it_stops_at_once_with_callers_connected(daemon: Daemon) -> None:
     assert not daemon.socket.exists()
 
 
-def test_a_second_daemon_on_the_same_socket_or_room_is_told_of_the_first(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_second_daemon_on_the_same_socket_or_room_is_refused_by_name_of_the_first(
+    daemon: Daemon, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(AssertionError, match=f"process {daemon.process.pid} serves"):
@@ -215,7 +217,7 @@ def test_what_a_killed_daemon_left_behind_is_cleared(daemon: Daemon, tmp_path: P
         assert 1 == len(again.ask(action="check_inbox", agentId="b")["messages"])
 
 
-def test_a_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_socket_of_another_program_is_left_alone(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as theirs:
         theirs.bind(str(tmp_path / "s"))
         theirs.listen()
@@ -239,7 +241,7 @@ def test_one_daemon_may_listen_at_several_sockets(tmp_path: Path) -> None:
         assert daemon.ask(action="ping") == other.ask({"action": "ping"})
 
 
-def test_nobody_there_is_told_by_the_client(tmp_path: Path) -> None:
+def test_nobody_there_is_reported_by_the_client(tmp_path: Path) -> None:
     client = SocketClient(str(tmp_path / "s"), patience=0)
     with pytest.raises(PostroomError, match="no post room answers"):
         client.ask("counts", {"agent_id": "x"})

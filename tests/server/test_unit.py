@@ -102,7 +102,7 @@ def test_it_says_what_the_unit_will_not_know(shell: Shell) -> None:
     assert "unknown to the unit" not in shell.run("service", "install").out
 
 
-def test_a_unit_of_another_room_is_replaced_and_told(shell: Shell) -> None:
+def test_a_unit_of_another_room_is_replaced_and_reported(shell: Shell) -> None:
     shell.run("service", "install", "--room", "a % $b.db")
     served = f"(it served sqlite:{shell.home}/a % $b.db)"
     assert f"would be replaced {served}\n" in shell.run("service", "install", "--dry-run").out
@@ -127,7 +127,7 @@ def test_while_systemd_uses_it_the_file_stays(shell: Shell) -> None:
     assert 0 == shell.run("service", "uninstall", PATH=path).code
 
 
-def test_what_somebody_else_wrote_stays(shell: Shell) -> None:
+def test_what_another_program_wrote_stays(shell: Shell) -> None:
     path = shell.home / UNIT
     path.parent.mkdir(parents=True)
     path.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")

@@ -98,7 +98,7 @@ def test_a_call_during_which_the_daemon_was_killed_is_made_again_under_its_id(
         assert 0 == daemon.stop()
 
 
-def test_every_letter_is_told_of_however_often_the_daemon_is_killed(
+def test_every_letter_is_reported_however_often_the_daemon_is_killed(
     tmp_path: Path, room: Room, receiver: Receiver, certificate: tuple[Path, Path]
 ) -> None:
     """And an id never means two things: what is called again is the same call, less what was read."""

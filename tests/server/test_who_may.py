@@ -198,7 +198,7 @@ def beside(agent: str) -> Callable[[Room], Principal]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_lets_in_whom_its_rule_says(name: str) -> None:
+def test_every_method_lets_in_the_callers_that_its_rule_names(name: str) -> None:
     rule, done = RULES[METHODS[name].action], NOT_DONE.get(name, "done")
     own = "NotAllowed" if rule == "operator" else done
 

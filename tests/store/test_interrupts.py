@@ -120,7 +120,7 @@ def test_a_room_that_is_taken_away_takes_no_letters(tmp_path: Path, gone: str) -
     room.close()
 
 
-def test_a_room_that_was_replaced_is_found_anew_at_the_next_try(tmp_path: Path) -> None:
+def test_a_room_that_was_replaced_is_found_again_at_the_next_try(tmp_path: Path) -> None:
     path = tmp_path / "room.db"
     room = postroom.open(path)
     room.mailbox("a").send("b", "old")

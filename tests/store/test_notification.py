@@ -90,7 +90,7 @@ def test_another_system_than_linux_polls(notifier: ProcessNotifier, monkeypatch:
     assert open_inotify() is None
 
 
-def test_an_unexpected_failure_of_inotify_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_failure_of_inotify_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     without_inotify(monkeypatch, errno.EPERM)
     with pytest.raises(OSError, match="inotify_init1"):
         open_inotify()

@@ -160,7 +160,7 @@ def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
     assert in_index(path) == search.SLICE
 
 
-def test_who_finds_somebody_filling_does_without(path: Path) -> None:
+def test_a_search_during_an_index_update_does_without_the_index(path: Path) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 200)
         store.keep_index()
@@ -232,7 +232,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("while_open", [False, True], ids=["closed", "open"])
-def test_a_damaged_index_is_made_anew_and_hides_nothing(
+def test_a_damaged_index_is_made_again_and_hides_nothing(
     path: Path, small: None, damage: str, while_open: bool
 ) -> None:
     file = Path(f"{path}.search")
@@ -344,7 +344,7 @@ def test_the_index_is_asked_on_until_enough_is_found(path: Path, small: None) ->
 # -- a room that is not what it was
 
 
-def test_an_index_of_letters_that_a_restored_room_does_not_have_is_made_anew(path: Path, small: None) -> None:
+def test_an_index_of_letters_that_a_restored_room_does_not_have_is_made_again(path: Path, small: None) -> None:
     with opened(path) as store:
         say(store, 0, 20)
     empty_log(path)
@@ -366,7 +366,7 @@ def test_an_index_of_letters_that_a_restored_room_does_not_have_is_made_anew(pat
             assert all_found(store, first + more)
 
 
-def test_the_index_of_another_room_is_made_anew_though_its_letters_have_the_same_names(
+def test_the_index_of_another_room_is_made_again_though_its_letters_have_the_same_names(
     path: Path, small: None
 ) -> None:
     other = path.with_name("other.db")
@@ -394,7 +394,7 @@ def test_an_index_outlives_the_deletion_of_the_letter_it_ends_with(path: Path, s
         assert Path(f"{path}.search").stat().st_ino == made
 
 
-def test_an_index_that_is_mostly_about_the_past_is_made_anew(
+def test_an_index_that_is_mostly_about_the_past_is_made_again(
     path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SPARE", 5)

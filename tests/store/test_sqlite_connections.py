@@ -83,7 +83,7 @@ def test_a_held_room_can_be_read(store: SqliteStore) -> None:
     holder.close()
 
 
-def test_whoever_waits_gets_the_room_once_it_is_free(tmp_path: Path) -> None:
+def test_a_waiting_process_gets_the_room_once_it_is_free(tmp_path: Path) -> None:
     with opened(tmp_path / "room.db", busy_timeout=SOON) as store:
         holder = WriterLock(Path(f"{store.path}.lock"), timeout=0)
         with holder:

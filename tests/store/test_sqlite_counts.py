@@ -184,7 +184,7 @@ def test_a_delivery_without_a_letter_counts_nowhere(tmp_path: Path) -> None:
         "INSERT INTO waiting VALUES ('nowhere', 1, 7)",
     ],
 )
-def test_the_doctor_finds_wrong_counts_and_counts_anew(tmp_path: Path, damage: str) -> None:
+def test_the_doctor_finds_wrong_counts_and_counts_again(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "room.db"
     with opened(path, durable=False) as store:
         for n in range(70):

@@ -101,7 +101,7 @@ def test_the_number_of_a_damaged_letter_is_never_given_again(tmp_path: Path) -> 
         assert [first.id, second.id] == room.quarantined()
 
 
-def test_a_room_that_was_emptied_beside_its_log_is_refused_and_not_made_anew(tmp_path: Path) -> None:
+def test_a_room_that_was_emptied_beside_its_log_is_refused_and_not_made_again(tmp_path: Path) -> None:
     path = tmp_path / "room.db"
     with postroom.open(path) as room:
         room.mailbox("ann").send("bob", "in the log")

@@ -189,7 +189,7 @@ def test_a_letter_in_nobodys_mailbox_is_noticed(path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"not a database at all, really" * 200, b"SQLite format 3\0" + b"\xff" * 4080]
 )
-def test_a_file_that_is_no_room_is_told_and_left_alone(path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_room_is_reported_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     diagnosis = postroom.doctor(path, repair=True)
     assert worst(diagnosis, "room").level is Level.ERROR
@@ -197,13 +197,13 @@ def test_a_file_that_is_no_room_is_told_and_left_alone(path: Path, content: byte
     assert path.read_bytes() == content
 
 
-def test_a_database_of_another_program_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_reported_and_left_alone(tmp_path: Path) -> None:
     with database(tmp_path / "foreign.db") as stranger:
         stranger.execute("CREATE TABLE t (x)")
     assert "another program" in worst(postroom.doctor(tmp_path / "foreign.db", repair=True), "room").what
 
 
-def test_a_room_of_a_newer_postroom_is_told(path: Path) -> None:
+def test_a_room_of_a_newer_postroom_is_reported(path: Path) -> None:
     damage(path, "PRAGMA user_version = 99")
     found = worst(postroom.doctor(path), "room")
     assert "schema 99" in found.what

@@ -201,7 +201,7 @@ def test_the_store_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: D
         assert in_main_file(store, tmp_path) == ["m1"]
 
 
-def test_a_log_that_somebody_deleted_is_noticed(tmp_path: Path) -> None:
+def test_a_deleted_log_is_noticed(tmp_path: Path) -> None:
     with opened(tmp_path / "room.db") as store:
         send(store, "m1")
         Path(f"{store.path}-wal").unlink()

@@ -91,7 +91,7 @@ def test_a_room_with_a_damaged_page_is_saved_by_the_doctor_and_restored(path: Pa
         room.mailbox("ann").send("bob", "the room works again")
 
 
-def test_a_room_of_which_nothing_can_be_read_is_told_and_what_to_do(tmp_path: Path) -> None:
+def test_an_unreadable_room_is_reported_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "room.db"
     with postroom.open(path) as room:
         room.mailbox("ann").send("bob", "in the log alone")
@@ -105,7 +105,7 @@ def test_a_room_of_which_nothing_can_be_read_is_told_and_what_to_do(tmp_path: Pa
     assert postroom.doctor(path).worst < Level.ERROR
 
 
-def test_letters_behind_a_break_in_the_log_are_told_and_saved(path: Path) -> None:
+def test_letters_behind_a_break_in_the_log_are_reported_and_saved(path: Path) -> None:
     with postroom.open(path) as room:
         for number in range(5):
             room.mailbox("ann").send("bob", f"in the log {number}")
@@ -138,7 +138,7 @@ def test_a_damaged_page_of_the_log_puts_no_letter_into_the_mailbox_of_another(pa
         assert "for bob alone" not in texts(saved.mailbox("dora").check(None, peek=True))
 
 
-def test_a_delivery_that_cannot_be_read_is_made_anew(path: Path) -> None:
+def test_a_delivery_that_cannot_be_read_is_made_again(path: Path) -> None:
     with database(path) as stranger:
         stranger.execute("UPDATE deliveries SET kind = 77 WHERE number % 2 = 0")
     with salvaged(path) as copy:

@@ -223,7 +223,7 @@ def test_a_letter_whose_recipient_must_be_chosen_is_not_carried() -> None:
     assert sqlite_tray.pack([post(letter("m1"), routes=True)], durable=True) is None
 
 
-def test_what_is_not_known_of_a_recipient_is_told(carrier: SqliteStore) -> None:
+def test_what_is_not_known_of_a_recipient_is_reported(carrier: SqliteStore) -> None:
     sender, done = carry(carrier, post(letter("theirs", ["bob", "cleo"])))
     make_safe(carrier._connection(), done)
     assert sender.finish()[0].unknown == ("bob", "cleo")
@@ -305,7 +305,7 @@ def test_when_the_carrier_is_refused_the_others_come_in_person(carrier: SqliteSt
     assert inbox(carrier) == ["first", "theirs"]
 
 
-def test_when_the_disk_fails_the_carrier_nobody_is_told_a_lie(
+def test_when_the_disk_fails_the_carrier_no_false_success_is_reported(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_descriptor: int) -> None:
@@ -370,7 +370,7 @@ def test_a_letter_taken_and_written_between_two_looks_is_no_repeat(
         assert (posted.message_id, posted.repeated) == ("theirs", False)
 
 
-def test_a_true_repeat_is_told_as_one_though_its_carrier_was_killed(
+def test_a_true_repeat_is_reported_as_one_though_its_carrier_was_killed(
     carrier: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_tray, "SLOW", 0.05)

@@ -216,7 +216,7 @@ def test_a_failed_try_is_unread_again_until_the_tries_are_spent(manager: Mailbox
     assert left.id == letter
 
 
-def test_without_retry_it_has_failed_and_its_sender_is_told(manager: MailboxManager, letter: str) -> None:
+def test_without_retry_it_has_failed_and_its_sender_is_notified(manager: MailboxManager, letter: str) -> None:
     manager.mark_processing(letter)
     assert "failed" == status(manager.mark_failed(letter, retry=False, reason="no such file"))
     (notice,) = manager.check_mailbox("a")

@@ -115,7 +115,7 @@ def test_a_reply_goes_back_with_thread_swarm_and_priority(manager: MailboxManage
     assert [request.id, answer.id, again.id] == [each.id for each in manager.get_thread(request.id)]
 
 
-def test_anybody_may_reply_who_knows_the_id(manager: MailboxManager) -> None:
+def test_any_agent_that_knows_the_id_may_reply(manager: MailboxManager) -> None:
     request = manager.send("a", "b", "Q", "x", priority=MessagePriority.HIGH)
     answer = manager.reply(request.id, "critic", "I think so")
     assert answer is not None

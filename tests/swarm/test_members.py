@@ -27,7 +27,7 @@ def test_a_broadcast_reaches_every_member_but_its_sender(project: Project, manag
     assert ["critic", "implementer"] == sorted(path.parent.name for path in project.mail.glob("*/inbox"))
 
 
-def test_a_broadcast_to_somebody_who_refuses_it_reaches_nobody(project: Project, manager: MailboxManager) -> None:
+def test_a_broadcast_to_an_agent_who_refuses_it_reaches_nobody(project: Project, manager: MailboxManager) -> None:
     manager.room.mailbox("critic").block("coo")
     with pytest.raises(postroom.NotAllowed):
         manager.broadcast("coo", "swarm_dev", "News", "x")
@@ -97,7 +97,7 @@ def test_a_broadcast_that_misses_members_would_be_seen(
 
 
 @pytest.mark.parametrize("name", ["critic", "swarm_dev/critic", "Critic"])
-def test_a_broadcast_leaves_out_whom_it_is_told_to(manager: MailboxManager, name: str) -> None:
+def test_a_broadcast_leaves_out_the_excluded_agents(manager: MailboxManager, name: str) -> None:
     exclude = [name]
     sent = manager.broadcast("architect", "swarm_dev", "News", "x", exclude=exclude)
     assert ["implementer"] == [each.to_agent for each in sent] and [name] == exclude

@@ -79,7 +79,7 @@ class Word(Enum):
     CRITICAL = "critical"
 
 
-def test_the_coo_is_told_with_the_mapped_priority(manager: MailboxManager) -> None:
+def test_the_coo_is_notified_with_the_mapped_priority(manager: MailboxManager) -> None:
     sent = notify_coo("critic", "ESC-1", "Who decides?", "Long story.", Word.BLOCKED, "critical", manager=manager)
     assert [sent] == manager.check_mailbox("coo")
     assert (sent.from_agent, sent.subject, sent.body) == ("critic", "Escalation: Who decides?", "Long story.")
@@ -87,7 +87,7 @@ def test_the_coo_is_told_with_the_mapped_priority(manager: MailboxManager) -> No
     assert {"escalation_id": "ESC-1", "reason": "blocked"} == sent.payload
 
 
-def test_the_human_is_told_by_the_coo(manager: MailboxManager) -> None:
+def test_the_human_is_notified_by_the_coo(manager: MailboxManager) -> None:
     sent = notify_human("ESC-1", "Who decides?", "Long story.", "blocked", manager=manager)
     assert [sent] == manager.check_mailbox("user") == manager.check_mailbox("ceo")
     assert (sent.from_agent, sent.subject) == ("coo", "CEO Escalation: Who decides?")

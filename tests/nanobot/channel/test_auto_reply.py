@@ -147,7 +147,7 @@ def test_a_stranger_is_read_answered_and_never_gets_into_a_session(gateway_pool:
     assert ("msg_1_stranger", "Thank you!") == (message["reply_to"], message["content"]["parts"][0]["text"])
 
 
-def test_who_is_not_allowed_is_told(gateway_pool: GatewayPool) -> None:
+def test_a_refused_agent_gets_an_error(gateway_pool: GatewayPool) -> None:
     gateway = gateway_pool("picky", lambda _: "Hello")
     mail = {"id": "msg_2_mallory", "from": "mallory", "to": "picky", "type": "message", "content": {"parts": []}}
     gateway.room.mailbox("mallory").register()
@@ -195,7 +195,7 @@ def test_the_stock_tool_keeps_the_pace_and_says_what_was_not_sent(gateway_pool: 
     assert 3 == len(anna.check(sender="slow"))
 
 
-def test_two_mails_per_turn_do_not_multiply_and_the_person_is_told(gateway_pool: GatewayPool) -> None:
+def test_two_mails_per_turn_do_not_multiply_and_the_person_is_notified(gateway_pool: GatewayPool) -> None:
     def twice(request: Origin) -> str | list[Call]:
         calls = [Call("mail_send", {"to": "coder", "text": f"Hello {number}!"}) for number in range(2)]
         return "Thank you." if request.results else calls

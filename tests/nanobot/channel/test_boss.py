@@ -99,7 +99,7 @@ def test_what_is_refused_fails_or_is_late_comes_back_with_the_reason(gateway_poo
 
 
 @takes_long
-def test_a_result_is_told_when_the_model_is_there_again(gateway_pool: GatewayPool) -> None:
+def test_a_result_is_reported_when_the_model_is_there_again(gateway_pool: GatewayPool) -> None:
     go = threading.Event()
 
     def coder_says(_: Origin) -> str:
@@ -236,7 +236,7 @@ def test_a_plain_mail_and_the_stock_message_tool_bring_their_answer_back(gateway
     assert 2 == len(coder.model.origin)
 
 
-def test_what_one_person_says_lets_nobody_elses_model_try_for_ever(gateway_pool: GatewayPool) -> None:
+def test_what_one_person_writes_lets_no_other_model_try_for_ever(gateway_pool: GatewayPool) -> None:
     result: Queue[None] = Queue()
     other_has_spoken: Queue[None] = Queue()
 

@@ -122,7 +122,7 @@ def test_a_bound_on_depth_alone_is_found_out(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("mails", [1, 2, 5])
-def test_in_a_thread_of_mail_they_stop_too_and_the_human_is_told_by_letter(tmp_path: Path, mails: int) -> None:
+def test_in_a_thread_of_mail_they_stop_too_and_the_human_is_notified_by_letter(tmp_path: Path, mails: int) -> None:
     """Anna asks boss, who asks coder, and goes on in the session of anna's thread."""
 
     async def scene() -> None:

@@ -198,7 +198,7 @@ def test_how_many_gateways_are_up_and_that_the_last_one_left(tmp_path: Path) -> 
     run(scene)
 
 
-def test_another_program_under_the_same_name_is_told(tmp_path: Path) -> None:
+def test_another_program_under_the_same_name_is_reported(tmp_path: Path) -> None:
     message = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
     with postroom.open(message.store) as room:
         room.mailbox("coder").register(program="claude")
@@ -232,7 +232,7 @@ def test_what_is_said_of_discovery(text: str, message: str) -> None:
     assert message == channel_doctor._of_answer(text).what
 
 
-def test_a_channel_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_channel_of_another_program_is_left_alone(tmp_path: Path) -> None:
     theirs = tmp_path / "mailbox"
     theirs.mkdir()
     (theirs / "runtime.py").write_text("class MailboxChannel: ...", encoding="utf-8")

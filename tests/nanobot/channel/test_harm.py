@@ -137,7 +137,7 @@ def test_the_files_of_a_letter_are_out_of_reach_of_one_with_a_name_alike(tmp_pat
     run(scene)
 
 
-def test_letters_of_one_peer_that_wait_keep_nobody_else_waiting(
+def test_waiting_letters_of_one_peer_hold_up_no_other_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reception, "MOST_IN_HAND", 4)
@@ -228,7 +228,7 @@ def test_what_calls_itself_a_task_and_holds_none_is_refused_with_the_reason(tmp_
     run(scene)
 
 
-def test_whoever_is_not_allowed_gets_nowhere_by_calling_it_a_task(tmp_path: Path) -> None:
+def test_a_refused_sender_gets_nowhere_by_calling_it_a_task(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", allowFrom=["boss"]) as coder:
             drop(tmp_path, "coder", "1_anna", **{"from": "anna", "type": "task", "content": "write it"})

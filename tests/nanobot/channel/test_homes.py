@@ -51,7 +51,7 @@ def results_in(seen: list[Inbound]) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", ["mail_task", "mail_send"])
-def test_results_and_answers_are_told_where_they_were_asked_for(tmp_path: Path, tool: str) -> None:
+def test_results_and_answers_are_reported_where_they_were_asked_for(tmp_path: Path, tool: str) -> None:
     async def scene() -> None:
         async with two(tmp_path, "boss") as (first, second), scripted_agent(tmp_path, "coder", lambda _: "done"):
             for number in range(SOME):
@@ -63,7 +63,7 @@ def test_results_and_answers_are_told_where_they_were_asked_for(tmp_path: Path, 
     run(scene)
 
 
-def test_what_waits_for_its_gateway_holds_up_nobody_else(tmp_path: Path) -> None:
+def test_what_waits_for_its_gateway_holds_up_no_other_caller(tmp_path: Path) -> None:
     """The first one is away: its results wait for it, and the second goes on without a pause."""
 
     async def scene() -> None:
@@ -97,7 +97,7 @@ def coder_of(at: ScriptedAgent) -> Any:
 
 
 @pytest.mark.parametrize("reached", [True, False])
-def test_the_results_of_a_gateway_that_does_not_come_back_are_told_by_who_can(
+def test_the_results_of_a_gateway_that_does_not_come_back_are_reported_by_who_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool
 ) -> None:
     monkeypatch.setattr(reception, "BETWEEN_LOOKS", 0.1)
@@ -179,7 +179,7 @@ def test_a_task_is_taken_back_and_a_question_answered_where_it_is_worked_on(tmp_
     run(scene)
 
 
-def test_a_thread_goes_on_where_it_began_as_long_as_somebody_is_there(tmp_path: Path) -> None:
+def test_a_thread_goes_on_where_it_began_as_long_as_it_has_readers(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: "fine", home="second") as second:
             peers = [second.post.room.mailbox(f"peer{number}") for number in range(2 * SOME)]
@@ -249,7 +249,7 @@ def test_a_home_is_known_by_what_is_kept_there(tmp_path: Path) -> None:
     )  # where nothing can be kept, the place has to do
 
 
-def test_gateways_of_whom_nothing_is_heard_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_gateways_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = postroom.open(f"files:{tmp_path / 'mailboxes'}?layout=nanobot")
     gateways.sign(room.core, "coder", "first", "a gateway")
     gateways.forget_old(room.core, "coder")

@@ -42,7 +42,7 @@ def test_a_turn_whose_lease_ended_goes_on_and_its_thread_too(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("says", [True, False])
-def test_a_result_counts_as_told_by_the_clock_only_where_nanobot_says_nothing(
+def test_a_result_counts_as_reported_by_the_clock_only_where_nanobot_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bool
 ) -> None:
     """The person's session may be at something else for long, and break before the result is told."""
@@ -64,7 +64,7 @@ def test_a_result_counts_as_told_by_the_clock_only_where_nanobot_says_nothing(
     run(scene)
 
 
-def test_a_turn_that_never_ends_is_given_up_and_its_sender_told(
+def test_a_turn_that_never_ends_is_given_up_and_its_sender_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
@@ -101,7 +101,9 @@ def test_a_turn_gets_older_from_when_it_is_handed_over(tmp_path: Path) -> None:
     run(scene)
 
 
-def test_a_result_that_is_never_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_is_never_reported_is_reported_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder", lambda _: "done"), scripted_agent(tmp_path, "boss") as boss:
             await use(boss, "mail_task", to="coder", text="work")

@@ -54,7 +54,7 @@ class StreamedResponseEvent:
         (Message(content="", media=["/tmp/x.png"]), False, True),
     ],
 )
-def test_progress_is_told_from_last_words(message: Message, progress: bool, last: bool) -> None:
+def test_progress_is_reported_from_last_words(message: Message, progress: bool, last: bool) -> None:
     assert (progress, last) == (outbound.is_progress(message), outbound.is_last_word(message))
 
 
@@ -83,7 +83,7 @@ def test_a_failure_is_what_is_said_and_not_kept(text: str, kept: list[str | None
     ("channel", "chat", "place"),
     [("person", "sofa", ("person", "sofa")), ("system", "person:so:fa", ("person", "so:fa"))],
 )
-def test_a_turn_that_broke_is_told_of_where_it_was_to_tell(
+def test_a_broken_turn_is_reported_where_its_result_was_due(
     channel: str, chat: str, place: tuple[str, str]
 ) -> None:
     assert place == outbound.place_of(Message(channel=channel, chat_id=chat))
@@ -127,7 +127,7 @@ def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> No
     assert shown is bus.event_source(old)
 
 
-def test_whoever_calls_a_tool_is_noted() -> None:
+def test_the_caller_of_a_tool_is_noted() -> None:
     message = Message()
     outbound.note(message, Context(), None, collects=True)
     caller = outbound.caller_of(message)

@@ -117,7 +117,7 @@ def test_a_restart_gives_back_what_the_dead_held(tmp_path: Path, monkeypatch: py
     run(scene)
 
 
-def test_an_answer_comes_into_the_conversation_and_nobody_else_gets_in(tmp_path: Path) -> None:
+def test_an_answer_comes_into_the_conversation_and_no_other_agent_gets_in(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
             for name in ("anna", "mallory"):
@@ -184,7 +184,7 @@ def test_files_go_both_ways_below_the_workspace_alone(tmp_path: Path) -> None:
     run(scene)
 
 
-def test_status_says_whether_somebody_is_there(tmp_path: Path) -> None:
+def test_presence_shows_whether_a_gateway_runs(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder") as coder:
             assert "idle" == (await coder.post.room.agent("coder")).presence.status
@@ -246,7 +246,7 @@ def test_a_turn_that_was_stopped_gives_its_letter_back(tmp_path: Path) -> None:
     run(scene)
 
 
-def test_a_slow_disk_holds_up_nobody_else_in_the_event_loop(
+def test_a_slow_disk_holds_up_no_other_caller_in_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slowness, real = 0.3, FileStore.commit

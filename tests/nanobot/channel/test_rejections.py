@@ -36,7 +36,7 @@ def hear(person: Person, *words: str) -> None:
 
 
 @takes_long
-def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(gateway_pool: GatewayPool) -> None:
+def test_each_reason_for_which_a_task_is_rejected_is_sent_to_the_person(gateway_pool: GatewayPool) -> None:
     done = threading.Event()
 
     def narrow_says(_: Origin) -> str:
@@ -61,7 +61,7 @@ def test_each_reason_for_which_a_task_is_rejected_is_told_to_the_person(gateway_
     assert 1 == len(narrow.model.origin)
 
 
-def test_whoever_is_not_allowed_is_told(gateway_pool: GatewayPool) -> None:
+def test_a_refused_caller_gets_an_error(gateway_pool: GatewayPool) -> None:
     writer = gateway_pool("writer", asks_narrow)
     narrow = gateway_pool("narrow", lambda _: "done")
     with writer.person() as person:

@@ -50,7 +50,7 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
     run(scene)
 
 
-def test_an_answer_that_was_not_told_before_a_crash_is_told_after_it(tmp_path: Path) -> None:
+def test_an_answer_that_was_not_reported_before_a_crash_is_reported_after_it(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
             _, letter = await ask_with(boss, "mail_send")

@@ -20,7 +20,7 @@ def seen_more_than(one: ScriptedAgent, number: int) -> bool:
     return len(one.seen) > number
 
 
-def test_who_asks_whom_in_three_steps_comes_back_the_same_way(tmp_path: Path) -> None:
+def test_a_question_of_three_steps_comes_back_the_same_way(tmp_path: Path) -> None:
     """A person asks a, a asks b, b asks c; the tasks end in the opposite order."""
 
     async def scene() -> None:
@@ -175,9 +175,7 @@ def test_declining_later_is_a_failure_and_asking_waits(tmp_path: Path, monkeypat
     run(scene)
 
 
-def test_an_answer_in_the_moment_in_which_work_is_told_of_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_during_a_notice_of_work_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reception, "BEFORE_WORKING", 0.0)
     monkeypatch.setattr(reception, "BETWEEN_STARTS", 0.001)
 
@@ -213,7 +211,9 @@ def test_a_task_that_failed_says_why_and_a_mail_is_tried_again(tmp_path: Path) -
     run(scene)
 
 
-def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_could_not_be_reported_is_reported_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However often: who did the work hears nothing of it."""
     monkeypatch.setattr(reception, "LONGEST_PAUSE", 0.1)
     often = 8  # more than a letter is tried
@@ -245,7 +245,7 @@ def test_a_result_that_could_not_be_told_is_told_again(tmp_path: Path, monkeypat
     run(scene)
 
 
-def test_what_cannot_be_told_for_days_is_left_to_mail_tasks(
+def test_what_cannot_be_reported_for_days_is_left_to_mail_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reception, "MOST_REPORTS", 0)

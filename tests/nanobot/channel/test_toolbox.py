@@ -108,7 +108,7 @@ def test_a_wrong_argument_is_named_with_the_right_ones(tmp_path: Path) -> None:
     run(scene)
 
 
-def test_whoever_is_offline_or_unknown_is_said_to_be(tmp_path: Path) -> None:
+def test_offline_and_unknown_recipients_are_reported(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder"):
             pass

@@ -86,7 +86,7 @@ def test_who_waits_for_nothing_gets_nothing(operator: Client, many: bool) -> Non
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff\xfe", b"nul", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[" * 5000, b'"\\ud800"']
 )
-def test_a_body_that_cannot_be_read_is_told_so(operator: Client, body: bytes) -> None:
+def test_a_body_that_cannot_be_read_is_reported(operator: Client, body: bytes) -> None:
     message = operator.post(body)
     assert (400, -32700, None) == (message.status, message.json["error"]["code"], message.json["id"])
 
@@ -102,7 +102,7 @@ def test_a_charset_beside_the_type_is_fine(operator: Client) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
 @pytest.mark.parametrize("path", ["/", "/rpc"])
-def test_other_methods_are_refused_and_told_which_is_not(operator: Client, method: str, path: str) -> None:
+def test_other_methods_are_refused_with_the_allowed_one(operator: Client, method: str, path: str) -> None:
     message = operator.ask(method, path)
     assert (405, "POST") == (message.status, message.headers["allow"])
     assert method == "HEAD" or message.json["error"]["code"] == -32600

@@ -63,7 +63,7 @@ def test_nothing_overtakes_a_wait(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("junk", ["", "{", "nonsense", "[" * 5000, '{"a": NaN}', "\x00"])
-def test_text_that_is_no_json_is_told_so_and_the_talk_goes_on(agent: Agent, junk: str) -> None:
+def test_text_that_is_no_json_is_reported_and_the_session_goes_on(agent: Agent, junk: str) -> None:
     with talking(agent("ed")) as talk:
         talk.send(junk)
         assert (-32700, None) == ((result := hear(talk))["error"]["code"], result["id"])
@@ -216,7 +216,7 @@ def test_so_does_another_one_that_was_shown_on_the_way(agent: Agent, running: Da
             talk.recv(timeout=PATIENCE)
 
 
-def test_who_subscribes_is_told_where_it_stands_and_may_stop(agent: Agent) -> None:
+def test_a_subscriber_gets_its_cursor_and_may_stop(agent: Agent) -> None:
     with talking(agent("ola")) as talk:
         talk.send(rpc("map/subscribe"))
         result = hear(talk)["result"]
@@ -225,7 +225,7 @@ def test_who_subscribes_is_told_where_it_stands_and_may_stop(agent: Agent) -> No
         assert result["subscriptionId"] == hear(talk)["result"]["subscription"]["id"]
 
 
-def test_whoever_may_not_read_may_not_listen(agent: Agent) -> None:
+def test_a_caller_that_may_not_read_may_not_listen(agent: Agent) -> None:
     client = agent("oz", "send")
     with talking(client) as talk:
         talk.send(rpc("map/subscribe"))
@@ -233,7 +233,7 @@ def test_whoever_may_not_read_may_not_listen(agent: Agent) -> None:
     assert 403 == client.ask("GET", "/subscribe").status
 
 
-def test_a_cursor_from_another_life_is_told_to_start_over(agent: Agent) -> None:
+def test_a_cursor_from_another_life_is_asked_to_start_over(agent: Agent) -> None:
     with talking(agent("pat")) as talk:
         talk.send(rpc("map/subscribe", since="elsewhere:0:1"))
         received = [hear(talk), hear(talk)]

@@ -33,7 +33,7 @@ Agent = Callable[..., Client]
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')
 
 
-def test_health_is_told_to_anybody_and_details_to_those_we_know(anonymous: Client, operator: Client) -> None:
+def test_health_is_shown_to_any_caller_and_details_to_known_ones(anonymous: Client, operator: Client) -> None:
     message = anonymous.ask("GET", "/healthz")
     assert (200, {"ok": True}) == (message.status, message.json)
     known = operator.ask("GET", "/healthz").json
@@ -148,7 +148,7 @@ def test_a_mounted_app_is_loaded_once_and_knows_who_calls(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_what_is_not_installed_is_reported_and_tried_again(tmp_path: Path) -> None:
     tries: list[int] = []
 
     async def load() -> Echo:
@@ -168,7 +168,7 @@ def test_what_is_not_installed_is_told_and_tried_again(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_who_asks_for_what_is_still_loaded_at_the_end_is_told_to_come_again(tmp_path: Path) -> None:
+def test_a_request_for_an_app_still_loading_at_the_end_is_asked_to_retry(tmp_path: Path) -> None:
     async def scenario() -> None:
         begun = asyncio.Event()
 
@@ -193,7 +193,7 @@ def test_who_asks_for_what_is_still_loaded_at_the_end_is_told_to_come_again(tmp_
     asyncio.run(scenario())
 
 
-def test_who_comes_when_it_has_ended_is_told_to_come_again(tmp_path: Path) -> None:
+def test_a_request_after_the_end_is_asked_to_retry(tmp_path: Path) -> None:
     async def load() -> Echo:
         return Echo()
 

@@ -164,7 +164,7 @@ def test_hundreds_who_only_listen_cost_nothing(tmp_path: Path) -> None:
         assert memory < alone + SUBSCRIBERS * 100_000
 
 
-def test_it_ends_soon_whoever_is_connected(tmp_path: Path) -> None:
+def test_it_ends_soon_with_clients_connected(tmp_path: Path) -> None:
     with daemon(tmp_path) as running, ExitStack() as stack:
         client = Client(running.port, running.token("ann"))
         stream = stack.enter_context(subscribe(client))

@@ -106,7 +106,9 @@ def test_twin_all_that_was_read_is_heard_at_once(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("path", ["/ws", "/map"])
 @pytest.mark.parametrize("piece", [PING, TEXT, NOTIFICATION], ids=["pings", "texts", "notifications"])
-def test_a_flood_of_frames_holds_up_nobody_else(agent: Agent, running: Daemon, path: str, piece: bytes) -> None:
+def test_a_flood_of_frames_holds_up_no_other_caller(
+    agent: Agent, running: Daemon, path: str, piece: bytes
+) -> None:
     other = agent("ora")
     with upgraded(agent("flo"), path) as stream:
         flood(stream, piece * 5000, reads=True)

@@ -63,7 +63,7 @@ def test_outside_needs_tls_and_then_a_token(tmp_path: Path) -> None:
     assert code != 0 and "no token exists" in result and "token create" in result
 
 
-def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_is_none_is_reported(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nonsense", encoding="utf-8")
 
@@ -242,5 +242,5 @@ def test_a_level_that_is_none_is_refused_with_those_there_are(tmp_path: Path) ->
     assert (64, "debug, info, warning, error") == (refused.code, refused.error["hint"])
 
 
-def test_a_port_alone_is_told_its_option(tmp_path: Path) -> None:
+def test_a_port_alone_is_refused_with_its_option(tmp_path: Path) -> None:
     assert "--http" in Shell(tmp_path).run("serve", "--port", "4651", "--json").error["hint"]

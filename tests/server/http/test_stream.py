@@ -60,7 +60,7 @@ def test_a_wish_that_is_not_understood_is_refused(agent: Agent, query: str) -> N
 
 
 @pytest.mark.parametrize("how", ["?since=elsewhere:0:1", "last-event-id: elsewhere:0:1"])
-def test_a_cursor_from_another_life_is_told_to_start_over(agent: Agent, how: str) -> None:
+def test_a_cursor_from_another_life_is_asked_to_start_over(agent: Agent, how: str) -> None:
     query, more = (how, ()) if how.startswith("?") else ("", (how,))
     with subscribe(agent("cy"), query, *more) as stream:
         received = until(stream, b"event: resync\n")
@@ -142,7 +142,7 @@ def test_an_outbox_takes_no_more_than_it_can_hold() -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_never_reads_the_end_is_cut_off() -> None:
+def test_a_client_that_never_reads_the_end_is_cut_off() -> None:
     async def scenario() -> None:
         cut = asyncio.Event()
         outbox = Outbox(cut.set)
@@ -185,9 +185,7 @@ def events(answer: http.client.HTTPResponse, many: int) -> list[tuple[str, Any, 
 MESSAGES = "?event_types=message.created"
 
 
-def test_a_letter_is_heard_by_who_sent_it_and_who_got_it_and_by_nobody_else(
-    agent: Agent, operator: Client
-) -> None:
+def test_events_of_a_letter_go_to_its_sender_and_recipients_alone(agent: Agent, operator: Client) -> None:
     sender, reader, other = agent("ida"), agent("jim"), agent("kay")
     with listen(sender, MESSAGES) as one, listen(reader, MESSAGES) as two, listen(other, MESSAGES) as three:
         with listen(operator, MESSAGES) as four:
@@ -199,7 +197,7 @@ def test_a_letter_is_heard_by_who_sent_it_and_who_got_it_and_by_nobody_else(
         assert ("message.created", last["id"]) == (kind, data["id"])
 
 
-def test_whoever_is_in_bcc_is_told_to_nobody(agent: Agent) -> None:
+def test_bcc_recipients_are_shown_to_nobody(agent: Agent) -> None:
     sender, reader, hidden = agent("lea"), agent("max"), agent("secret-nat")
     with listen(reader) as one, listen(hidden) as two:
         sent = sender.call("mail/send", to="max", bcc=["secret-nat"], body="psst")
@@ -217,7 +215,7 @@ def start_of(received: list[tuple[str, Any, str]]) -> str:
     return f"{head}:{int(number) - 1}"
 
 
-def test_whoever_comes_back_hears_what_it_missed_once(agent: Agent) -> None:
+def test_a_subscriber_that_comes_back_gets_missed_events_once(agent: Agent) -> None:
     sender, reader = agent("ola"), agent("pia")
     with listen(reader, MESSAGES) as stream:
         sender.call("mail/send", to="pia", body="0")
