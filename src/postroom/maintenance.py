@@ -174,7 +174,9 @@ def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]
         refused.field = field
         raise
     if place is None:
-        raise BadStore("a room in memory is nobody else's to copy", field=field, hint="name a file or a folder")
+        raise BadStore(
+            "only its own process can copy a room in memory", field=field, hint="name a file or a folder"
+        )
     return chosen
 
 

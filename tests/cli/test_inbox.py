@@ -48,9 +48,9 @@ def test_all_that_waits_is_answered_in_a_few_keys(shell: Shell) -> None:
         pane.keys("r", "Use B.", "Enter")
         pane.see("Answered bob.", "human: 4 wait")
         pane.keys("a", "but keep a copy", "Enter")
-        pane.see("Approved; bob is told.", "human: 3 wait")
+        pane.see("Approved; bob is notified.", "human: 3 wait")
         pane.keys("a", "Enter")
-        pane.see("Accepted; carol is told.", "c complete")
+        pane.see("Accepted; carol is notified.", "c complete")
         pane.keys("c", "Signed.", "Enter")
         pane.see("Complete; carol has the result.", "human: 2 wait")
         pane.keys("r", "Thanks.", "Enter")
@@ -75,9 +75,9 @@ def test_what_is_declined_says_why(shell: Shell) -> None:
         pane.keys("d", "Enter")
         pane.see("It needs words.")
         pane.keys("Not today.", "Enter")
-        pane.see("Declined; bob is told.")
+        pane.see("Declined; bob is notified.")
         pane.keys("d", "No time.", "Enter")
-        pane.see("Rejected; carol is told why.", "human: nothing waits")
+        pane.see("Rejected; carol gets the reason.", "human: nothing waits")
     assert texts_for(shell, "bob") == ["declined: Not today."]
     assert shell.json("tasks", "show", "t-1", "--as", "carol")["task"]["reason"] == "No time."
     (over,) = shell.json("escalations", "--as", "bob", "--all")["escalations"]

@@ -85,7 +85,7 @@ def test_a_name_in_another_case_since_a_rename_is_reported_as_the_new_one(shell:
 def test_an_escalation_names_the_agent_it_went_to_and_the_next_one(shell: Shell) -> None:
     alone = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
     assert " to human.\n" in alone
-    assert "Passed over: coo (never heard from here, or takes no mail from you).\n" in alone
+    assert "Passed over: coo (never active here, or takes no mail from you).\n" in alone
     assert "Unanswered" not in alone
     shell.json("register", "--as", "coo")
     request = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out

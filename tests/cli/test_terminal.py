@@ -151,7 +151,7 @@ def test_who_is_gone_is_not_forgotten_and_no_room_is_not_called_healthy(shell: S
     shell.json("register", "--as", "ann")
     assert 0 == shell.json("agents")["gone"]
     screen = Screen(json=False, tables=False, colour=False, width=80, now=SystemClock().now().wall)
-    assert "Nobody is here; 2 not heard from for long." in views.agents(screen, {"agents": [], "gone": 2})
+    assert "Nobody is here; 2 not active for long." in views.agents(screen, {"agents": [], "gone": 2})
 
 
 def test_every_view_is_shown(shell: Shell) -> None:

@@ -124,7 +124,7 @@ def test_send_to_a_broadcast_address_is_a_broadcast(manager: MailboxManager) -> 
 
 def test_an_empty_swarm_gets_nothing_and_says_so(manager: MailboxManager) -> None:
     assert [] == manager.broadcast("coo", "nobody", "News", "x")
-    with pytest.raises(postroom.UnknownAgent, match="nobody else is in 'nobody'"):
+    with pytest.raises(postroom.UnknownAgent, match="no other agent is in 'nobody'"):
         manager.send("coo", "broadcast:nobody", "News", "x")
 
 

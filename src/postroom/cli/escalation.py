@@ -47,7 +47,7 @@ def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
         return sent(screen, data)
     lines = [f"Escalation: {data['escalation_id']}"]
     if passed_over:
-        lines.append(f"Passed over: {', '.join(passed_over)} (never heard from here, or takes no mail from you).")
+        lines.append(f"Passed over: {', '.join(passed_over)} (never active here, or takes no mail from you).")
     if data["next"] is not None:
         lines.append(
             f"Unanswered, it goes to {data['next']['name']} {ago(data['next']['at'], screen.now)}, by janitor."

@@ -182,7 +182,7 @@ def whole(screen: Screen, data: Mapping[str, Any]) -> str:
         ("Reaches of ours", sees or _EXPOSURES[peer["exposure"]]),
         ("Scopes", _scopes(peer) or "all"),
         ("Speaks for", ", ".join([peer["system"], *peer["relays_for"]])),
-        ("Through us", "reaches further systems" if peer["relays_to"] else "reaches nobody else"),
+        ("Through us", "reaches further systems" if peer["relays_to"] else "reaches no further system"),
         ("From", "the file of peers" if peer["of_file"] else ""),
     ]
     return facts(screen, pairs) + (_alert(peer) if peer["alert"] else "")
@@ -225,14 +225,14 @@ def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
     text = f"{one_line(data['removed'])} is no peer any more.\n"
     for system, many in data["waiting"].items():
         text += f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added"
-        text += " before outbox_max_age has passed, they are dead, and their senders are told.\n"
+        text += " before outbox_max_age has passed, they are dead, and their senders get bounces.\n"
     return text
 
 
 def _alert(peer: Mapping[str, Any]) -> str:
     system = one_line(peer["system"])
     text = f"\nALERT: {system} came with another certificate, {peer['alert']}, and was refused.\n"
-    return f"{text}If its operator changed it: postroom peers trust {system}. Else somebody stands in between.\n"
+    return f"{text}If its operator changed it: postroom peers trust {system}. Else this is another machine.\n"
 
 
 # -- commands about peers
@@ -454,5 +454,5 @@ def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:
 
 
 def _unmounted(_screen: Screen, data: Mapping[str, Any]) -> str:
-    left = "" if data["told"] else "The folder could not be told: it still names us.\n"
+    left = "" if data["told"] else "The folder could not be updated: it still names us.\n"
     return f"{one_line(data['removed'])} is no system any more.\n{left}"

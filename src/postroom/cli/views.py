@@ -267,7 +267,7 @@ def turns(screen: Screen, data: Data) -> str:
 def agents(screen: Screen, data: Data) -> str:
     if not data["agents"]:
         if data.get("gone"):
-            return f"Nobody is here; {data['gone']} not heard from for long.\n" + hint(screen, "agents --gone")
+            return f"Nobody is here; {data['gone']} not active for long.\n" + hint(screen, "agents --gone")
         return "Nobody has registered yet.\n" + hint(screen, "register --as NAME --scope TEAM")
     rows = [
         (

@@ -195,7 +195,7 @@ def _no_candidate_error(core: Core, wanted: Collection[str], taken: Collection[s
     away = [card.id for card in cards if _has_capabilities(card, wanted) and fold(card.id) not in taken]
     if not away:
         hint = "register agents with this capability"
-        return UnknownAgent(f"nobody else here can do {skill!a} now", field="to", hint=hint)
+        return UnknownAgent(f"no other agent here can do {skill!a} now", field="to", hint=hint)
     offline = ", ".join(away[:FEW])
     text = f"all agents that can do {skill!a} are offline: {offline}"
     return UnknownAgent(text, field="to", hint="a heartbeat brings them back")

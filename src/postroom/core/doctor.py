@@ -155,7 +155,7 @@ def _backlog(core: Core, caller: Principal, _repair: bool) -> Iterator[Finding]:
         )
     if strangers:
         hint = "a typing error, or an agent that has not started yet"
-        yield note("backlog", f"mail waits for names nobody has heard from: {_few(strangers)}", hint)
+        yield note("backlog", f"mail waits for names of no known agent: {_few(strangers)}", hint)
     if dead:
         many = sum(dead.values())
         yield note(
@@ -173,9 +173,7 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     for peer in known.values():
         if peer.alert:
             text = f"{peer.system} came with another certificate, {peer.alert}, and was refused"
-            hint = (
-                f"if its operator changed it: postroom peers trust {peer.system}; else somebody stands in between"
-            )
+            hint = f"if its operator changed it: postroom peers trust {peer.system}; else this is another machine"
             yield warning("peers", text, hint)
     _, stranded = count_waiting(core)
     for system, many in stranded.items():

@@ -431,7 +431,7 @@ def _resolve_mailboxes(
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]
     if not members and not named:
         raise UnknownAgent(
-            f"nobody else is in {', '.join(scopes)!r}", field="to", hint="register agents with this scope"
+            f"no other agent is in {', '.join(scopes)!r}", field="to", hint="register agents with this scope"
         )
     if len(named) + len(members) > core.limits.max_recipients:
         raise TooLarge(f"more than {core.limits.max_recipients} recipients", field="to")

@@ -188,7 +188,7 @@ def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
         return
     _keep(core, found.system, lambda now: replace(now, alert=fingerprint))
     text = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
-    hint = f"if its operator changed it: postroom peers trust {found.system}; else somebody stands in between"
+    hint = f"if its operator changed it: postroom peers trust {found.system}; else this is another machine"
     raise NotAllowed(text, field="certificate", hint=hint)
 
 

@@ -85,7 +85,7 @@ class Exchange:
         self._cursor = self.core.store.cursor()
         # Called with the certificates that peers may show.
         self.admit: Callable[[list[str]], object] = lambda _: None
-        self._last_exposure: dict[str, Any] = {}  # by link: what the peer was told of our agents
+        self._last_exposure: dict[str, Any] = {}  # by link: what was announced to the peer of our agents
         self._admitted: list[str] = []  # what `admit` was called with
         self._announced_at = 0.0  # when our agents were last announced to all peers, by the loop's clock
         self._looked_up_at = 0.0  # when unknown names were last looked up

@@ -50,7 +50,7 @@ class Remedy(Struct, frozen=True):
 REMEDIES = (
     Remedy(
         "has changed",
-        "if its operator changed it: postroom peers trust {system}; else somebody stands in between",
+        "if its operator changed it: postroom peers trust {system}; else this is another machine",
     ),
     Remedy(
         "CERTIFICATE_VERIFY_FAILED",

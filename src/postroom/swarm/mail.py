@@ -297,7 +297,7 @@ def send(room: Room, args: SendArguments) -> Message:
     copies = broadcast(room, args._replace(swarm_name=swarm), ())
     if not copies:  # the caller must not believe that it was sent
         hint = f"put files into swarms/{swarm}/agents, or register agents with this scope"
-        raise UnknownAgent(f"nobody else is in {swarm!r}", field="to_agent", hint=hint)
+        raise UnknownAgent(f"no other agent is in {swarm!r}", field="to_agent", hint=hint)
     first = copies[0]
     first.to_agent = args.to_agent
     return first
@@ -313,7 +313,7 @@ def broadcast(room: Room, args: SendArguments, exclude: Sequence[str]) -> list[M
     others = [name for name in everyone if fold(full_name(name, swarm)) not in left_out]
     copies = [args._replace(to_agent=name, tags=tags) for name in others]
     if not copies:
-        _log.warning("nobody else is in swarm %r: nothing was sent", swarm)
+        _log.warning("no other agent is in swarm %r: nothing was sent", swarm)
         return []
     return _post(room, copies)
 

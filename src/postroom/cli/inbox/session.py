@@ -199,8 +199,8 @@ def _answer_with(word: str) -> Action:
 
 
 _ACTIONS: dict[str, tuple[Action, str]] = {
-    state.APPROVE.name: (_answer_with("approved"), "Approved; {} is told."),
-    state.DECLINE.name: (_answer_with("declined"), "Declined; {} is told."),
+    state.APPROVE.name: (_answer_with("approved"), "Approved; {} is notified."),
+    state.DECLINE.name: (_answer_with("declined"), "Declined; {} is notified."),
     state.REPLY.name: (_answer, "Answered {}."),
     state.ANSWER.name: (
         lambda box, entry, words, fields: box.task(entry["id"]).answer(words, **fields),
@@ -208,11 +208,11 @@ _ACTIONS: dict[str, tuple[Action, str]] = {
     ),
     state.ACCEPT.name: (
         lambda box, entry, words, fields: box.task(entry["id"]).accept(words or None, **fields),
-        "Accepted; {} is told. It waits here until it is complete.",
+        "Accepted; {} is notified. It waits here until it is complete.",
     ),
     state.REJECT.name: (
         lambda box, entry, words, fields: box.task(entry["id"]).reject(words, **fields),
-        "Rejected; {} is told why.",
+        "Rejected; {} gets the reason.",
     ),
     state.COMPLETE.name: (
         lambda box, entry, words, fields: box.task(entry["id"]).complete(words or None, **fields),
@@ -220,7 +220,7 @@ _ACTIONS: dict[str, tuple[Action, str]] = {
     ),
     state.FAIL.name: (
         lambda box, entry, words, fields: box.task(entry["id"]).fail(words, **fields),
-        "Given up; {} is told why.",
+        "Given up; {} gets the reason.",
     ),
     state.WRITE.name: (
         lambda box, entry, words, fields: box.reply(entry["letter"], words, **fields),

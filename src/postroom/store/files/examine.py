@@ -153,7 +153,7 @@ def _folders(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noq
         yield warning("folders", what, "their owners can read and delete the mail in them")
     if shared:
         what = f"other users can look into {len(shared)} folders, which are used as they are: {_few(shared)}"
-        yield warning("folders", what, f"chmod -R go-rwx {conn.tree.root}, if nobody else needs them")
+        yield warning("folders", what, f"chmod -R go-rwx {conn.tree.root}, if no other user needs them")
     if not (closed or foreign or shared):
         yield ok("folders", "all folders of mail are for their owner alone")
 

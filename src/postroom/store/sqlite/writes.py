@@ -70,7 +70,7 @@ def rename(database: apsw.Connection, write: Rename) -> None:
     if home is None:
         home = _mailbox(database, new) or _make(database, write.new)
     elif old != new and _mailbox(database, new) is not None:
-        raise NameTaken(f"somebody else is called {write.new!r}", field="new")
+        raise NameTaken(f"another agent is called {write.new!r}", field="new")
     for name in (old, new):
         meant = database.execute("SELECT mailbox FROM aliases WHERE folded = ?", (name,)).get
         if meant not in {None, home}:
