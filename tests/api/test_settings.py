@@ -145,7 +145,7 @@ def test_the_nearest_room_upward_is_the_projects(home: Path, monkeypatch: pytest
     assert load_settings().store == ""
 
 
-def test_a_project_beats_the_config_file_and_gives_way_to_what_is_said(
+def test_a_project_beats_the_config_file_and_gives_way_to_options(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(home, 'store = "memory:"')
@@ -198,7 +198,7 @@ NOT_KEPT: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), NOT_KEPT, ids=str)
-def test_a_setting_that_nobody_would_keep_is_refused_wherever_it_is_said(
+def test_a_setting_that_nobody_would_keep_is_refused_wherever_it_is_set(
     home: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
 ) -> None:
     with pytest.raises(Invalid, match="would not be kept") as refused:

@@ -302,7 +302,7 @@ def test_a_file_that_cannot_be_enclosed_is_reported_by_its_option(shell: Shell) 
     assert (parts[1]["path"], parts[1]["bytes"], parts[1]["size"]) == ("real", "eA==", 1)
 
 
-def test_a_name_that_is_no_text_is_refused_alike_wherever_it_is_said(shell: Shell) -> None:
+def test_a_name_that_is_no_text_is_refused_alike_wherever_it_is_passed(shell: Shell) -> None:
     name = os.fsdecode(b"a\xff")
     for words in (["check"], ["send", "bob", "--body", "x"], ["stats"], ["waiting"]):
         by_option = shell.run(*words, b"--as=a\xff", "--json")

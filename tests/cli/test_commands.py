@@ -32,7 +32,7 @@ def test_a_letter_is_sent_checked_read_answered_and_done(shell: Shell) -> None:
     ]
 
 
-def test_every_field_of_a_letter_can_be_said(shell: Shell) -> None:
+def test_every_field_of_a_letter_can_be_set(shell: Shell) -> None:
     (shell.home / "a.txt").write_text("enclosed", encoding="utf-8")
     first = shell.json("send", "bob", "--as", "ann", "--body", "first", "--letter-id", "m-0")
     sent = shell.json(

@@ -78,7 +78,7 @@ def test_a_session_registers_and_hears_what_waits_and_a_prompt_marks_what_it_sho
         assert letter.delivery.read_at and letter.delivery.state == "unread"
 
 
-def test_registering_again_keeps_what_was_said_before(bob: Shell) -> None:
+def test_registering_again_keeps_earlier_fields(bob: Shell) -> None:
     bob.json("register", "--as", "bob", "--scope", "team", "--model", "m")
     well(bob.run(*START))
     with bob.room() as room:

@@ -84,7 +84,7 @@ def test_what_is_declined_says_why(shell: Shell) -> None:
     assert (over["status"], over["closed_by"]) == ("answered", "human")
 
 
-def test_a_letter_is_read_whole_with_what_was_said_before_it(shell: Shell) -> None:
+def test_a_letter_is_read_whole_with_the_letters_before_it(shell: Shell) -> None:
     with shell.room() as room:
         first = room.mailbox("human").send("bob", "How far are you?", id="m-1")
         room.mailbox("bob").reply(first.id, "line\n" * 60 + "the end", id="m-2")

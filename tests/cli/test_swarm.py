@@ -50,7 +50,7 @@ def test_what_is_no_file_is_never_replaced(shell: Shell, more: tuple[str, ...]) 
     assert ["agent_mailbox.py"] == [each.name for each in (shell.home / "shared").iterdir()]
 
 
-def test_a_folder_that_cannot_be_made_is_said(shell: Shell) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(shell: Shell) -> None:
     (shell.home / "file").write_text("", encoding="utf-8")
     assert 73 == shell.run("swarm", "install", "file/below").code == shell.run("swarm", "install", "file").code
 

@@ -56,7 +56,7 @@ def test_a_name_that_nobody_has_is_reported(shell: Shell) -> None:
     assert "nobody" not in known.err
 
 
-def test_what_was_said_is_kept(shell: Shell) -> None:
+def test_the_options_of_a_webhook_are_kept(shell: Shell) -> None:
     id, _ = added(shell, "http://127.0.0.1:8088/x", "--allow-private", "--min-priority", "urgent")
     [webhook] = shell.json("webhook", "list")["webhooks"]
     expected = {"id": id, "mailbox": "human", "min_priority": "urgent", "allow_private": True, "off_at": None}

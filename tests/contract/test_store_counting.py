@@ -152,7 +152,7 @@ def test_who_wrote_is_known_and_who_was_only_written_to_is_not(store: Store) -> 
     assert {State.UNREAD} == {held(store, "m1").state}
 
 
-def test_strangers_are_those_never_heard_from_who_have_mail_that_nobody_looked_at(store: Store) -> None:
+def test_strangers_are_names_never_active_with_mail_that_nobody_read(store: Store) -> None:
     assert store.strangers() == {}
     send(store, "m1", ["bob", "cleo", "dan@far"], priority=Priority.URGENT)
     newest = send(store, "m2").number

@@ -378,7 +378,7 @@ def test_a_conversation_is_bounded(factory: RoomFactory, monkeypatch: pytest.Mon
         conversations.create(room.core, OWNER, ConversationRequest(type="party"))
 
 
-def test_a_turn_said_twice_with_one_key_is_one_turn(room: Room) -> None:
+def test_a_turn_sent_twice_with_one_key_is_one_turn(room: Room) -> None:
     id = opened(room, "ann", "bob")
     first = say(room, id, "ann", "1", key="k")
     conversations.join(room.core, OWNER, id, "carol")

@@ -22,7 +22,7 @@ CARD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_card_is_kept_as_it_was_said(factory: RoomFactory, clock: FakeClock) -> None:
+def test_a_card_is_kept_as_it_was_written(factory: RoomFactory, clock: FakeClock) -> None:
     factory.room().mailbox("coder").register(**CARD)
     factory.reopen()
     agent = factory.room().agent("coder")
@@ -193,7 +193,7 @@ def test_a_slow_poller_is_given_three_of_its_intervals(room: Room, clock: FakeCl
     assert room.agent("coder").presence.warmth is Warmth.AWAY
 
 
-def test_activity_is_stamped_when_it_is_said(room: Room, clock: FakeClock) -> None:
+def test_activity_is_stamped_when_it_is_reported(room: Room, clock: FakeClock) -> None:
     coder = room.mailbox("coder")
     coder.register()
     began = clock.wall

@@ -66,7 +66,7 @@ def test_another_writer_in_the_room_may_take_it_along(room: Room) -> None:
 @pytest.mark.parametrize(
     "message", [{"agent": "bob", "system": "far"}, Address(agent="bob", system="far"), "bob@far"]
 )
-def test_an_address_may_be_said_by_its_pieces(room: Room, message: object) -> None:
+def test_an_address_may_be_passed_by_its_pieces(room: Room, message: object) -> None:
     assert addresses(room.mailbox("ann").send(message, "hello").message) == ["bob@far"]
     assert addresses(room.mailbox("ann").send([message], "hello").message) == ["bob@far"]
 

@@ -70,7 +70,7 @@ def test_where_the_asker_stands_decides_who_is_asked(room: Room, asker: str, lad
     assert addresses(sent.message) == [target]
 
 
-def test_who_was_never_heard_from_is_passed_over_unless_named(factory: RoomFactory, clock: FakeClock) -> None:
+def test_an_agent_never_active_is_passed_over_unless_named(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ladder="nobody, coo, ghost, human")
     sent = room.mailbox("ann").escalate("x", reason="blocked")
     assert addresses(sent.message) == ["coo"]

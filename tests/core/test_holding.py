@@ -75,7 +75,7 @@ def test_every_letter_is_claimed_by_exactly_one_of_many_threads(room: Room) -> N
     assert Counter(taken) == Counter(str(n) for n in range(60))
 
 
-def test_an_ack_is_final_and_may_be_said_twice(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
+def test_an_ack_is_final_and_may_be_repeated(factory: RoomFactory, room: Room, clock: FakeClock) -> None:
     work = given_work(room)
     work.ack()
     clock.advance(1000)

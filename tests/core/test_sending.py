@@ -130,7 +130,7 @@ def test_a_broadcast_reaches_many_in_one_commit(room: Room) -> None:
     assert all(room.mailbox(f"agent-{number}").counts()["total"] == 1 for number in range(40))
 
 
-def test_a_recipient_nobody_has_heard_from_gets_a_mailbox_and_is_reported(room: Room) -> None:
+def test_a_recipient_that_was_never_active_gets_a_mailbox_and_is_reported(room: Room) -> None:
     room.mailbox("known").register()
     room.mailbox("writer").send("known", "x")
     sent = room.mailbox("ann").send(["known", "writer", "typo"], "x")

@@ -33,7 +33,7 @@ def test_a_letter_is_made_with_a_value_in_each_place(room: Room) -> None:
 
 
 @pytest.mark.usefixtures("review")
-def test_what_is_said_beats_the_template(room: Room) -> None:
+def test_passed_fields_beat_the_template(room: Room) -> None:
     values = {"branch": "main", "who": "Bob"}
     sent = room.mailbox("ann").send_template(
         "bob", "review", values, priority="low", subject="Now", cc="carol", key="k"

@@ -36,7 +36,7 @@ def test_without_a_webhook_there_is_none(room: Room) -> None:
     assert [] == webhooks.list_webhooks(room.core, OWNER)
 
 
-def test_a_webhook_is_kept_with_all_that_was_said(room: Room) -> None:
+def test_a_webhook_is_kept_with_all_its_fields(room: Room) -> None:
     one = made(room, "ceo", min_priority=Priority.HIGH, allow_private=True)
     [kept] = webhooks.list_webhooks(room.core, OWNER)
     assert (one.id, URL, "human", Priority.HIGH, True) == (

@@ -198,7 +198,7 @@ def audit_of_retries(room: Room, clock: FakeClock) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_try_waits_for_longer_than_the_longest_pause_whatever_the_clock_said(name: str, tmp_path: Path) -> None:
+def test_no_try_waits_for_longer_than_the_longest_pause_under_any_clock(name: str, tmp_path: Path) -> None:
     clock = FakeClock()
     with opened(EVERY[name], tmp_path, clock) as room:
         assert audit_of_retries(room, clock) == []

@@ -126,7 +126,7 @@ def bring(person: Person, *envelopes: dict[str, Any], **more: Any) -> list[dict[
     return rows
 
 
-def test_each_has_a_receipt_and_said_again_they_are_there_once(receiving: System, peer: Person) -> None:
+def test_each_has_a_receipt_and_sent_again_they_are_there_once(receiving: System, peer: Person) -> None:
     message = [envelope(f"a{n}", "ann") for n in range(2)] + [envelope("a2", "amy")]
     for _ in range(2):
         result = bring(peer, *message)

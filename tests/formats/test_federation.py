@@ -153,7 +153,7 @@ def test_hidden_recipients_are_shown_to_themselves_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["bob", "bob@*", "BOB@far"])
-def test_who_is_hidden_stays_so_however_it_was_said(text: str) -> None:
+def test_a_hidden_recipient_stays_hidden_in_every_form(text: str) -> None:
     recipients = (Recipient("ann@far"), Recipient(text, "bcc"), Recipient("eve", "bcc"))
     letter = Message(id="1", sender="zoe", recipients=recipients, created_at=NOW)
     there = read_route({"envelope": sent(letter, "ann@far", "bob@far")}, "far", "near", NOW).message

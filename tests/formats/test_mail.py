@@ -132,7 +132,7 @@ def test_the_words_of_map(factory: RoomFactory) -> None:
 
 
 @given(PAYLOADS.filter(lambda payload: payload is not None))
-def test_a_turn_says_what_was_said(payload: Any) -> None:
+def test_a_turn_holds_what_was_written(payload: Any) -> None:
     room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
     id = talk(room, "ann")
     for message in ({}, {"contentType": "text"}, {"contentType": "x-own"}):
@@ -153,7 +153,7 @@ def test_a_turn_says_what_was_said(payload: Any) -> None:
 
 @settings(max_examples=500 if LONG else 25)
 @given(st.sampled_from(MAIL), st.data())
-def test_whatever_is_said_is_answered_or_refused(method: Method, data: st.DataObject) -> None:
+def test_every_request_is_answered_or_refused(method: Method, data: st.DataObject) -> None:
     room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
     talk(room, "ann", "bob", id="c-1")
     say(room, "c-1", "ann")

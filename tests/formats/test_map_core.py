@@ -108,7 +108,7 @@ def test_an_address_that_names_nobody_is_refused(to: Any) -> None:
 
 
 @given(JSON | st.lists(st.sampled_from([form for form, _ in FORMS]) | JSON, max_size=4))
-def test_whatever_is_said_is_an_address_or_refused(to: Any) -> None:
+def test_every_value_is_an_address_or_refused(to: Any) -> None:
     with suppress(Invalid):
         assert Address() != read_address(to)
 
@@ -120,7 +120,7 @@ def test_whatever_is_said_is_an_address_or_refused(to: Any) -> None:
     st.fixed_dictionaries({}, optional={"payload": JSON, "meta": st.dictionaries(TEXT, JSON, max_size=3)}),
     st.sampled_from(["low", "normal", "high", "urgent"]),
 )
-def test_payload_and_meta_arrive_as_they_were_said(params: dict[str, Any], priority: str) -> None:
+def test_payload_and_meta_arrive_as_they_were_sent(params: dict[str, Any], priority: str) -> None:
     params = {"to": {"agent": "bob"}, **params}
     if "meta" in params:
         params["meta"] |= {"priority": priority, "correlationId": "c-1", "ttlMs": 60_000}

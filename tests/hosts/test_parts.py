@@ -179,7 +179,7 @@ def test_a_note_that_cannot_be_written_leaves_nothing_behind(state: Path, monkey
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 2), ("0", 2), ("x", 2), ("-1", 2), ("7", 7), ("9999", 600)])
-def test_a_hook_has_so_much_time_as_is_said_if_that_is_any(
+def test_a_hook_has_as_much_time_as_is_set_if_that_is_any(
     text: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POSTROOM_HOOK_SECONDS", text)

@@ -25,7 +25,7 @@ def states(place: Daemon | Path, mailbox: str) -> list[str]:
         return [str(one.delivery.state) for one in room.core.store.find(Query(mailbox=mailbox, order="age"))]
 
 
-def test_from_payload_and_meta_arrive_as_they_were_said(port: int, operator: str) -> None:
+def test_from_payload_and_meta_arrive_as_they_were_sent(port: int, operator: str) -> None:
     with agent(port, operator, "ann") as ann, agent(port, operator, "bob") as bob:
         payloads: list[Any] = ["text", {"type": "text", "text": "x"}, {"a": [1, None]}, 7, None, [], False]
         for payload in payloads:

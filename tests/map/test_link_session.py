@@ -282,7 +282,7 @@ def test_a_fault_of_ours_ends_a_visit_and_not_the_link(
     assert any("an internal error" in record.getMessage() for record in caplog.records)
 
 
-def test_an_agent_that_the_server_does_not_take_is_not_reached_and_said_once(
+def test_an_agent_that_the_server_does_not_take_is_not_reached_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def register(params: dict[str, Any]) -> dict[str, Any]:

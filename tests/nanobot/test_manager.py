@@ -61,7 +61,7 @@ def test_what_is_registered_through_the_room_stands_in_the_same_registry(
     assert ("busy", ["t"]) == (registry(root)["coder"]["status"], registry(root)["coder"]["current_tasks"])
 
 
-def test_update_status_says_a_status_and_keeps_tasks_that_are_not_said(
+def test_update_status_sets_a_status_and_keeps_tasks_that_are_not_named(
     manager: MailboxManager, root: Path
 ) -> None:
     manager.register("coder", {})

@@ -146,7 +146,7 @@ def test_entries_that_can_be_nobody_here_stay_as_they_are(manager: MailboxManage
     assert odd.items() <= registry(root).items()
 
 
-def test_wrong_values_of_strangers_count_as_not_said_and_are_kept(manager: MailboxManager, root: Path) -> None:
+def test_wrong_values_of_strangers_count_as_absent_and_are_kept(manager: MailboxManager, root: Path) -> None:
     odd = {
         "description": 5,
         "capabilities": "fly",

@@ -199,7 +199,7 @@ def test_an_agent_fades_step_by_step(seconds: float, warmth: Warmth) -> None:
     assert (seen.last_heartbeat, seen.last_active_at) == (NOW, NOW)
 
 
-def test_an_agent_with_tasks_is_busy_and_one_never_heard_of_is_gone() -> None:
+def test_an_agent_with_tasks_is_busy_and_one_never_active_is_gone() -> None:
     assert presence(beat(current_tasks=("t1",)), moment(), LIMITS).status is Status.BUSY
     assert presence(beat(), moment(), LIMITS, ("t1",)).status is Status.BUSY
     both = presence(beat(current_tasks=("t2", "t1")), moment(), LIMITS, ("t1",))

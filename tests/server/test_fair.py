@@ -255,7 +255,7 @@ def _first(daemon: Daemon) -> str:
     return f"{store}:{epoch}:0"
 
 
-def test_what_was_heard_while_catching_up_is_not_reported_again(shared: Daemon) -> None:
+def test_what_was_received_while_catching_up_is_not_reported_again(shared: Daemon) -> None:
     cursor = shared.ask(action="cursor")["cursor"]
     letter = {"action": "send", "from": "a", "to": "twice", "payload": "x"}
     filter = {"agent": "twice", "eventTypes": ["message.created"]}

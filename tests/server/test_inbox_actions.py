@@ -67,7 +67,7 @@ def test_mail_comes_in_the_order_it_was_sent_whatever_its_importance(shared: Dae
     assert sent == [record["id"] for record in inbox(shared, agentId="order")]
 
 
-def test_priority_counts_before_importance_in_whichever_order_they_are_said(shared: Daemon) -> None:
+def test_priority_counts_before_importance_in_whichever_order_they_stand(shared: Daemon) -> None:
     params = {"from": "a", "to": "both-words", "payload": "x"}
     send(shared, **params, importance="low", priority="high")
     send(shared, **params, priority="high", importance="low")
@@ -75,7 +75,7 @@ def test_priority_counts_before_importance_in_whichever_order_they_are_said(shar
     assert ["high", "high"] == [record["importance"] for record in inbox(shared, agentId="both-words")]
 
 
-def test_cc_may_be_said_among_the_recipients_and_beside_them(shared: Daemon) -> None:
+def test_cc_may_stand_among_the_recipients_and_beside_them(shared: Daemon) -> None:
     to = ["two-ways", {"agent_id": "cc-1", "kind": "cc"}]
     send(shared, **{"from": "a", "to": to, "cc": "cc-2", "bcc": ["cc-3"], "payload": {"n": 1}})
     send(shared, **{"from": "a", "to": "two-ways", "cc": ["cc-1", "cc-2"], "payload": "x"})
@@ -327,7 +327,7 @@ def test_a_scope_with_a_colon_is_like_any_other(shared: Daemon) -> None:
     ]
 
 
-def test_what_is_emitted_in_a_scope_with_a_colon_is_heard_there(shared: Daemon) -> None:
+def test_what_is_emitted_in_a_scope_with_a_colon_is_received_there(shared: Daemon) -> None:
     with shared.line() as line:
         line.ask({"jsonrpc": "2.0", "id": 1, "method": "map/subscribe", "params": {"filter": {"scopes": [TEAM]}}})
         shared.ask(action="emit", event={"type": "x"}, scope=TEAM)

@@ -33,5 +33,5 @@ def test_nothing_that_a_terminal_obeys_is_written(kind: type[logging.Formatter])
     assert "forged line" in first and "it says" in first
 
 
-def test_a_program_reads_it_as_it_was_said() -> None:
+def test_a_program_reads_it_as_it_was_written() -> None:
     assert SAID == json.loads(JsonFormatter().format(record()))["message"]

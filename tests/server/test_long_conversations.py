@@ -104,7 +104,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_reported_beside_the_
     assert threads and threading.get_ident() not in threads
 
 
-def test_what_is_emitted_meanwhile_is_heard_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_emitted_meanwhile_is_received_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go, hears = threading.Event(), conversations.is_notified
 
     def slow(*words: Any) -> bool:

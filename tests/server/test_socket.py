@@ -267,7 +267,7 @@ def test_a_burst_of_callers_finds_room_at_the_door(daemon: Daemon) -> None:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-def test_replies_to_what_was_said_together_are_written_together(tmp_path: Path) -> None:
+def test_replies_to_requests_sent_together_are_written_together(tmp_path: Path) -> None:
     trace, pings = tmp_path / "trace", 8
     with Daemon(tmp_path) as daemon, daemon.line() as line:
         words = ["strace", "-f", "-qq", "-e", "trace=sendto", "-o", str(trace), "-p", str(daemon.process.pid)]

@@ -296,7 +296,7 @@ def test_older_copies_beside_the_room_are_noted(path: Path) -> None:
     assert "before-schema-2" in worst(postroom.doctor(path), "versions").what
 
 
-def test_what_durability_means_is_said(path: Path) -> None:
+def test_what_durability_means_is_reported(path: Path) -> None:
     assert "power cut" in worst(postroom.doctor(path), "durability").what
     found = worst(postroom.doctor(path, durability="process"), "durability")
     assert found.level is Level.NOTE

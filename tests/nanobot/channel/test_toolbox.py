@@ -159,7 +159,7 @@ def test_a_task_without_a_subject_is_known_by_the_beginning_of_its_text(tmp_path
     run(scene)
 
 
-def test_an_overdue_task_is_said_to_be_overdue_outside_the_fence(tmp_path: Path) -> None:
+def test_an_overdue_task_is_marked_as_overdue_outside_the_fence(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss") as boss:
             await boss.post.room.mailbox("silent").register()

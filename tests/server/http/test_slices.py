@@ -94,7 +94,7 @@ def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.mechanism
-def test_few_frames_of_one_caller_are_heard_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_frames_of_one_caller_are_read_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert most_in_one_turn(tmp_path, monkeypatch) <= uvicorn_protocol.SLICE_BYTES // len(PING) + 1
 
 
@@ -146,7 +146,7 @@ def test_it_ends_soon_and_in_silence_beside_one_who_does_not_read(tmp_path: Path
     assert {"info"} == {json.loads(line)["level"] for line in log.splitlines()}, log
 
 
-def test_all_that_is_sent_at_once_is_heard_in_order_to_the_close(agent: Agent) -> None:
+def test_all_that_is_sent_at_once_is_received_in_order_to_the_close(agent: Agent) -> None:
     """Small and large ones, in pieces too, and pings between them."""
     client = agent("ben")
     message = []
