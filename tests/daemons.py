@@ -34,6 +34,14 @@ def until(
     return found
 
 
+def free_port() -> int:
+    """Return a TCP port of this machine that no program uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Daemon:
     """`postroom serve`, on a room in a folder; or another program that is like it."""
 

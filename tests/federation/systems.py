@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,7 @@ from postroom.core.authorize import OWNER
 from postroom.model.delivery import OPEN, Delivery
 from postroom.model.peer import Peer
 from postroom.model.query import Query
-from tests.daemons import Daemon, until
-
-
-def free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port: int = place.getsockname()[1]
-        return port
+from tests.daemons import Daemon, free_port, until
 
 
 class System:

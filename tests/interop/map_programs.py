@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 from queue import Empty, Queue
@@ -26,13 +25,6 @@ def require_sdk() -> Path:
         shutil.copyfile(program, copy)
         copy.replace(folder / program.name)  # at once: another test may start it just now
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class Program:

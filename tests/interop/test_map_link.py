@@ -17,8 +17,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 import postroom
 from postroom import Room
-from tests.daemons import PATIENCE, Daemon, until
-from tests.interop.map_programs import MapServer, Peer, free_port, require_sdk
+from tests.daemons import PATIENCE, Daemon, free_port, until
+from tests.interop.map_programs import MapServer, Peer, require_sdk
 from tests.interop.packages import long
 
 pytestmark = [pytest.mark.interop, pytest.mark.daemon]

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.daemons import until
+from tests.daemons import free_port, until
 from tests.docs.pages import HOME, blocks
-from tests.interop.map_programs import Program, free_port, require_sdk
+from tests.interop.map_programs import Program, require_sdk
 from tests.interop.packages import PATIENCE
 from tests.server.http.running import daemon
 

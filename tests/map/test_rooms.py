@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from postroom.core.authorize import OWNER
 from postroom.formats.map import role_of
 from postroom.map.routing import send
 from postroom.model.agent import Warmth
-from tests.daemons import PATIENCE, Daemon, until
+from tests.daemons import PATIENCE, Daemon, free_port, until
 from tests.formats.map_asking import ask
 from tests.map.people import agent
 
@@ -239,13 +238,6 @@ def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Pat
         assert ["for ours"] == [one.text for one in here.mailbox("same").check(peek=True)]
         names = {agent.card.id for agent in here.agents()}
         assert {"aa-own", "bb-own", "same", "bb", "bb/bb-own", "bb/same"} == names
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def test_who_is_there_by_the_link_has_left_when_the_room_closes(rooms: Rooms) -> None:
