@@ -109,11 +109,6 @@ class Room:
             system=settings.system,
         )
 
-    @property
-    def principal(self) -> Principal:
-        """The principal that this room acts for."""
-        return self._principal
-
     def acting_as(self, principal: Principal) -> Room:
         """Return this room for another principal. Servers that authenticate their callers use it."""
         from copy import copy

@@ -32,10 +32,10 @@ def test_a_name_that_is_set_is_used_and_a_bad_one_refused(factory: RoomFactory) 
 
 
 def test_a_name_that_was_kept_or_announced_does_not_give_way_to_a_servers(factory: RoomFactory) -> None:
-    made = peers.system_id(factory.room()._core, OWNER, gives_way=True)
-    assert made == peers.announced(factory.room()._core, OWNER) == factory.room().system
-    assert made == peers.adopt(factory.room()._core, OWNER, "hive") == factory.room().system
-    assert "berlin" == peers.announced(factory.room()._core, OWNER, "berlin")
+    made = peers.system_id(factory.room().core, OWNER, gives_way=True)
+    assert made == peers.announced(factory.room().core, OWNER) == factory.room().system
+    assert made == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system
+    assert "berlin" == peers.announced(factory.room().core, OWNER, "berlin")
 
 
 def test_a_name_that_was_made_before_there_was_a_link_stays(factory: RoomFactory) -> None:
