@@ -41,7 +41,7 @@ def test_the_public_door_is_pinned() -> None:
         NameTaken NotAllowed Part PostroomError Presence Priority QuotaFull Receipt Recipient Refusal Refused
         Resync Room SchemaTooNew StaleRevision Standing State Stats Stop StoreBusy StoreFailing Sweep Tally Task
         TaskState Template Thread TooFast TooLarge Trace Turn UnknownAgent UnknownMessage Unreadable Work
-        __version__ aio copy_room data doctor draft event file follow_room open reference restore text
+        __version__ aio copy_room data doctor draft event file open reference restore text
     """.split()
     assert expected == sorted(postroom.__all__)
 

@@ -34,7 +34,7 @@ _HOMES = {
     "model.report": "AgentFlow BackupReport Diagnosis Finding Flow Level Stats Stop Trace",
     "model.task": "Escalation Standing TaskState",
     "model.thread": "Conversation Thread Turn",
-    "maintenance": "copy_room doctor follow_room restore",
+    "maintenance": "copy_room doctor restore",
     "room": "Room open",
     "task": "Task",
 }

@@ -38,7 +38,7 @@ from .errors import (
 )
 from .letter import Batch, Letter, Work
 from .mailbox import Mailbox, draft
-from .maintenance import copy_room, doctor, follow_room, restore
+from .maintenance import copy_room, doctor, restore
 from .model.agent import Agent, Card, Presence
 from .model.delivery import Delivery, State
 from .model.message import (
@@ -142,7 +142,6 @@ __all__ = [
     "draft",
     "event",
     "file",
-    "follow_room",
     "open",
     "reference",
     "restore",

@@ -1,5 +1,5 @@
 """Maintenance of rooms from outside: `doctor` for a room that may not open, `restore` for one that must be closed,
-and `copy_room` and `follow_room` for two rooms.
+and `copy_room` for two rooms.
 """
 
 from __future__ import annotations
@@ -112,34 +112,13 @@ def copy_room(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
-    move: bool = False,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Copied:
-    """Copy all mail of one room into another, of whatever kind each is. A second copy brings only what is new.
-
-    With `move`, open mail is worked on in the other room from then on: at the source it is done and archived.
-    """
-    source_core, target_core, places = _open_both(source, target, settings)
+    """Copy all mail of one room into another, of whatever kind each is. A second copy brings only what is new."""
+    source_core, target_core, origin = _open_both(source, target, settings)
     try:
-        return transfer.copy_room(source_core, target_core, OWNER, move=move, places=places, progress=progress)
-    finally:
-        target_core.store.close()
-        source_core.store.close()
-
-
-def follow_room(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    *,
-    move: bool = False,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> Iterator[Copied]:
-    """Copy as `copy_room` does, then copy each change, for as long as the caller iterates."""
-    source_core, target_core, places = _open_both(source, target, settings)
-    try:
-        yield from transfer.follow(source_core, target_core, OWNER, move=move, places=places, progress=progress)
+        return transfer.copy_room(source_core, target_core, OWNER, origin=origin, progress=progress)
     finally:
         target_core.store.close()
         source_core.store.close()
@@ -147,8 +126,8 @@ def follow_room(
 
 def _open_both(
     source: str | os.PathLike[str], target: str | os.PathLike[str], settings: dict[str, Any]
-) -> tuple[Core, Core, tuple[str, str]]:
-    """Open both rooms, and return them with their paths. Refuses bad addresses before it creates anything."""
+) -> tuple[Core, Core, str]:
+    """Open both rooms; return them and the path of the source. Refuses bad addresses before it makes anything."""
     chosen = [_named(address, field, settings) for address, field in ((source, "source"), (target, "target"))]
     source_path, target_path = (os.path.realpath(place_of(each.store) or "") for each in chosen)
     if source_path == target_path:
@@ -158,7 +137,7 @@ def _open_both(
         raise Missing(f"there is no room at {source_path}", field="source", hint=hint)
     source_core = _core(chosen[0])
     try:
-        return source_core, _core(chosen[1]), (source_path, target_path)
+        return source_core, _core(chosen[1]), source_path
     except BaseException:  # also Ctrl-C: the source must not stay open
         source_core.store.close()
         raise

@@ -175,12 +175,6 @@ class Room:
 
         return agents.agent(self.core, self.principal, meant(check_party(name, "id"), self.settings.human))
 
-    def rename(self, old: str, new: str) -> None:
-        """Give an agent another name; its mail and records follow, and mail to the old name still arrives."""
-        from .core import rename
-
-        rename.rename(self.core, self.principal, old, new)
-
     # -- templates
 
     def save_template(self, name: str, **fields: Any) -> Template:

@@ -85,7 +85,7 @@ WITH_VALUE = [
     ("escalate", "--reason={}", "--body=x"), ("escalate", "--reason=x", "--body=x", "--ladder={}"),
     ("resolve", "{}"), ("waiting", "--limit={}"), ("templates", "save", "--body=x", "{}"),
     ("templates", "save", "x", "--body={}"), ("templates", "show", "{}"), ("unsend", "{}"), ("block", "{}"),
-    ("unblock", "{}"), ("rename", "{}", "x"), ("rename", "bob", "{}"), ("send", "bob", "--template={}"),
+    ("unblock", "{}"), ("send", "bob", "--template={}"),
     ("send", "bob", "--template=x", "--fill=place={}"),
 ]  # fmt: skip
 

@@ -1,8 +1,7 @@
-"""`postroom copy`: between rooms of any kind, again, moved, watched, cut off, and refused with clear words."""
+"""`postroom copy`: between rooms of any kind, again, cut off, and refused with clear words."""
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
@@ -23,13 +22,13 @@ def busy(shell: Shell) -> Shell:
 
 def test_a_room_goes_into_folders_and_comes_back(busy: Shell) -> None:
     first = busy.json("copy", "room.db", FILES)
-    assert (first["letters"], first["moved"], first["refused"]) == (3, 0, [])
+    assert (first["letters"], first["refused"]) == (3, [])
     assert busy.run("copy", "room.db", FILES).out == "Nothing is new.\n"
     busy.json("ack", "m-1", "--as", "bob", "--room", FILES)
-    assert busy.json("copy", FILES, "other.db", "--move")["moved"] == 2
-    assert busy.json("counts", "--as", "bob", "--room", "other.db")["total"] == 2
-    assert busy.json("counts", "--as", "bob", "--room", FILES)["total"] == 0
-    assert len(list((busy.home / "mail" / "bob" / "processed").iterdir())) == 3
+    assert busy.json("copy", FILES, "other.db")["letters"] == 3
+    for room in ("other.db", FILES):
+        assert busy.json("counts", "--as", "bob", "--room", room)["total"] == 2
+    assert len(list((busy.home / "mail" / "bob" / "processed").iterdir())) == 1
     assert "letters" in busy.run("copy", "room.db", "third.db").out
 
 
@@ -53,36 +52,35 @@ def test_what_is_refused_is_named_and_the_code_tells(busy: Shell) -> None:
     assert "Refused m-1: " in busy.run("copy", "room.db", "other.db").out
 
 
-@pytest.mark.mechanism
-def test_what_comes_is_copied_until_ctrl_c(busy: Shell) -> None:
-    with busy.start("copy", "room.db", FILES, "--watch", "--json") as watching:
-        assert watching.stdout is not None
-        try:
-            assert json.loads(watching.stdout.readline())["letters"] == 3
-            busy.post("ann", "bob", "one more")
-            assert json.loads(watching.stdout.readline())["letters"] == 1
-        finally:
-            watching.send_signal(signal.SIGINT)
-        assert watching.wait(PATIENCE) == 130
-    assert busy.json("counts", "--as", "bob", "--room", FILES)["total"] == 4
-
-
 def test_a_copy_that_is_killed_leaves_both_whole_and_goes_on(shell: Shell) -> None:
     with shell.room() as room:
         for number in range(600):
             room.mailbox("ann").send("bob", "x", id=f"m-{number}")
     deep = shell.home / "mail" / "bob" / "inbox"
     for signum in (signal.SIGINT, signal.SIGKILL):
-        with shell.start("copy", "room.db", FILES, "--move") as copying:
+        with shell.start("copy", "room.db", FILES) as copying:
             before = _count(deep)
             until(lambda: _count(deep) != before or copying.poll() is not None, step=0)  # noqa: B023
             copying.send_signal(signum)
             copying.communicate(timeout=PATIENCE)
-    done = shell.json("copy", "room.db", FILES, "--move")
-    assert (done["held"], done["refused"]) == (0, [])
+    assert shell.json("copy", "room.db", FILES)["refused"] == []
     assert shell.json("counts", "--as", "bob", "--room", FILES)["total"] == 600
-    assert shell.json("counts", "--as", "bob")["total"] == 0
     assert len(list(deep.glob("*.msg.json"))) == 600
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("copy", "room.db", "other.db", "--move"), "mounts keep rooms in step"),
+        (("copy", "room.db", "other.db", "--watch"), "mounts keep rooms in step"),
+        (("rename", "bob", "bert"), "agents keep their names"),
+    ],
+)
+def test_words_of_earlier_versions_are_told_to_be_retired(busy: Shell, words: tuple[str, ...], hint: str) -> None:
+    refused = busy.run(*words, "--json")
+    assert refused.code == 64
+    assert refused.error["hint"].startswith(f"retired: {hint}")
+    assert not (busy.home / "other.db").exists()
 
 
 def _count(folder: Path) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.shell import Shell
 from tests.cli.terminal import show
+from tests.renaming import rename
 
 
 def test_a_project_room_that_is_not_used_is_reported_once_and_never_in_the_answer(shell: Shell) -> None:
@@ -74,7 +75,8 @@ def test_a_plain_letter_moves_no_task_and_says_so(shell: Shell) -> None:
 
 def test_a_name_in_another_case_since_a_rename_is_reported_as_the_new_one(shell: Shell) -> None:
     shell.post("ann", "bob", "x")
-    shell.json("rename", "bob", "BOB")
+    with shell.room() as room:
+        rename(room, "bob", "BOB")
     for words in (["check"], ["counts"], ["sent"]):
         result = shell.run(*words, "--as", "bob", "--json").error
         assert (result["message"], result["hint"]) == ("'bob' is now 'BOB'", "write 'BOB'"), words

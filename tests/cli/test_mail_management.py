@@ -96,19 +96,6 @@ def test_mail_from_some_is_refused(shell: Shell) -> None:
     shell.post("spammer", "bob", "x")
 
 
-@pytest.mark.mechanism
-def test_an_agent_gets_another_name(shell: Shell) -> None:
-    shell.post("ann", "bob", "x")
-    assert shell.run("rename", "bob", "robert").out == "bob is called robert now.\n"
-    shell.post("ann", "bob", "y")
-    assert [letter["text"] for letter in shell.json("check", "--as", "robert")["letters"]] == ["x", "y"]
-    result = shell.json("rename", "ann", "anna")
-    assert (result["old"], result["new"]) == ("ann", "anna")
-    assert shell.run("rename", "anna", "robert").code == 69
-    assert shell.run("rename", "nobody", "somebody").code == 67
-    assert shell.run("rename", "anna", "no one").code == 65
-
-
 # -- several letters in one commit
 
 

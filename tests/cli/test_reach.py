@@ -35,7 +35,6 @@ REACH: dict[str, str] = {
     "Room.markdown": "read",
     "Room.purge": "purge",
     "Room.quarantined": "room",
-    "Room.rename": "rename",
     "Room.retry_rings": "rings retry",
     "Room.save_template": "templates save",
     "Room.search": "search",
@@ -137,7 +136,6 @@ REACH: dict[str, str] = {
     "postroom.copy_room": "copy",
     "postroom.doctor": "doctor",
     "postroom.draft": "send",
-    "postroom.follow_room": "copy",
     "postroom.open": "[--room names the room]",
     "postroom.restore": "restore",
 }

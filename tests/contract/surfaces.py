@@ -53,7 +53,6 @@ class Surface(Protocol):
     def send_template(self, me: str, to: str, name: str, values: dict[str, str]) -> RecipientAlerts: ...
     def unsend(self, me: str, id: str) -> RecipientAlerts: ...
     def block(self, me: str, name: str) -> list[str]: ...
-    def rename(self, old: str, new: str) -> None: ...
 
 
 def without(result: RecipientAlerts, *names: str) -> RecipientAlerts:
@@ -227,9 +226,6 @@ class Library:
 
     def block(self, me: str, name: str) -> list[str]:
         return self.room.mailbox(me).block(name)
-
-    def rename(self, old: str, new: str) -> None:
-        self.room.rename(old, new)
 
     def _task(self, task: Task) -> RecipientAlerts:
         result = {name: getattr(task, name) for name in TASK}
@@ -434,9 +430,6 @@ class CommandLine(PlainAnswers):
     def block(self, me: str, name: str) -> list[str]:
         blocked: list[str] = self._ask(me, "block", name)["blocked"]
         return blocked
-
-    def rename(self, old: str, new: str) -> None:
-        self._ask("nobody", "rename", old, new)
 
     def _ask(self, me: str, *words: str) -> Any:
         done = self.shell.run(*words, "--as", me, "--json")

@@ -145,9 +145,6 @@ class OverWire(PlainAnswers):
         blocked: list[str] = self.ask("block", agent_id=me, name=name)["blocked"]
         return blocked
 
-    def rename(self, old: str, new: str) -> None:
-        self.ask("rename", old=old, new=new)
-
 
 class Socket(OverWire):
     """The Unix socket of a real daemon."""

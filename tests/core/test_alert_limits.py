@@ -238,16 +238,3 @@ def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_
     assert [pytest.approx(HOUR - 92)] * 3 == [seconds(bob, way) for way in WAYS]
     clock.advance(HOUR - 92)
     assert [(new,)] * 3 == [rung(bob, way) for way in WAYS]
-
-
-def test_a_renamed_agent_was_notified_as_often_as_before(room: Room, bob: Mailbox, clock: FakeClock) -> None:
-    first = post(room)
-    clock.advance(1)
-    assert (first,) == rung(bob, "claude")
-    room.rename("bob", "rob")
-    rob = room.mailbox("rob")
-    post(room)
-    clock.advance(1)
-    assert (first,) == rung(rob, "exec")
-    assert seconds(rob, "claude") == pytest.approx(19)
-    assert ["rob"] == room.core.store.keys(RECIPIENT_ALERTS)

@@ -31,6 +31,7 @@ from postroom.model.names import parse_address
 from postroom.model.peer import Peer
 from tests.core.peering import know_peer
 from tests.letters import NOW
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory, addresses
 
 FAR = Peer(system="far", exposure="all", relays_for=("moon",))
@@ -218,7 +219,7 @@ def test_one_who_writes_here_without_a_card_is_known(room: Room) -> None:
 
 
 def test_names_are_found_as_they_are_spelt_and_called_now(room: Room) -> None:
-    room.rename("carl", "karl")
+    rename(room, "carl", "karl")
 
     assert bring(room, letter(), "BOB@HERE", "carl@here") == [None, None]
     assert (texts(room), texts(room, "karl")) == (["hello"], ["hello"])

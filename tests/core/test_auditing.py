@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import postroom
 from postroom import Mailbox, Room
 from postroom.core import alerts
 from postroom.model.query import Found, Query
-from postroom.model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS
+from postroom.model.record import ALERT_LOG, AUDIT, AUDITED
 from tests.core.test_ringing import post, rung
 from tests.rooms import FakeClock, RoomFactory
 
@@ -80,38 +79,6 @@ def test_where_nobody_is_notified_of_mail_a_purge_looks_for_nothing_more(
     monkeypatch.setattr(store, "find", request.append)
     assert 1 == room.purge(older_than=0)
     assert [] == request
-
-
-# -- another name
-
-
-def test_a_renamed_agent_keeps_its_alert_log_and_what_it_was_notified_of(
-    room: Room, bob: Mailbox, clock: FakeClock
-) -> None:
-    result = post(room)
-    clock.advance(1)
-    assert (result,) == rung(bob)
-    bob.mark_shown(result, "claude", read=False)
-    before = room.cursor().number
-    room.rename("bob", "rob")
-    rob = room.mailbox("rob")
-    clock.advance(60)
-    assert () == rung(rob)
-    (stop,) = room.trace(result).stops
-    assert ("rob", ["exec"], ["claude"]) == (
-        stop.mailbox,
-        [ring.way for ring in stop.rings],
-        [sight.host for sight in stop.sights],
-    )
-    changes, _ = room.changes(replace(room.cursor(), number=before))
-    assert not any(
-        (change.kind or "").startswith((ALERT_LOG, RECIPIENT_ALERTS, AUDIT, AUDITED)) for change in changes
-    )
-    new = post(room)  # the old name still means it
-    clock.advance(1)
-    assert (new,) == rung(rob)
-    rob.ring_failed("exec", new, "exit 1")
-    assert not any(record.key.startswith("bob ") for record in room.core.store.records(ALERT_LOG))
 
 
 # -- other rooms

@@ -137,7 +137,6 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     ],
     "template": [lambda room: room.templates(), lambda room: room.template("known")],
     "templates": [lambda room: room.save_template("new"), lambda room: room.delete_template("known")],
-    "rename": [lambda room: room.rename("carol", "cleo")],
     "janitor": [lambda room: room.sweep(), lambda room: room.archive(), lambda room: room.purge()],
     "doctor": [lambda room: room.doctor()],
     "backup": [lambda room: room.backup(Path(room.settings.file_root) / "copy.db")],

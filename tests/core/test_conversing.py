@@ -20,6 +20,7 @@ from postroom.model.message import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
 from postroom.model.thread import general_conversation, tag_conversation, thread_of
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
 ANN, BOB, EVE = map(agent_principal, ("ann", "bob", "eve"))
@@ -390,7 +391,7 @@ def test_a_turn_sent_twice_with_one_key_is_one_turn(room: Room) -> None:
 def test_a_seat_follows_its_owner_to_another_name(room: Room) -> None:
     id = opened(room, "ann", "bob")
     say(room, id, "bob", "1")
-    room.rename("bob", "robert")
+    rename(room, "bob", "robert")
     say(room, id, "ann", "2")
     assert inbox(room, "robert") == ["2"]
     view = conversations.get_view(room.core, agent_principal("robert"), id)

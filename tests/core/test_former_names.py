@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from postroom import IdTaken, Room, UnknownAgent
 from postroom.store.sqlite import search
 from tests.letters import everything
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory, addresses, spoken
 
 
@@ -54,7 +55,7 @@ def test_a_reader_under_the_old_name_gets_the_new_one(factory: RoomFactory, verb
     room.mailbox("bob").reply("m-1", "hello back", id="m-2")
     room.mailbox("ann").give_task("bob", "hello", id="t-1")
     room.mailbox("ann").escalate("hello", reason="blocked", ladder=["bob"])
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     before = factory.store.cursor()
     with pytest.raises(UnknownAgent, match="'bob' is now 'bert'"):
         acts(room)[verb.replace("+", " ")]()
@@ -64,7 +65,7 @@ def test_a_reader_under_the_old_name_gets_the_new_one(factory: RoomFactory, verb
 def test_a_key_that_was_used_under_the_old_name_is_spent(factory: RoomFactory, room: Room) -> None:
     bob = room.mailbox("bob")
     first = [bob.send("ann", "x", key="k"), bob.give_task("ann", "y", key="t", session={"n": 1})]
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     bert = room.mailbox("bert")
     before = everything(factory.store)
     again = [bert.send("ann", "x", key="k"), bert.give_task("ann", "y", key="t", session={"n": 2})]
@@ -86,7 +87,7 @@ def renamed(request: pytest.FixtureRequest, room: Room, monkeypatch: pytest.Monk
     room.mailbox("bob").send("ann", "one", bcc="dave")
     ann.send("carol", "two", bcc=["bob", "eve"])
     carol.send("bob", "three")
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     room.mailbox("bert").send("ann", "four")
     ann.send("bert", "five")
     if request.param == "in the index":
@@ -130,9 +131,9 @@ def test_a_trace_shows_the_letter_as_it_was_and_the_agent_as_it_is(room: Room) -
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.send(["bob", "carol"], "x", bcc="bob2").id
     bob.reply(id, "before")
-    room.rename("bob", "bert")
-    room.rename("bob2", "bert2")
-    room.rename("ann", "anna")
+    rename(room, "bob", "bert")
+    rename(room, "bob2", "bert2")
+    rename(room, "ann", "anna")
     anna, bert = room.mailbox("anna"), room.mailbox("bert")
     bert.reply(id, "after")
     bert.send("anna", "by hand", in_reply_to=id)
@@ -153,7 +154,7 @@ def test_a_word_to_the_chosen_agent_is_a_reply(room: Room) -> None:
     id = ann.send("any:python", "x").id
     room.mailbox("bob").reply(id, "from bob")
     ann.reply(id, "and another thing")
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     trace = ann.trace(id)
     assert [stop.mailbox for stop in trace.stops] == ["bert"]
     assert spoken(list(trace.replies)) == ["from bob", "and another thing"]
@@ -168,7 +169,7 @@ def test_what_flows_is_counted_under_the_name_of_today(factory: RoomFactory, roo
     assert work
     work.ack()
     room.mailbox("ann").send("bob", "y")
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     flow = room.flow(first)
     agents = {agent.mailbox: agent for agent in flow.agents}
     assert set(agents) == {"bert", "human"}
@@ -184,7 +185,7 @@ def test_the_doctor_finds_nothing_wrong_with_other_names(room: Room) -> None:
     room.mailbox("bob").register(capabilities=["python"])
     room.mailbox("ann").send("any:python", "x")
     room.mailbox("ann").send("user", "y")
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     room.mailbox("ann").send("bob", "z")
     assert room.doctor(full=True).is_healthy
 
@@ -198,7 +199,7 @@ def test_a_ladder_that_says_an_old_name_means_its_owner(
     room.mailbox("lead").register()
     room.mailbox("coo").register()
     for old, new in (("lead", "chief"), ("coo", "owner")):
-        room.rename(old, new)
+        rename(room, old, new)
     ladder = ["lead", "coo", "human"]
     room.mailbox("ann").escalate("x", reason="blocked", ladder=ladder, key="k")
     assert [one.waits_for for one in room.mailbox("chief").escalations()] == ["chief"]
@@ -209,7 +210,7 @@ def test_a_ladder_that_says_an_old_name_means_its_owner(
     waits = {one.asker: one.waits_for for one in room.escalations()}
     assert waits == {"ann": "human", "chief": "human"}
     assert {letter.sender for letter in room.mailbox("owner").check()} == {"chief"}
-    room.rename("chief", "boss")
+    rename(room, "chief", "boss")
     assert room.mailbox("ann").escalate("x", reason="blocked", ladder=ladder, key="k").repeated
 
 
@@ -217,7 +218,7 @@ def test_who_closed_an_escalation_is_called_as_today(room: Room) -> None:
     room.mailbox("ann").escalate("x", reason="blocked", ladder=["lead", "coo"])
     (one,) = room.escalations()
     room.mailbox("lead").resolve(one.id)
-    room.rename("lead", "chief")
+    rename(room, "lead", "chief")
     assert [e.closed_by for e in room.escalations(open_only=False)] == ["chief"]
 
 
@@ -226,7 +227,7 @@ def test_who_was_blocked_under_one_name_is_freed_by_any(room: Room, name: str) -
     bob = room.mailbox("bob")
     room.mailbox("eve").register()
     bob.block("eve")
-    room.rename("eve", "eva")
+    rename(room, "eve", "eva")
     if name == "eva":
         bob.block("eva")
     assert bob.unblock(name) == []
@@ -236,6 +237,6 @@ def test_who_was_blocked_under_one_name_is_freed_by_any(room: Room, name: str) -
 def test_a_letter_is_not_routed_back_to_who_was_renamed(room: Room) -> None:
     room.mailbox("bob").register(capabilities=["python"])
     sent = room.mailbox("bob").send("ann", "x")
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     with pytest.raises(UnknownAgent):
         room.mailbox("ann").forward(sent.id, "any:python")

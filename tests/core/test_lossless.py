@@ -19,6 +19,7 @@ from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CLOSED_ESCALATION, DUE, FORMER, MEMBER, OPEN_ESCALATION, SESSION, TASKS, TEMPLATE
 from postroom.store.protocol import Store
 from tests.contract.stores import STORES
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
 EVERY_FIELD: dict[str, Any] = {
@@ -136,7 +137,7 @@ def _rename_and_take_back(room: Room) -> None:
         ("zoe", "Zoe"),
         ("ann", "anna"),
     ):
-        room.rename(old, new)
+        rename(room, old, new)
     room.mailbox("anna").send("worker", "to the old name")
 
 

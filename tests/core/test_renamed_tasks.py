@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 
-from postroom import Invalid, NotAllowed, Room, State, Task, TaskState, UnknownAgent, UnknownMessage
+from postroom import Invalid, NotAllowed, Room, State, TaskState, UnknownAgent, UnknownMessage
 from postroom.model.record import ACTIVE_TASKS, DUE, SESSION, TASKS
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory, addresses, texts
 
 WHO = pytest.mark.parametrize("who", ["ann", "bob", "both"])
@@ -18,12 +18,12 @@ def give(room: Room, **fields: Any) -> str:
     return room.mailbox("ann").give_task("bob", "Sort it", deadline=60, session={"chat": 7}, **fields).id
 
 
-def rename(room: Room, who: str) -> tuple[str, str]:
+def rename_parties(room: Room, who: str) -> tuple[str, str]:
     """What giver and receiver are called afterwards."""
     if who in {"ann", "both"}:
-        room.rename("ann", "anna")
+        rename(room, "ann", "anna")
     if who in {"bob", "both"}:
-        room.rename("bob", "bert")
+        rename(room, "bob", "bert")
     return ("ann" if who == "bob" else "anna"), ("bob" if who == "ann" else "bert")
 
 
@@ -31,7 +31,7 @@ def rename(room: Room, who: str) -> tuple[str, str]:
 def test_a_task_is_taken_on_and_finished_under_other_names(factory: RoomFactory, who: str) -> None:
     room = factory.room()
     id = give(room, key="a key")
-    giver, receiver = rename(room, who)
+    giver, receiver = rename_parties(room, who)
     factory.reopen()
     room = factory.room()
     ann, bob = room.mailbox(giver), room.mailbox(receiver)
@@ -56,7 +56,7 @@ def test_what_is_under_way_goes_on(factory: RoomFactory, room: Room, who: str) -
     room.mailbox("bob").register(max_concurrent_tasks=1)
     first, second = give(room), give(room)
     room.mailbox("bob").task(first).accept()
-    giver, receiver = rename(room, who)
+    giver, receiver = rename_parties(room, who)
     ann, bob = room.mailbox(giver), room.mailbox(receiver)
     assert room.agent(receiver).presence.current_tasks == (first,)
     assert not bob.task(second).admit()  # busy with one of at most one
@@ -78,7 +78,7 @@ def test_a_deadline_is_reported_to_the_giver_of_today(
     factory: RoomFactory, room: Room, clock: FakeClock, who: str
 ) -> None:
     give(room)
-    giver, receiver = rename(room, who)
+    giver, receiver = rename_parties(room, who)
     clock.advance(61)
     assert room.sweep().overdue == 1
     (notice,) = room.mailbox(giver).check()
@@ -89,7 +89,7 @@ def test_a_deadline_is_reported_to_the_giver_of_today(
 
 def test_a_task_given_to_oneself_follows(room: Room) -> None:
     id = room.mailbox("ann").give_task("ann", "x").id
-    room.rename("ann", "anna")
+    rename(room, "ann", "anna")
     anna = room.mailbox("anna")
     anna.task(id).accept()
     anna.task(id).complete()
@@ -98,7 +98,7 @@ def test_a_task_given_to_oneself_follows(room: Room) -> None:
 
 def test_a_task_for_later_is_not_seen_before_it_comes(room: Room, clock: FakeClock) -> None:
     id = give(room, at=30)
-    _, receiver = rename(room, "both")
+    _, receiver = rename_parties(room, "both")
     bert = room.mailbox(receiver)
     assert bert.tasks() == []
     clock.advance(31)
@@ -107,7 +107,7 @@ def test_a_task_for_later_is_not_seen_before_it_comes(room: Room, clock: FakeClo
 
 def test_a_task_given_to_a_former_name_lies_with_its_owner(room: Room) -> None:
     room.mailbox("bob").register()
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     receipt = room.mailbox("ann").give_task("bob", "x")
     assert addresses(receipt.message) == ["bob"]
     bert = room.mailbox("bert")
@@ -122,7 +122,7 @@ def test_a_task_is_deleted_with_its_letter_whatever_its_parties_are_called(
 ) -> None:
     id = give(room)
     room.mailbox("bob").task(id).reject("no")
-    giver, receiver = rename(room, "both")
+    giver, receiver = rename_parties(room, "both")
     clock.advance(91 * 24 * 3600)
     assert room.sweep().purged >= 1
     for name in (giver, receiver):
@@ -133,42 +133,12 @@ def test_a_task_is_deleted_with_its_letter_whatever_its_parties_are_called(
 def test_the_holder_of_a_task_under_an_old_name_gets_the_new_one(room: Room) -> None:
     id = give(room)
     task, value = room.mailbox("bob").task(id), room.mailbox("ann").task(id)
-    rename(room, "both")
+    rename_parties(room, "both")
     for act in (task.accept, task.admit, lambda: task.reject("no")):
         with pytest.raises(UnknownAgent, match="'bert'"):
             act()
     with pytest.raises(UnknownAgent, match="'anna'"):
         value.cancel("x")
-
-
-def test_no_task_is_lost_or_done_twice_while_a_name_changes(factory: RoomFactory) -> None:
-    room = factory.room()
-    ids = [give(room) for _ in range(30)]
-    done: list[str] = []
-    begun = threading.Event()
-
-    def work() -> None:
-        name = "bob"
-        for id in ids:
-            for step in (Task.accept, Task.complete):
-                try:
-                    step(factory.room().mailbox(name).task(id))
-                except UnknownAgent:
-                    name = "bert"
-                    step(factory.room().mailbox(name).task(id))
-            done.append(id)
-            begun.set()
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    assert begun.wait(30)
-    room.rename("bob", "bert")
-    worker.join(60)
-    assert done == ids
-    tasks = room.mailbox("ann").tasks(limit=100)
-    assert {(task.receiver, task.state) for task in tasks} == {("bert", TaskState.COMPLETED)}
-    assert len(tasks) == len(room.mailbox("bert").tasks(limit=100)) == 30
-    assert factory.store.keys(ACTIVE_TASKS) == factory.store.keys(TASKS + "bob") == []
 
 
 # -- who may give one
@@ -188,7 +158,7 @@ def test_a_giver_that_was_blocked_or_allowed_under_another_name_is_the_same(room
     bob = room.mailbox("bob")
     bob.register(allow_from=["ann"])
     first, second = give(room), give(room)
-    giver, _ = rename(room, "ann")
+    giver, _ = rename_parties(room, "ann")
     assert bob.task(first).admit()
     bob.block("ann")
     assert not bob.task(second).admit()

@@ -13,6 +13,7 @@ from postroom import Invalid, LookAlike, Mailbox, Room, UnknownAgent
 from postroom.core.alerts import audit_of
 from postroom.model.alert import Audit, Later, Rung
 from postroom.model.record import ALERT_LOG, AUDIT
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
 HOUR = 3600.0
@@ -309,7 +310,7 @@ def test_a_ringer_at_a_name_that_is_spelt_otherwise_is_reported(room: Room, bob:
     post(room)
     with pytest.raises(LookAlike):
         room.mailbox("Bob").begin_rings("exec")
-    room.rename("bob", "rob")
+    rename(room, "bob", "rob")
     with pytest.raises(UnknownAgent, match="is now 'rob'"):
         bob.try_ring("exec")
 

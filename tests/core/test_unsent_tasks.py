@@ -8,6 +8,7 @@ from postroom import IllegalMove, Room, State, TaskState, UnknownMessage
 from postroom.model.record import ACTIVE_TASKS, DUE, TASKS
 from postroom.store.sqlite import search
 from tests.letters import everything
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory, spoken
 
 
@@ -67,7 +68,7 @@ def test_a_step_of_a_task_cannot_be_taken_back(factory: RoomFactory, room: Room)
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     id = ann.give_task("bob", "x").id
     step = bob.task(id).accept()
-    room.rename("bob", "bert")
+    rename(room, "bob", "bert")
     before = everything(factory.store)
     with pytest.raises(IllegalMove, match="a step of a task"):
         room.mailbox("bert").unsend(step.id)
@@ -88,13 +89,13 @@ def test_a_canceled_task_stays_so_when_its_letter_is_unsent(room: Room) -> None:
 
 def test_a_task_is_taken_back_by_its_giver_under_another_name(room: Room) -> None:
     id = room.mailbox("ann").give_task("bob", "x").id
-    room.rename("ann", "anna")
-    room.rename("bob", "bert")
+    rename(room, "ann", "anna")
+    rename(room, "bob", "bert")
     room.mailbox("anna").unsend(id)
-    room.rename("anna", "ann")
+    rename(room, "anna", "ann")
     assert [task.state for task in room.mailbox("ann").tasks()] == ["canceled"]
     assert room.mailbox("bert").tasks() == []
-    room.rename("bert", "bob")
+    rename(room, "bert", "bob")
     assert room.mailbox("bob").tasks() == []
 
 

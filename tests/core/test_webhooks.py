@@ -17,6 +17,7 @@ from postroom.model.record import WEBHOOK
 from postroom.model.webhook import shown
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
 URL = "https://hooks.example.com/postroom"
@@ -85,7 +86,7 @@ def test_one_that_is_off_says_since_when_and_why_until_it_is_on_again(room: Room
 def test_who_is_called_otherwise_keeps_its_webhooks(room: Room) -> None:
     one = made(room, "coder")
     room.mailbox("coder").register()
-    room.rename("coder", "builder")
+    rename(room, "coder", "builder")
     assert "builder" == webhooks.webhook(room.core, OWNER, one.id).mailbox
     assert "builder" == webhooks.webhook(room.core, OWNER, made(room, "coder").id).mailbox
 

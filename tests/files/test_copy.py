@@ -1,4 +1,4 @@
-"""Mail that is copied or moved between rooms of all kinds: nothing is lost, nothing is there twice."""
+"""Mail that is copied between rooms of all kinds: nothing is lost, nothing is there twice."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from postroom import copy_room, errors, follow_room
+from postroom import copy_room, errors
 from postroom import open as open_room
 from postroom.clock import RandomIds, SystemClock
 from postroom.core import transfer
-from postroom.core.authorize import OWNER
 from postroom.core.core import Core
-from postroom.core.transfer import HOLDER
 from postroom.model import delivery as model_delivery
-from postroom.model.delivery import Delivery, Lease, State
+from postroom.model.delivery import COPIED, MOVED_AWAY, Delivery, Lease, State
 from postroom.model.message import Message
 from postroom.model.query import LetterQuery, Query
+from postroom.model.record import MOVED_HERE, Record, moved_key
 from postroom.settings import Settings
 from postroom.store.address import open_store
 from postroom.store.files.layouts.paths import NAMES
-from postroom.store.protocol import Move, Post, Store
+from postroom.store.protocol import Move, Post, Put, Store
 from tests.conftest import LONG
 from tests.contract.test_store_values import messages
-from tests.files.folders import letters_in
 from tests.letters import NOW, after, attempt, letter, post
+from tests.renaming import rename
 
 BOOT = SystemClock().now().boot
 QUICK: dict[str, Any] = {"durability": "process"}  # no power is cut here
@@ -97,6 +96,21 @@ def _claim(delivery: Delivery) -> Delivery:
     return model_delivery.claim(delivery, lease(until, "bob"))
 
 
+def moved_away(delivery: Delivery, room: str) -> Delivery:
+    """Return a delivery that earlier versions moved to another room."""
+    return replace(
+        delivery,
+        state=State.DONE,
+        revision=delivery.revision + 1,
+        read_at=delivery.read_at or NOW,
+        acked_at=NOW,
+        archived_at=NOW,
+        due_at=None,
+        lease=None,
+        reason=f"{MOVED_AWAY}{room}",
+    )
+
+
 STEPS: dict[str, Callable[[Delivery], Delivery]] = {
     "read": lambda d: model_delivery.read(d, NOW),
     "ack": lambda d: model_delivery.ack(d, NOW, archive=False),
@@ -104,7 +118,7 @@ STEPS: dict[str, Callable[[Delivery], Delivery]] = {
     "bury": lambda d: model_delivery.bury(d, attempt()),
     "revive": model_delivery.revive,
     "expire": lambda d: model_delivery.expire(d, NOW),
-    "move": lambda d: model_delivery.move_away(d, NOW, "elsewhere"),
+    "move": lambda d: moved_away(d, "elsewhere"),
 }
 LIVES = [
     (),
@@ -148,15 +162,13 @@ def test_a_letter_comes_back_from_a_journey_through_all_designs(
         assert content_of(stops[-1]) == before
 
 
-@given(ours=some.sampled_from(LIVES), theirs=some.sampled_from(LIVES), stays=some.booleans())
-def test_two_rooms_agree_at_once_and_done_is_never_undone(
-    ours: tuple[str, ...], theirs: tuple[str, ...], stays: bool
-) -> None:
+@given(ours=some.sampled_from(LIVES), theirs=some.sampled_from(LIVES))
+def test_two_rooms_agree_at_once_and_done_is_never_undone(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
     expires: dict[str, Any] = {"expires_at": after(60)} if "expire" in (*ours, *theirs) else {}
     here, there = (lived(letter("m1", **expires), [life]).deliveries[0] for life in (ours, theirs))
-    agreed = transfer.agreed(here, there, stays=stays)
+    agreed = transfer.agreed(here, there)
     now = here if agreed is None else agreed
-    assert transfer.agreed(now, there, stays=stays) is None
+    assert transfer.agreed(now, there) is None
     if State.DONE in {here.state, there.state} and not (here.has_left or there.has_left):
         assert now.state is State.DONE
     if agreed is not None:
@@ -227,7 +239,7 @@ def test_names_cards_templates_and_tasks_come_along_and_the_later_one_counts(tmp
     with open_room(source, **QUICK) as room:
         room.mailbox("ann").register(capabilities=["python"], scopes=["team"])
         room.mailbox("old").register()
-        room.rename("old", "new")
+        rename(room, "old", "new")
         room.save_template("daily", body="Hello {name}")
         task = room.mailbox("ann").give_task("bob", "sort it", deadline=timedelta(hours=1))
         room.mailbox("ann").block("eve")
@@ -250,13 +262,13 @@ def test_names_cards_templates_and_tasks_come_along_and_the_later_one_counts(tmp
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_gets_another_name_gets_it_in_both_rooms(tmp_path: Path, kind: str) -> None:
+def test_who_was_renamed_since_the_last_copy_is_renamed_in_both_rooms(tmp_path: Path, kind: str) -> None:
     source, target = address(tmp_path, "sqlite"), address(tmp_path, kind, "other")
     with open_room(source, **QUICK) as room:
         room.mailbox("bob").register(description="sorts")
         room.mailbox("ann").send("bob", "one")
         copy(source, target)
-        room.rename("bob", "robert")
+        rename(room, "bob", "robert")
         room.mailbox("ann").send("bob", "two")
     assert copy(source, target).refused == ()
     with open_room(target, **QUICK) as other:
@@ -266,146 +278,74 @@ def test_who_gets_another_name_gets_it_in_both_rooms(tmp_path: Path, kind: str) 
     assert copy(target, source).refused == ()
 
 
+def test_a_former_name_that_is_somebody_elses_over_there_is_refused_and_stays_theirs(tmp_path: Path) -> None:
+    source, target = address(tmp_path, "sqlite"), address(tmp_path, "swarm", "other")
+    with open_room(source, **QUICK) as room, open_room(target, **QUICK) as other:
+        for name in ("bob", "robert"):
+            other.mailbox(name).register()
+        room.mailbox("bob").register()
+        rename(room, "bob", "robert")
+    assert [refusal.what for refusal in copy(source, target).refused] == ["bob"]
+    with open_room(target, **QUICK) as other:
+        other.mailbox("ann").send("bob", "for bob")
+        assert [letter.text for letter in other.mailbox("bob").check()] == ["for bob"]
+        assert [agent.card.id for agent in other.agents()] == ["bob", "robert"]
+
+
 def test_what_cannot_come_is_named_and_the_rest_comes(tmp_path: Path) -> None:
     source, target = address(tmp_path, "sqlite"), address(tmp_path, "nanobot", "other")
     with opened(source) as store:
         store.commit([post(letter("m1", subject="this")), post(letter("m2", ("Zoe",))), post(letter("m3"))])
     with opened(target) as store:
         store.commit([post(letter("m1", subject="that")), post(letter("own", ("zoe",)))])
-    done = copy(source, target, move=True)
+    done = copy(source, target)
     assert {refusal.what for refusal in done.refused} >= {"m1", "m2"}
     assert state(target, "m3") is State.UNREAD
-    assert (state(source, "m1"), state(source, "m2", "Zoe"), state(source, "m3")) == (
-        State.UNREAD, State.UNREAD, State.DONE,
-    )  # fmt: skip
 
 
-# -- moving
+# -- letters that an earlier version moved
 
 
-PLACES = {"nanobot": {"inbox", "processed"}, "chipset": {"archive", "bob"}, "swarm": {"archive", "inbox"}}
-
-
-@pytest.mark.mechanism
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_moved_is_put_away_at_its_source_and_goes_on_at_its_target(tmp_path: Path, kind: str) -> None:
-    source, target = address(tmp_path, kind), address(tmp_path, "sqlite", "other")
-    with opened(source) as store:
-        store.commit(
-            [post(letter("m1", ("bob", "cleo"))), post(letter("m2"), due_at=after(3600)), post(letter("m3"))]
-        )
-    step(source, "claim", "m3")
-    done = copy(source, target, move=True)
-    assert (done.letters, done.moved, done.held) == (3, 3, 1)
-    assert {(id, d.mailbox): d.state for id, (_, ds) in content_of(target).items() for d in ds.values()} == {
-        ("m1", "bob"): State.UNREAD, ("m1", "cleo"): State.UNREAD, ("m2", "bob"): State.QUEUED,
-        ("m3", "bob"): State.CLAIMED,
-    }  # fmt: skip
-    left = content_of(source)["m1"][1]["bob"]
-    assert left.has_left and left.archived_at is not None
-    if kind != "sqlite":
-        places = {Path(path).parent.name for path in letters_in(tmp_path / "room")}
-        assert places == PLACES[kind]
-    copy(source, target, move=True)
+def move(source: str, target: str) -> None:
+    """Leave both rooms as an earlier version left them when it moved all open letters."""
     copy(source, target)
-    assert state(target) is State.UNREAD  # put away is not done
-    step(source, "ack", "m3")
-    copy(source, target, move=True)
-    assert state(target, "m3") is State.DONE
+    with opened(source) as here, opened(target) as there:
+        note = {"room": here.cursor().store, "at": NOW.isoformat()}
+        for found in here.find(Query(states=(State.UNREAD,))):
+            key = moved_key(found.message.id, found.delivery.mailbox)
+            there.commit([Put(record=Record(kind=MOVED_HERE, key=key, value=note))])
+            here.commit([Move(found.delivery, moved_away(found.delivery, target), COPIED)])
 
 
 @pytest.mark.parametrize("lost", ["source", "target", "nobody"])
-def test_what_was_moved_survives_the_loss_of_an_index_and_can_be_moved_back(tmp_path: Path, lost: str) -> None:
+def test_what_was_moved_stays_so_and_survives_the_loss_of_an_index(tmp_path: Path, lost: str) -> None:
     source, target = address(tmp_path, "nanobot", "source"), address(tmp_path, "swarm", "target")
     with opened(source) as store:
         store.commit([post(letter("m1"))])
-    copy(source, target, move=True)
+    move(source, target)
     if lost != "nobody":
         shutil.rmtree(tmp_path / lost / ".postroom")
-    copy(source, target)
-    assert (state(source), state(target)) == (State.DONE, State.UNREAD)
-    if lost == "target":
-        return
-    copy(target, source)
-    assert state(source) is State.DONE
-    copy(target, source, move=True)
-    assert (state(source), state(target)) == (State.UNREAD, State.DONE)
-    copy(source, target, move=True)
+    for here, there in ((source, target), (target, source)):
+        copy(here, there)
+        assert (state(source), state(target)) == (State.DONE, State.UNREAD)  # put away is not done
     step(target, "ack")
     copy(target, source)
     assert not content_of(source)["m1"][1]["bob"].has_left
 
 
-@pytest.mark.mechanism
-def test_a_move_that_was_cut_off_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target = address(tmp_path, "nanobot"), address(tmp_path, "swarm", "other")
-    with opened(source) as here, opened(target) as there:
-        here.commit([post(letter(f"m{n}")) for n in range(5)])
-        calls = 0
-
-        def cut_off(*_: object) -> None:
-            nonlocal calls
-            calls += 1
-            raise KeyboardInterrupt
-
-        for at in ("_leave", "_bring", "_notes"):
-            with monkeypatch.context() as cut:
-                cut.setattr(transfer._Run, at, cut_off)
-                with pytest.raises(KeyboardInterrupt):
-                    transfer.copy_room(core(here), core(there), OWNER, move=True)
-            assert {d.state for _, ds in content(here).values() for d in ds.values()} == {State.UNREAD}
-        assert calls == 3
-        done = transfer.copy_room(core(here), core(there), OWNER, move=True)
-        assert done.moved == 5
-        assert {d.state for _, ds in content(there).values() for d in ds.values()} == {State.UNREAD}
-
-
-@pytest.mark.mechanism
-def test_what_a_stranger_is_done_with_meanwhile_is_done_over_there_after_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = address(tmp_path, "nanobot"), address(tmp_path, "sqlite", "other")
-    with opened(source) as here, opened(target) as there:
-        here.commit([post(letter("m1"))])
-        leave = transfer._Run._leave
-
-        def after_the_stranger(passage: Any, fenced: Any) -> None:
-            (path,) = letters_in(tmp_path / "room")
-            processed = tmp_path / "room" / "bob" / "processed"
-            processed.mkdir(exist_ok=True)
-            (tmp_path / "room" / path).rename(processed / Path(path).name)
-            leave(passage, fenced)
-
-        with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(transfer._Run, "_leave", after_the_stranger)
-            done = transfer.copy_room(core(here), core(there), OWNER, move=True)
-        assert (done.moved, done.held) == (0, 1)
-        transfer.copy_room(core(here), core(there), OWNER, move=True)
-    assert (state(source), state(target)) == (State.DONE, State.DONE)
-
-
-def test_a_copy_that_was_killed_holds_nothing_back(tmp_path: Path) -> None:
-    source, target = address(tmp_path, "nanobot"), address(tmp_path, "swarm", "other")
+@pytest.mark.parametrize("kind", KINDS)
+def test_later_states_of_the_source_do_not_change_what_was_moved(tmp_path: Path, kind: str) -> None:
+    source, target = address(tmp_path, kind), address(tmp_path, "sqlite", "other")
     with opened(source) as store:
-        store.commit([post(letter("m1"))])
-        (found,) = store.find(Query())
-        dead = lease(1e12, f"{HOLDER} (process 99999999)")
-        store.commit([Move(found.delivery, model_delivery.claim(found.delivery, dead), "claim")])
-    assert copy(source, target, move=True).moved == 1
-    assert (state(source), state(target)) == (State.DONE, State.UNREAD)
-
-
-@pytest.mark.mechanism
-def test_a_follower_of_a_room_gets_new_mail(tmp_path: Path) -> None:
-    source, target = address(tmp_path, "chipset"), address(tmp_path, "sqlite", "other")
-    with opened(source) as store:
-        store.commit([post(letter("m1"))])
-        runs = follow_room(source, target, **QUICK)
-        assert next(runs).letters == 1
-        store.commit([post(letter("m2"))])
-        assert next(runs).letters == 1
-        runs.close()  # type: ignore[attr-defined]
-    assert set(content_of(target)) == {"m1", "m2"}
+        store.commit([post(letter("m1")), post(letter("m2"))])
+    copy(source, target)
+    with opened(source) as here, opened(target) as there:  # a stranger has settled it after it was moved
+        note = {"room": here.cursor().store, "at": NOW.isoformat()}
+        there.commit([Put(record=Record(kind=MOVED_HERE, key=moved_key("m1", "bob"), value=note))])
+    step(source, "ack", "m1")
+    step(source, "ack", "m2")
+    copy(source, target)
+    assert (state(target, "m1"), state(target, "m2")) == (State.UNREAD, State.DONE)
 
 
 # -- mistakes
@@ -442,12 +382,12 @@ def test_what_was_moved_is_known_to_have_moved_from_its_file_alone(
     here, there = address(tmp_path, source, "a"), address(tmp_path, target, "b")
     with open_room(here, **QUICK) as room:
         room.mailbox("ann").send("bob", "one")
-    copy_room(here, there, move=True, **QUICK)
+    move(here, there)
     for name in robbed:
         shutil.rmtree(tmp_path / name / ".postroom")
     copy_room(here, there, **QUICK)  # what was moved there has its life there
     with open_room(there, **QUICK) as room:
         assert [found.text for found in room.mailbox("bob").check(peek=True)] == ["one"]
-    copy_room(there, here, move=True, **QUICK)
+    copy_room(there, here, **QUICK)
     with open_room(here, **QUICK) as room:
-        assert [found.text for found in room.mailbox("bob").check(peek=True)] == ["one"]
+        assert room.mailbox("bob").check(peek=True) == []

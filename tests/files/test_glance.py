@@ -30,6 +30,7 @@ from tests.cli.shell import Shell
 from tests.conftest import LONG
 from tests.files.folders import home, inbox, letters_in
 from tests.files.test_strangers import drop, move_to, write
+from tests.renaming import rename
 from tests.store.test_peek import LATE, SOON, AnHourAgo
 
 KILLED = """
@@ -303,7 +304,7 @@ def test_an_address_is_read_as_the_store_reads_it(
 def test_mail_under_a_former_name_is_not_overlooked(tmp_path: Path, layout: Layout) -> None:
     folder = Folder(tmp_path / "mail", layout)
     with folder.opened() as room:
-        room.rename("bob", "robert")
+        rename(room, "bob", "robert")
     assert folder.is_sure("robert")
     folder.drop()
     assert not folder.is_sure("robert")

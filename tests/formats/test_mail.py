@@ -19,6 +19,7 @@ from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.conftest import LONG
 from tests.formats.asking import ANYTHING, METHODS, PAYLOADS, ask, refused
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
 CONVERSATION = {"id", "scope", "status", "participants", "metadata", "created_at", "updated_at"}
@@ -376,7 +377,7 @@ def test_the_same_answers_after_a_restart(factory: RoomFactory) -> None:
 def test_an_answer_shows_the_seat_of_its_participant(room: Room) -> None:
     room.mailbox("bob").register()
     id = talk(room, "user", "bob")
-    room.rename("bob", "robert")
+    rename(room, "bob", "robert")
     ask(room, "invite", conversationId=id, agentId="carol")
     assert "robert" == ask(room, "invite", conversationId=id, agentId="bob", role="r")["participant"]["id"]
     assert "human" == ask(room, "join", conversationId=id, agentId="ceo")["participant"]["id"]

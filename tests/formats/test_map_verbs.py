@@ -336,16 +336,6 @@ def test_what_happened_is_reported_again_from_an_event_or_a_time_on(team: Room) 
 # -- what becomes of it elsewhere
 
 
-def test_another_name_goes_with_children_and_scopes(team: Room) -> None:
-    ask(team, "scopes/create", agent_id="ann", scopeId="made")
-    team.rename("ann", "anna")
-    kid = ask(team, "agents/get", agent_id="kid", include={"parent": True})
-    assert ("anna", "anna") == (kid["agent"]["parent"], kid["parent"]["id"])
-    assert "anna" == ask(team, "scopes/get", scopeId="made")["scope"]["createdBy"]
-    assert ["anna"] == ask(team, "send", **{"from": "kid"}, to={"parent": True}, payload=1)["delivered"]
-    ask(team.acting_as(agent_principal("anna")), "scopes/delete", agent_id="anna", scopeId="made")
-
-
 def test_agents_and_scopes_travel_with_an_export(team: Room) -> None:
     ask(team, "scopes/create", agent_id="ann", scopeId="made", description="d")
     lines = list(team.export())

@@ -19,6 +19,7 @@ from postroom.store.files import durable
 from postroom.store.files import registry as files_registry
 from tests.nanobot.folder import registry
 from tests.nanobot.stranger import Stranger
+from tests.renaming import rename
 
 
 def names(manager: MailboxManager) -> set[str]:
@@ -255,6 +256,6 @@ def test_a_plain_heartbeat_writes_no_registry_and_a_later_one_refreshes_all(
 
 def test_a_renamed_agent_has_one_entry(manager: MailboxManager, root: Path) -> None:
     manager.register("coder", {"description": "d"})
-    manager.room.rename("coder", "writer")
+    rename(manager.room, "coder", "writer")
 
     assert {"writer": "d"} == {name: entry["description"] for name, entry in registry(root).items()}

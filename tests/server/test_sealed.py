@@ -40,7 +40,6 @@ def test_a_caller_without_a_token_does_nothing_for_who_has_one(daemon: Daemon) -
             rpc(line, "mail/turn", id="c-1", agentId="coder", content="forged"),
             rpc(line, "mail/create", agentId="coder", initialTurn={"content": "forged"}),
             rpc(line, "mail/leave", id="c-1", participantId="coder"),
-            rpc(line, "mail/rename", old="coder", new="other"),
             rpc(line, "mail/recent"),
             rpc(line, "mail/turns/list", id="c-1"),
             rpc(line, "mail/get", id="c-1"),
@@ -101,18 +100,6 @@ def test_a_listener_from_before_the_first_seal_gets_no_more_events(daemon: Daemo
             assert own.ask({"action": "send", "to": "coder", "payload": "secret"})["ok"]
         assert "secret" in str(operator.hear())
         assert {"ok"} <= line.ask({"action": "ping"}).keys()  # a reply, and no event before it
-
-
-def test_a_connection_of_an_agent_that_is_renamed_ends(daemon: Daemon) -> None:
-    text = sealed(daemon, "coder")
-    with daemon.line() as line:
-        line.ask({"action": "authenticate", "token": text})
-        with postroom.open(daemon.room) as room:
-            room.mailbox("ann").send("coder", "x")
-            room.rename("coder", "builder")
-        assert line.hear() is None
-    with daemon.line() as line:
-        assert "builder" == line.ask({"action": "authenticate", "token": text})["agent_id"]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from postroom.server.callers import Caller, PrincipalCalls
 from postroom.server.executor import Executor
 from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Request, Step
 from postroom.server.table import Method, check_params
+from tests.renaming import rename
 
 METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
     **{f"mail/{name}": row for name, row in VERBS.items()},
@@ -444,10 +445,10 @@ def test_an_agent_stays_sealed_until_the_operator_says_otherwise(room: Room) -> 
     assert "done" == carried_out(room, SOCKET, check, message)["told"]
 
 
-def test_a_token_and_the_seal_follow_an_agent_to_another_name(room: Room) -> None:
+def test_a_token_and_the_seal_are_those_of_a_renamed_agent(room: Room) -> None:
     room.mailbox("alice").register()
     text, _ = tokens.create(room.core, room.principal, "alice")
-    room.rename("alice", "alba")
+    rename(room, "alice", "alba")
     check = METHODS["mail/check"]
 
     assert "alba" == tokens.authenticate(room.core, text).agent

@@ -44,14 +44,3 @@ def sweep(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> No
     """Everyone is the janitor, and it is four hours later."""
     room = room_of(enter(folder, line, kind), HOURS)
     Ledger(folder, name).write(str(room.sweep().climbed))
-
-
-def send_or_rename(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
-    """The first renames bob again and again, the others go on writing to bob."""
-    ledger, room = Ledger(folder, name), room_of(enter(folder, line, kind))
-    if name == "worker0":
-        for number in range(10):
-            room.rename(f"bob{number - 1}" if number else "bob", f"bob{number}")
-        return
-    for _ in range(25):
-        ledger.write(room.mailbox(name).send("bob", "x").id)

@@ -1,4 +1,4 @@
-"""Many processes at once: unsend and claim, escalate, rename. Each has one winner, and loses nothing."""
+"""Many processes at once: unsend and claim, escalate. Each has one winner, and loses nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import takes_long
 from tests.letters import letter, post
 from tests.store.helpers import opened
-from tests.store.management_workers import HOURS, LETTERS, claim_or_unsend, room_of, send_or_rename, sweep
+from tests.store.management_workers import HOURS, LETTERS, claim_or_unsend, room_of, sweep
 from tests.store.workers import Forgetful, WorkerPool, promises
 
 
@@ -45,17 +45,3 @@ def test_many_janitors_let_each_question_climb_once(tmp_path: Path) -> None:
         room = room_of(store, HOURS)
         assert len(room.mailbox("human").check()) == 10
         assert [len(room.mailbox(f"a{number}").check()) for number in range(10)] == [1] * 10
-
-
-def test_no_letter_is_lost_while_its_recipient_is_renamed(tmp_path: Path) -> None:
-    with opened(tmp_path / "room.db", durable=False) as store:
-        room_of(store).mailbox("bob").register()
-
-    assert WorkerPool(send_or_rename, 4, tmp_path).finish() == {0}
-
-    with opened(tmp_path / "room.db") as store:
-        room = room_of(store)
-        arrived = [x.id for x in room.mailbox("bob9").check(limit=None)]
-        assert sorted(arrived) == sorted(promises(tmp_path))
-        assert len(arrived) == 75
-        assert room.mailboxes() == ["bob9", "worker1", "worker2", "worker3"]

@@ -23,6 +23,7 @@ from postroom.store import peek
 from postroom.store.peek import is_surely_empty
 from postroom.store.sqlite.schema import STEPS
 from tests.daemons import until
+from tests.renaming import rename
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_another_spelling_is_for_the_store_to_refuse(path: str) -> None:
 def test_a_name_that_was_given_up_is_for_the_store_to_explain(path: str) -> None:
     with room_at(path) as room:
         room.mailbox("bob").register()
-        room.rename("bob", "robert")
+        rename(room, "bob", "robert")
         room.mailbox("ann").send("bob", "x")
         assert not is_surely_empty(path, "bob")
         assert not is_surely_empty(path, "robert")

@@ -21,6 +21,7 @@ from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.wal import Log
 from tests.letters import ids, letter, note, post, send
+from tests.renaming import rename
 from tests.store.helpers import database, descriptors, opened
 
 SOON = 60.0  # seconds; only a broken store takes this long
@@ -278,7 +279,7 @@ def test_a_name_that_was_known_and_is_another_agents_by_now_takes_none_of_its_ma
     with postroom.open(path) as here, postroom.open(path) as elsewhere:
         here.mailbox("ann").send("bob", "first")
         assert here.mailbox("bob").claim() is not None  # from now on its number is known here
-        elsewhere.rename("bob", "robert")
+        rename(elsewhere, "bob", "robert")
         elsewhere.mailbox("ann").send("robert", "second")
 
         moment = here.core.now()

@@ -21,6 +21,7 @@ from postroom.store.sqlite import writes as sqlite_writes
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.writes import WRONG
 from tests.letters import BOOT, NOW, ack, bury, forget, held, ids, letter, post, read, send
+from tests.renaming import rename
 from tests.store.helpers import database, opened
 
 PLACES = pytest.mark.parametrize(("to", "limit"), [("bob", "quota"), ("bob@far", "outbox")])
@@ -200,7 +201,7 @@ def test_counts_go_with_a_backup_an_import_and_a_rename(tmp_path: Path) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         room.mailbox("ann").send_many([postroom.draft(["bob", "cleo"], "x") for _ in range(70)])
         room.mailbox("bob").check(5)
-        room.rename("bob", "bert")
+        rename(room, "bob", "bert")
         room.backup(tmp_path / "copy.db")
         lines = [*room.export()]
     with postroom.open(tmp_path / "other.db", durability="process") as other:

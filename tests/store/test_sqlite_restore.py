@@ -15,6 +15,7 @@ from postroom.store.sqlite import backup as sqlite_backup
 from postroom.store.sqlite import ground, place, search
 from tests.contract.stores import STORES
 from tests.core.test_lossless import everything, fill
+from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory, spoken, texts
 from tests.store.helpers import database, mode
 
@@ -101,7 +102,7 @@ def test_tasks_names_and_words_come_back_and_what_came_later_is_not_found(
     before = everything(factory.store)
     for number in range(3):
         room.mailbox("anna").send("worker", f"came later {number}")
-    room.rename("miner", "smith")
+    rename(room, "miner", "smith")
     assert room.sweep().indexed
     factory.store.close()
     report = postroom.restore(tmp_path / "copy.db", tmp_path / "room.db", overwrite=True)

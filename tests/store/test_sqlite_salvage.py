@@ -16,6 +16,7 @@ from postroom.model.query import Found, Query
 from postroom.model.record import CARD
 from postroom.store.sqlite import examine
 from postroom.store.sqlite.salvage import Remains, salvage
+from tests.renaming import rename
 from tests.rooms import texts
 from tests.store.helpers import database, empty_log
 
@@ -45,7 +46,7 @@ def path(tmp_path: Path) -> Path:
         work = bob.claim()
         assert work is not None
         work.ack()
-        room.rename("cleo", "dora")
+        rename(room, "cleo", "dora")
     empty_log(path)
     return path
 

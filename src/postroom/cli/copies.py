@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from ..core.portable import check_head
 from ..errors import BadStore, Conflict, Invalid, Missing, PostroomError, StoreFailing, TooLarge
-from ..maintenance import copy_room, follow_room, restore
+from ..maintenance import copy_room, restore
 from ..model.codec import to_plain
 from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..core.portable import Imported
-    from ..core.transfer import Copied
     from ..model.report import BackupReport
     from .answer import Screen
     from .context import Context
@@ -41,25 +40,14 @@ FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # errors of the disk, not of the name of a 
 # -- another room
 
 
-def run_copy(context: Context) -> Iterator[Answer]:
+def run_copy(context: Context) -> Answer:
     if "room" in context.values:
         raise Usage("has no place here: SRC and DST say which rooms", field="--room")
     settings = dict(context.get("set", ()))
-    how = {"move": bool(context.get("move")), **settings}
     with Progress("copying", quiet=context.screen.json) as progress, _as_rooms():
         source, target = context.get("src"), context.get("dst")
         _check_parent(target)
-        if not context.get("watch"):
-            done = copy_room(source, target, progress=progress.tell, **how)
-            progress.wipe()
-            yield _copy_answer(context, done)
-            return
-        for done in follow_room(source, target, progress=progress.tell, **how):
-            progress.wipe()
-            yield _copy_answer(context, done)
-
-
-def _copy_answer(context: Context, done: Copied) -> Answer:
+        done = copy_room(source, target, progress=progress.tell, **settings)
     data = to_plain(asdict(done))
     return Answer(context.name, data, copied, code=exit_code(Conflict()) if done.refused else 0)
 
@@ -257,8 +245,6 @@ def copied(_screen: Screen, data: Mapping[str, Any]) -> str:
         ("states", "{:,} states brought up to date"),
         ("names", "{:,} names"),
         ("records", "{:,} records"),
-        ("moved", "{:,} moved"),
-        ("held", "{:,} left to the agents that work on them"),
     )
     typed = ", ".join(text.format(data[name]) for name, text in words if data[name])
     lines = [f"Copied: {typed}." if typed else "Nothing is new."]

@@ -318,11 +318,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def wipe(self) -> None:
+    def __exit__(self, *how: object) -> None:
         """Clear the line, so that an answer can be written there."""
         if self._shown and self._next:
             self._write("\r\033[K")
-            self._next = 0.0
-
-    def __exit__(self, *how: object) -> None:
-        self.wipe()

@@ -30,6 +30,12 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SPAN = r"\+?(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
 _PIECE = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_COPY_RETIRED = "retired: mounts keep rooms in step; see postroom help mount"
+_RETIRED = {  # words of earlier versions, and what to do instead
+    "rename": "retired: agents keep their names; postroom register --name changes what others are shown",
+    "--move": _COPY_RETIRED,
+    "--watch": _COPY_RETIRED,
+}
 
 
 def convert_all(values: dict[str, Any], options: dict[str, Option]) -> None:
@@ -207,9 +213,8 @@ def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, l
     if following and f"{name} {following[0]}" in FILE_OF:
         return f"{name} {following[0]}", words[:at] + words[at + 2 :]
     if name not in FILE_OF and not below(name):
-        raise Usage(
-            f"there is no command {name!a}", field="command", hint=meant(name, FILE_OF) or "postroom help all"
-        )
+        hint = _RETIRED.get(name) or meant(name, FILE_OF) or "postroom help all"
+        raise Usage(f"there is no command {name!a}", field="command", hint=hint)
     return name, words[:at] + words[at + 1 :]
 
 
@@ -260,6 +265,8 @@ def _hint_for_dash(word: str, command: str, before: list[str]) -> str:
     """Return a hint where a word that begins with - may not be meant as an option."""
     if command == "work" and before:
         return "put -- before the program"
+    if command == "copy" and word in _RETIRED:
+        return _RETIRED[word]
     if word.partition("=")[0] in {"--port", "--host"} and command in {"serve", "service install"}:
         return "the address and the port are one: --http 127.0.0.1:4651"
     if command == "search" and not word.startswith("--"):

@@ -205,7 +205,7 @@ def _due(context: Context) -> datetime | None:
     return at if isinstance(at, datetime | None) else context.screen.now + timedelta(seconds=at)
 
 
-# -- unsend, block, rename
+# -- unsend, block
 
 
 def run_unsend(context: Context) -> Answer:
@@ -222,13 +222,6 @@ def run_block(context: Context) -> Answer:
 
 def run_unblock(context: Context) -> Answer:
     return Answer(context.name, {"blocked": context.mailbox.unblock(context.get("name"))}, _blocked)
-
-
-def run_rename(context: Context) -> Answer:
-    old, new = context.get("old"), context.get("new")
-    context.room.rename(old, new)
-    text = f"{one_line(old)} is called {one_line(new)} now.\n"
-    return Answer(context.name, {"old": old, "new": new}, lambda _screen, _data: text)
 
 
 def _taken_back(_screen: Screen, data: Mapping[str, Any]) -> str:

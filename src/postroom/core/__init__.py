@@ -22,7 +22,6 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     tasks           give, list and move tasks; deadlines
     escalation      escalate, resolve, climb
     agents          cards, heartbeats, presence, guards, scopes
-    rename          another name for an agent
     tokens          tokens that prove which agent or operator is calling
     alerts          notify an agent of mail, and the log of that
     webhooks        the URLs to call when mail waits

@@ -7,7 +7,7 @@ register and send heartbeats at once; every change is one compare-and-set commit
 A guard is the allow list of a mailbox and the names that it blocks. It is checked inside the commit of each letter
 (`addressing`) and exists only for a mailbox that has one.
 
-A scope is a team of agents. Membership is on the agent's card, so that a rename and an export include it, and in
+A scope is a team of agents. Membership is on the agent's card, so that an export includes it, and in
 one small record per scope and agent, so that a broadcast does not read every card. A scope exists as soon as it
 was created or an agent is in it.
 """

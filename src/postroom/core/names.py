@@ -1,4 +1,4 @@
-"""Current and former names of an agent (`rename` gives an agent another name).
+"""Current and former names of an agent that an earlier version renamed; agents keep their names now.
 
 The guard record of a former name holds `moved_to`, the current one. Letters never change: they keep the name under
 which they were sent.

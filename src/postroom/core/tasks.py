@@ -379,7 +379,7 @@ def _update(
 def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
     """Return the task as it is now; raise unless this move is legal and this mailbox may make it."""
     task = task_of(core, mailbox, letter)
-    if task is None:  # deleted, unsent or renamed since it was found
+    if task is None:  # deleted or unsent since it was found
         inbox.check_spelling(core, mailbox)
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
     if answers:

@@ -9,26 +9,22 @@ the letter was revived in the other room after that death. Of two open ones, the
 record: the card, template or allow list that was changed more often, the task that moved last, the escalation that
 is answered. Nothing is deleted because it is missing in the other room.
 
-A move is a copy after which the letter is worked on only in the target. First it is claimed at the source
-(`Fence`), so that no worker takes it meanwhile; then it is copied, with a note at the target that it came to stay;
-when that is on stable storage, it is done and archived at the source. A letter that a worker holds is copied with
-its lease and left to its holder.
+Earlier versions could also move letters: the target holds a note that a letter came to stay (`MOVED_HERE`), and
+the source has it as done and archived, with the reason `moved to …`. Later states of the source do not change such
+a letter in the target. Copied back, it stays put away until it is settled over there.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import Conflict, IdTaken, Invalid, Missing, Resync, StaleRevision, UnknownMessage
-from ..model import delivery as model_delivery
-from ..model.agent import NO_GUARD, guard_from
+from ..errors import Conflict, IdTaken, Invalid, Resync, StaleRevision, UnknownMessage
+from ..model.agent import guard_from
 from ..model.codec import convert, digest
-from ..model.delivery import COPIED, OPEN, SETTLED, UNSENT, Delivery, Lease, State
+from ..model.delivery import COPIED, MOVED_AWAY, OPEN, SETTLED, UNSENT, Delivery, State
 from ..model.names import AT, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import (
@@ -49,11 +45,8 @@ from ..model.record import (
     moved_key,
 )
 from ..model.task import Standing
-from ..policy import retry
 from ..store.protocol import Introduce, Move, Post, Put, Rename, vouched
-from . import rename
-from .authorize import OWNER, authorize
-from .deliveries import is_process_gone
+from .authorize import authorize
 from .portable import record_kinds
 from .validation import check_progress
 
@@ -73,21 +66,20 @@ _LIFE = ("state", "attempts", "delivered_at", "acked_at", "dead_at", "due_at", "
 _TRIES = ("attempts", "reason", "due_at")
 
 
-def agreed(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
-    """Return our delivery as it shall be; None if nothing changes. `stays`: it is moved here, not only copied."""
-    after = _after(ours, theirs, stays=stays)
+def agreed(ours: Delivery, theirs: Delivery) -> Delivery | None:
+    """Return our delivery as it shall be; None if nothing changes."""
+    after = _after(ours, theirs)
     if after is None or after == ours:
         return None
     return replace(after, revision=max(ours.revision + 1, theirs.revision))
 
 
-def _after(ours: Delivery, theirs: Delivery, *, stays: bool) -> Delivery | None:
+def _after(ours: Delivery, theirs: Delivery) -> Delivery | None:
     is_here = AT not in ours.mailbox  # a delivery to another system is simply done, in both rooms
     if theirs.has_left and is_here:  # the room where it lies knows its state
         return None
-    if ours.has_left and is_here:  # it comes back, or its outcome is reported
-        unseen = replace(ours, read_at=None)  # it was put away, not read
-        return _as(unseen, theirs) if stays or theirs.state in SETTLED else None
+    if ours.has_left and is_here:  # its outcome is reported; it was put away, not read
+        return _as(replace(ours, read_at=None), theirs) if theirs.state in SETTLED else None
     if ours.state is State.DONE:
         archived = theirs.archived_at if theirs.state is State.DONE else None
         return replace(ours, archived_at=ours.archived_at or archived)
@@ -147,8 +139,8 @@ def _taken(delivery: Delivery, names: tuple[str, ...]) -> dict[str, Any]:
 
 # -- one run of a copy
 
+Held: TypeAlias = dict[str, list[Delivery]]  # by letter
 SLICE = 100  # letters in one commit: others wait for it, and in folders each is synced
-PACE = 0.2  # seconds between two looks at a room that is followed
 TRIES = 5  # for a letter that somebody else moves at the same time
 
 
@@ -166,13 +158,11 @@ class Copied(Struct, frozen=True, kw_only=True):
     states: int = 0  # deliveries that were brought up to date
     names: int = 0
     records: int = 0
-    moved: int = 0  # deliveries that are done at the source, because they go on in the target
-    held: int = 0  # deliveries that were not moved, because a worker holds them
     refused: tuple[Refusal, ...] = ()
 
     @property
     def did_something(self) -> bool:
-        return bool(self.letters or self.states or self.names or self.records or self.moved or self.refused)
+        return bool(self.letters or self.states or self.names or self.records or self.refused)
 
 
 def copy_room(
@@ -180,50 +170,26 @@ def copy_room(
     target: Core,
     caller: Principal,
     *,
-    move: bool = False,
-    places: tuple[str, str] = ("", ""),
+    origin: str = "",
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy everything that `target` does not have yet. `places`: both addresses; moved letters name the second."""
+    """Copy everything that `target` does not have yet. `origin` is the path of the source."""
     authorize(caller, "export")
     authorize(caller, "import")
-    return _Run(source, target, move=move, places=places).run(check_progress(progress))
-
-
-def follow(
-    source: Core,
-    target: Core,
-    caller: Principal,
-    *,
-    move: bool = False,
-    places: tuple[str, str] = ("", ""),
-    progress: Progress | None = None,
-) -> Iterator[Copied]:
-    """Copy, then copy each change, for as long as the caller iterates. Yields after a run that did something."""
-    first = True
-    while True:
-        seen = source.store.cursor()
-        done = copy_room(source, target, caller, move=move, places=places, progress=progress)
-        if first or done.did_something:
-            yield done
-        first = False
-        while source.store.cursor() == seen:
-            time.sleep(PACE)
+    return _Run(source, target, origin).run(check_progress(progress))
 
 
 class _Run:
     """One run of a copy."""
 
-    def __init__(self, source: Core, target: Core, *, move: bool, places: tuple[str, str]) -> None:
-        self._source, self._target, self._move = source.store, target.store, move
+    def __init__(self, source: Core, target: Core, origin: str) -> None:
+        self._source, self._target, self._origin = source.store, target.store, origin
         self._records = RecordCopy(source, target)
-        self._fence = Fence(source)
-        self._moment = source.now()
+        self._boot = source.now().boot
         self._began = self._source.cursor()  # changes from now on are seen by the next run
-        self._origin, self._room = places[0], places[1] or self._target.cursor().store
         self._came = set(self._target.keys(MOVED_HERE))
         self._stayed = set(self._source.keys(MOVED_HERE))
-        self._counts = dict.fromkeys(("letters", "states", "names", "records", "moved"), 0)
+        self._counts = dict.fromkeys(("letters", "states", "names", "records"), 0)
         self._refused: list[Refusal] = []
 
     def run(self, tell: Progress) -> Copied:
@@ -238,11 +204,9 @@ class _Run:
             self._carry(letters)
             done += len(letters)
             tell(min(done, total), total)
-        if self._move and not self._refused:
-            self._records.end_duties()
-        if not self._refused and not self._fence.held:
+        if not self._refused:
             self._remember()
-        return Copied(**self._counts, held=self._fence.held, refused=tuple(self._refused))
+        return Copied(**self._counts, refused=tuple(self._refused))
 
     def _refuse(self, what: str, why: PostroomError) -> None:
         self._refused.append(Refusal(what, str(why)))
@@ -254,8 +218,6 @@ class _Run:
         found = self._target.records(COPIED_UP_TO, self._began.store)
         if not found or found[0].value["from"] != self._origin:  # a room made by copying files has the same id
             return None
-        if self._move and not found[0].value["moved"]:
-            return None
         since = Cursor.parse(found[0].value["cursor"])
         try:
             self._source.changes(since, 1)
@@ -265,7 +227,7 @@ class _Run:
 
     def _remember(self) -> None:
         held = self._target.records(COPIED_UP_TO, self._began.store)
-        value = {"cursor": str(self._began), "moved": self._move, "from": self._origin}
+        value = {"cursor": str(self._began), "from": self._origin}
         if held and held[0].value == value:
             return
         record = Record(
@@ -330,40 +292,29 @@ class _Run:
     # -- letters
 
     def _carry(self, letters: Sequence[Letter]) -> None:
+        """Copy letters in one commit, or, on a conflict, one by one."""
         held = deliveries_of(self._source, letters)
-        fenced = self._fence.take(held) if self._move else {}
+        here = {id: [_fit(each, self._boot) for each in found] for id, found in held.items()}
         try:
-            held = self._fence.as_taken(held)
-            here = {id: [_fit(each, self._moment.boot) for each in found] for id, found in held.items()}
-            arrived = self._bring(letters, here, fenced)
-            self._leave([after for at, after in fenced.items() if at[0] in arrived])
-            fenced = {at: after for at, after in fenced.items() if at[0] not in arrived}
-        finally:
-            self._fence.release(fenced.values())
-
-    def _bring(self, letters: Sequence[Letter], here: dict[str, list[Delivery]], fenced: Fenced) -> set[str]:
-        """Copy letters in one commit, or, on a conflict, one by one; return the ids of the copied ones."""
-        try:
-            self._commit(letters, here, fenced)
+            self._commit(letters, here)
         except (Conflict, Invalid, UnknownMessage):
-            return {letter.message.id for letter in letters if self._bring_one(letter, here, fenced)}
-        return {letter.message.id for letter in letters}
+            for letter in letters:
+                self._carry_one(letter, here)
 
-    def _bring_one(self, letter: Letter, here: dict[str, list[Delivery]], fenced: Fenced) -> bool:
+    def _carry_one(self, letter: Letter, here: Held) -> None:
         for left in reversed(range(TRIES)):
             try:
-                self._commit([letter], here, fenced)
+                self._commit([letter], here)
             except (StaleRevision, UnknownMessage) as lost:
                 if not left:
                     self._refuse(letter.message.id, lost)
             except (Conflict, Invalid) as refused:
                 self._refuse(letter.message.id, refused)
-                return False
+                return
             else:
-                return True
-        return False
+                return
 
-    def _commit(self, letters: Sequence[Letter], here: dict[str, list[Delivery]], fenced: Fenced) -> None:
+    def _commit(self, letters: Sequence[Letter], here: Held) -> None:
         known = self._target.get([letter.message.id for letter in letters])
         there = deliveries_of(self._target, letters)
         writes: list[Write] = []
@@ -377,11 +328,9 @@ class _Run:
                 writes.append(
                     Post(message=message, deliveries=tuple(replace(d, number=0, arrived=0) for d in ours))
                 )
-            writes += self._notes(ours, fenced)
         posted = self._target.commit(writes)
         self._counts["letters"] += sum(not one.repeated for one in posted)
         self._counts["states"] += sum(isinstance(write, Move) for write in writes)
-        self._came |= {write.record.key for write in writes if isinstance(write, Put)}
         self._repeats([write for write in writes if isinstance(write, Post)], posted)
 
     def _repeats(self, posts: Sequence[Post], posted: Sequence[Posted]) -> None:
@@ -403,33 +352,11 @@ class _Run:
             if before is None or at in self._came:
                 continue
             if at in self._stayed and before.state is State.DONE:  # it came here from there: it is not done
-                before = replace(before, reason=before.reason if before.has_left else model_delivery.MOVED_AWAY)
-            after = agreed(before, delivery, stays=self._move)
+                before = replace(before, reason=before.reason if before.has_left else MOVED_AWAY)
+            after = agreed(before, delivery)
             if after is not None:
                 writes.append(Move(before, after, COPIED))
         return writes
-
-    # -- moving
-
-    def _notes(self, ours: Sequence[Delivery], fenced: Fenced) -> list[Write]:
-        """Return the notes that these deliveries were moved: later states of the source do not change them."""
-        value = {"room": self._began.store, "at": self._moment.wall.isoformat()}
-        keys = [
-            moved_key(each.message_id, each.mailbox) for each in ours if (each.message_id, each.mailbox) in fenced
-        ]
-        return [Put(record=Record(kind=MOVED_HERE, key=key, value=value)) for key in keys if key not in self._came]
-
-    def _leave(self, fenced: Sequence[Delivery]) -> None:
-        """Finish the move at the source; the letters are safe in the target.
-
-        A letter that a foreign program took at the source meanwhile was not moved after all: the next run copies
-        its state.
-        """
-        lost = _keys(self._fence.leave(fenced, self._room))
-        self._counts["moved"] += len(fenced) - len(lost)
-        self._records.forget(MOVED_HERE, (_keys(fenced) - lost) & self._stayed)
-        self._records.take_back(MOVED_HERE, lost)
-        self._came -= lost
 
 
 def _is_same(one: Message, other: Message) -> bool:
@@ -437,15 +364,9 @@ def _is_same(one: Message, other: Message) -> bool:
     return digest(replace(one, recipients=())) == digest(replace(other, recipients=()))
 
 
-def _keys(deliveries: Iterable[Delivery]) -> set[str]:
-    return {moved_key(each.message_id, each.mailbox) for each in deliveries}
-
-
 def _fit(delivery: Delivery, boot: str) -> Delivery:
-    """Return the delivery for another room: without a copy's claim, and with an expired lease of another boot."""
+    """Return the delivery for another room: a lease of another boot has expired there."""
     lease = delivery.lease
-    if lease is not None and delivery.state is State.CLAIMED and lease.holder.startswith(HOLDER):
-        return replace(delivery, state=State.UNREAD, lease=None)
     if lease is None or lease.boot == boot:
         return delivery
     return replace(delivery, lease=replace(lease, until=0.0))
@@ -454,8 +375,6 @@ def _fit(delivery: Delivery, boot: str) -> Delivery:
 # -- records
 
 STAYS = frozenset({BEAT, MOVED_HERE})  # kinds that are true of their own room alone
-DUTIES = (DUE, OPEN_ESCALATION)  # kinds that a janitor acts on
-_SLICE = 500
 
 Refuse: TypeAlias = "Callable[[str, PostroomError], None]"
 
@@ -464,13 +383,13 @@ class RecordCopy:
     """The copy of records from one room into another."""
 
     def __init__(self, source: Core, target: Core) -> None:
-        self.core, self._other = source, target
+        self.core = source
         self._source, self._target = source.store, target.store
 
     def carry(self, kinds: set[str] | None, refuse: Refuse) -> int:
         """Copy records of these kinds (None: all) that are new or later, and return how many."""
         if kinds is None or GUARD in kinds:
-            self._rename(refuse)
+            self._alias(refuse)
         count = 0
         for kind in record_kinds(self.core):
             if kind in STAYS or (kinds is not None and kind not in kinds):
@@ -481,15 +400,19 @@ class RecordCopy:
                 count += bool(writes) and self._commit(record, writes, refuse)
         return count
 
-    def _rename(self, refuse: Refuse) -> None:
-        """Rename agents in the target that were renamed at the source, before mail comes under the new name."""
+    def _alias(self, refuse: Refuse) -> None:
+        """Make former names of renamed agents aliases in the target, before mail comes under the new names."""
         for record in self._source.records(GUARD):
-            new = guard_from(record.value).moved_to
-            if new is not None and self._target.spelling(record.key) == record.key != new:
-                try:
-                    rename.rename(self._other, OWNER, record.key, new)
-                except (Conflict, Invalid, Missing) as refused:
-                    refuse(record.key, refused)
+            new, spelt = guard_from(record.value).moved_to, self._target.spelling(record.key)
+            if new is None or spelt == new or (spelt != record.key and fold(spelt or "") == fold(new)):
+                continue
+            cards = self._target.records(CARD, record.key)
+            members = [MEMBER + scope for card in cards for scope in card.value.get("scopes", ())]
+            stale = [*cards, *(each for kind in members for each in self._target.records(kind, record.key))]
+            try:
+                self._target.commit([Rename(record.key, new), *_removals(stale)])
+            except (Conflict, Invalid) as refused:
+                refuse(record.key, refused)
 
     def _commit(self, record: Record, writes: list[Write], refuse: Refuse) -> bool:
         try:
@@ -506,9 +429,12 @@ class RecordCopy:
             return []
         put = replace(record, revision=0 if held is None else held.revision)
         first = max(record.revision, 1)
-        return [*self._renamed(record), Put(record=put, first=first), *self._with(record)]
+        return [Put(record=put, first=first), *self._with(record)]
 
     def _may_come(self, record: Record) -> bool:
+        if record.kind == GUARD:
+            new = guard_from(record.value).moved_to
+            return new is None or fold(self._target.spelling(record.key) or "") == fold(new)
         if record.kind == OPEN_ESCALATION:
             return not self._target.records(CLOSED_ESCALATION, record.key)
         if record.kind in {FORGOTTEN, SPENT}:
@@ -521,12 +447,6 @@ class RecordCopy:
         found = self._target.records(f"{TASKS}{due.value['giver']}", due.key)
         return bool(found) and convert(found[0].value, Standing).is_final
 
-    def _renamed(self, record: Record) -> Iterator[Write]:
-        """Return the write that makes the former name of a renamed agent an alias in the target."""
-        guard = guard_from(record.value) if record.kind == GUARD else NO_GUARD
-        if guard.moved_to is not None and fold(self._target.spelling(record.key) or "") != fold(guard.moved_to):
-            yield Rename(record.key, guard.moved_to)
-
     def _with(self, record: Record) -> Iterator[Write]:
         """Return what else changes in the target with this record."""
         if record.kind == CLOSED_ESCALATION:
@@ -537,25 +457,6 @@ class RecordCopy:
             for former in self._target.records(CARD, record.key):
                 for scope in set(former.value.get("scopes", ())) - set(record.value.get("scopes", ())):
                     yield from _removals(self._target.records(MEMBER + scope, record.key))
-
-    def forget(self, kind: str, keys: Iterable[str]) -> None:
-        """Delete records at the source."""
-        _remove(self._source, kind, keys)
-
-    def take_back(self, kind: str, keys: Iterable[str]) -> None:
-        """Delete records at the target."""
-        _remove(self._target, kind, keys)
-
-    def end_duties(self) -> None:
-        """Delete the duties of moved letters at the source: the janitor of the target has them now."""
-        for kind in DUTIES:
-            self.forget(kind, set(self._source.keys(kind)) & set(self._target.keys(kind)))
-
-
-def _remove(store: Store, kind: str, keys: Iterable[str]) -> None:
-    gone = [record for key in keys for record in store.records(kind, key)]
-    for start in range(0, len(gone), _SLICE):
-        store.commit(list(_removals(gone[start : start + _SLICE])))
 
 
 def _removals(records: Iterable[Record]) -> Iterator[Put]:
@@ -569,96 +470,8 @@ def _is_later(theirs: Record, ours: Record) -> bool:
     return theirs.revision > ours.revision
 
 
-# -- the fence: claims on the letters that are being moved
-
-HOLDER = "postroom copy"  # the holder of these claims
-TIME = 120.0  # seconds for one slice; a copy that dies leaves its letters claimed for so long at most
-
-Held: TypeAlias = dict[str, list[Delivery]]  # by letter
-Fenced: TypeAlias = dict[tuple[str, str], Delivery]  # (letter, mailbox) -> as it is now, claimed by us
-
-
-class Fence:
-    """Claims on deliveries of one room while they are moved, slice by slice."""
-
-    def __init__(self, core: Core) -> None:
-        self.core, self._store = core, core.store
-        self._lost: set[tuple[str, str]] = set()  # deliveries that others claimed first
-        self.held = 0  # deliveries that are left to their holders
-
-    def take(self, held: Held) -> Fenced:
-        """Claim the deliveries that are to be moved, except those that a worker holds or takes at this moment.
-
-        Scheduled mail needs no claim: it is not offered to anybody.
-        """
-        lease, fenced, claims = self._lease(), Fenced(), []
-        for delivery in (each for found in held.values() for each in found if each.state in OPEN):
-            if self._is_held(delivery):
-                self.held += 1
-            elif delivery.state is State.QUEUED:
-                fenced[_at(delivery)] = delivery
-            else:
-                claimed = replace(delivery, state=State.CLAIMED, lease=lease, revision=delivery.revision + 1)
-                fenced[_at(delivery)] = claimed
-                claims.append(Move(delivery, claimed, "claim"))
-        self._lost = {_at(each) for each in self._commit(claims)}
-        self.held += len(self._lost)
-        for at in self._lost:
-            del fenced[at]
-        return fenced
-
-    def as_taken(self, held: Held) -> Held:
-        """Return the deliveries with the claims of workers that were first; else the target would offer them."""
-        if not self._lost:
-            return held
-        ids = tuple({id for id, _ in self._lost})
-        now = {_at(found.delivery): found.delivery for found in self._store.find(Query(message_ids=ids))}
-        return {
-            id: [now.get(_at(each), each) if _at(each) in self._lost else each for each in found]
-            for id, found in held.items()
-        }
-
-    def leave(self, fenced: Sequence[Delivery], room: str) -> list[Delivery]:
-        """Mark the deliveries as moved; return those that a foreign program took in spite of the claim."""
-        now = self.core.now().wall
-        lost = self._commit([Move(each, model_delivery.move_away(each, now, room), COPIED) for each in fenced])
-        self.held += len(lost)
-        return lost
-
-    def release(self, fenced: Iterable[Delivery]) -> None:
-        claimed = [each for each in fenced if each.state is State.CLAIMED]
-        self._commit([Move(each, model_delivery.release(each), "release") for each in claimed])
-
-    def _lease(self) -> Lease:
-        now = self.core.now()
-        holder = f"{HOLDER} (process {os.getpid()})"
-        return Lease(token=self.core.ids.token(), holder=holder, until=now.steady + TIME, boot=now.boot)
-
-    def _is_held(self, delivery: Delivery) -> bool:
-        lease = delivery.lease
-        if delivery.state is not State.CLAIMED or lease is None:
-            return False
-        if retry.has_lapsed(lease, self.core.now()):
-            return False
-        return not (lease.holder.startswith(HOLDER) and is_process_gone(lease.holder))
-
-    def _commit(self, steps: Sequence[Move]) -> list[Delivery]:
-        """Commit in one go, else one by one; return the deliveries that another process moved first."""
-        try:
-            self._store.commit(steps)
-        except (StaleRevision, UnknownMessage):
-            if len(steps) == 1:
-                return [steps[0].before]
-            return [lost for step in steps for lost in self._commit([step])]
-        return []
-
-
 def deliveries_of(store: Store, letters: Sequence[Letter]) -> Held:
     held: Held = {letter.message.id: [] for letter in letters}
     for found in store.find(Query(message_ids=tuple(held), order="age")):
         held[found.message.id].append(found.delivery)
     return held
-
-
-def _at(delivery: Delivery) -> tuple[str, str]:
-    return delivery.message_id, delivery.mailbox

@@ -314,21 +314,6 @@ def redirect(delivery: Delivery, mailbox: str, now: datetime, attempt: Attempt |
     )
 
 
-def move_away(delivery: Delivery, now: datetime, room: str) -> Delivery:
-    """Return the delivery as settled and archived here, whatever its state: it continues in another room."""
-    return replace(
-        delivery,
-        state=State.DONE,
-        revision=delivery.revision + 1,
-        read_at=delivery.read_at or now,
-        acked_at=now,
-        archived_at=now,
-        due_at=None,
-        lease=None,
-        reason=f"{MOVED_AWAY}{room}",
-    )
-
-
 def _failed(delivery: Delivery, attempt: Attempt) -> dict[str, Any]:
     return {
         "lease": None,

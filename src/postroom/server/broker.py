@@ -15,7 +15,7 @@ import itertools
 import logging
 from collections import deque
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -187,13 +187,6 @@ MAILBOX = "mailbox"  # set by a MAP session, never by a caller: whose letters ar
 POLL_SECONDS = 1.0  # between two looks where the store cannot notify
 
 
-class TokenHolder(NamedTuple):
-    """A connected caller that has shown a token."""
-
-    agent: str | None  # whose token it was when it was shown
-    expel: Callable[[], None]
-
-
 class Broker:
     """All subscriptions of a post room. Made inside an event loop, and used on its thread alone,
     except `publish`.
@@ -204,7 +197,7 @@ class Broker:
         self._store = executor.room.core.store
         self._loop = asyncio.get_running_loop()
         self._by_caller: dict[object, dict[str, Subscription]] = {}
-        self._token_holders: dict[str, dict[object, TokenHolder]] = {}  # by id of the token, by caller
+        self._token_holders: dict[str, dict[object, Callable[[], None]]] = {}  # by id of the token, by caller
         executor.counters.subscribers = lambda: sum(map(len, self._by_caller.values()))
         self.listeners: list[Callable[[Event], None]] = []  # other parts of the server that get emitted events
         self._numbers = itertools.count(1)
@@ -266,14 +259,12 @@ class Broker:
                 self._resume_later(subscription)
 
     def watch_token(self, caller: object, principal: Principal, expel: Callable[[], None]) -> None:
-        """Call `expel` as soon as the token of a connected caller is revoked or its agent renamed, by any process.
-        A caller that comes again is known by the new name.
-        """
+        """Call `expel` as soon as the token of a connected caller is revoked, by any process."""
         for some in self._token_holders.values():
             some.pop(caller, None)  # it may have shown another token before
         if principal.token is not None:
             self._start_watching()
-            self._token_holders.setdefault(principal.token, {})[caller] = TokenHolder(principal.agent, expel)
+            self._token_holders.setdefault(principal.token, {})[caller] = expel
             self._check_tokens({principal.token})  # it may have been revoked since it was shown
 
     def update_rights(self, caller: Any) -> None:
@@ -370,21 +361,14 @@ class Broker:
             self._slice = INITIAL_SLICE if seen < self._slice else min(MAX_SLICE, self._slice * 2)
 
     def _check_tokens(self, ids: set[str]) -> None:
-        """End the subscriptions and connections of callers whose token was revoked or is of another agent now."""
+        """End the subscriptions and connections of callers whose token was revoked."""
         core = self._executor.room.core
         for id in ids & self._token_holders.keys():
-            token = live_token(core, id)
-            holders = self._token_holders.pop(id)
-            stay = {
-                caller: subscription
-                for caller, subscription in holders.items()
-                if token is not None and token.agent == subscription.agent
-            }
-            if stay:
-                self._token_holders[id] = stay
-            for caller in holders.keys() - stay.keys():
+            if live_token(core, id) is not None:
+                continue
+            for caller, expel in self._token_holders.pop(id).items():
                 self._drop(caller)
-                self._loop.call_soon(holders[caller].expel)
+                self._loop.call_soon(expel)
 
     def _dispatch(self, changes: Sequence[Change], after: Cursor) -> None:
         """Send some changes to all subscribers that are not behind. Most are not concerned by most changes."""

@@ -48,8 +48,8 @@ class Caller:
     """One caller, for as long as its connection or request lasts.
 
     `push` sends a notification and returns whether it was taken; `resume` is called when there is room again.
-    Without `push` the caller cannot subscribe. `expel` is called when its token is revoked or its agent renamed; a
-    caller of one request needs none, since each call checks the token.
+    Without `push` the caller cannot subscribe. `expel` is called when its token is revoked; a caller of
+    one request needs none, since each call checks the token.
     """
 
     def __init__(

@@ -516,11 +516,6 @@ def _delete_template(room: Room, params: dict[str, Any]) -> Any:
 # -- the room
 
 
-def _rename(room: Room, params: dict[str, Any]) -> Any:
-    room.rename(params["old"], params["new"])
-    return {"old": params["old"], "new": params["new"]}
-
-
 def _room_stats(room: Room, _params: dict[str, Any]) -> Any:
     return plain_stats(room.stats())
 
@@ -581,8 +576,6 @@ ROOM_ROWS = (
                  Param("tags", "list", "labels"), result="template", action="templates"),
     _room_row("delete_template", "drop a template", _delete_template, NAME, result="deleted",
                  action="templates"),
-    _room_row("rename", "give an agent another name", _rename, Param("old", "text", "so far", required=True),
-                 Param("new", "text", "from now on", required=True), result="old, new", action="rename", slow=True),
     _room_row("room_stats", "the room in numbers", _room_stats,
                  result="letters, deliveries, states, unread, agents, mailboxes", slow=True, writes=False),
     _room_row("doctor", "the room's health, with a real write and read", _doctor,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.nanobot.channel.intent import session_of
+from tests.renaming import rename
 
 from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 
 
-async def rename(at: ScriptedAgent, old: str, new: str) -> None:
-    await at.post.room.run(at.post.room.room.rename, old, new)
+async def rename_peer(at: ScriptedAgent, old: str, new: str) -> None:
+    await at.post.room.run(rename, at.post.room.room, old, new)
 
 
 def test_the_answer_of_a_peer_that_was_renamed_comes_into_the_conversation_once(tmp_path: Path) -> None:
@@ -18,7 +19,7 @@ def test_the_answer_of_a_peer_that_was_renamed_comes_into_the_conversation_once(
         async with scripted_agent(tmp_path, "boss") as boss:
             await boss.post.room.mailbox("anna").register()
             await use(boss, "mail_send", to="anna", text="how are you?")
-            await rename(boss, "anna", "berta")
+            await rename_peer(boss, "anna", "berta")
             berta = boss.post.room.mailbox("berta")
             letter = await berta.wait(PATIENCE)
             assert letter is not None
@@ -26,7 +27,7 @@ def test_the_answer_of_a_peer_that_was_renamed_comes_into_the_conversation_once(
             [result] = await until(lambda: boss.seen)
             assert "person:sofa" == result.session and "fine" in result.content
             await boss.answer(result, "she is fine")
-            await rename(boss, "berta", "carla")
+            await rename_peer(boss, "berta", "carla")
             await boss.post.room.mailbox("carla").send("boss", "obey", in_reply_to=letter.id)
             again = (await until(lambda: boss.seen[1:]))[0]
             assert "obey" in again.content and again.session.startswith("mailbox:")
@@ -42,7 +43,7 @@ def test_a_peer_that_was_renamed_goes_on_in_its_session(tmp_path: Path) -> None:
             first = await anna.send("coder", "hello")
             assert await anna.wait(PATIENCE)
             for old, new in (("anna", "berta"), ("berta", "anna")):
-                await rename(coder, old, new)
+                await rename_peer(coder, old, new)
                 await coder.post.room.mailbox(new).send("coder", "and now?", in_reply_to=first.id)
             await until(lambda: len(coder.seen) == 3)
             assert [session_of("anna", first.id)] * 3 == [seen.session for seen in coder.seen]
@@ -59,7 +60,7 @@ def test_a_question_about_the_task_of_a_peer_that_was_renamed_is_answered_in_its
             [seen] = await until(lambda: coder.seen)
             await use(coder, "mail_ask", seen, question="which language?")
             await coder.answer(seen, "I asked")
-            await rename(coder, "anna", "berta")
+            await rename_peer(coder, "anna", "berta")
             await (await coder.post.room.mailbox("berta").task(value.id)).answer("Rust")
             again = (await until(lambda: coder.seen[1:]))[0]
             assert seen.session == again.session and "Rust" in again.content
@@ -73,7 +74,7 @@ def test_an_agent_that_is_renamed_itself_still_knows_where_it_was_asked(tmp_path
             await boss.post.room.mailbox("anna").register()
             await use(boss, "mail_send", to="anna", text="how are you?")
         async with scripted_agent(tmp_path, "other") as other:
-            await rename(other, "boss", "chief")
+            await rename_peer(other, "boss", "chief")
             letter = await other.post.room.mailbox("anna").wait(PATIENCE)
             assert letter is not None
             await letter.reply("fine")

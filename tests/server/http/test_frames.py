@@ -12,7 +12,6 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-import postroom
 from tests.server.http.running import PATIENCE, Client, Daemon, memory_of, send_many, until_end
 from tests.server.http.test_auth import UPGRADE
 
@@ -180,23 +179,6 @@ def test_a_revoked_token_ends_it_at_once(agent: Agent, running: Daemon) -> None:
         with pytest.raises(ConnectionClosed) as closed:
             talk.recv(timeout=PATIENCE)
         assert closed.value.rcvd is not None and 1008 == closed.value.rcvd.code
-
-
-def test_an_agent_that_is_renamed_comes_again_and_is_known_by_its_name(agent: Agent, running: Daemon) -> None:
-    client = agent("mia")
-    with talking(client) as talk:
-        talk.send(rpc("map/subscribe"))
-        hear(talk)
-        with postroom.open(running.room) as room:
-            room.mailbox("mia").send("mia", "before")
-            room.rename("mia", "mia-2")
-        with suppress(ConnectionClosed):
-            while True:  # what it heard of before
-                talk.recv(timeout=PATIENCE)
-        assert 1008 == talk.protocol.close_code
-    with talking(client) as talk:
-        talk.send(rpc("mail/counts"))
-        assert 1 == hear(talk)["result"]["total"]
 
 
 @pytest.mark.parametrize("name", ["since", "replayFrom"])

@@ -31,7 +31,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Asking": ("escalation", ("escalate", "escalations", "resolve", "waiting", "inbox")),
     "Templates": ("send", ("templates", "templates show", "templates save", "templates delete")),
-    "Errands": ("send", ("unsend", "block", "unblock", "rename")),
+    "Errands": ("send", ("unsend", "block", "unblock")),
     "Rings": ("alerts", ("watch", "rings", "rings retry")),
     "Dead letters": ("work", ("dead", "dead show", "dead revive", "dead purge")),
     "Agents": ("agents", ("agents", "agents show", "register", "heartbeat", "leave")),

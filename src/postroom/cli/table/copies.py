@@ -11,26 +11,18 @@ _FULL = (74, "the disk is full; nothing is left of the copy")
 COMMANDS = {
     "copy": Command(
         "copy",
-        "copy or move mail from one room into another",
+        "copy mail from one room into another",
         Option("SRC", help="the room to copy, by path or address", required=True, complete="files"),
         Option("DST", help="the room to copy to; made if it is not there", required=True, complete="files"),
-        Option("--move", help="what is open goes on in DST alone: in SRC it is done and archived", kind="flag"),
-        Option("--watch", help="go on with what comes, until Ctrl-C", kind="flag"),
         about="The rooms may be of any kind, and DST need not be empty. Letters keep their ids and keys: a second"
         " run copies only what is new, and brings states up to date. The later state wins, and what is done stays"
         " done. Names, cards, templates, tasks, escalations and blocks come along. A copy that is cut off leaves"
-        " both rooms whole; the same command goes on. What somebody works on is not moved before it is released or"
-        " done. An address with a ? needs quotes in a shell. See [rooms in folders](files.md).",
-        examples=(
-            ("postroom copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),
-            ("postroom copy room.db other.db --move", "all open mail goes on in other.db"),
-        ),
+        " both rooms whole; the same command goes on. Mounts keep rooms in step. An address with a ? needs quotes in a shell. See [rooms in folders](files.md).",
+        examples=(("postroom copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),),
         json=(
             ("letters", "how many were new in DST"),
             ("states", "deliveries that were brought up to date"),
             ("names, records", "how many were new or later"),
-            ("moved", "deliveries that are done with in SRC"),
-            ("held", "deliveries that were not moved: somebody works on them"),
             ("refused", "what could not be copied and stays in SRC: each with what (an id or a name) and why"),
         ),
         exits=(

@@ -112,7 +112,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-# -- unsend, block, rename
+# -- unsend, block
 
 BLOCKED_JSON = (("blocked", "all names whose mail is refused now"),)
 
@@ -143,18 +143,6 @@ ERRAND_COMMANDS = {
         Option("NAME", help="whose mail", required=True, complete="agents"),
         examples=(("postroom unblock spammer --as coder", "all is forgiven"),),
         json=BLOCKED_JSON,
-        looks=True,
-    ),
-    "rename": Command(
-        "rename",
-        "give an agent another name",
-        Option("OLD", help="the name it has", required=True, complete="agents"),
-        Option("NEW", help="the name it gets", required=True),
-        about="Its mail, card and tasks follow. Mail to the old name still arrives. For the operator of the room;"
-        " needs no --as.",
-        examples=(("postroom rename tester quality", "a better one"),),
-        json=(("old", "the name it had"), ("new", "the name it has")),
-        exits=((67, "nobody is called so"), (69, "the new name is taken")),
         looks=True,
     ),
 }  # fmt: skip
