@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import asdict
 
-from .core import compose, inbox, validation
+from .core import compose, inbox
 from .core import messages as core_messages
 from .core.verb import perform, request
 from .errors import Invalid
@@ -128,7 +128,7 @@ class Mailbox:
         """Return the letters that were sent here, the newest first."""
         from .core import search
 
-        return search.sent(self.core, self.principal, self.name, limit=limit)
+        return self._perform(search.Sent, limit=limit).letters
 
     # -- reading
 
@@ -158,13 +158,13 @@ class Mailbox:
         """Return the numbers of open and dead mail here."""
         from .core import stats
 
-        return stats.mailbox_stats(self.core, self.principal, self.name)
+        return self._perform(stats.MailboxStats)
 
     def trace(self, id: str) -> Trace:
         """Return the history of a letter that was sent or received here, with every delivery and its outcome."""
         from .core import stats
 
-        return stats.trace(self.core, self.principal, self.name, id)
+        return self._perform(stats.GetTrace, id=id)
 
     def wait(
         self,
@@ -189,14 +189,11 @@ class Mailbox:
         """
         from .core import search
 
-        return search.search(self.core, self.principal, self.name, query, limit=limit, ranked=ranked)
+        return self._perform(search.Search, query=query, limit=limit, ranked=ranked).letters
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """Return the unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
-        found = self._perform(inbox.Check, limit=validation.check_count(most, "most"), peek=True).letters
-        total = self._perform(inbox.Counts).total
-        messages = [f.message.seen_by(self.name) for f in found]
-        return self.room.digest(messages, budget=budget, most=most, longest=longest, total=total)
+        return self._perform(inbox.Digest, budget=budget, most=most, longest=longest).text
 
     # -- claiming
 
@@ -424,43 +421,43 @@ class Mailbox:
         """Return the letters of a thread that were sent or received here, the oldest first."""
         from .core import threads
 
-        return threads.thread(self.core, self.principal, self.name, id)
+        return self._perform(threads.GetThread, thread=id).letters
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """Return the letters with a thread tag that were sent or received here."""
         from .core import threads
 
-        return threads.tagged(self.core, self.principal, self.name, tag, scope)
+        return self._perform(threads.GetTagged, tag=tag, scope=scope).letters
 
     def reply_chain(self, id: str) -> list[Message]:
         """Return the letters from the root of a thread down to this one."""
         from .core import threads
 
-        return threads.reply_chain(self.core, self.principal, self.name, id)
+        return self._perform(threads.GetReplyChain, id=id).letters
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Return threads with replies, the most recently active first."""
         from .core import threads
 
-        return threads.threads(self.core, self.principal, self.name, limit)
+        return self._perform(threads.ListThreads, limit=limit).threads
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first."""
         from .core import threads
 
-        return threads.conversations(self.core, self.principal, self.name, scope, limit)
+        return self._perform(threads.ListConversations, scope=scope, limit=limit).conversations
 
     def conversation(self, id: str) -> Conversation:
         """Return a conversation's participants and counts."""
         from .core import threads
 
-        return threads.conversation(self.core, self.principal, self.name, id)
+        return self._perform(threads.GetConversation, conversation=id).conversation
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order."""
         from .core import threads
 
-        return threads.turns(self.core, self.principal, self.name, conversation)
+        return self._perform(threads.ListTurns, conversation=conversation).turns
 
     # -- directory
 

@@ -199,37 +199,37 @@ class Room:
         """Return all letters of a thread, the oldest first."""
         from .core import threads
 
-        return threads.thread(self.core, self.principal, None, id)
+        return self._perform_in_room(threads.GetThread, thread=id).letters
 
     def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
         """Return all letters with a thread tag, the oldest first."""
         from .core import threads
 
-        return threads.tagged(self.core, self.principal, None, tag, scope)
+        return self._perform_in_room(threads.GetTagged, tag=tag, scope=scope).letters
 
     def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
         """Find letters of all mailboxes by their text. See `Mailbox.search`."""
         from .core import search
 
-        return search.search(self.core, self.principal, None, query, limit=limit, ranked=ranked)
+        return self._perform_in_room(search.Search, query=query, limit=limit, ranked=ranked).letters
 
     def threads(self, limit: int = 50) -> list[Thread]:
         """Return threads with replies, the most recently active first."""
         from .core import threads
 
-        return threads.threads(self.core, self.principal, None, limit)
+        return self._perform_in_room(threads.ListThreads, limit=limit).threads
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first."""
         from .core import threads
 
-        return threads.conversations(self.core, self.principal, None, scope, limit)
+        return self._perform_in_room(threads.ListConversations, scope=scope, limit=limit).conversations
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order."""
         from .core import threads
 
-        return threads.turns(self.core, self.principal, None, conversation)
+        return self._perform_in_room(threads.ListTurns, conversation=conversation).turns
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""
@@ -243,6 +243,11 @@ class Room:
 
     def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
         return perform(self.core, self.principal, request(verb, params))
+
+    def _perform_in_room(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
+        """Perform a verb on the whole room, not on the mailbox of an agent for whom this room acts."""
+        authorize(self.principal, "room")
+        return self._perform(verb, **params)
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """Return the changes after a cursor, and the next cursor; raise Resync if they are not kept any more."""
@@ -295,7 +300,7 @@ class Room:
         """Return the history of one letter, with every delivery and its outcome."""
         from .core import stats
 
-        return stats.trace(self.core, self.principal, None, id)
+        return self._perform_in_room(stats.GetTrace, id=id)
 
     def dead_rings(self) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread, at all mailboxes."""

@@ -138,8 +138,7 @@ class Task(TaskView):
 
     def letters(self) -> list[Message]:
         """Return the letters of its thread that were sent or received here, the oldest first."""
-        box = self._mailbox
-        return threads.thread(box.core, box.principal, box.name, self.thread)
+        return self._mailbox._perform(threads.GetThread, thread=self.thread).letters
 
     @property
     def _lease(self) -> Any:

@@ -7,6 +7,7 @@ no letter that arrives in between is missed, and a sleeping reader looks again e
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,11 +18,12 @@ from msgspec.structs import replace
 from ..errors import LookAlike, UnknownMessage
 from ..model import delivery as model_delivery
 from ..model.delivery import State
+from ..model.message import Message
 from ..model.names import check_id, check_kind, check_party, check_scope, fold, meant
 from ..model.query import Found, Order, Query
 from ..model.record import Cursor
 from ..model.values import check_label, check_time
-from . import compose, names
+from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
 from .validation import as_list, check_count, check_limit, check_seconds
 from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, checked_mailbox, verb
@@ -85,6 +87,12 @@ class OneLetter(Struct):
     """One letter of a mailbox."""
 
     letter: Found
+
+
+class Messages(Struct):
+    """Letters without their deliveries."""
+
+    letters: list[Message]
 
 
 @verb("check", Letters, action="check", many=True)
@@ -151,6 +159,34 @@ class Counts(MailboxVerb, kw_only=True):
         if not total:
             check_spelling(core, self.agent_id)
         return Counted(self.agent_id, **by_name, total=total)
+
+
+class DigestText(Struct):
+    """Letters as text for a prompt."""
+
+    text: str
+
+
+@verb("digest", DigestText, action="check", writes=False)
+class Digest(MailboxVerb, kw_only=True):
+    """Return the unread mail as text for a prompt, in a fence; marks nothing."""
+
+    budget: Annotated[int, "characters at most"] = 4000
+    most: Annotated[int, "letters at most"] = 5
+    longest: Annotated[int, "characters of one letter at most"] = 500
+
+    def run(self, core: Core, principal: Principal) -> DigestText:
+        most = check_count(self.most, "most")
+        found = Check(agent_id=self.agent_id, limit=most, peek=True).run(core, principal).letters
+        total = Counts(agent_id=self.agent_id).run(core, principal).total
+        messages = [f.message.seen_by(self.agent_id) for f in found]
+        budget, longest = (
+            check_count(self.budget, "budget", least=0),
+            check_count(self.longest, "longest", least=0),
+        )
+        total = max(total, len(messages))
+        nonce = os.urandom(8).hex()
+        return DigestText(presentation.digest(messages, nonce, budget=budget, longest=longest, total=total))
 
 
 def check_spelling(core: Core, mailbox: str) -> None:

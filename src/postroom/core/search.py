@@ -6,7 +6,7 @@ BM25 within the newest `search_window` matches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
@@ -14,9 +14,10 @@ from ..model.names import HUMAN, check_id, fold
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
 from .authorize import authorize
 from .deliveries import apply_timers
-from .inbox import check_spelling
+from .inbox import Messages, check_spelling
 from .names import names_of, seen_by
 from .validation import check_count
+from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,35 +34,43 @@ LENGTH = 0.75  # BM25's b: how much the length of a letter reduces the weight of
 SUBJECT = 4  # extra mentions that one in the subject counts as
 
 
-def search(
-    core: Core, caller: Principal, mailbox: str | None, query: str, *, limit: int = 20, ranked: bool = False
-) -> list[Message]:
-    """Return the newest letters that match; if `ranked`, the best of the newest `search_window`, best first."""
-    authorize(caller, "room" if mailbox is None else "search", mailbox)
-    moment = core.now()
-    wanted = _with_human_name(read_query(query, moment.wall), fold(core.limits.human))
-    most = check_count(limit, "limit", most=MOST)
-    if mailbox is not None:
-        apply_timers(core, moment, (mailbox,))
-    looked_at = max(most, core.limits.search_window) if ranked else most
-    # The store filters by mailbox in the same query, so a match in other mail never shows, not even in a count
-    # (G8).
-    letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
-    if not letters and mailbox is not None:
-        check_spelling(core, mailbox)
-    found = [seen_by(core, letter.message, mailbox) for letter in letters]
-    return by_relevance(found, wanted)[:most] if ranked else found
+@verb("search", Messages, action="search", everyone=True, slow=True, writes=False)
+class Search(MailboxVerb, kw_only=True):
+    """Search the letters sent or received here: the newest first or, ranked, the best of the newest matches."""
+
+    query: Annotated[str, "words, phrases, from: to: tag: kind: thread: before: after:"]
+    limit: Annotated[int, "how many at most"] = 20
+    ranked: Annotated[bool, "the best first, not the newest"] = False
+
+    def run(self, core: Core, _principal: Principal) -> Messages:
+        moment, mailbox = core.now(), self.mailbox
+        wanted = _with_human_name(read_query(self.query, moment.wall), fold(core.limits.human))
+        most = check_count(self.limit, "limit", most=MOST)
+        if mailbox is not None:
+            apply_timers(core, moment, (mailbox,))
+        looked_at = max(most, core.limits.search_window) if self.ranked else most
+        # The store filters by mailbox in the same query, so a match in other mail never shows, not even in a
+        # count (G8).
+        letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
+        if not letters and mailbox is not None:
+            check_spelling(core, mailbox)
+        found = [seen_by(core, letter.message, mailbox) for letter in letters]
+        return Messages(by_relevance(found, wanted)[:most] if self.ranked else found)
 
 
-def sent(core: Core, caller: Principal, mailbox: str, *, limit: int = 20) -> list[Message]:
-    """Return letters that this mailbox sent, under any of its names, the newest first."""
-    authorize(caller, "search", mailbox)
-    most = check_count(limit, "limit", most=MOST)
-    own = _with_former_names(core, SearchQuery(wanted=Marks(senders=(fold(mailbox),))), mailbox)
-    letters = core.store.search(own, mailbox, most)
-    if not letters:
-        check_spelling(core, mailbox)
-    return [letter.message for letter in letters]
+@verb("sent", Messages, action="search", slow=True, writes=False)
+class Sent(MailboxVerb, kw_only=True):
+    """Return letters sent from here, under any of its names, the newest first."""
+
+    limit: Annotated[int, "how many at most"] = 20
+
+    def run(self, core: Core, _principal: Principal) -> Messages:
+        most = check_count(self.limit, "limit", most=MOST)
+        query = SearchQuery(wanted=Marks(senders=(fold(self.agent_id),)))
+        letters = core.store.search(_with_former_names(core, query, self.agent_id), self.agent_id, most)
+        if not letters:
+            check_spelling(core, self.agent_id)
+        return Messages([letter.message for letter in letters])
 
 
 def ids_with_prefix(core: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:

@@ -6,7 +6,7 @@ letter is, a recipient its own delivery, and the operator everything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
@@ -17,13 +17,14 @@ from ..model.names import check_id
 from ..model.query import LetterQuery, Query, Tally, Traffic
 from ..model.record import CARD, FORGOTTEN
 from ..model.report import AgentFlow, Flow, Stats, Trace, stop_of, with_audit
-from . import alerts, inbox, outbox, task_index
+from . import alerts, outbox, task_index
 from . import deliveries as core_deliveries
 from .addressing import routed_to, without_copy
 from .alerts import audit_of
 from .authorize import authorize
 from .inbox import check_spelling
 from .names import is_sent_by, seen_by
+from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,16 +67,18 @@ def room_stats(core: Core, caller: Principal) -> Stats:
     )
 
 
-def mailbox_stats(core: Core, caller: Principal, mailbox: str) -> Tally:
-    """Count the open and dead mail of one mailbox."""
-    authorize(caller, "count", mailbox)
-    core_deliveries.apply_timers(core, core.now(), (mailbox,))
-    counted = core.store.tally(mailbox)
-    if counted:
-        shown = core.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True))
-        return replace(counted[0], dead=sum(shown.values()))
-    inbox.check_spelling(core, mailbox)
-    return Tally(mailbox=mailbox, unread=dict.fromkeys(Priority, 0))
+@verb("stats", Tally, action="count", writes=False)
+class MailboxStats(MailboxVerb, kw_only=True):
+    """Return a mailbox in numbers: its open and dead mail."""
+
+    def run(self, core: Core, _principal: Principal) -> Tally:
+        core_deliveries.apply_timers(core, core.now(), (self.agent_id,))
+        counted = core.store.tally(self.agent_id)
+        if counted:
+            shown = core.store.count(Query(mailbox=self.agent_id, states=(State.DEAD,), shown_only=True))
+            return replace(counted[0], dead=sum(shown.values()))
+        check_spelling(core, self.agent_id)
+        return Tally(mailbox=self.agent_id, unread=dict.fromkeys(Priority, 0))
 
 
 def flow(core: Core, caller: Principal, last: Flow | None) -> Flow:
@@ -144,32 +147,38 @@ def _median(settled: Sequence[Settled]) -> float | None:
 # -- the history of one letter
 
 
-def trace(core: Core, caller: Principal, mailbox: str | None, id: str) -> Trace:
-    """Return the history of a letter, as `mailbox` may see it (None: all of it)."""
-    authorize(caller, "room" if mailbox is None else "trace", mailbox)
-    if mailbox is not None:
-        check_spelling(core, mailbox)
-    letter = core.store.get((check_id(id, "id"),)).get(id)
-    if letter is None:
-        raise _unknown(core, mailbox, id)
-    found = core.store.find(Query(message_ids=(id,), order="age"))
-    sees_all = mailbox is None or is_sent_by(core, letter.message, mailbox)
-    visible = found if sees_all else [f for f in found if _has_come(f.delivery, mailbox)]
-    if not visible and not sees_all:
-        raise _unknown(core, mailbox, id)
-    answers = [(one, _answer_kind(core, letter.message, one)) for one in _answers(core, mailbox, letter.message)]
-    task = task_index.opened_by(core, letter.message)
-    return Trace(
-        message=letter.message if mailbox is None else seen_by(core, letter.message, mailbox),
-        number=letter.number,
-        stops=tuple(
-            _stop(core, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
-            for f in sorted(visible, key=lambda f: f.delivery.mailbox)
-        ),
-        replies=tuple(answer for answer, kind in answers if kind == "reply"),
-        relays=tuple(answer for answer, kind in answers if kind == "relay"),
-        bounces=tuple(answer for answer, kind in answers if kind == BOUNCE),
-    )
+@verb("trace", Trace, action="trace", everyone=True, many=True, writes=False, old_names={"message_id": "id"})
+class GetTrace(MailboxVerb, kw_only=True):
+    """Return the history of a letter, as its sender or recipient may see it."""
+
+    id: Annotated[str, "the letter's id"]
+
+    def run(self, core: Core, _principal: Principal) -> Trace:
+        mailbox = self.mailbox
+        if mailbox is not None:
+            check_spelling(core, mailbox)
+        letter = core.store.get((check_id(self.id, "id"),)).get(self.id)
+        if letter is None:
+            raise _unknown(core, mailbox, self.id)
+        message = letter.message
+        found = core.store.find(Query(message_ids=(self.id,), order="age"))
+        sees_all = mailbox is None or is_sent_by(core, message, mailbox)
+        visible = found if sees_all else [f for f in found if _has_come(f.delivery, mailbox)]
+        if not visible and not sees_all:
+            raise _unknown(core, mailbox, self.id)
+        answers = [(one, _answer_kind(core, message, one)) for one in _answers(core, mailbox, message)]
+        task = task_index.opened_by(core, message)
+        return Trace(
+            message=message if mailbox is None else seen_by(core, message, mailbox),
+            number=letter.number,
+            stops=tuple(
+                _stop(core, f.delivery, task, whole=mailbox in {None, f.delivery.mailbox})
+                for f in sorted(visible, key=lambda f: f.delivery.mailbox)
+            ),
+            replies=tuple(answer for answer, kind in answers if kind == "reply"),
+            relays=tuple(answer for answer, kind in answers if kind == "relay"),
+            bounces=tuple(answer for answer, kind in answers if kind == BOUNCE),
+        )
 
 
 def _stop(core: Core, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:

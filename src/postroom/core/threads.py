@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from msgspec import Struct
 
@@ -18,104 +18,167 @@ from ..model.message import Message, content_type
 from ..model.names import POSTMASTER, check_id, check_scope
 from ..model.query import LetterQuery
 from ..model.record import CARD
-from ..model.thread import Participant, ThreadRecord, fold_conversation, fold_thread, note_of, thread_of, turn_of
+from ..model.thread import (
+    Conversation,
+    Participant,
+    Thread,
+    ThreadRecord,
+    Turn,
+    fold_conversation,
+    fold_thread,
+    note_of,
+    thread_of,
+    turn_of,
+)
 from ..model.values import check_label
 from .agents import agent_of
-from .authorize import authorize
 from .conversations import turn_in
 from .core import find_record
-from .inbox import check_spelling
+from .inbox import Messages, check_spelling
 from .names import name_resolver, names_of, seen_by
 from .validation import check_count
+from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model.thread import Conversation, Thread, Turn
     from .authorize import Principal
     from .conversations import View
     from .core import Core
 
 
-def thread(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
-    """Return all letters of a thread that `mailbox` may see, the oldest first; None is the operator's view."""
-    _authorize(caller, mailbox)
-    return _visible(core, mailbox, LetterQuery(thread=check_id(id, "thread"), party=mailbox))
+class MailboxThreads(Struct):
+    """Threads of letters."""
+
+    threads: list[Thread]
 
 
-def tagged(core: Core, caller: Principal, mailbox: str | None, tag: str, scope: str | None) -> list[Message]:
-    """Return all letters with a thread tag, the oldest first."""
-    _authorize(caller, mailbox)
-    label = check_label(tag, "thread_tag", 200)
-    return _visible(core, mailbox, LetterQuery(thread_tag=label, scope=_scope(scope), party=mailbox))
+class MailboxConversations(Struct):
+    """Conversations with their counts."""
+
+    conversations: list[Conversation]
 
 
-def reply_chain(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
-    """Return a letter and its ancestors, the root first, as far as `mailbox` may see them."""
-    _authorize(caller, mailbox)
-    letters = core.store.get((check_id(id, "id"),))
-    if id not in letters:
-        raise UnknownMessage(f"no letter {id!r}", field="id")
-    seen = {m.id: m for m in thread(core, caller, mailbox, letters[id].message.thread)}
-    # The same error as for a letter that does not exist (G8).
-    if id not in seen:
-        raise UnknownMessage(f"no letter {id!r}", field="id")
-    chain = []
-    above: str | None = id
-    while above in seen:
-        chain.append(seen.pop(above))  # pop: an imported letter may claim a cycle
-        above = chain[-1].in_reply_to
-    return chain[::-1]
+class OneConversation(Struct):
+    """A conversation with its counts."""
+
+    conversation: Conversation
 
 
-def threads(core: Core, caller: Principal, mailbox: str | None, limit: int) -> list[Thread]:
+class Turns(Struct):
+    """Turns of a conversation."""
+
+    turns: list[Turn]
+
+
+@verb("thread", Messages, action="threads", everyone=True, many=True, writes=False)
+class GetThread(MailboxVerb, kw_only=True):
+    """Return the letters of a thread that were sent or received here, the oldest first."""
+
+    thread: Annotated[str, "its id, that of its first letter"]
+
+    def run(self, core: Core, _principal: Principal) -> Messages:
+        query = LetterQuery(thread=check_id(self.thread, "thread"), party=self.mailbox)
+        return Messages(_visible(core, self.mailbox, query))
+
+
+@verb("tagged", Messages, action="threads", everyone=True, many=True, writes=False)
+class GetTagged(MailboxVerb, kw_only=True):
+    """Return the letters with a thread tag that were sent or received here, the oldest first."""
+
+    tag: Annotated[str, "the tag"]
+    scope: Annotated[str | None, "only of this scope"] = None
+
+    def run(self, core: Core, _principal: Principal) -> Messages:
+        label = check_label(self.tag, "thread_tag", 200)
+        query = LetterQuery(thread_tag=label, scope=_scope(self.scope), party=self.mailbox)
+        return Messages(_visible(core, self.mailbox, query))
+
+
+@verb("reply_chain", Messages, action="threads", everyone=True, many=True, writes=False)
+class GetReplyChain(MailboxVerb, kw_only=True):
+    """Return a letter and its ancestors, the root first, as far as they were sent or received here."""
+
+    id: Annotated[str, "the letter's id"]
+
+    def run(self, core: Core, _principal: Principal) -> Messages:
+        letter = core.store.get((check_id(self.id, "id"),)).get(self.id)
+        if letter is None:
+            raise UnknownMessage(f"no letter {self.id!r}", field="id")
+        query = LetterQuery(thread=letter.message.thread, party=self.mailbox)
+        seen = {m.id: m for m in _visible(core, self.mailbox, query)}
+        # The same error as for a letter that does not exist (G8).
+        if self.id not in seen:
+            raise UnknownMessage(f"no letter {self.id!r}", field="id")
+        chain = []
+        above: str | None = self.id
+        while above in seen:
+            chain.append(seen.pop(above))  # pop: an imported letter may claim a cycle
+            above = chain[-1].in_reply_to
+        return Messages(chain[::-1])
+
+
+@verb("threads", MailboxThreads, action="threads", everyone=True, slow=True, writes=False)
+class ListThreads(MailboxVerb, kw_only=True):
     """Return threads with replies, the most recently active first."""
-    _authorize(caller, mailbox)
-    ids = core.store.threads(mailbox, check_count(limit, "limit"))
-    if not ids and mailbox is not None:
-        check_spelling(core, mailbox)
-    # Folded from the letters this mailbox may see: counts must not reveal others (G8).
-    seen = (_visible(core, mailbox, LetterQuery(thread=id, party=mailbox)) for id in ids)
-    return [fold_thread(letters) for letters in seen if letters]
+
+    limit: Annotated[int, "how many at most"] = 50
+
+    def run(self, core: Core, _principal: Principal) -> MailboxThreads:
+        ids = core.store.threads(self.mailbox, check_count(self.limit, "limit"))
+        if not ids and self.mailbox is not None:
+            check_spelling(core, self.mailbox)
+        # Folded from the letters this mailbox may see: counts must not reveal others (G8).
+        seen = (_visible(core, self.mailbox, LetterQuery(thread=id, party=self.mailbox)) for id in ids)
+        return MailboxThreads([fold_thread(letters) for letters in seen if letters])
 
 
-def conversations(
-    core: Core, caller: Principal, mailbox: str | None, scope: str | None, limit: int
-) -> list[Conversation]:
+@verb("conversations", MailboxConversations, action="threads", everyone=True, slow=True, writes=False)
+class ListConversations(MailboxVerb, kw_only=True):
     """Return conversations with their counts, the most recently active first."""
-    _authorize(caller, mailbox)
-    ids = core.store.conversations(mailbox, _scope(scope), check_count(limit, "limit"))
-    if not ids and mailbox is not None:
-        check_spelling(core, mailbox)
-    seen = (_visible(core, mailbox, LetterQuery(conversation=id, party=mailbox)) for id in ids)
-    return [fold_conversation(letters) for letters in seen if letters]
+
+    scope: Annotated[str | None, "only of this scope"] = None
+    limit: Annotated[int, "how many at most"] = 50
+
+    def run(self, core: Core, _principal: Principal) -> MailboxConversations:
+        ids = core.store.conversations(self.mailbox, _scope(self.scope), check_count(self.limit, "limit"))
+        if not ids and self.mailbox is not None:
+            check_spelling(core, self.mailbox)
+        seen = (_visible(core, self.mailbox, LetterQuery(conversation=id, party=self.mailbox)) for id in ids)
+        return MailboxConversations([fold_conversation(letters) for letters in seen if letters])
 
 
-def conversation(core: Core, caller: Principal, mailbox: str | None, id: str) -> Conversation:
-    """Return one conversation with its counts."""
-    return fold_conversation(_conversation_letters(core, caller, mailbox, id))
+class AboutConversation(MailboxVerb, kw_only=True):
+    """A request about one conversation."""
+
+    conversation: Annotated[str, "its id"]
+
+    def letters(self, core: Core) -> list[Message]:
+        query = LetterQuery(conversation=check_id(self.conversation, "conversation"), party=self.mailbox)
+        letters = _visible(core, self.mailbox, query)
+        if not letters:
+            raise UnknownMessage(f"no conversation {self.conversation!r}", field="conversation")
+        return letters
 
 
-def turns(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Turn]:
+@verb("conversation", OneConversation, action="threads", everyone=True, many=True, writes=False)
+class GetConversation(AboutConversation, kw_only=True):
+    """Return a conversation's participants and counts."""
+
+    def run(self, core: Core, _principal: Principal) -> OneConversation:
+        return OneConversation(fold_conversation(self.letters(core)))
+
+
+@verb("turns", Turns, action="threads", everyone=True, many=True, writes=False)
+class ListTurns(AboutConversation, kw_only=True):
     """Return the turns of a conversation, the oldest first."""
-    return [turn_of(message) for message in _conversation_letters(core, caller, mailbox, id)]
 
-
-def _conversation_letters(core: Core, caller: Principal, mailbox: str | None, id: str) -> list[Message]:
-    _authorize(caller, mailbox)
-    query = LetterQuery(conversation=check_id(id, "conversation"), party=mailbox)
-    letters = _visible(core, mailbox, query)
-    if not letters:
-        raise UnknownMessage(f"no conversation {id!r}", field="conversation")
-    return letters
+    def run(self, core: Core, _principal: Principal) -> Turns:
+        return Turns([turn_of(message) for message in self.letters(core)])
 
 
 def _scope(scope: str | None) -> str | None:
     return None if scope is None else check_scope(scope, "scope")
-
-
-def _authorize(caller: Principal, mailbox: str | None) -> None:
-    authorize(caller, "room" if mailbox is None else "threads", mailbox)
 
 
 def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Message]:

@@ -110,6 +110,11 @@ class MailboxVerb(Verb, kw_only=True):
     def mailboxes(self) -> list[str]:
         return [self.agent_id]
 
+    @property
+    def mailbox(self) -> str | None:
+        """The mailbox, or None: the request is about the whole room."""
+        return self.agent_id or None
+
 
 def checked_mailbox(core: Core, name: Any) -> str:
     """Return the mailbox that a name stands for: the human's has several."""

@@ -9,7 +9,9 @@ from msgspec.structs import asdict
 
 from ..core.work import Claimed
 from ..model.codec import to_plain
-from ..model.query import Found
+from ..model.message import Message
+from ..model.query import Found, Tally
+from ..model.report import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +21,8 @@ if TYPE_CHECKING:
     from ..model.agent import Agent
     from ..model.alert import Rung
     from ..model.delivery import Delivery
-    from ..model.message import Message, Template
-    from ..model.query import Tally
-    from ..model.report import Stats, Stop, Trace
+    from ..model.message import Template
+    from ..model.report import Stats, Stop
     from ..model.task import Escalation
     from ..task import TaskView
 
@@ -40,7 +41,7 @@ def plain(value: Any) -> Any:
 
 def result_names(result: Any) -> tuple[str, ...]:
     """Return the fields of the JSON of a verb's result."""
-    names: tuple[str, ...] = result.__struct_fields__
+    names: tuple[str, ...] = _RESULT_NAMES.get(result) or result.__struct_fields__
     return names
 
 
@@ -175,4 +176,11 @@ def _plain_stop(stop: Stop) -> dict[str, Any]:
 _ENCODERS: dict[type, Callable[[Any], Any]] = {
     Claimed: plain_claimed,
     Found: plain_found,
+    Message: plain_message,
+    Tally: plain_tally,
+    Trace: plain_trace,
+}
+_RESULT_NAMES: dict[type, tuple[str, ...]] = {
+    Tally: (*Tally.__struct_fields__, "total_unread", "backlog"),
+    Trace: ("letter", *Trace.__struct_fields__[1:]),
 }

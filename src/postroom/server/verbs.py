@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from ..core import inbox, outbox, work
+from ..core import inbox, outbox, search, stats, threads, work
 from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.inbox import far_agent_record
@@ -24,10 +24,8 @@ from ..formats.plain import (
     plain_receipt,
     plain_rung,
     plain_stats,
-    plain_tally,
     plain_task,
     plain_template,
-    plain_trace,
 )
 from ..mailbox import draft
 from ..model.alert import Rung
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
 
     from ..letter import Letter
     from ..mailbox import Mailbox
-    from ..model.message import Message
     from ..model.report import Diagnosis
     from ..room import Room
 
@@ -125,10 +122,6 @@ def _unsend(room: Room, params: dict[str, Any]) -> Any:
     return {"letter": plain_message(box_of(room, params).unsend(params["message_id"]))}
 
 
-def _sent(room: Room, params: dict[str, Any]) -> Any:
-    return _letters(box_of(room, params).sent(**some(params, "limit")))
-
-
 # -- reading
 
 
@@ -136,43 +129,6 @@ def _shown(room: Room, params: dict[str, Any]) -> Any:
     return {
         "shown": box_of(room, params).mark_shown(params["message_ids"], params["host"], params.get("where", ""))
     }
-
-
-def _search(room: Room, params: dict[str, Any]) -> Any:
-    return _letters(box_of(room, params).search(params["query"], **some(params, "limit", "ranked")))
-
-
-def _digest(room: Room, params: dict[str, Any]) -> Any:
-    return {"text": box_of(room, params).digest(**some(params, "budget", "most", "longest"))}
-
-
-def _thread(room: Room, params: dict[str, Any]) -> Any:
-    return _letters(_mailbox_or_room(room, params).thread(params["thread"]))
-
-
-def _tagged(room: Room, params: dict[str, Any]) -> Any:
-    return _letters(_mailbox_or_room(room, params).tagged(params["tag"], params.get("scope")))
-
-
-def _mailbox_or_room(room: Room, params: dict[str, Any]) -> Room | Mailbox:
-    """Return the mailbox that is named, or the whole room to an operator that names none."""
-    return room if "agent_id" not in params and room.principal.operator else box_of(room, params)
-
-
-def _threads(room: Room, params: dict[str, Any]) -> Any:
-    return {"threads": to_plain(box_of(room, params).threads(**some(params, "limit")))}
-
-
-def _stats(room: Room, params: dict[str, Any]) -> Any:
-    return plain_tally(box_of(room, params).stats())
-
-
-def _trace(room: Room, params: dict[str, Any]) -> Any:
-    return plain_trace(box_of(room, params).trace(params["message_id"]))
-
-
-def _letters(found: Sequence[Message]) -> dict[str, Any]:
-    return {"letters": [plain_message(message) for message in found]}
 
 
 def is_empty(answer: Any) -> bool:
@@ -185,7 +141,6 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
     return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
-_READ_ONLY: dict[str, Any] = {"action": "check", "writes": False}
 MAIL_ROWS = (
     _row("send", "send a letter to one or many", _send, TO_OR_REPLY, BODY, *FIELDS, result=RECEIPT),
     _row(
@@ -236,8 +191,7 @@ MAIL_ROWS = (
         result=RECEIPT,
     ),
     _row("unsend", "take a letter back while nobody has claimed it", _unsend, ID, result="letter", action="unsend"),
-    _row("sent", "letters sent from here, the newest first", _sent, LIMIT, result="letters", action="search", slow=True,
-         writes=False),
+    of_verb(search.Sent),
     of_verb(inbox.Check),
     of_verb(inbox.Read),
     _row("shown", "record that letters were shown to the agent's model; stamps them as read", _shown, IDS,
@@ -245,23 +199,13 @@ MAIL_ROWS = (
          Param("where", "text", "at what occasion"), result="shown", action="show"),
     of_verb(inbox.Counts),
     of_verb(inbox.Wait),
-    _row("search", "search the letters sent or received here", _search, Param("query", "text",
-         "words, phrases, from: to: tag: kind: thread: before: after:", required=True), LIMIT,
-         Param("ranked", "flag", "the best first, not the newest"), result="letters", action="search", slow=True,
-         writes=False),
-    _row("digest", "the unread mail as text for a prompt, in a fence; marks nothing", _digest,
-         Param("budget", "count", "characters at most"), Param("most", "count", "letters at most"),
-         Param("longest", "count", "characters of one letter at most"), result="text", **_READ_ONLY),
-    _row("thread", "the letters of a thread", _thread, Param("thread", "text", "its id, that of its first letter",
-         required=True), result="letters", action="threads", many=True, writes=False),
-    _row("tagged", "the letters with a thread tag", _tagged, Param("tag", "text", "the tag", required=True),
-         Param("scope", "text", "only of this scope"), result="letters", action="threads", many=True, writes=False),
-    _row("threads", "threads with replies, the most recently active first", _threads, LIMIT, result="threads",
-         action="threads", slow=True, writes=False),
-    _row("stats", "a mailbox in numbers", _stats, result="mailbox, unread, seen, claimed, queued, dead and so on",
-         action="count", writes=False),
-    _row("trace", "the history of a letter", _trace, ID, result="letter, stops, replies, relays, bounces",
-         action="trace", many=True, writes=False),
+    of_verb(search.Search),
+    of_verb(inbox.Digest),
+    of_verb(threads.GetThread),
+    of_verb(threads.GetTagged),
+    of_verb(threads.ListThreads),
+    of_verb(stats.MailboxStats),
+    of_verb(stats.GetTrace),
 )  # fmt: skip
 
 
