@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from ..core.work import Claimed
 from ..model.codec import to_plain
 from ..model.message import Message
 from ..model.query import Found, Tally
-from ..model.report import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.messages import Receipt
+    from ..core.work import Claimed
     from ..letter import Letter, Work
     from ..model.agent import Agent
     from ..model.alert import Rung
     from ..model.delivery import Delivery
     from ..model.message import Template
-    from ..model.report import Stats, Stop
+    from ..model.report import Stats, Stop, Trace
     from ..model.task import Escalation
     from ..task import TaskView
 
 
 def plain(value: Any) -> Any:
     """Return any value that a verb returns as JSON."""
-    encode = _ENCODERS.get(type(value))
+    encode = _encoders().get(type(value))
     if encode is not None:
         return encode(value)
     if isinstance(value, (list, tuple)):
@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
 
 def result_names(result: Any) -> tuple[str, ...]:
     """Return the fields of the JSON of a verb's result."""
-    names: tuple[str, ...] = _RESULT_NAMES.get(result) or result.__struct_fields__
+    names: tuple[str, ...] = _RESULT_NAMES.get(result.__name__) or result.__struct_fields__
     return names
 
 
@@ -173,14 +173,23 @@ def _plain_stop(stop: Stop) -> dict[str, Any]:
     return plain | {name: [to_plain(asdict(one)) for one in getattr(stop, name)] for name in lists}
 
 
-_ENCODERS: dict[type, Callable[[Any], Any]] = {
-    Claimed: plain_claimed,
-    Found: plain_found,
-    Message: plain_message,
-    Tally: plain_tally,
-    Trace: plain_trace,
-}
-_RESULT_NAMES: dict[type, tuple[str, ...]] = {
-    Tally: (*Tally.__struct_fields__, "total_unread", "backlog"),
-    Trace: ("letter", *Trace.__struct_fields__[1:]),
+@cache
+def _encoders() -> dict[type, Callable[[Any], Any]]:
+    """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
+    from ..core.work import Claimed  # noqa: PLC0415
+    from ..model.report import Trace  # noqa: PLC0415
+
+    return {
+        Claimed: plain_claimed,
+        Found: plain_found,
+        Message: plain_message,
+        Tally: plain_tally,
+        Trace: plain_trace,
+    }
+
+
+# Fields of the JSON of results that have other names than the fields of the type.
+_RESULT_NAMES = {
+    "Tally": (*Tally.__struct_fields__, "total_unread", "backlog"),
+    "Trace": ("letter", "number", "stops", "replies", "relays", "bounces"),
 }
