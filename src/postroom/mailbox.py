@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
+    from .core.work import Settled
     from .keywords import Fields, Filters, Wanted, When
     from .model.agent import Agent
     from .model.alert import DeadAlertRow, Later, Rung
@@ -281,7 +282,7 @@ class Mailbox:
         """
         from .core import work as core_work
 
-        return Work(self, core_work.find_claimed(self.core, self.principal, self.name, id, token))
+        return Work(self, self._perform(core_work.Held, id=id, token=token).letter)
 
     # -- settling, any number of letters in one commit: all or none
 
@@ -289,7 +290,7 @@ class Mailbox:
         """Acknowledge these letters: they leave the inbox for good."""
         from .core import work as core_work
 
-        self._settle(letters, core_work.ack, archive=archive)
+        self._settle(core_work.Ack, letters, keep=not archive)
 
     def ack_and_send(
         self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool = True
@@ -297,18 +298,13 @@ class Mailbox:
         """Acknowledge these letters and send others, in one commit."""
         from .core import work as core_work
 
-        held = self._held(letters)
-        after, receipts = core_work.ack_and_send(
-            self.core, self.principal, self.name, held, self._own(drafts), archive=archive
-        )
-        _update(letters, after)
-        return receipts
+        return self._settle(core_work.Ack, letters, drafts=self._own(drafts), keep=not archive)
 
     def fail(self, letters: Sequence[Letter], reason: str, *, retry: bool = True) -> None:
         """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once."""
         from .core import work as core_work
 
-        self._settle(letters, core_work.fail, reason, retry=retry)
+        self._settle(core_work.Fail, letters, reason=reason, retry=retry)
 
     def reject(self, letters: Sequence[Letter], reason: str) -> None:
         """Refuse these letters: they become dead letters, and their senders get the reason."""
@@ -318,13 +314,13 @@ class Mailbox:
         """Give these letters back, as if they had never been claimed."""
         from .core import work as core_work
 
-        self._settle(letters, core_work.release)
+        self._settle(core_work.Release, letters)
 
     def renew(self, letters: Sequence[Letter], lease: float | None = None) -> None:
         """Extend the leases of these letters, counted from now."""
         from .core import work as core_work
 
-        self._settle(letters, core_work.renew, lease)
+        self._settle(core_work.Renew, letters, lease=lease)
 
     # -- dead letters
 
@@ -332,20 +328,19 @@ class Mailbox:
         """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
         from .core import work as core_work
 
-        found = core_work.list_dead(self.core, self.principal, self.name, limit)
-        return [Letter(self, f) for f in found]
+        return [Letter(self, f) for f in self._perform(core_work.Dead, limit=limit).letters]
 
     def revive(self, *ids: str) -> list[Letter]:
         """Put dead letters back into the inbox."""
         from .core import work as core_work
 
-        return [Letter(self, f) for f in core_work.revive(self.core, self.principal, self.name, ids)]
+        return [Letter(self, f) for f in self._perform(core_work.Revive, ids=list(ids)).letters]
 
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good, and return how many."""
         from .core import work as core_work
 
-        return core_work.purge_dead(self.core, self.principal, self.name, ids)
+        return self._perform(core_work.PurgeDead, ids=list(ids)).purged
 
     # -- tasks
 
@@ -612,10 +607,14 @@ class Mailbox:
         return [one.but(sender=self.name) for one in drafts]
 
     def _settle(
-        self, letters: Sequence[Letter], verb: Callable[..., list[Found]], *args: Any, **options: Any
-    ) -> None:
+        self, verb: Callable[..., Runs[Settled]], letters: Sequence[Letter], **params: Any
+    ) -> list[Receipt]:
         held = self._held(letters)
-        _update(letters, verb(self.core, self.principal, self.name, held, *args, **options))
+        settled = self._perform(verb, ids=[found.message.id for found in held], held=held, **params)
+        deliveries = {found.message.id: found.delivery for found in settled.letters}
+        for letter in letters:
+            letter.delivery = deliveries[letter.id]
+        return settled.receipts
 
     def _held(self, letters: Sequence[Letter]) -> list[Found]:
         """Check that these letters lie in this mailbox, and return each of them once, with its lease."""
@@ -627,10 +626,3 @@ class Mailbox:
             if one._mailbox.name != self.name:
                 raise Invalid(f"{one.id} lies in the mailbox of {one._mailbox.name!r}", field="letters")
         return list({letter.id: letter._found for letter in letters}.values())
-
-
-def _update(letters: Sequence[Letter], after: Sequence[Found]) -> None:
-    """Give each letter the delivery that the commit left behind."""
-    deliveries = {found.message.id: found.delivery for found in after}
-    for letter in letters:
-        letter.delivery = deliveries[letter.id]

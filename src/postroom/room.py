@@ -25,7 +25,7 @@ from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
 from .model.message import DEFAULT_SCOPE
-from .model.names import check_agent, check_party, meant
+from .model.names import AT, check_agent, check_party, meant
 from .settings import default_room, load_settings, misspelt
 from .store.address import open_store
 
@@ -230,6 +230,16 @@ class Room:
         from .core import threads
 
         return self._perform_in_room(threads.ListTurns, conversation=conversation).turns
+
+    def dead(self, limit: int | None = None) -> list[Letter]:
+        """Return the dead letters of all mailboxes, the oldest first; `delivery.reason` says why."""
+        from .core import work
+
+        found = self._perform_in_room(work.Dead, limit=limit).letters
+        return [
+            Letter(self.mailbox(f.message.sender if AT in f.delivery.mailbox else f.delivery.mailbox), f)
+            for f in found
+        ]
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""

@@ -127,6 +127,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.thread("known"),
         lambda room: room.conversations(),
         lambda room: room.turns("c"),
+        lambda room: room.dead(),
         lambda room: room.escalations(),
         lambda room: room.changes(room.cursor()),
         lambda room: room.stats(),

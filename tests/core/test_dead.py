@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom import Invalid, Room, State, TooLarge, UnknownMessage
+from postroom import Invalid, NotAllowed, Room, State, TooLarge, UnknownMessage
+from postroom.core.authorize import agent_principal
 from tests.rooms import FakeClock, RoomFactory, texts
 
 
@@ -21,6 +22,26 @@ def test_dead_letters_are_listed_oldest_first_with_the_reason(room: Room) -> Non
     assert [(x.text, x.delivery.reason) for x in dead] == [("1", "no 1"), ("2", "no 2"), ("3", "no 3")]
     assert texts(room.mailbox("bob").dead(2)) == ["1", "2"]
     assert room.mailbox("ann").dead() == []
+
+
+def test_the_dead_letters_of_all_mailboxes_are_listed_together(factory: RoomFactory) -> None:
+    room = factory.room()
+    bury(room, "1")
+    room.mailbox("ann").read(room.mailbox("bob").send("ann", "2").id).reject("no 2")
+    bury(room, "3")
+    dead = room.dead()
+    assert [(x.text, x.delivery.mailbox) for x in dead] == [("1", "bob"), ("2", "ann"), ("3", "bob")]
+    assert texts(room.dead(2)) == ["1", "2"]
+    with pytest.raises(NotAllowed, match="may not act as the operator in the room"):
+        factory.room(agent_principal("bob")).dead()
+
+
+def test_a_lease_that_ran_out_is_found_by_who_looks_at_the_whole_room(factory: RoomFactory) -> None:
+    room = factory.room(max_attempts=1)
+    room.mailbox("ann").send("bob", "x")
+    assert room.mailbox("bob").claim(lease=10)
+    factory.clock.advance(11)
+    assert texts(room.dead()) == ["x"]
 
 
 def test_a_revived_letter_has_all_its_tries_again(room: Room, clock: FakeClock) -> None:

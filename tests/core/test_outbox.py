@@ -180,6 +180,8 @@ def test_its_sender_sees_revives_and_deletes_what_died_on_the_way(room: Room, cl
     box = room.mailbox("ann")
 
     assert [letter.text for letter in box.dead()] == ["1", "2"]
+    assert [repr(letter) for letter in room.dead()][:2] == [repr(letter) for letter in box.dead()]
+    assert room.dead()[2]._mailbox.name == "carl"  # each belongs to the mailbox of its sender
     with pytest.raises(UnknownMessage):
         room.mailbox("carl").revive(ids[0])
     (revived,) = box.revive(ids[0])
@@ -199,7 +201,7 @@ def test_a_letter_can_be_taken_back_while_it_has_not_left(room: Room, clock: Fak
     assert found_one(room, tried).delivery.reason == "unsent"
     with pytest.raises(IllegalMove, match=r"bob@far \(moved to far\)"):
         room.mailbox("ann").unsend(gone)
-    assert room.mailbox("ann").dead() == []
+    assert room.mailbox("ann").dead() == [] == room.dead()
 
 
 def test_numbers_and_the_doctor_know_mail_for_other_systems(room: Room) -> None:

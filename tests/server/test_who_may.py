@@ -324,6 +324,51 @@ def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: st
         assert result == "NotAllowed"
 
 
+# -- the whole room
+
+EVERYONE = ["mail/dead"]
+
+
+def fill_two_mailboxes(room: Room) -> None:
+    """Give alice and bob what each of these methods lists."""
+    for me, other in (("alice", "bob"), ("bob", "alice")):
+        room.mailbox(other).send(me, "dead")
+        work = room.mailbox(me).claim()
+        assert work is not None
+        work.reject("no")
+        for notice in room.mailbox(other).check():
+            notice.ack()
+
+
+def rows(room: Room, principal: Principal, name: str, **params: Any) -> list[Any]:
+    """What a method lists for this caller."""
+    reply = carried_out(room, principal, METHODS[name], params)
+    assert "done" == reply["told"], reply
+    (found,) = (value for value in reply["result"].values() if isinstance(value, list))
+    return list(found)
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_an_operator_that_names_no_agent_sees_the_whole_room(room: Room, name: str) -> None:
+    fill_two_mailboxes(room)
+    operator = holder(None)(room)
+    alices, bobs = (rows(room, operator, name, agent_id=agent) for agent in ("alice", "bob"))
+    whole = rows(room, operator, name)
+    assert alices and bobs and alices != bobs
+    assert all(row in whole for row in alices + bobs)
+    assert len(whole) == len({encode(row) for row in alices + bobs}), "each row once"
+    assert 1 == len(rows(room, operator, name, limit=1))
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_an_agent_that_names_no_agent_sees_its_own_mailbox_alone(room: Room, name: str) -> None:
+    fill_two_mailboxes(room)
+    alice = holder("alice")(room)
+    assert rows(room, alice, name) == rows(room, OWNER, name, agent_id="alice")
+    for caller in (Principal("nobody"), revoked("alice")(room), holder("alice", "manage")(room), SOCKET):
+        assert "NotAllowed" == carried_out(room, caller, METHODS[name], {})["told"]
+
+
 # -- what callers may learn of others
 
 # Words that name a letter, a thread or a conversation of others, and one that is nowhere.

@@ -40,6 +40,9 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 V = TypeVar("V", bound="type[Verb]")
 
+# The help of a field that only callers in this process may give: it is no parameter over a wire.
+LOCAL = "for callers in this process"
+
 # Types of parameters. Over a wire a time is text in ISO 8601, or seconds from now.
 PriorityWord = Annotated[
     str | int, msgspec.Meta(extra_json_schema={"anyOf": [{"enum": ["low", "normal", "high", "urgent"]}, {}]})
@@ -65,6 +68,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
     waits: bool = False  # does it wait for mail? Then it has a parameter `timeout`
     everyone: bool = False  # without an agent, is it about the whole room, for whoever may see that?
     strict: bool = True  # is an unknown parameter refused? Other programs' protocols ignore it
+    local: bool = False  # does it make sense in this process alone? Then no wire has it
     old_names: dict[str, str] = {}  # deprecated name of a parameter -> its name
 
 
@@ -209,6 +213,8 @@ def parameters(cls: type[Verb]) -> dict[str, Parameter]:
     for field in msgspec.structs.fields(cls):
         hint = hints[field.name]
         wanted, about = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
+        if about is LOCAL:
+            continue
         old = tuple(old for old, new in declaration.old_names.items() if new == field.name)
         found[field.name] = Parameter(field.name, wanted, about, field.required, field.default, old)
     if "agent_id" in found:

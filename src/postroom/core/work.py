@@ -6,7 +6,7 @@ comes back after its lease has ended is refused. A repeated ack or failure, whos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,21 +27,18 @@ from ..policy.limits import LONGEST_LEASE
 from ..policy.retry import has_lapsed, latest_retry
 from ..store.protocol import Forget, Move, Put
 from . import alerts, deliveries, messages, names, task_index
-from .authorize import authorize
-from .inbox import Filtered, check_spelling, received
-from .validation import check_count, check_limit, check_seconds
-from .verb import LONGEST_WAIT, verb
+from .compose import Draft
+from .inbox import Filtered, OneLetter, Read, check_spelling, received
+from .messages import Receipt
+from .validation import as_list, check_count, check_limit, check_seconds
+from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..model.message import Message
     from ..model.query import Moment
     from ..store.protocol import Plan, Post, Write
     from .authorize import Principal
-    from .compose import Draft
     from .core import Core
-    from .messages import Receipt
 
 
 Settle = Callable[[Delivery], tuple[Delivery, str]]
@@ -94,24 +91,22 @@ class Claim(Filtered, kw_only=True):
         return not result.letters
 
 
-def claim_one(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    id: str,
-    *,
-    lease: float | None = None,
-    holder: str | None = None,
-) -> Found:
+@verb("claim_one", OneLetter, action="claim", local=True)
+class ClaimOne(MailboxVerb, kw_only=True):
     """Claim one letter by its id, even before its next attempt is due; LeaseLost if it cannot be claimed."""
-    authorize(caller, "claim", mailbox)
-    moment = core.now()
-    taken = _lease(core, moment, mailbox, lease, holder)
-    query = Query(mailbox=mailbox, message_ids=(id,), states=(State.UNREAD,), offered_at=moment.wall)
-    found = deliveries.move_found(core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
-    if not found:
-        raise LeaseLost(f"{id} cannot be claimed", hint="another process holds it, or it is settled")
-    return found[0]
+
+    id: Annotated[str, "the letter's id"]
+    lease: Annotated[float | None, "for how many seconds"] = None
+    holder: Annotated[str | None, "name of the holder, for people"] = None
+
+    def run(self, core: Core, _principal: Principal) -> OneLetter:
+        moment, mailbox = core.now(), self.agent_id
+        taken = _lease(core, moment, mailbox, self.lease, self.holder)
+        query = Query(mailbox=mailbox, message_ids=(self.id,), states=(State.UNREAD,), offered_at=moment.wall)
+        found = deliveries.move_found(core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
+        if not found:
+            raise LeaseLost(f"{self.id} cannot be claimed", hint="another process holds it, or it is settled")
+        return OneLetter(found[0])
 
 
 def _lease(core: Core, moment: Moment, mailbox: str, seconds: float | None, holder: str | None) -> Lease:
@@ -128,102 +123,161 @@ def _check_lease(core: Core, seconds: Any) -> float:
     return check_seconds(core.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
 
 
-def find_claimed(core: Core, caller: Principal, mailbox: str, id: str, token: str) -> Found:
+@verb("held", OneLetter, action="settle", local=True)
+class Held(MailboxVerb, kw_only=True):
     """Return a letter that was claimed earlier, maybe by another process, under this token.
 
     A letter that was acknowledged with this token is returned too, so that an ack can be repeated.
     """
-    authorize(caller, "settle", mailbox)
-    found = received(core, mailbox, id)
-    lease = found.delivery.lease
-    if lease is None or lease.token != check_label(token, "token"):
-        holder = (
-            f"held by {lease.holder}" if lease and found.delivery.state is State.CLAIMED else found.delivery.state
+
+    id: Annotated[str, "the letter's id"]
+    token: Annotated[str, "the lease's token, from claim"]
+
+    def run(self, core: Core, _principal: Principal) -> OneLetter:
+        found = received(core, self.agent_id, self.id)
+        lease = found.delivery.lease
+        if lease is None or lease.token != check_label(self.token, "token"):
+            is_held = lease is not None and found.delivery.state is State.CLAIMED
+            state = f"held by {lease.holder}" if lease and is_held else found.delivery.state
+            raise LeaseLost(f"{found.message.id} is {state}, and not under this token", hint="claim it again")
+        return OneLetter(found)
+
+
+# Settling: any number of letters of one mailbox in one commit, all or none.
+
+
+class Settled(Struct):
+    """Letters as they are after they were settled, and the receipts of what was sent in the same commit."""
+
+    letters: list[Found]
+    receipts: list[Receipt]
+
+
+class Settling(MailboxVerb, kw_only=True):
+    """A request that moves letters of a mailbox in one commit: all or none.
+
+    A caller that holds the letters gives them as it knows them, with their leases; any other names them and shows
+    the token of the lease. Without a lease, only letters that nobody holds can be settled.
+    """
+
+    ids: Annotated[str | list[str], "ids of letters"]
+    token: Annotated[str | None, "the lease's token, from claim"] = None
+    held: Annotated[list[Found] | None, LOCAL] = None
+
+    def letters(self, core: Core, principal: Principal) -> list[Found]:
+        """Return each letter once, with the lease under which the caller holds it."""
+        if self.held is None:
+            self.held = [self._find(core, principal, id) for id in dict.fromkeys(as_list(self.ids, "ids"))]
+        return self.held
+
+    def _find(self, core: Core, principal: Principal, id: str) -> Found:
+        if self.token:
+            return Held(agent_id=self.agent_id, id=id, token=self.token).run(core, principal).letter
+        found = Read(agent_id=self.agent_id, id=id).run(core, principal).letter
+        # A reader holds no lease, even while a worker does.
+        return Found(found.message, replace(found.delivery, lease=None))
+
+
+@verb("renew", Settled, action="settle", old_names={"message_ids": "ids"})
+class Renew(Settling, kw_only=True):
+    """Extend the leases of letters."""
+
+    lease: Annotated[float | None, "for how many seconds, counted from now"] = None
+
+    def run(self, core: Core, principal: Principal) -> Settled:
+        held, moment = self.letters(core, principal), core.now()
+        until = moment.steady + _check_lease(core, self.lease)
+
+        def longer(delivery: Delivery) -> tuple[Delivery, str]:
+            if delivery.lease is None:
+                raise LeaseLost(f"{delivery.message_id} is not claimed")
+            lease = Lease(token=delivery.lease.token, holder=delivery.lease.holder, until=until, boot=moment.boot)
+            return model_delivery.renew(delivery, lease), "renew"
+
+        return _settle(core, principal, self.agent_id, held, moment, longer)
+
+
+@verb("ack", Settled, action="settle", old_names={"message_ids": "ids"})
+class Ack(Settling, kw_only=True):
+    """Settle letters as done, so that they are never offered again; with a reply, both in one commit.
+
+    Acknowledging twice is the same as once, and sends nothing twice.
+    """
+
+    reply: Annotated[Any, "an answer to the sender of the one letter"] = None
+    to_all: Annotated[bool, "the answer goes to everyone"] = False
+    keep: Annotated[bool, "do not archive"] = False
+    drafts: Annotated[Sequence[Draft], LOCAL] = ()  # letters to be sent in the same commit
+
+    def run(self, core: Core, principal: Principal) -> Settled:
+        drafts = list(self.drafts)
+        if self.reply is not None and len(as_list(self.ids, "ids")) != 1:
+            raise Invalid("is sent with the ack of one letter", field="reply")
+        held, mailbox = self.letters(core, principal), self.agent_id
+        if self.reply is not None:
+            answered = held[0].message.id
+            drafts.append(messages.reply_draft(core, principal, mailbox, answered, self.reply, to_all=self.to_all))
+        moment = core.now()
+
+        def done(delivery: Delivery) -> tuple[Delivery, str]:
+            return model_delivery.ack(delivery, moment.wall, archive=not self.keep), "ack"
+
+        # With a key of its own each answer is sent once, however often the ack is repeated (G3, G5).
+        keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
+        return _settle(core, principal, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
+
+
+@verb("fail", Settled, action="settle", old_names={"message_ids": "ids"})
+class Fail(Settling, kw_only=True):
+    """Record that an attempt failed: letters are offered again later, until their attempts are spent.
+
+    Without `retry`, or after the last attempt, a letter is dead. The call may be repeated if its answer was lost.
+    """
+
+    reason: Annotated[str, "why"]
+    retry: Annotated[bool, "false: dead at once"] = True
+
+    def run(self, core: Core, principal: Principal) -> Settled:
+        held, moment = self.letters(core, principal), core.now()
+        why = " ".join(str(self.reason).split())[:LONGEST_REASON] or "no reason given"
+        # The reason may be the text of any exception: lone surrogates and NUL cannot be stored.
+        why = why.encode("utf-8", "replace").decode().replace("\0", "")
+
+        def failed(delivery: Delivery) -> tuple[Delivery, str]:
+            holder = delivery.lease.holder if delivery.lease else self.agent_id
+            attempt = Attempt(at=moment.wall, holder=holder, reason=why)
+            if self.retry:
+                return policy_retry.after_failure(delivery, attempt, core.limits)
+            return model_delivery.bury(delivery, attempt), "bury"
+
+        def repeats(now: Delivery, was: Delivery) -> bool:
+            return _is_repeated_failure(now, was, why)
+
+        return _settle(core, principal, self.agent_id, held, moment, failed, repeats=repeats)
+
+
+@verb("reject", Settled, action="settle", old_names={"message_ids": "ids"})
+class Reject(Settling, kw_only=True):
+    """Refuse letters: they are dead, and their senders get a bounce with the reason."""
+
+    reason: Annotated[str, "why"]
+
+    def run(self, core: Core, principal: Principal) -> Settled:
+        held = self.letters(core, principal)
+        return Fail(agent_id=self.agent_id, ids=self.ids, held=held, reason=self.reason, retry=False).run(
+            core, principal
         )
-        raise LeaseLost(f"{found.message.id} is {holder}, and not under this token", hint="claim it again")
-    return found
 
 
-def renew(
-    core: Core, caller: Principal, mailbox: str, held: Sequence[Found], lease: float | None = None
-) -> list[Found]:
-    """Extend the leases; the new span is counted from now."""
-    moment = core.now()
-    until = moment.steady + _check_lease(core, lease)
+@verb("release", Settled, action="settle", old_names={"message_ids": "ids"})
+class Release(Settling, kw_only=True):
+    """Give letters back to the inbox, as if they had never been claimed; no attempt is counted."""
 
-    def longer(delivery: Delivery) -> tuple[Delivery, str]:
-        if delivery.lease is None:
-            raise LeaseLost(f"{delivery.message_id} is not claimed")
-        lease = Lease(token=delivery.lease.token, holder=delivery.lease.holder, until=until, boot=moment.boot)
-        return model_delivery.renew(delivery, lease), "renew"
+    def run(self, core: Core, principal: Principal) -> Settled:
+        def back(delivery: Delivery) -> tuple[Delivery, str]:
+            return model_delivery.release(delivery), "release"
 
-    return _settle(core, caller, mailbox, held, moment, longer)[0]
-
-
-def ack(
-    core: Core, caller: Principal, mailbox: str, held: Sequence[Found], *, archive: bool = True
-) -> list[Found]:
-    """Mark letters as done, in one commit; they are never offered again.
-
-    Acknowledging twice is the same as once.
-    """
-    moment = core.now()
-    done = _acknowledge(moment, archive=archive)
-    return _settle(core, caller, mailbox, held, moment, done, repeats=_is_repeated_ack)[0]
-
-
-def ack_and_send(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    held: Sequence[Found],
-    drafts: Sequence[Draft],
-    *,
-    archive: bool = True,
-) -> tuple[list[Found], list[Receipt]]:
-    """Mark letters as done and send others in the same commit. A repeated call sends nothing twice."""
-    moment = core.now()
-    done = _acknowledge(moment, archive=archive)
-    # With a key of its own each answer is sent once, however often the ack is repeated (G3, G5).
-    keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
-    return _settle(core, caller, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
-
-
-def fail(
-    core: Core, caller: Principal, mailbox: str, held: Sequence[Found], reason: str, *, retry: bool = True
-) -> list[Found]:
-    """Record that an attempt failed. With `retry` the letter is offered again later, until its attempts are spent.
-
-    Without `retry`, or after the last attempt, the letter is dead. The call may be repeated if its answer was
-    lost.
-    """
-    moment = core.now()
-    why = " ".join(str(reason).split())[:LONGEST_REASON] or "no reason given"
-    # The reason may be the text of any exception: lone surrogates and NUL cannot be stored.
-    why = why.encode("utf-8", "replace").decode().replace("\0", "")
-
-    def failed(delivery: Delivery) -> tuple[Delivery, str]:
-        holder = delivery.lease.holder if delivery.lease else mailbox
-        attempt = Attempt(at=moment.wall, holder=holder, reason=why)
-        if retry:
-            return policy_retry.after_failure(delivery, attempt, core.limits)
-        return model_delivery.bury(delivery, attempt), "bury"
-
-    def repeats(now: Delivery, was: Delivery) -> bool:
-        return _is_repeated_failure(now, was, why)
-
-    return _settle(core, caller, mailbox, held, moment, failed, repeats=repeats)[0]
-
-
-def release(core: Core, caller: Principal, mailbox: str, held: Sequence[Found]) -> list[Found]:
-    """Return letters to the inbox as if they had never been claimed; no attempt is counted."""
-    return _settle(
-        core, caller, mailbox, held, core.now(), lambda delivery: (model_delivery.release(delivery), "release")
-    )[0]
-
-
-def _acknowledge(moment: Moment, *, archive: bool) -> Settle:
-    return lambda delivery: (model_delivery.ack(delivery, moment.wall, archive=archive), "ack")
+        return _settle(core, principal, self.agent_id, self.letters(core, principal), core.now(), back)
 
 
 def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
@@ -247,13 +301,12 @@ def _settle(
     drafts: Sequence[Draft] = (),
     *,
     repeats: Repeats = lambda _now, _was: False,
-) -> tuple[list[Found], list[Receipt]]:
+) -> Settled:
     """Move all held letters by `settle`, and post the drafts, in one commit.
 
     A letter for which `repeats` is true was settled by an earlier call, whose answer was lost; it is not moved
     again.
     """
-    authorize(caller, "settle", mailbox)
     posts = messages.prepare_all(core, caller, drafts, moment.wall) if drafts else []
     after: list[Found] = []
     writes: list[Write] = []
@@ -271,7 +324,7 @@ def _settle(
         receipts = _commit(core, posts, lambda: plan(_find_current(core, mailbox, held)))
     if held and not writes and not posts:
         core.store.sync()  # settled by an earlier call: make sure that it is on disk before success is reported
-    return after, receipts
+    return Settled(after, receipts)
 
 
 def _commit(core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
@@ -345,56 +398,91 @@ def _find_current(core: Core, mailbox: str, held: Sequence[Found]) -> list[Found
 MOST_NAMED = 10_000  # ids in one call
 
 
-def list_dead(core: Core, caller: Principal, mailbox: str, limit: int | None = None) -> list[Found]:
-    """Return the dead letters of a mailbox, the oldest first; `delivery.reason` and `.history` say why they died.
+class DeadLetters(Struct):
+    """Dead letters; `delivery.reason` and `.history` say why each died."""
 
-    Letters that it sent to other systems and that died before they left this room are included.
+    letters: list[Found]
+
+
+@verb("dead", DeadLetters, action="dead", many=True, writes=False, everyone=True)
+class Dead(MailboxVerb, kw_only=True):
+    """Return dead letters with the reason, the oldest first.
+
+    Letters that were sent to other systems and died before they left this room are their sender's.
     """
-    authorize(caller, "dead", mailbox)
-    most = check_limit(limit)
-    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age", limit=most)
-    deliveries.apply_timers(core, core.now(), (mailbox,))
-    names.check_not_moved(core, mailbox, "mailbox")
-    found = [*core.store.find(query), *_dead_outgoing(core, mailbox)]
-    return sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most]
+
+    limit: Annotated[int | None, "how many at most"] = None
+
+    def run(self, core: Core, _principal: Principal) -> DeadLetters:
+        most = check_limit(self.limit)
+        query = Query(states=(State.DEAD,), shown_only=True, order="age", limit=most)
+        if not self.agent_id:
+            deliveries.apply_timers(core, core.now(), None)
+            return DeadLetters(core.store.find(query))
+        deliveries.apply_timers(core, core.now(), (self.agent_id,))
+        names.check_not_moved(core, self.agent_id, "mailbox")
+        own = core.store.find(replace(query, mailbox=self.agent_id))
+        found = [*own, *_dead_outgoing(core, self.agent_id)]
+        return DeadLetters(sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most])
 
 
-def revive(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> list[Found]:
+class Revived(Struct):
+    """Letters that are in the inbox again."""
+
+    letters: list[Found]
+
+
+@verb("revive", Revived, action="revive", old_names={"message_ids": "ids"})
+class Revive(MailboxVerb, kw_only=True):
     """Return dead letters to the inbox with no attempts counted; all of them or none."""
-    authorize(caller, "revive", mailbox)
-    revived: list[Found] = []
-    now = core.now().wall
 
-    def plan() -> Sequence[Write]:
-        revived.clear()
-        moves = []
-        for found in _find_dead(core, mailbox, ids):
-            before = found.delivery
-            if AT in before.mailbox:
-                after, action = model_delivery.requeue(before, now), "requeue"
-            else:
-                after, action = model_delivery.revive(before), "revive"
-            revived.append(Found(found.message, after))
-            moves.append(Move(before, after, action))
-        return moves
+    ids: Annotated[str | list[str], "ids of letters"]
 
-    core.store.commit(plan)
-    return revived
+    def run(self, core: Core, _principal: Principal) -> Revived:
+        revived: list[Found] = []
+        now = core.now().wall
+
+        def plan() -> Sequence[Write]:
+            revived.clear()
+            moves = []
+            for found in _find_dead(core, self.agent_id, self.ids):
+                before = found.delivery
+                if AT in before.mailbox:
+                    after, action = model_delivery.requeue(before, now), "requeue"
+                else:
+                    after, action = model_delivery.revive(before), "revive"
+                revived.append(Found(found.message, after))
+                moves.append(Move(before, after, action))
+            return moves
+
+        core.store.commit(plan)
+        return Revived(revived)
 
 
-def purge_dead(core: Core, caller: Principal, mailbox: str, ids: Sequence[str]) -> int:
-    """Delete dead letters for good and return how many; one that is not settled in another mailbox is kept."""
-    authorize(caller, "purge", mailbox)
-    purged = 0
+class Purged(Struct):
+    """How many letters were deleted."""
 
-    def plan() -> Sequence[Write]:
-        nonlocal purged
-        letters = [f.message for f in _find_dead(core, mailbox, ids) if _is_settled(core, f.message.id)]
-        purged = len(letters)
-        return forget(core, letters, core.now().wall)
+    purged: int
 
-    core.store.commit(plan)
-    return purged
+
+@verb("purge_dead", Purged, action="purge", old_names={"message_ids": "ids"})
+class PurgeDead(MailboxVerb, kw_only=True):
+    """Delete dead letters for good; one that is not settled in another mailbox is kept."""
+
+    ids: Annotated[str | list[str], "ids of letters"]
+
+    def run(self, core: Core, _principal: Principal) -> Purged:
+        purged = 0
+
+        def plan() -> Sequence[Write]:
+            nonlocal purged
+            dead = _find_dead(core, self.agent_id, self.ids)
+            letters = [f.message for f in dead if _is_settled(core, f.message.id)]
+            purged = len(letters)
+            return forget(core, letters, core.now().wall)
+
+        core.store.commit(plan)
+        return Purged(purged)
 
 
 def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
@@ -421,8 +509,8 @@ def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]
     ]
 
 
-def _find_dead(core: Core, mailbox: str, ids: Sequence[str]) -> list[Found]:
-    ids = [check_id(id, "id") for id in ids]
+def _find_dead(core: Core, mailbox: str, named: str | Sequence[str]) -> list[Found]:
+    ids = [check_id(id, "id") for id in as_list(named, "id")]
     if len(ids) > MOST_NAMED:
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.messages import Receipt
-    from ..core.work import Claimed
+    from ..core.work import Claimed, Revived, Settled
     from ..letter import Letter, Work
     from ..model.agent import Agent
     from ..model.alert import Rung
@@ -87,11 +87,20 @@ def plain_delivery(delivery: Delivery) -> dict[str, Any]:
     return plain | {"holder": delivery.lease.holder if delivery.lease else None}
 
 
-def plain_move(letter: Letter) -> dict[str, Any]:
+def plain_settled(settled: Settled) -> dict[str, Any]:
+    receipts = [plain_receipt(receipt) for receipt in settled.receipts]
+    return {"letters": [plain_move(found) for found in settled.letters], "receipts": receipts}
+
+
+def plain_revived(revived: Revived) -> dict[str, Any]:
+    return {"letters": [plain_move(found) for found in revived.letters]}
+
+
+def plain_move(letter: Letter | Found) -> dict[str, Any]:
     """Return the state of a letter after it was settled."""
     delivery = letter.delivery
     return {
-        "id": letter.id,
+        "id": delivery.message_id,
         "state": str(delivery.state),
         "attempts": delivery.attempts,
         "reason": delivery.reason,
@@ -176,13 +185,17 @@ def _plain_stop(stop: Stop) -> dict[str, Any]:
 @cache
 def _encoders() -> dict[type, Callable[[Any], Any]]:
     """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
-    from ..core.work import Claimed  # noqa: PLC0415
+    from ..core.messages import Receipt  # noqa: PLC0415
+    from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.report import Trace  # noqa: PLC0415
 
     return {
         Claimed: plain_claimed,
         Found: plain_found,
         Message: plain_message,
+        Receipt: plain_receipt,
+        Revived: plain_revived,
+        Settled: plain_settled,
         Tally: plain_tally,
         Trace: plain_trace,
     }

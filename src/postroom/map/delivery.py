@@ -106,7 +106,7 @@ class AgentDelivery:
                 perform(core, who, inbox.Read(agent_id=self._agent, id=found.message.id))
             return
         try:
-            work.ack(core, who, self._agent, letters)
+            self._ack(room, letters)
         except PostroomError as refused:
             if refused.temporary or len(letters) == 1:
                 raise
@@ -115,10 +115,14 @@ class AgentDelivery:
 
     def _acknowledge_one(self, room: Room, found: Found) -> None:
         try:
-            work.ack(room.core, room.principal, self._agent, [found])
+            self._ack(room, [found])
         except PostroomError as refused:
             if refused.temporary:  # then all of them are tried again
                 raise
+
+    def _ack(self, room: Room, letters: list[Found]) -> None:
+        ids = [found.message.id for found in letters]
+        perform(room.core, room.principal, work.Ack(agent_id=self._agent, ids=ids, held=letters))
 
     def _settled(self, letters: list[Found], error: BaseException | None) -> None:
         for found in letters:

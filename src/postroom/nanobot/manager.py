@@ -27,6 +27,7 @@ from ..core.authorize import OWNER
 from ..core.core import find_record, put_record
 from ..core.messages import check_answer_rate
 from ..core.validation import check_count
+from ..core.verb import perform
 from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
 from ..model.agent import Heartbeat, Status
 from ..model.codec import convert, to_plain
@@ -430,7 +431,7 @@ class MailboxManager:
             held = inbox.received(self.core, name, id)
             if held.delivery.state is State.CLAIMED:
                 raise LeaseLost(f"{filename} is held by another worker", field="filename")
-            work.ack(self.core, OWNER, name, [held])
+            perform(self.core, OWNER, work.Ack(agent_id=name, ids=id, held=[held]))
 
     # -- closing
 

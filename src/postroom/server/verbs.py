@@ -18,9 +18,7 @@ from ..formats.inbox import far_agent_record
 from ..formats.plain import (
     plain_agent,
     plain_escalation,
-    plain_letter,
     plain_message,
-    plain_move,
     plain_receipt,
     plain_rung,
     plain_stats,
@@ -49,10 +47,6 @@ from .table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..letter import Letter
-    from ..mailbox import Mailbox
     from ..model.report import Diagnosis
     from ..room import Room
 
@@ -211,73 +205,11 @@ MAIL_ROWS = (
 
 # -- work: leases, dead letters, tasks, escalations
 
-REASON = Param("reason", "text", "why", required=True)
 # The steps of a task, and the parameter that each takes.
 STEPS = {
     "accept": "body", "start": "body", "complete": "body", "ask": "body", "answer": "body",
     "reject": "reason", "fail": "reason", "cancel": "reason",
 }  # fmt: skip
-
-# -- leases
-
-
-def _ack(room: Room, params: dict[str, Any]) -> Any:
-    box, ids = box_of(room, params), params["message_ids"]
-    if "reply" not in params:
-        return _settle(room, params, lambda box, letters: box.ack(letters, **_archive(params)))
-    if len(ids) != 1:
-        raise Invalid("is sent with the ack of one letter", field="reply")
-    held = _find_letters(box, ids, params.get("token"))[0]
-    receipt = held.ack_and_reply(params["reply"], **some(params, "to_all"), **_archive(params))
-    return {"letters": [plain_move(held)], "receipts": [plain_receipt(receipt)]}
-
-
-def _archive(params: dict[str, Any]) -> dict[str, Any]:
-    return {"archive": not params.get("keep", False)}
-
-
-def _fail(room: Room, params: dict[str, Any]) -> Any:
-    return _settle(room, params, lambda box, letters: box.fail(letters, params["reason"], **some(params, "retry")))
-
-
-def _reject(room: Room, params: dict[str, Any]) -> Any:
-    return _settle(room, params, lambda box, letters: box.reject(letters, params["reason"]))
-
-
-def _release(room: Room, params: dict[str, Any]) -> Any:
-    return _settle(room, params, lambda box, letters: box.release(letters))
-
-
-def _renew(room: Room, params: dict[str, Any]) -> Any:
-    return _settle(room, params, lambda box, letters: box.renew(letters, params.get("lease")))
-
-
-def _settle(room: Room, params: dict[str, Any], step: Callable[[Mailbox, Sequence[Letter]], None]) -> Any:
-    """Apply a step to all named letters in one commit: all or none."""
-    box = box_of(room, params)
-    letters = _find_letters(box, params["message_ids"], params.get("token"))
-    step(box, letters)
-    return {"letters": [plain_move(letter) for letter in letters], "receipts": []}
-
-
-def _find_letters(box: Mailbox, ids: Sequence[str], token: str | None) -> list[Letter]:
-    return [box.held(id, token) if token else box.read(id) for id in dict.fromkeys(ids)]
-
-
-# -- dead letters
-
-
-def _dead(room: Room, params: dict[str, Any]) -> Any:
-    return {"letters": [plain_letter(letter) for letter in box_of(room, params).dead(params.get("limit"))]}
-
-
-def _revive(room: Room, params: dict[str, Any]) -> Any:
-    return {"letters": [plain_move(letter) for letter in box_of(room, params).revive(*params["message_ids"])]}
-
-
-def _purge_dead(room: Room, params: dict[str, Any]) -> Any:
-    return {"purged": box_of(room, params).purge(*params["message_ids"])}
-
 
 # -- tasks
 
@@ -341,23 +273,17 @@ def _work_row(name: str, about: str, run: Any, *params: Param, result: str, **mo
     return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
 
 
-_MOVED = "letters (id, state, attempts, reason, due_at), receipts"
 _TASK: dict[str, Any] = {"action": "task"}
 WORK_ROWS = (
     of_verb(work.Claim),
-    _work_row("ack", "settle them as done; with a reply, both in one commit", _ack, IDS, TOKEN,
-         Param("reply", "any", "an answer to its sender"), Param("to_all", "flag", "the answer goes to everyone"),
-         Param("keep", "flag", "do not archive"), result=_MOVED),
-    _work_row("fail", "this try failed; they are offered again later", _fail, IDS, TOKEN, REASON,
-         Param("retry", "flag", "false: dead at once"), result=_MOVED),
-    _work_row("reject", "refuse them; their senders get a bounce with the reason", _reject, IDS, TOKEN, REASON, result=_MOVED),
-    _work_row("release", "give them back, as if they had never been claimed", _release, IDS, TOKEN, result=_MOVED),
-    _work_row("renew", "extend their leases", _renew, IDS, TOKEN, Param("lease", "seconds", "counted from now"),
-         result=_MOVED),
-    _work_row("dead", "dead letters, with the reason", _dead, LIMIT, result="letters", action="dead", many=True,
-         writes=False),
-    _work_row("revive", "dead letters back into the inbox", _revive, IDS, result="letters", action="revive"),
-    _work_row("purge_dead", "delete dead letters for good", _purge_dead, IDS, result="purged", action="purge"),
+    of_verb(work.Ack),
+    of_verb(work.Fail),
+    of_verb(work.Reject),
+    of_verb(work.Release),
+    of_verb(work.Renew),
+    of_verb(work.Dead),
+    of_verb(work.Revive),
+    of_verb(work.PurgeDead),
     _work_row("give_task", "give one agent a task", _give_task, Param("to", "address", "who does it", required=True), BODY,
          Param("deadline", "when", "when it must be over"), Param("session", "object", "where you were asked for it; "
          "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, action="send"),

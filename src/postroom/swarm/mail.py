@@ -31,6 +31,7 @@ from ..core import inbox, messages, work
 from ..core.authorize import authorize
 from ..core.compose import Draft, encode_within_limit
 from ..core.messages import check_answer_rate
+from ..core.verb import perform
 from ..errors import (
     IllegalMove,
     Invalid,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from ..core.verb import Runs
     from ..model.delivery import Delivery
     from ..room import Room
     from ..store.protocol import Post
@@ -487,8 +489,7 @@ class Progress:
             return self._claim(found)
         # Another thread of this program is another worker, and must not get the letter too (G5).
         if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
-            core, caller = self._room.core, self._room.principal
-            return work.renew(core, caller, found.delivery.mailbox, [found], self._lease)[0]
+            return self._settled(work.Renew, found, lease=self._lease)
         if state is State.DEAD and found.delivery.reason != EXPIRED:
             return self._claim(self._revived(found))
         _log.info("%s is %s and cannot be claimed", found.message.id, state)
@@ -503,8 +504,7 @@ class Progress:
                 return found
             return self._moved(found, "archive", lambda delivery: model_delivery.archive(delivery, now))
         held = self._revived(found) if found.delivery.state is State.DEAD else found
-        core, caller = self._room.core, self._room.principal
-        done = work.ack(core, caller, held.delivery.mailbox, [held], archive=archive)[0]
+        done = self._settled(work.Ack, held, keep=not archive)
         self._let_go(done)
         return done
 
@@ -514,8 +514,7 @@ class Progress:
         if found.delivery.state is State.DEAD:
             return found
         held = self._claim(found) if retry and found.delivery.state is State.UNREAD else found
-        core, caller = self._room.core, self._room.principal
-        failed = work.fail(core, caller, held.delivery.mailbox, [held], reason, retry=retry)[0]
+        failed = self._settled(work.Fail, held, reason=reason, retry=retry)
         self._let_go(failed)
         return failed
 
@@ -523,18 +522,17 @@ class Progress:
 
     def _claim(self, found: Found) -> Found:
         mailbox = found.delivery.mailbox
-        claimed = work.claim_one(
-            self._room.core,
-            self._room.principal,
-            mailbox,
-            found.message.id,
-            lease=self._lease,
-            holder=f"{mailbox} (process {os.getpid()})",
-        )
+        holder = f"{mailbox} (process {os.getpid()})"
+        request = work.ClaimOne(agent_id=mailbox, id=found.message.id, lease=self._lease, holder=holder)
+        claimed = perform(self._room.core, self._room.principal, request).letter
         lease = claimed.delivery.lease
         with self._lock:
             self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
         return claimed
+
+    def _settled(self, verb: Callable[..., Runs[work.Settled]], found: Found, **params: Any) -> Found:
+        request = verb(agent_id=found.delivery.mailbox, ids=found.message.id, held=[found], **params)
+        return perform(self._room.core, self._room.principal, request).letters[0]
 
     def _revived(self, found: Found) -> Found:
         letter = self._room.mailbox(found.delivery.mailbox).revive(found.message.id)[0]

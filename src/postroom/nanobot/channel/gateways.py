@@ -88,7 +88,7 @@ def free_dead_claims(mailbox: Mailbox) -> int:
     held = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     dead = [found for found in held if found.delivery.lease and is_dead(found.delivery.lease.holder)]
     if dead:
-        core_work.release(core, mailbox.principal, mailbox.name, dead)
+        mailbox._perform(core_work.Release, ids=[found.message.id for found in dead], held=dead)
     return len(dead)
 
 

@@ -136,9 +136,7 @@ def _claim_except(
         if len(taken) >= count:
             break
         try:
-            found = core_work.claim_one(
-                mailbox.core, mailbox.principal, mailbox.name, letter, lease=lease, holder=holder
-            )
+            found = mailbox._perform(core_work.ClaimOne, id=letter, lease=lease, holder=holder).letter
         except LeaseLost:  # another gateway was quicker
             continue
         taken.append(Work(mailbox, found))
