@@ -436,8 +436,34 @@ class AsyncMailbox:
 
     # -- directory
 
-    async def register(self, **card: Any) -> Agent:
-        return await self.room.run(self.mailbox.register, **card)
+    async def register(
+        self,
+        *,
+        display_name: str | None = None,
+        description: str | None = None,
+        capabilities: Sequence[str] | None = None,
+        program: str | None = None,
+        model: str | None = None,
+        scopes: Sequence[str] | None = None,
+        allow_from: Sequence[str] | None = None,
+        max_concurrent_tasks: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        call = functools.partial(
+            self.mailbox.register,
+            display_name=display_name,
+            description=description,
+            capabilities=capabilities,
+            program=program,
+            model=model,
+            scopes=scopes,
+            allow_from=allow_from,
+            max_concurrent_tasks=max_concurrent_tasks,
+            metadata=metadata,
+            extra=extra,
+        )
+        return await self.room.run(call)
 
     async def heartbeat(
         self,

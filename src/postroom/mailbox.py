@@ -456,13 +456,36 @@ class Mailbox:
 
     # -- directory
 
-    def register(self, **card: Any) -> Agent:
-        """Publish this agent's card: display_name, description, capabilities, program, model, scopes, allow_from,
-        max_concurrent_tasks, metadata.
-        """
+    def register(
+        self,
+        *,
+        display_name: str | None = None,
+        description: str | None = None,
+        capabilities: Sequence[str] | None = None,
+        program: str | None = None,
+        model: str | None = None,
+        scopes: Sequence[str] | None = None,
+        allow_from: Sequence[str] | None = None,
+        max_concurrent_tasks: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """Publish this agent's card in place of its former one. `extra` holds fields of other protocols."""
         from .core import agents
 
-        return agents.register(self.core, self.principal, self.name, **card)
+        return self._perform(
+            agents.Register,
+            display_name=display_name,
+            description=description,
+            capabilities=capabilities,
+            program=program,
+            model=model,
+            scopes=scopes,
+            allow_from=allow_from,
+            max_concurrent_tasks=max_concurrent_tasks,
+            metadata=metadata,
+            extra=extra,
+        ).agent
 
     def heartbeat(
         self,
@@ -474,20 +497,15 @@ class Mailbox:
         """Record that this agent is alive; without a heartbeat it counts as offline after a minute."""
         from .core import agents
 
-        return agents.heartbeat(
-            self.core,
-            self.principal,
-            self.name,
-            current_tasks=current_tasks,
-            poll_interval=poll_interval,
-            active=active,
-        )
+        return self._perform(
+            agents.RecordHeartbeat, current_tasks=current_tasks, poll_interval=poll_interval, active=active
+        ).agent
 
     def leave(self, *, dormant: bool = False) -> Agent:
         """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it."""
         from .core import agents
 
-        return agents.heartbeat(self.core, self.principal, self.name, leaving=True, dormant=dormant)
+        return self._perform(agents.Goodbye, dormant=dormant).agent
 
     # -- refusing senders
 
@@ -495,19 +513,19 @@ class Mailbox:
         """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused."""
         from .core import agents
 
-        return agents.block(self.core, self.principal, self.name, name)
+        return self._perform(agents.Block, name=name).blocked
 
     def unblock(self, name: str) -> list[str]:
         """Accept mail from this name again. Returns all names that are still refused."""
         from .core import agents
 
-        return agents.unblock(self.core, self.principal, self.name, name)
+        return self._perform(agents.Unblock, name=name).blocked
 
     def blocked(self) -> list[str]:
         """Return the names whose mail is refused here."""
         from .core import agents
 
-        return agents.blocked(self.core, self.principal, self.name)
+        return self._perform(agents.ListBlocked).blocked
 
     # -- alerts: telling a person or a program that mail waits. An alert is a hint; it moves no letter.
 

@@ -25,7 +25,7 @@ from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
 from .model.message import DEFAULT_SCOPE
-from .model.names import AT, check_agent, check_party, meant
+from .model.names import AT, check_agent
 from .settings import default_room, load_settings, misspelt
 from .store.address import open_store
 
@@ -164,16 +164,19 @@ class Room:
     def agents(
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
     ) -> list[Agent]:
-        """Return the registered agents with card, presence and current tasks; with `gone`, former ones too."""
+        """Return the agents with card, presence and current tasks; with `gone`, former ones too.
+
+        An operator also gets the mailboxes for which nobody registered: `agent.registered` is False.
+        """
         from .core import agents
 
-        return agents.agents(self.core, self.principal, scope=scope, capability=capability, gone=gone)
+        return self._perform(agents.ListAgents, scope=scope, capability=capability, gone=gone).agents
 
     def agent(self, name: str) -> Agent:
         """Return one agent with card, presence and current tasks."""
         from .core import agents
 
-        return agents.agent(self.core, self.principal, meant(check_party(name, "id"), self.settings.human))
+        return self._perform(agents.GetAgent, name=name).agent
 
     # -- templates
 

@@ -153,8 +153,8 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     shell = Shell(tmp_path_factory.mktemp("example"))
     with shell.room() as room:
         for name in ("coder", "researcher", "reviewer", "planner", "tester"):
-            quota = {"max_concurrent_tasks": 9} if name == "reviewer" else {}
-            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"], **quota)
+            quota = 9 if name == "reviewer" else None
+            room.mailbox(name).register(scopes=["sorting"], capabilities=["python"], max_concurrent_tasks=quota)
         coder, researcher = room.mailbox("coder"), room.mailbox("researcher")
         coder.send("researcher", "Which sort is stable?", id="m-1", thread_tag="release")
         coder.send("researcher", "And fast?", id="m-2")

@@ -80,11 +80,6 @@ CARD: dict[str, list[Any]] = {
     "allow_from": [5, "ann", [5], ["../x"], [""]],
     "max_concurrent_tasks": [-1, True, "3", 1.5, HUGE],
     "metadata": OBJECTS,
-    "name": ["x"],
-    "core": [1],
-    "principal": ["root"],
-    "id": ["x"],
-    "colour": ["red"],
 }
 
 

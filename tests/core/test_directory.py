@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import astuple
 
 from postroom import NameTaken, Room, UnknownAgent
-from postroom.core.authorize import agent_principal
+from postroom.core.authorize import Principal, agent_principal
 from postroom.errors import TooLarge
+from postroom.formats.plain import plain_agent
 from postroom.model.agent import MAP_STATES, WORDS, Status, Warmth
 from tests.rooms import FakeClock, RoomFactory, texts
 
@@ -67,7 +68,21 @@ def test_who_never_registered_is_unknown(room: Room) -> None:
         assert refused.value.field == "id"
     with pytest.raises(UnknownAgent):
         room.agent("ghost")
-    assert room.agents() == []
+
+
+def test_mailboxes_that_nobody_registered_are_listed_for_the_operator_alone(room: Room) -> None:
+    room.mailbox("coder").register(scopes=["team"])
+    room.mailbox("ann").send("ghost", "x")
+    room.mailbox("ghost").claim().reject("no")  # type: ignore[union-attr]
+    listed = {agent.card.id: agent.registered for agent in room.agents()}
+    assert listed == {"ann": False, "coder": True, "ghost": False}
+    ghost = room.agents()[2]
+    assert (ghost.presence.status, ghost.presence.last_heartbeat) == (Status.OFFLINE, None)
+    assert {"registered": False}.items() <= plain_agent(ghost).items()
+    assert plain_agent(ghost)["card"]["registered_at"] is None
+    assert ["coder"] == [agent.card.id for agent in room.agents(scope="team")]
+    for principal in (agent_principal("coder"), Principal("nobody")):
+        assert ["coder"] == [agent.card.id for agent in room.acting_as(principal).agents()]
 
 
 # seconds of silence -> what an agent counts as, with the default limits
@@ -122,7 +137,7 @@ def test_status_and_current_tasks_follow_the_tasks_an_agent_takes_on(room: Room)
     first, second = (ann.give_task("coder", text).id for text in ("one", "two"))
 
     def now() -> tuple[str, tuple[str, ...]]:
-        one, (listed,) = room.agent("coder"), room.agents()
+        one, (_, listed) = room.agent("coder"), room.agents()
         assert one == listed
         return one.presence.status, one.presence.current_tasks
 

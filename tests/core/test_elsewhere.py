@@ -9,10 +9,13 @@ import pytest
 
 from postroom import Room, draft
 from postroom.core import outbox, peers
+from postroom.core.agents import ListAgents
 from postroom.core.authorize import OWNER
 from postroom.core.compose import Draft
 from postroom.core.messages import prepare_all
+from postroom.core.verb import perform
 from postroom.errors import IdTaken, Invalid, Missing, NotAllowed, QuotaFull
+from postroom.formats.plain import plain
 from postroom.model.codec import to_plain
 from postroom.model.delivery import State
 from postroom.model.message import Recipient
@@ -20,7 +23,7 @@ from postroom.model.names import Address
 from postroom.model.peer import Peer, Route
 from postroom.model.query import Query
 from postroom.model.record import ROUTE, Record
-from postroom.server.protocol import find_action, find_method
+from postroom.server.protocol import find_action
 from postroom.store.protocol import Put
 from postroom.store.sqlite import tray
 from tests.core.peering import know_peer
@@ -367,7 +370,7 @@ def test_agents_that_other_systems_announced_are_listed_on_request(room: Room) -
     listed = find_action("list_agents").run(room, {"include_federated": True})
     far = {"agentId": "zoe", "peerId": "far", "scope": "default", "status": "active", "location": "federated"}
     assert (2, far) == (listed["count"], listed["agents"][1])
-    assert [far] == find_method("agents").run(room, {"elsewhere": True})["elsewhere"]
+    assert [far] == plain(perform(room.core, OWNER, ListAgents(elsewhere=True)))["elsewhere"]
     for message in ({}, {"include_federated": True, "scope": "team"}):
         assert "federated" not in {
             one["location"] for one in find_action("list_agents").run(room, message)["agents"]

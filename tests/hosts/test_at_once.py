@@ -138,7 +138,7 @@ def test_a_hook_that_insists_on_a_folder_tells_it_nothing(place: Place) -> None:
 # -- agents of other programs
 
 
-def beside_another(place: Place, bug: str = "", **card: str) -> tuple[str, str]:
+def beside_another(place: Place, bug: str = "", **card: Any) -> tuple[str, str]:
     """What a session is called, and told, in a folder called like a live agent that has mail."""
     with place.room() as room:
         room.mailbox("shop").register(**card)

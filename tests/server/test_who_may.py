@@ -20,6 +20,7 @@ from postroom import NotAllowed, PostroomError, Room
 from postroom.core import agents, conversations, inbox, tokens
 from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
 from postroom.core.conversations import ConversationRequest, Guest
+from postroom.core.verb import perform
 from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
 from postroom.mcp.tools import ROWS, check_args
@@ -96,7 +97,7 @@ class Filled:
         conversations.create(core, OWNER, opening)
         self.turn = alice.send("bob", WORD, conversation_id=TALK).id
         room.save_template("plain", body="hello")
-        agents.create_scope(core, OWNER, "alice", "team", {})
+        perform(core, OWNER, agents.CreateScope(agent_id="alice", scope_id="team"))
         self.cursor = str(room.cursor())
 
     def params_of(
@@ -129,7 +130,7 @@ class Filled:
         params |= {"name": "carl"} if name in {"mail/block", "mail/unblock"} else {}
         params |= {"participant_id": "dan"} if name == "mail/invite" else {}
         params |= {"conversation_id": "talk-2"} if name == "mail/create" else {}
-        params |= {"scope_id": "new"} if name == "map/scopes/create" else {}
+        params |= {"scope_id": "new"} if name in {"map/scopes/create", "mail/create_scope"} else {}
         params |= {"parent": "bob"} if name == "map/agents/spawn" else {}
         params |= {method.whose: "alice"} if method.whose else {}
         return params | INSIDE.get(name, {})

@@ -272,7 +272,7 @@ def agents(screen: Screen, data: Data) -> str:
     rows = [
         (
             a["card"]["id"],
-            a["presence"]["status"],
+            a["presence"]["status"] if a["registered"] else "not registered",
             ago(a["presence"]["last_heartbeat"], screen.now),
             a["card"]["program"],
             ", ".join(a["card"]["scopes"]),

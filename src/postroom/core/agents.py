@@ -14,9 +14,11 @@ was created or an agent is in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
@@ -25,7 +27,8 @@ from ..model.agent import EVERYONE, NO_GUARD, Agent, Card, Heartbeat, ScopeCard,
 from ..model.codec import convert, encode, to_plain
 from ..model.delivery import State
 from ..model.message import same_name
-from ..model.names import POSTMASTER, check_agent, check_party, check_scope, fold, meant
+from ..model.names import AT, POSTMASTER, check_party, check_scope, fold, meant
+from ..model.peer import Route
 from ..model.query import Query
 from ..model.record import BEAT, CARD, GUARD, MEMBER, SCOPE
 from ..model.values import check_label, check_line, check_object, check_text
@@ -33,12 +36,12 @@ from ..policy.routing import is_routable, presence
 from ..store.protocol import Move
 from . import names as core_names
 from . import task_index
-from .authorize import authorize
 from .core import find_record, put_record
 from .validation import as_list, check_count, check_seconds
+from .verb import LOCAL, MailboxVerb, Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..model.agent import Guard
     from ..model.query import Moment
@@ -50,62 +53,101 @@ if TYPE_CHECKING:
 
 # Cards, heartbeats and presence.
 
+CARD_FIELDS = (
+    "display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
+    "max_concurrent_tasks", "metadata", "extra",
+)  # fmt: skip
 MOST_REQUEUED = 10_000  # letters that are released when an agent returns; the leases of further ones run out
 
 
-def register(core: Core, caller: Principal, name: str, /, **fields: Any) -> Agent:
-    """Write an agent's card and its first heartbeat.
+class OneAgent(Struct):
+    """One agent of the room."""
 
-    An agent may register as often as it likes. The name of a live agent is not given to another principal, unless
-    a token proves whose it is. When an agent returns after it left, the letters that it had claimed go back to its
-    inbox, because the process that held them has ended.
+    agent: Agent
+
+
+@verb("register", OneAgent, action="register")
+class Register(MailboxVerb, kw_only=True):
+    """Register an agent, or change its card.
+
+    An agent may register as often as it likes; a field that is not given gets its default. The name of a live
+    agent is not given to another principal, unless a token proves whose it is. When an agent returns after it
+    left, the letters that it had claimed go back to its inbox, because the process that held them has ended.
     """
-    authorize(caller, "register", check_agent(name, "id"))
-    moment = core.now()
-    card = replace(check_card(core, name, moment, fields), principal=caller.name)
 
-    def plan() -> Sequence[Write]:
-        core_names.check_not_moved(core, name, "id")
-        held = find_record(core, CARD, name)
-        if held is not None:
-            _check_taken(core, convert(held.value, Card), moment)
-        return [
-            put_record(CARD, name, to_plain(card), held),
-            *membership_writes(core, name, card, held),
-            *allow_list_writes(core, name, card),
-            *_release_claimed(core, name),
-            # Last and without a sync of its own: the card before it is durable in the same commit.
-            put_record(BEAT, name, to_plain(first_beat(moment)), find_record(core, BEAT, name), durable=False),
-        ]
+    display_name: Annotated[str | None, "a name for people"] = None
+    description: Annotated[str | None, "what it is for"] = None
+    capabilities: Annotated[list[str] | None, "what it can do"] = None
+    program: Annotated[str | None, "what runs it"] = None
+    model: Annotated[str | None, "the model behind it"] = None
+    scopes: Annotated[list[str] | None, "the teams it is in"] = None
+    allow_from: Annotated[list[str] | None, "who may write to it"] = None
+    max_concurrent_tasks: Annotated[int | None, "how many tasks at once"] = None
+    metadata: Annotated[dict[str, Any] | None, "anything else"] = None
+    extra: Annotated[dict[str, Any] | None, LOCAL] = None  # fields of other protocols
 
-    def _check_taken(core: Core, held: Card, moment: Moment) -> None:
-        alive = is_routable(presence(_last_beat(core, name), moment, core.limits))
-        # Without a token a caller cannot take the name of a live agent; a token proves whose it is (G8).
-        if alive and held.principal != caller.name and caller.token is None:
-            raise NameTaken(f"{name!r} is held by another live agent", field="id")
+    def run(self, core: Core, principal: Principal) -> OneAgent:
+        moment, name = core.now(), self.agent_id
+        given = {field: getattr(self, field) for field in CARD_FIELDS}
+        fields = {field: value for field, value in given.items() if value is not None}
+        card = replace(check_card(core, name, moment, fields), principal=principal.name)
 
-    core.store.commit(plan)
-    return agent(core, caller, name)
+        def plan() -> Sequence[Write]:
+            core_names.check_not_moved(core, name, "id")
+            held = find_record(core, CARD, name)
+            if held is not None:
+                check_taken(convert(held.value, Card))
+            return [
+                put_record(CARD, name, to_plain(card), held),
+                *membership_writes(core, name, card, held),
+                *allow_list_writes(core, name, card),
+                *_release_claimed(core, name),
+                # Last and without a sync of its own: the card before it is durable in the same commit.
+                put_record(BEAT, name, to_plain(first_beat(moment)), find_record(core, BEAT, name), durable=False),
+            ]
+
+        def check_taken(held: Card) -> None:
+            alive = is_routable(presence(_last_beat(core, name), moment, core.limits))
+            # Without a token a caller cannot take the name of a live agent; a token proves whose it is (G8).
+            if alive and held.principal != principal.name and principal.token is None:
+                raise NameTaken(f"{name!r} is held by another live agent", field="id")
+
+        core.store.commit(plan)
+        return OneAgent(_registered(core, name))
 
 
-def update_card(core: Core, caller: Principal, name: str, change: Callable[[Card], Card]) -> Card:
-    """Change the card of an agent; its principal and its presence stay as they were."""
-    authorize(caller, "register", check_agent(name, "agent_id"))
-    after: list[Card] = []
+class OneCard(Struct):
+    """The card of an agent."""
 
-    def plan() -> Sequence[Write]:
-        held = find_record(core, CARD, name)
-        if held is None:
-            core_names.check_not_moved(core, name, "agent_id")
-            raise UnknownAgent(f"{name!r} is not registered", field="agent_id", hint="register it first")
-        card = convert(held.value, Card)
-        after[:] = [_checked_change(core, card, change(card))]
-        if after[0] == card:
-            return []
-        return [put_record(CARD, name, to_plain(after[0]), held), *membership_writes(core, name, after[0], held)]
+    card: Card
 
-    core.store.commit(plan)
-    return after[0]
+
+@verb("update_card", OneCard, action="register", local=True)
+class UpdateCard(MailboxVerb, kw_only=True):
+    """Change the card of an agent by a function; its principal and its presence stay as they were."""
+
+    change: Annotated[Callable[[Card], Card], "returns the changed card"]
+
+    def run(self, core: Core, _principal: Principal) -> OneCard:
+        name = self.agent_id
+        after: list[Card] = []
+
+        def plan() -> Sequence[Write]:
+            held = find_record(core, CARD, name)
+            if held is None:
+                core_names.check_not_moved(core, name, "agent_id")
+                raise UnknownAgent(f"{name!r} is not registered", field="agent_id", hint="register it first")
+            card = convert(held.value, Card)
+            after[:] = [_checked_change(core, card, self.change(card))]
+            if after[0] == card:
+                return []
+            return [
+                put_record(CARD, name, to_plain(after[0]), held),
+                *membership_writes(core, name, after[0], held),
+            ]
+
+        core.store.commit(plan)
+        return OneCard(after[0])
 
 
 def _checked_change(core: Core, before: Card, after: Card) -> Card:
@@ -117,86 +159,117 @@ def _checked_change(core: Core, before: Card, after: Card) -> Card:
     return after
 
 
-def heartbeat(
-    core: Core,
-    caller: Principal,
-    name: str,
-    *,
-    current_tasks: Sequence[str] | None = None,
-    poll_interval: float | None = None,
-    active: bool = False,
-    leaving: bool = False,
-    dormant: bool = False,
-) -> Agent:
-    """Record that an agent is alive, or that it leaves. Values that are not passed stay as they were.
+@verb("heartbeat", OneAgent, action="heartbeat")
+class RecordHeartbeat(MailboxVerb, kw_only=True):
+    """Record that you are alive. Values that are not given stay as they were."""
 
-    An agent that leaves as `dormant` is offline and never expires.
-    """
-    authorize(caller, "heartbeat", name)
-    moment = core.now()
-    changed: dict[str, Any] = {"left": leaving or dormant, "dormant": dormant}
-    if current_tasks is not None:
-        changed["current_tasks"] = check_tasks(current_tasks)
-        changed["says"] = ""  # the tasks replace the free text
-    if poll_interval is not None:
-        changed["poll_interval"] = check_seconds(poll_interval, "poll_interval", above=0, most=86_400)
-    if active:
-        changed["active_at"] = moment.wall
+    current_tasks: Annotated[list[str] | None, "what you work on"] = None
+    poll_interval: Annotated[float | None, "how often you look"] = None
+    active: Annotated[bool, "you did something"] = False
+
+    def run(self, core: Core, _principal: Principal) -> OneAgent:
+        moment = core.now()
+        changed: dict[str, Any] = {"left": False, "dormant": False}
+        if self.current_tasks is not None:
+            changed["current_tasks"] = check_tasks(self.current_tasks)
+            changed["says"] = ""  # the tasks replace the free text
+        if self.poll_interval is not None:
+            changed["poll_interval"] = check_seconds(self.poll_interval, "poll_interval", above=0, most=86_400)
+        if self.active:
+            changed["active_at"] = moment.wall
+        return OneAgent(_beat(core, self.agent_id, moment, changed))
+
+
+@verb("goodbye", OneAgent, action="heartbeat")
+class Goodbye(MailboxVerb, kw_only=True):
+    """Sign off; mail that comes meanwhile waits."""
+
+    dormant: Annotated[bool, "sleep: you do not expire, and your next heartbeat wakes you"] = False
+
+    def run(self, core: Core, _principal: Principal) -> OneAgent:
+        changed = {"left": True, "dormant": self.dormant}
+        return OneAgent(_beat(core, self.agent_id, core.now(), changed))
+
+
+def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Agent:
+    """Write a heartbeat with these changes, and return the agent."""
+    is_dormant = changed["dormant"]
 
     def plan() -> Sequence[Write]:
         if find_record(core, CARD, name) is None:
             core_names.check_not_moved(core, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
-        if dormant:
+        if is_dormant:
             _check_warm(core, name, moment)
         last = _last_beat(core, name) or first_beat(moment)
         beat = replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, **changed)
         # A lost heartbeat is repeated soon. That an agent is dormant is said once, and must last.
-        return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=dormant)]
+        return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=is_dormant)]
 
     core.store.commit(plan)
-    return agent(core, caller, name)
+    return _registered(core, name)
 
 
-def heartbeats(
-    core: Core,
-    caller: Principal,
-    names: Sequence[str],
-    *,
-    poll_interval: float | None = None,
-    leaving: bool = False,
-) -> None:
+class Beaten(Struct):
+    """The agents whose heartbeat was recorded."""
+
+    agents: list[str]
+
+
+@verb("heartbeats", Beaten, action="heartbeat", local=True)
+class RecordHeartbeats(Verb, kw_only=True):
     """Record that many agents are alive, or that they leave, in one commit.
 
     Agents that are not registered, and agents that have left already, are skipped.
     """
-    moment = core.now()
-    changed: dict[str, Any] = {"at": moment.wall, "steady": moment.steady, "boot": moment.boot, "left": leaving}
-    if poll_interval is not None:
-        changed["poll_interval"] = poll_interval
-    for name in names:
-        authorize(caller, "heartbeat", name)
 
-    def plan() -> Sequence[Write]:
-        cards = set(core.store.keys(CARD))
-        # One query for all, because a link may beat for a thousand agents.
-        beats = {record.key: record for record in core.store.records(BEAT)} if names else {}
-        writes: list[Write] = []
-        for name in names:
-            held = beats.get(name)
-            last = first_beat(moment) if held is None else convert(held.value, Heartbeat)
-            if name in cards and not (leaving and last.left):
-                beat = replace(last, dormant=False, **changed)
-                writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
-        return writes
+    names: Annotated[list[str], "the agents"]
+    poll_interval: Annotated[float | None, "how often they look"] = None
+    leaving: Annotated[bool, "they leave"] = False
 
-    if names:
-        core.store.commit(plan)
+    def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
+        return list(self.names)
+
+    def run(self, core: Core, _principal: Principal) -> Beaten:
+        moment = core.now()
+        changed: dict[str, Any] = {"at": moment.wall, "steady": moment.steady, "boot": moment.boot}
+        changed["left"] = self.leaving
+        if self.poll_interval is not None:
+            changed["poll_interval"] = self.poll_interval
+        recorded: list[str] = []
+
+        def plan() -> Sequence[Write]:
+            cards = set(core.store.keys(CARD))
+            # One query for all, because a link may beat for a thousand agents.
+            beats = {record.key: record for record in core.store.records(BEAT)}
+            writes: list[Write] = []
+            recorded.clear()
+            for name in self.names:
+                held = beats.get(name)
+                last = first_beat(moment) if held is None else convert(held.value, Heartbeat)
+                if name in cards and not (self.leaving and last.left):
+                    beat = replace(last, dormant=False, **changed)
+                    writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
+                    recorded.append(name)
+            return writes
+
+        if self.names:
+            core.store.commit(plan)
+        return Beaten(recorded)
 
 
-def agent(core: Core, caller: Principal, name: str) -> Agent:
+@verb("agent", OneAgent, action="agents", writes=False)
+class GetAgent(Verb, kw_only=True):
+    """Return one agent's card and presence."""
+
+    name: Annotated[str, "its name"]
+
+    def run(self, core: Core, _principal: Principal) -> OneAgent:
+        return OneAgent(_registered(core, meant(check_party(self.name, "id"), core.limits.human)))
+
+
+def _registered(core: Core, name: str) -> Agent:
     """Return a registered agent with its presence."""
-    authorize(caller, "agents")
     record = find_record(core, CARD, name)
     if record is None:
         core_names.check_not_moved(core, name, "id")
@@ -204,27 +277,61 @@ def agent(core: Core, caller: Principal, name: str) -> Agent:
     return agent_of(core, record, core.now())
 
 
-def agents(
-    core: Core,
-    caller: Principal,
-    *,
-    scope: str | None = None,
-    capability: str | None = None,
-    gone: bool = False,
-) -> list[Agent]:
+class Agents(Struct):
+    """The agents of the room, and those of other systems if they were asked for, each with its way."""
+
+    agents: list[Agent]
+    elsewhere: list[tuple[str, Route]] | None = None
+
+
+@verb("agents", Agents, action="agents", many=True, writes=False)
+class ListAgents(Verb, kw_only=True):
+    """Return the agents, with capabilities and presence: an operator also sees mailboxes nobody registered."""
+
+    scope: Annotated[str | None, "only of this team"] = None
+    capability: Annotated[str | None, "only agents with this capability"] = None
+    gone: Annotated[bool, "also agents that have left"] = False
+    elsewhere: Annotated[bool, "also agents of other systems"] = False
+
+    def run(self, core: Core, principal: Principal) -> Agents:
+        found = [
+            agent
+            for agent in registered_agents(core, gone=self.gone)
+            if (self.scope is None or self.scope in agent.card.scopes)
+            and (self.capability is None or self.capability in agent.card.capabilities)
+        ]
+        # An agent does not learn who else has mail here; what registers is meant to be seen.
+        if principal.operator and self.scope is None and self.capability is None:
+            found = sorted([*found, *_unregistered(core)], key=lambda agent: agent.card.id)
+        if not self.elsewhere:
+            return Agents(found)
+        from .outbox import announced_agents  # noqa: PLC0415 - most calls are about this room
+
+        return Agents(found, announced_agents(core, principal))
+
+
+def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
     """Return the registered agents, sorted by name; with `gone`, also those that are gone, whose mail waits."""
-    authorize(caller, "agents")
     moment = core.now()
     cards = [convert(record.value, Card) for record in core.store.records(CARD)]
     beats = {record.key: convert(record.value, Heartbeat) for record in core.store.records(BEAT)}
     busy = task_index.all_active(core)
-    registered = [_agent(core, card, beats.get(card.id), busy, moment) for card in cards]
+    found = [_agent(core, card, beats.get(card.id), busy, moment) for card in cards]
+    return [agent for agent in found if gone or agent.presence.warmth is not Warmth.GONE]
+
+
+def _unregistered(core: Core) -> list[Agent]:
+    """Return the mailboxes of this room that wrote or were written to, and for which nobody registered."""
+    moment, cards = core.now(), set(core.store.keys(CARD))
+    names = [name for name in core.store.mailboxes() if name not in cards and AT not in name]
     return [
-        agent
-        for agent in registered
-        if (scope is None or scope in agent.card.scopes)
-        and (capability is None or capability in agent.card.capabilities)
-        and (gone or agent.presence.warmth is not Warmth.GONE)
+        Agent(
+            card=Card(id=name, registered_at=moment.wall),
+            presence=presence(_last_beat(core, name), moment, core.limits),
+            registered=False,
+        )
+        for name in names
+        if fold(name) != POSTMASTER
     ]
 
 
@@ -251,7 +358,7 @@ def _is_over(core: Core, name: str, task: str) -> bool:
 
 
 def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) -> Card:
-    """Return a checked card; unknown fields are refused."""
+    """Return a card with these checked values."""
     checks: dict[str, Callable[[Any, str], Any]] = {
         "display_name": lambda value, field: check_line(value, field, 200),
         "description": lambda value, field: check_text(value, field, 10_000),
@@ -264,9 +371,6 @@ def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) ->
         "metadata": lambda value, field: check_object(value, field, core.limits.max_depth),
         "extra": lambda value, field: check_object(value, field, core.limits.max_depth),
     }
-    unknown = set(values) - set(checks)
-    if unknown:
-        raise Invalid("a card has no such field", field=min(unknown), hint=", ".join(checks))
     fields = {field: checks[field](value, field) for field, value in values.items()}
     swarm, slash, _ = name.partition("/")
     if slash:  # an agent named swarm/agent is always a member of its swarm
@@ -341,45 +445,60 @@ def _last_beat(core: Core, name: str) -> Heartbeat | None:
 MAX_BLOCKED = 10_000  # names blocked by one mailbox
 
 
-def block(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
-    """Refuse mail from this name from now on; return all names that are blocked."""
-    authorize(caller, "block", mailbox)
-    blocked = meant(check_party(name, "name"), core.limits.human)
-    # A bounce must reach the sender, whatever it has blocked (G6).
-    if fold(blocked) == POSTMASTER:
-        raise Invalid("Postroom's own notices cannot be blocked", field="name")
-    if same_name(blocked, mailbox):
-        raise Invalid("a mailbox cannot block itself", field="name")
+class Blocked(Struct):
+    """The names that a mailbox blocks, sorted."""
 
-    def add(names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(names) >= MAX_BLOCKED:
-            raise TooLarge(f"{len(names)} names are blocked, the limit is {MAX_BLOCKED}", field="name")
-        return names if any(same_name(blocked, held) for held in names) else (*names, blocked)
-
-    return _change_blocked(core, mailbox, add)
+    blocked: list[str]
 
 
-def unblock(core: Core, caller: Principal, mailbox: str, name: str) -> list[str]:
-    """Stop blocking this agent under all its names; return the names that are still blocked.
+@verb("block", Blocked, action="block")
+class Block(MailboxVerb, kw_only=True):
+    """Refuse the mail of an agent from now on."""
 
-    The allow list applies all the same.
-    """
-    authorize(caller, "block", mailbox)
-    freed = meant(check_party(name, "name"), core.limits.human)
+    name: Annotated[str, "its name"]
 
-    def remove(names: tuple[str, ...]) -> tuple[str, ...]:
-        # Under any of its names, so that a renamed agent does not stay blocked by half.
-        known = {fold(one) for one in (freed, *core_names.names_of(core, core_names.current_name(core, freed)))}
-        return tuple(held for held in names if fold(held) not in known)
+    def run(self, core: Core, _principal: Principal) -> Blocked:
+        blocked = meant(check_party(self.name, "name"), core.limits.human)
+        # A bounce must reach the sender, whatever it has blocked (G6).
+        if fold(blocked) == POSTMASTER:
+            raise Invalid("Postroom's own notices cannot be blocked", field="name")
+        if same_name(blocked, self.agent_id):
+            raise Invalid("a mailbox cannot block itself", field="name")
 
-    return _change_blocked(core, mailbox, remove)
+        def add(names: tuple[str, ...]) -> tuple[str, ...]:
+            if len(names) >= MAX_BLOCKED:
+                raise TooLarge(f"{len(names)} names are blocked, the limit is {MAX_BLOCKED}", field="name")
+            return names if any(same_name(blocked, held) for held in names) else (*names, blocked)
+
+        return Blocked(_change_blocked(core, self.agent_id, add))
 
 
-def blocked(core: Core, caller: Principal, mailbox: str) -> list[str]:
-    """Return the names that a mailbox blocks, sorted."""
-    authorize(caller, "block", mailbox)
-    core_names.check_not_moved(core, mailbox, "mailbox")
-    return sorted(_guard(find_record(core, GUARD, mailbox)).block)
+@verb("unblock", Blocked, action="block")
+class Unblock(MailboxVerb, kw_only=True):
+    """Accept its mail again, under all its names. The allow list applies all the same."""
+
+    name: Annotated[str, "its name"]
+
+    def run(self, core: Core, _principal: Principal) -> Blocked:
+        freed = meant(check_party(self.name, "name"), core.limits.human)
+
+        def remove(names: tuple[str, ...]) -> tuple[str, ...]:
+            # Under any of its names, so that a renamed agent does not stay blocked by half.
+            known = {
+                fold(one) for one in (freed, *core_names.names_of(core, core_names.current_name(core, freed)))
+            }
+            return tuple(held for held in names if fold(held) not in known)
+
+        return Blocked(_change_blocked(core, self.agent_id, remove))
+
+
+@verb("blocked", Blocked, action="block", writes=False)
+class ListBlocked(MailboxVerb, kw_only=True):
+    """Return the senders that are blocked here."""
+
+    def run(self, core: Core, _principal: Principal) -> Blocked:
+        core_names.check_not_moved(core, self.agent_id, "mailbox")
+        return Blocked(sorted(_guard(find_record(core, GUARD, self.agent_id)).block))
 
 
 def allow_list_writes(core: Core, name: str, card: Card) -> list[Write]:
@@ -416,49 +535,82 @@ def _guard_writes(name: str, held: Record | None, guard: Guard) -> list[Write]:
 # Scopes.
 
 
-def create_scope(core: Core, caller: Principal, creator: str | None, id: str, says: dict[str, Any]) -> ScopeCard:
-    """Create a scope; IdTaken if it was created before."""
-    authorize(caller, "register", creator)
-    scope = ScopeCard(
-        id=check_scope(id, "scope_id"),
-        created_at=core.now().wall,
-        created_by=creator or "",
-        says=check_object(says, "scope", core.limits.max_depth),
-    )
-    check_size(core, scope, "scope")
+class OneScope(Struct):
+    """One scope."""
 
-    def plan() -> Sequence[Write]:
-        held = find_record(core, SCOPE, scope.id)
-        if held is not None:
-            raise IdTaken(f"there is a scope {scope.id!r} already", field="scope_id", hint="join it")
-        return [put_record(SCOPE, scope.id, to_plain(scope), None)]
-
-    core.store.commit(plan)
-    return scope
+    scope: ScopeCard
 
 
-def delete_scope(core: Core, caller: Principal, agent: str | None, id: str) -> ScopeCard:
+@verb("create_scope", OneScope, action="register", everyone=True)
+class CreateScope(MailboxVerb, kw_only=True):
+    """Create a scope, a team of agents; an error if it was created before."""
+
+    scope_id: Annotated[str, "the scope"]
+    says: Annotated[dict[str, Any] | None, "its name, description and the like"] = None
+
+    def run(self, core: Core, _principal: Principal) -> OneScope:
+        scope = ScopeCard(
+            id=check_scope(self.scope_id, "scope_id"),
+            created_at=core.now().wall,
+            created_by=self.agent_id,
+            says=check_object({} if self.says is None else self.says, "scope", core.limits.max_depth),
+        )
+        check_size(core, scope, "scope")
+
+        def plan() -> Sequence[Write]:
+            held = find_record(core, SCOPE, scope.id)
+            if held is not None:
+                raise IdTaken(f"there is a scope {scope.id!r} already", field="scope_id", hint="join it")
+            return [put_record(SCOPE, scope.id, to_plain(scope), None)]
+
+        core.store.commit(plan)
+        return OneScope(scope)
+
+
+@verb("delete_scope", OneScope, action="register", everyone=True)
+class DeleteScope(MailboxVerb, kw_only=True):
     """Delete a scope that the agent created; all its members leave it."""
-    authorize(caller, "register", agent)
-    scope = find_scope(core, caller, id)
-    if not caller.operator and (not scope.created_by or core_names.current_name(core, scope.created_by) != agent):
-        raise NotAllowed(f"only the creator of the scope {id!r} may delete it", field="scope_id")
 
-    def plan() -> Sequence[Write]:
-        held = find_record(core, SCOPE, id)
-        writes: list[Write] = [] if held is None else [put_record(SCOPE, id, None, held)]
-        # In the commit of the deletion: a broadcast finds the scope with all its members, or none.
-        for name in core.store.keys(MEMBER + id):
-            writes += _leave_writes(core, name, id)
-        return writes
+    scope_id: Annotated[str, "the scope"]
 
-    core.store.commit(plan)
-    return scope
+    def run(self, core: Core, principal: Principal) -> OneScope:
+        id, scope = self.scope_id, find_scope(core, self.scope_id)
+        creator = core_names.current_name(core, scope.created_by) if scope.created_by else None
+        if not principal.operator and creator != self.agent_id:
+            raise NotAllowed(f"only the creator of the scope {id!r} may delete it", field="scope_id")
+
+        def plan() -> Sequence[Write]:
+            held = find_record(core, SCOPE, id)
+            writes: list[Write] = [] if held is None else [put_record(SCOPE, id, None, held)]
+            # In the commit of the deletion: a broadcast finds the scope with all its members, or none.
+            for name in core.store.keys(MEMBER + id):
+                writes += _leave_writes(core, name, id)
+            return writes
+
+        core.store.commit(plan)
+        return OneScope(scope)
 
 
-def find_scope(core: Core, caller: Principal, id: str) -> ScopeCard:
+class ScopeWithMembers(Struct):
+    """One scope, and the names of the agents in it."""
+
+    scope: ScopeCard
+    members: list[str]
+
+
+@verb("scope", ScopeWithMembers, action="agents", many=True, writes=False)
+class GetScope(Verb, kw_only=True):
+    """Return a scope that was created or has members, with its members."""
+
+    scope_id: Annotated[str, "the scope"]
+
+    def run(self, core: Core, _principal: Principal) -> ScopeWithMembers:
+        scope = find_scope(core, self.scope_id)
+        return ScopeWithMembers(scope, sorted(core.store.keys(MEMBER + scope.id)))
+
+
+def find_scope(core: Core, id: str) -> ScopeCard:
     """Return a scope that was created or has members; Missing if there is none."""
-    authorize(caller, "agents")
     held = find_record(core, SCOPE, check_scope(id, "scope_id"))
     if held is not None:
         return convert(held.value, ScopeCard)
@@ -467,35 +619,51 @@ def find_scope(core: Core, caller: Principal, id: str) -> ScopeCard:
     return ScopeCard(id=id, created_at=core.now().wall)
 
 
-def list_scopes(core: Core, caller: Principal) -> list[ScopeCard]:
-    """Return all scopes, sorted by name: those that were created and those that cards name."""
-    authorize(caller, "agents")
-    made = {record.key: convert(record.value, ScopeCard) for record in core.store.records(SCOPE)}
-    now = core.now().wall
-    for record in core.store.records(CARD):
-        for id in convert(record.value, Card).scopes:
-            made.setdefault(id, ScopeCard(id=id, created_at=now))
-    return [made[id] for id in sorted(made)]
+class Scopes(Struct):
+    """Scopes, sorted by name."""
+
+    scopes: list[ScopeCard]
 
 
-def scope_members(core: Core, caller: Principal, id: str) -> list[str]:
-    """Return the names of the agents in a scope; Missing if there is no such scope."""
-    return sorted(core.store.keys(MEMBER + find_scope(core, caller, id).id))
+@verb("scopes", Scopes, action="agents", many=True, writes=False)
+class ListScopes(Verb, kw_only=True):
+    """Return all scopes: those that were created and those that cards name."""
+
+    def run(self, core: Core, _principal: Principal) -> Scopes:
+        made = {record.key: convert(record.value, ScopeCard) for record in core.store.records(SCOPE)}
+        now = core.now().wall
+        for record in core.store.records(CARD):
+            for id in convert(record.value, Card).scopes:
+                made.setdefault(id, ScopeCard(id=id, created_at=now))
+        return Scopes([made[id] for id in sorted(made)])
 
 
-def join_scope(core: Core, caller: Principal, agent: str, id: str) -> Card:
+@verb("join_scope", OneCard, action="register")
+class JoinScope(MailboxVerb, kw_only=True):
     """Add an agent to a scope, so that it gets broadcasts to it. Joining twice is no error."""
-    return update_card(
-        core, caller, agent, lambda card: _with_scopes(card, (*card.scopes, find_scope(core, caller, id).id))
-    )
+
+    scope_id: Annotated[str, "the scope"]
+
+    def run(self, core: Core, principal: Principal) -> OneCard:
+        def join(card: Card) -> Card:
+            return _with_scopes(card, (*card.scopes, find_scope(core, self.scope_id).id))
+
+        return UpdateCard(agent_id=self.agent_id, change=join).run(core, principal)
 
 
-def leave_scope(core: Core, caller: Principal, agent: str, id: str) -> Card:
+@verb("leave_scope", OneCard, action="register")
+class LeaveScope(MailboxVerb, kw_only=True):
     """Remove an agent from a scope. Leaving twice is no error."""
-    left = check_scope(id, "scope_id")
-    return update_card(
-        core, caller, agent, lambda card: _with_scopes(card, [one for one in card.scopes if one != left])
-    )
+
+    scope_id: Annotated[str, "the scope"]
+
+    def run(self, core: Core, principal: Principal) -> OneCard:
+        left = check_scope(self.scope_id, "scope_id")
+
+        def leave(card: Card) -> Card:
+            return _with_scopes(card, [one for one in card.scopes if one != left])
+
+        return UpdateCard(agent_id=self.agent_id, change=leave).run(core, principal)
 
 
 def _with_scopes(card: Card, scopes: Sequence[str]) -> Card:

@@ -21,7 +21,7 @@ from ..model.record import Record
 from ..model.report import Diagnosis, Finding, Level, error, note, ok, warning
 from ..policy.trust import no_route
 from ..store.protocol import Put
-from .agents import agents
+from .agents import registered_agents
 from .authorize import Principal, authorize
 from .core import Core
 from .deliveries import apply_timers, is_process_gone
@@ -141,9 +141,9 @@ def _clock(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
         yield ok("clock", f"{now.isoformat(timespec='seconds')}")
 
 
-def _backlog(core: Core, caller: Principal, _repair: bool) -> Iterator[Finding]:
+def _backlog(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
-    present = {agent.card.id: agent.presence.warmth for agent in agents(core, caller, gone=True)}
+    present = {agent.card.id: agent.presence.warmth for agent in registered_agents(core, gone=True)}
     waiting = {name for name, tally in tallies.items() if tally.backlog}
     gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
     strangers = sorted(waiting - set(core.store.known()))

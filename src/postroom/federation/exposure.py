@@ -99,7 +99,7 @@ def has(room: Room, peer: Peer, name: str) -> Agent | None:
 
 
 def _ours(room: Room) -> list[Agent]:
-    return [agent for agent in room.agents() if _is_ours(agent)]
+    return [agent for agent in room.agents() if agent.registered and _is_ours(agent)]
 
 
 def _is_ours(agent: Agent) -> bool:

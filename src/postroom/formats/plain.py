@@ -15,6 +15,7 @@ from ..model.query import Found, Tally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..core.agents import Agents
     from ..core.messages import Receipt
     from ..core.work import Claimed, Revived, Settled
     from ..letter import Letter, Work
@@ -142,7 +143,20 @@ def plain_template(template: Template) -> dict[str, Any]:
 
 
 def plain_agent(agent: Agent) -> dict[str, Any]:
-    return {"card": to_plain(asdict(agent.card)), "presence": to_plain(asdict(agent.presence))}
+    card = to_plain(asdict(agent.card))
+    if not agent.registered:
+        card["registered_at"] = None
+    return {"card": card, "presence": to_plain(asdict(agent.presence)), "registered": agent.registered}
+
+
+def plain_agents(found: Agents) -> dict[str, Any]:
+    """Return agents; those of other systems only if they were asked for."""
+    from .inbox import far_agent_record  # noqa: PLC0415 - for a server
+
+    here = {"agents": [plain_agent(agent) for agent in found.agents]}
+    if found.elsewhere is None:
+        return here
+    return here | {"elsewhere": [far_agent_record(*one) for one in found.elsewhere]}
 
 
 def plain_stats(stats: Stats) -> dict[str, Any]:
@@ -185,11 +199,15 @@ def _plain_stop(stop: Stop) -> dict[str, Any]:
 @cache
 def _encoders() -> dict[type, Callable[[Any], Any]]:
     """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
+    from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
+    from ..model.agent import Agent  # noqa: PLC0415
     from ..model.report import Trace  # noqa: PLC0415
 
     return {
+        Agent: plain_agent,
+        Agents: plain_agents,
         Claimed: plain_claimed,
         Found: plain_found,
         Message: plain_message,

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from ..core import agents as core_agents
 from ..core.validation import as_list, check_count
-from ..core.verb import snake
+from ..core.verb import perform, snake
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..formats.inbox import present
 from ..formats.map import (
@@ -162,7 +162,7 @@ def list_agents(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def get_agent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     name, include = check_agent(params["agent_id"], "agent_id"), params.get("include") or {}
-    agents = {agent.card.id: agent for agent in room.agents(gone=True)}
+    agents = {agent.card.id: agent for agent in room.agents(gone=True) if agent.registered}
     if name not in agents:
         raise UnknownAgent(f"{name!r} is not registered", field="agent_id")
     children = children_of(agents.values())
@@ -256,7 +256,7 @@ def _change(room: Room, name: str, result: dict[str, Any], words: dict[str, Any]
     def change(card: Card) -> Card:
         return replace(card, **result, extra=card.extra | {EXTRA: map_fields(card) | words})
 
-    core_agents.update_card(room.core, room.principal, name, change)
+    perform(room.core, room.principal, core_agents.UpdateCard(agent_id=name, change=change))
     return room.mailbox(name).heartbeat(active=True) if room.principal.agent == name else room.agent(name)
 
 
@@ -358,20 +358,20 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Make a scope, with the given id or one that is made of its name."""
     id = params.get("scope_id") or _id_of(params.get("name", ""))
     says = {_camel(word): params[word] for word in SCOPE_FIELDS if word in params}
-    scope = core_agents.create_scope(
-        room.core, room.principal, _whose(room, params), id or f"scope-{room.core.ids.token()[:12]}", says
-    )
-    return {"scope": _record(room, scope)}
+    scope_id = id or f"scope-{room.core.ids.token()[:12]}"
+    made = core_agents.CreateScope(agent_id=_whose(room, params), scope_id=scope_id, says=says)
+    return {"scope": _record(room, perform(room.core, room.principal, made).scope)}
 
 
 def delete(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(params["scope_id"], "scope_id")
-    scope = core_agents.delete_scope(room.core, room.principal, _whose(room, params), id)
-    return {"scope": scope_record(scope, []), "success": True}
+    deleted = core_agents.DeleteScope(agent_id=_whose(room, params), scope_id=id)
+    return {"scope": scope_record(perform(room.core, room.principal, deleted).scope, []), "success": True}
 
 
 def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    return {"scope": _record(room, core_agents.find_scope(room.core, room.principal, params["scope_id"]))}
+    found = _scope(room, params)
+    return {"scope": scope_record(found.scope, found.members)}
 
 
 def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -379,7 +379,7 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     parent = (params.get("filter") or {}).get("parent", params.get("parent"))
     found = [
         scope
-        for scope in core_agents.list_scopes(room.core, room.principal)
+        for scope in perform(room.core, room.principal, core_agents.ListScopes()).scopes
         if scope.id > cursor and parent in {None, scope.says.get("parent")}
     ]
     rows = [_record(room, scope) for scope in found[:limit]]
@@ -387,19 +387,20 @@ def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    core_agents.join_scope(room.core, room.principal, box_of(room, params).name, params["scope_id"])
+    joined = core_agents.JoinScope(agent_id=box_of(room, params).name, scope_id=params["scope_id"])
+    perform(room.core, room.principal, joined)
     return _both(room, params)
 
 
 def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     id = check_scope(params["scope_id"], "scope_id")
-    scope = core_agents.find_scope(room.core, room.principal, id)
-    core_agents.leave_scope(room.core, room.principal, box_of(room, params).name, id)
+    scope = _scope(room, params).scope
+    perform(room.core, room.principal, core_agents.LeaveScope(agent_id=box_of(room, params).name, scope_id=id))
     return _both(room, params, scope)
 
 
 def members(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    found = core_agents.scope_members(room.core, room.principal, params["scope_id"])
+    found = _scope(room, params).members
     limit, cursor = min(check_count(params.get("limit", MOST), "limit"), MOST), params.get("cursor", "")
     rows = [name for name in found if name > cursor]
     return {"members": rows[:limit]} | ({"nextCursor": rows[limit - 1]} if len(rows) > limit else {})
@@ -414,17 +415,21 @@ def _id_of(name: str) -> str:
 
 
 def _both(room: Room, params: dict[str, Any], scope: ScopeCard | None = None) -> dict[str, Any]:
-    scope = scope or core_agents.find_scope(room.core, room.principal, params["scope_id"])
+    scope = scope or _scope(room, params).scope
     agent = room.agent(box_of(room, params).name)
     return {"scope": _record(room, scope), "agent": agent_record(agent), "success": True}
+
+
+def _scope(room: Room, params: dict[str, Any]) -> core_agents.ScopeWithMembers:
+    return perform(room.core, room.principal, core_agents.GetScope(scope_id=params["scope_id"]))
 
 
 def _record(room: Room, scope: ScopeCard) -> dict[str, Any]:
     return scope_record(scope, room.core.store.keys(MEMBER + scope.id))
 
 
-def _whose(room: Room, params: dict[str, Any]) -> str | None:
-    name: str | None = params.get("agent_id") or room.principal.agent
+def _whose(room: Room, params: dict[str, Any]) -> str:
+    name: str = params.get("agent_id") or room.principal.agent or ""
     return name
 
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ..core import agents, presentation
 from ..core.authorize import Principal
+from ..core.verb import perform
 from ..errors import PostroomError
 from ..federation.connection import MapRefusal
 from ..formats.map import GUEST, LINK_NAME, NO_AGENT, REGISTER, REPLAY, SEND, UNREGISTER, role_of
@@ -306,7 +307,7 @@ def register_here(room: Room, remote: Mapping[str, RemoteAgent], every: float) -
         mailbox: one for mailbox, one in named.items() if _register_agent(room, mailbox, one, held.get(mailbox))
     }
     alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
-    agents.heartbeats(room.core, LINK, sorted(alive), poll_interval=every)
+    perform(room.core, LINK, agents.RecordHeartbeats(names=sorted(alive), poll_interval=every))
     known = {name for name, card in held.items() if card.principal == LINK.name}
     # Their mail waits here until the server lists them again.
     leave(room, sorted((known | shown.keys()) - alive))
@@ -358,7 +359,7 @@ def members(result: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[
 
 def leave(room: Room, names: Sequence[str]) -> None:
     """Mark remote agents as left; those that have left before stay as they are."""
-    agents.heartbeats(room.core, LINK, names, leaving=True)
+    perform(room.core, LINK, agents.RecordHeartbeats(names=list(names), leaving=True))
 
 
 def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -370,7 +371,7 @@ def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> d
     shown = {
         agent.card.id: agent.card
         for agent in room.agents()
-        if is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, text)
+        if agent.registered and is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, text)
     }
     others = [name for name in wrote if name not in shown and may_answer_to(room, text, name)]
     return {name: _registration_of(shown.get(name), link_scope) for name in (*shown, *others)}

@@ -73,7 +73,7 @@ def _id_of(room: Room, name: str) -> str:
 
 def listed_agents(room: Room) -> list[Agent]:
     """Return the registered agents, without those that are gone or unregistered."""
-    return [agent for agent in room.agents() if not has_gone(agent)]
+    return [agent for agent in room.agents() if agent.registered and not has_gone(agent)]
 
 
 def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
@@ -149,7 +149,7 @@ def _has_others(room: Room, scope: str, sender: str) -> bool:
     """Return whether the scope has another member than the sender; Missing if there is no such scope."""
     members = room.core.store.keys(MEMBER + check_scope(scope, "to.scope"))
     if not members:
-        core_agents.find_scope(room.core, OWNER, scope)
+        core_agents.find_scope(room.core, scope)
     return any(not same_name(name, sender) for name in members)
 
 

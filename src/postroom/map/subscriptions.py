@@ -189,4 +189,4 @@ class StateWatcher:
 
 
 def _agent_records(room: Room) -> list[dict[str, Any]]:
-    return [agent_record(agent) for agent in room.agents(gone=True)]
+    return [agent_record(agent) for agent in room.agents(gone=True) if agent.registered]

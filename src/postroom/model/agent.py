@@ -145,6 +145,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 
     card: Card
     presence: Presence
+    registered: bool = True  # False: a mailbox with mail; its card holds the name and nothing else
 
 
 # Guards

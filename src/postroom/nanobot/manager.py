@@ -266,7 +266,7 @@ def is_registered(core: Core, name: str) -> bool:
 
 
 def heartbeat(core: Core, name: str) -> None:
-    agents.heartbeat(core, OWNER, name)
+    perform(core, OWNER, agents.RecordHeartbeat(agent_id=name))
 
 
 def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> None:
@@ -288,7 +288,7 @@ def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> Non
 def entry(core: Core, name: str) -> dict[str, Any] | None:
     """Return an agent as the registry file shows it, as of now."""
     try:
-        agent = agents.agent(core, OWNER, name)
+        agent = perform(core, OWNER, agents.GetAgent(name=name)).agent
     except UnknownAgent:
         return None
     held = find_record(core, BEAT, name)
@@ -298,7 +298,7 @@ def entry(core: Core, name: str) -> dict[str, Any] | None:
 def online(core: Core) -> list[dict[str, Any]]:
     """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
     beats = {record.key: convert(record.value, Heartbeat) for record in core.store.records(BEAT)}
-    everyone = agents.agents(core, OWNER)
+    everyone = agents.registered_agents(core)
     shown = [_entry(agent, beats.get(agent.card.id)) for agent in everyone]
     return [one for one in shown if one["status"] != Status.OFFLINE]
 

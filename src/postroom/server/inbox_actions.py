@@ -171,7 +171,8 @@ def _read_thread(room: Room, params: dict[str, Any]) -> Any:
 
 
 def _list_agents(room: Room, params: dict[str, Any]) -> Any:
-    rows = [agent_record(agent) for agent in room.agents(scope=params.get("scope"))]
+    found = room.agents(scope=params.get("scope"))
+    rows = [agent_record(agent) for agent in found if agent.registered]
     if params.get("include_federated") and "scope" not in params:  # the scopes of remote agents are unknown
         rows += [far_agent_record(*one) for one in outbox.announced_agents(room.core, room.principal)]
     return {"count": len(rows), "agents": rows}

@@ -268,8 +268,8 @@ def _plain_type(wanted: Any) -> Any:
 
 
 _KINDS: tuple[tuple[Kind, set[type]], ...] = (
-    ("text", {str}), ("texts", {str, list}), ("count", {int}), ("seconds", {float, int}), ("flag", {bool}),
-    ("when", {datetime, float}), ("object", {dict}), ("list", {list}),
+    ("text", {str}), ("list", {list}), ("texts", {str, list}), ("count", {int}), ("seconds", {float, int}),
+    ("flag", {bool}), ("when", {datetime, float}), ("object", {dict}),
 )  # fmt: skip
 
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from ..core import inbox, outbox, search, stats, threads, work
+from ..core import agents, inbox, search, stats, threads, work
 from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
-from ..formats.inbox import far_agent_record
 from ..formats.plain import (
-    plain_agent,
     plain_escalation,
     plain_message,
     plain_receipt,
@@ -306,61 +304,6 @@ WORK_ROWS = (
 
 
 NAME = Param("name", "text", "its name", required=True)
-CARD = (
-    Param("display_name", "text", "a name for people"),
-    Param("description", "text", "what it is for"),
-    Param("capabilities", "list", "what it can do"),
-    Param("program", "text", "what runs it"),
-    Param("model", "text", "the model behind it"),
-    Param("scopes", "list", "the teams it is in"),
-    Param("allow_from", "list", "who may write to it"),
-    Param("max_concurrent_tasks", "count", "how many tasks at once"),
-    Param("metadata", "object", "anything else"),
-)
-
-# -- agents
-
-
-def _register(room: Room, params: dict[str, Any]) -> Any:
-    card = {param.name: params[param.name] for param in CARD if param.name in params}
-    return {"agent": plain_agent(box_of(room, params).register(**card))}
-
-
-def _heartbeat(room: Room, params: dict[str, Any]) -> Any:
-    return {
-        "agent": plain_agent(
-            box_of(room, params).heartbeat(**some(params, "current_tasks", "poll_interval", "active"))
-        )
-    }
-
-
-def _goodbye(room: Room, params: dict[str, Any]) -> Any:
-    return {"agent": plain_agent(box_of(room, params).leave(**some(params, "dormant")))}
-
-
-def _agents(room: Room, params: dict[str, Any]) -> Any:
-    here = [plain_agent(agent) for agent in room.agents(**some(params, "scope", "capability", "gone"))]
-    if not params.get("elsewhere"):
-        return {"agents": here}
-    remote = outbox.announced_agents(room.core, room.principal)
-    return {"agents": here, "elsewhere": [far_agent_record(*one) for one in remote]}
-
-
-def _agent(room: Room, params: dict[str, Any]) -> Any:
-    return {"agent": plain_agent(room.agent(params["name"]))}
-
-
-def _block(room: Room, params: dict[str, Any]) -> Any:
-    return {"blocked": box_of(room, params).block(params["name"])}
-
-
-def _unblock(room: Room, params: dict[str, Any]) -> Any:
-    return {"blocked": box_of(room, params).unblock(params["name"])}
-
-
-def _blocked(room: Room, params: dict[str, Any]) -> Any:
-    return {"blocked": box_of(room, params).blocked()}
-
 
 # -- templates
 
@@ -411,33 +354,25 @@ def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
     return {"healthy": found.is_healthy, "worst": str(found.worst), "findings": findings}
 
 
-def _own_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
-    args = {"action": name, "whose": "agent_id"} | more
-    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
-
-
 def _room_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
     return Method(name=name, about=about, run=run, params=params, result=result, **{"action": "room", **more})
 
 
 ROOM_ROWS = (
-    _own_row("register", "register an agent, or change its card", _register, *CARD, result="agent"),
-    _own_row("heartbeat", "record that you are alive", _heartbeat, Param("current_tasks", "list", "what you work on"),
-         Param("poll_interval", "seconds", "how often you look"), Param("active", "flag", "you did something"),
-         result="agent"),
-    _own_row("goodbye", "sign off; mail that comes meanwhile waits", _goodbye,
-         Param("dormant", "flag", "sleep: you do not expire, and your next heartbeat wakes you"),
-         result="agent", action="heartbeat"),
-    _own_row("block", "refuse the mail of an agent", _block, NAME, result="blocked"),
-    _own_row("unblock", "accept its mail again", _unblock, NAME, result="blocked", action="block"),
-    _own_row("blocked", "senders that are blocked here", _blocked, result="blocked", action="block", writes=False),
-    _room_row("agents", "registered agents, with capabilities and presence", _agents,
-                 Param("scope", "text", "only of this team"), Param("capability", "text", "only agents with this capability"),
-                 Param("gone", "flag", "also agents that have left"),
-                 Param("elsewhere", "flag", "also agents of other systems"),
-                 result="agents (card, presence), elsewhere (agentId, peerId, status)",
-                 action="agents", many=True, writes=False),
-    _room_row("agent", "one agent's card", _agent, NAME, result="agent", action="agents", writes=False),
+    of_verb(agents.Register),
+    of_verb(agents.RecordHeartbeat),
+    of_verb(agents.Goodbye),
+    of_verb(agents.Block),
+    of_verb(agents.Unblock),
+    of_verb(agents.ListBlocked),
+    of_verb(agents.ListAgents),
+    of_verb(agents.GetAgent),
+    of_verb(agents.CreateScope),
+    of_verb(agents.DeleteScope),
+    of_verb(agents.GetScope),
+    of_verb(agents.ListScopes),
+    of_verb(agents.JoinScope),
+    of_verb(agents.LeaveScope),
     _room_row("templates", "all templates", _templates, result="templates", action="template", writes=False),
     _room_row("template", "one template", _template, NAME, result="template", action="template", writes=False),
     _room_row("save_template", "keep a recurring letter", _save_template, NAME,

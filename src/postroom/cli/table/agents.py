@@ -13,7 +13,8 @@ COMMANDS = {
         Option("--scope", help="only this scope", metavar="NAME", complete="scopes"),
         Option("--capability", help="only those who can do this", metavar="LABEL"),
         Option("--gone", help="those that are gone, too", kind="flag"),
-        about="Registered agents, by name, with the tasks they have taken on. Mail for those who are offline or gone"
+        about="Agents by name, with the tasks they have taken on. An operator also sees the mailboxes that are used though"
+        " nobody registered. Mail for those who are offline or gone"
         " waits. Needs no --as.",
         examples=(("postroom agents", "everyone"), ("postroom agents --scope sorting --json", "a team, for a program")),
         json=(
@@ -21,7 +22,8 @@ COMMANDS = {
                 "agents",
                 "each with card (id, registered_at, display_name, description, capabilities, program, model, scopes,"
                 " allow_from, max_concurrent_tasks, metadata, principal) and presence (status, warmth, current_tasks,"
-                " last_heartbeat, last_active_at), and tasks, those it has taken on (id, subject, state, giver)",
+                " last_heartbeat, last_active_at), registered (false: a mailbox that is used, with no card of its own),"
+                " and tasks, those it has taken on (id, subject, state, giver)",
             ),
             ("gone", "how many more were not heard from for long; --gone shows them"),
         ),

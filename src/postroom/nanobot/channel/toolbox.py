@@ -269,7 +269,7 @@ def _in_turn(turn: Turn) -> str:
 async def agents(post: Post, _caller: Caller | None, capability: str | None = None) -> str:
     """List the other agents. Their own descriptions are quoted, so none can pass for a line of ours."""
     found = await post.room.agents(capability=capability or None)
-    lines = [_about(agent) for agent in found if agent.card.id != post.name]
+    lines = [_about(agent) for agent in found if agent.registered and agent.card.id != post.name]
     return label_quotes(lines) or "No other agent is registered."
 
 
