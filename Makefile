@@ -52,6 +52,7 @@ docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/mcp_page.py
 	@$(BIN)/python tools/wire_page.py
 	@$(BIN)/python tools/plugin.py
+	@$(BIN)/python tools/aio_stub.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py

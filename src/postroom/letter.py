@@ -2,11 +2,12 @@
 
 `Letter` is a letter that was read; `Work` is one that was claimed, and is acknowledged when its block is left;
 `Batch` is a list of claimed letters. Each holds a message, its delivery and its mailbox, and calls the verbs of
-the mailbox. `LetterView` is the read-only part, which `aio.AsyncLetter` shares.
+the mailbox.
 """
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
     from .model.record import Cursor
 
 
-class LetterView:
-    """The fields of a letter in a mailbox, as the mailbox's owner may see them."""
+class Letter:
+    """A letter that was read. It stays in the inbox until it is acknowledged."""
 
-    def __init__(self, found: Found) -> None:
-        mailbox = found.delivery.mailbox
-        self.message: Message = found.message.seen_by(mailbox)
-        self.delivery: Delivery = found.delivery
+    message: Message  # as the owner of the mailbox may see it
+    delivery: Delivery
+
+    def __init__(self, mailbox: Mailbox, found: Found) -> None:
+        self._mailbox = mailbox
+        self.message = found.message.seen_by(found.delivery.mailbox)
+        self.delivery = found.delivery
 
     @property
     def id(self) -> str:
@@ -97,14 +101,6 @@ class LetterView:
     def __repr__(self) -> str:
         about = f" {self.subject!r}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.sender}{about} ({self.state})>"
-
-
-class Letter(LetterView):
-    """A letter that was read. It stays in the inbox until it is acknowledged."""
-
-    def __init__(self, mailbox: Mailbox, found: Found) -> None:
-        super().__init__(found)
-        self._mailbox = mailbox
 
     def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
         """Answer the letter; thread, subject, scope, priority and conversation are kept."""
@@ -218,19 +214,6 @@ class Batch(list[Work]):
         """Extend the leases of all unsettled letters, counted from now."""
         self._mailbox.renew(self.unsettled, lease)
 
-    def _hold_on(self, place: int, lease: float | None) -> None:
-        """In a slow loop at `place`, acknowledge the letters before it and renew the leases of the rest."""
-        self._mailbox.ack([work for work in self[:place] if not work.is_settled], archive=True)
-        self._mailbox.renew([work for work in self[place:] if not work.is_settled], lease)
-
-    def _leave_at(self, place: int) -> None:
-        """After a loop was left at `place`, acknowledge the letters before it, fail that one, release the rest."""
-        with suppress(LeaseLost):  # then they are back in the inbox already
-            self._mailbox.ack([work for work in self[:place] if not work.is_settled], archive=True)
-            in_hand = [work for work in self[place : place + 1] if not work.is_settled]
-            self._mailbox.fail(in_hand, "the worker left its loop", retry=True)
-            self._mailbox.release([work for work in self[place + 1 :] if not work.is_settled])
-
     def __enter__(self) -> Self:
         return self
 
@@ -238,6 +221,90 @@ class Batch(list[Work]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _leave(self._mailbox, self.unsettled, error)
+
+
+class Shift:
+    """The letters that a worker loop holds: the one in hand, those ahead, and those it left behind unsettled.
+
+    Nothing here acknowledges a letter. One that was left behind stays claimed for a while, so that the same loop
+    does not get it again at once, and then goes back without a failed try.
+    """
+
+    def __init__(self, mailbox: Mailbox, lease: float | None) -> None:
+        self._mailbox = mailbox
+        self._lease = lease
+        self._since = self._most = 0.0  # since when the leases run, and for how many seconds they are left alone
+        self._in_hand: list[Work] = []
+        self._ahead: list[Work] = []
+        self._behind: list[Work] = []
+
+    def patience(self, timeout: float | None) -> float:
+        """Return how long to wait for mail: not longer than what was left behind may stay claimed."""
+        wait = 3600.0 if timeout is None else timeout
+        return min(wait, max(self._since + self._most - time.monotonic(), 0.0)) if self._behind else wait
+
+    def begin(self, claimed: Batch) -> None:
+        if not self._behind:
+            self._since = time.monotonic()
+        self._most = (self._mailbox.core.limits.lease if self._lease is None else self._lease) / 2
+        self._ahead = list(claimed)
+
+    def next(self) -> Work | None:
+        """Return the next letter; None at the end of what was claimed."""
+        self._pass_by()
+        if self.is_late():
+            self.hold_on()
+        self._in_hand, self._ahead = self._ahead[:1], self._ahead[1:]
+        return self._in_hand[0] if self._in_hand else None
+
+    def is_late(self) -> bool:
+        """Return whether half the lease is over."""
+        return bool(self._behind or self._ahead) and time.monotonic() - self._since > self._most
+
+    def hold_on(self) -> None:
+        """Give back what was left behind, and renew the leases of what is still ahead."""
+        self.give_back()
+        self._since = time.monotonic()
+        try:
+            self._mailbox.renew(self._ahead, self._lease)
+        except LeaseLost:  # some are back in the inbox already
+            self._ahead = [work for work in self._ahead if _is_renewed(work, self._lease)]
+
+    def give_back(self) -> None:
+        """Release what was left behind."""
+        behind, self._behind = self._behind, []
+        _release(self._mailbox, behind)
+
+    def leave(self) -> None:
+        """After the loop was left, fail the letter in hand if it is not settled, and release the others."""
+        in_hand = [work for work in self._in_hand if not work.is_settled]
+        with suppress(LeaseLost):  # then it is back in the inbox already
+            self._mailbox.fail(in_hand, "the worker left its loop", retry=True)
+        self._in_hand, self._behind, self._ahead = [], [*self._behind, *self._ahead], []
+        self.give_back()
+
+    def _pass_by(self) -> None:
+        self._behind = [work for work in (*self._behind, *self._in_hand) if not work.is_settled]
+        self._in_hand = []
+
+
+def _is_renewed(work: Work, lease: float | None) -> bool:
+    try:
+        work.renew(lease)
+    except LeaseLost:
+        return False
+    return True
+
+
+def _release(mailbox: Mailbox, works: Sequence[Work]) -> None:
+    """Release letters that are not settled; those whose lease was lost are back in the inbox already."""
+    works = [work for work in works if not work.is_settled]
+    try:
+        mailbox.release(works)
+    except LeaseLost:
+        for work in works:
+            with suppress(LeaseLost):
+                mailbox.release([work])
 
 
 def _leave(mailbox: Mailbox, works: Sequence[Work], error: BaseException | None) -> None:

@@ -11,7 +11,6 @@ called: a command uses one verb, and start-up is most of what it costs.
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import asdict
@@ -20,7 +19,7 @@ from .core import compose, inbox
 from .core import messages as core_messages
 from .core.verb import perform, request
 from .errors import Invalid
-from .letter import Batch, Letter, Work
+from .letter import Batch, Letter, Shift, Work
 from .model.names import HUMAN, check_agent, meant
 
 if TYPE_CHECKING:
@@ -233,15 +232,21 @@ class Mailbox:
         """
         from .core import work as core_work
 
-        wanted = 1 if count is None else count
-        held_by = f"{self.name} (process {os.getpid()})" if holder is None else holder
+        def taken(claimed: core_work.Claimed) -> Work | Batch | None:
+            works = [Work(self, found) for found in claimed.letters]
+            if count is None:
+                return works[0] if works else None
+            return Batch(self, works)
 
-        found = self._perform(
-            core_work.Claim, count=wanted, lease=lease, holder=held_by, timeout=timeout, **filters
-        ).letters
-        if count is None:
-            return Work(self, found[0]) if found else None
-        return Batch(self, [Work(self, f) for f in found])
+        params = {
+            "agent_id": self.name,
+            "count": 1 if count is None else count,
+            "lease": lease,
+            "holder": f"{self.name} (process {os.getpid()})" if holder is None else holder,
+            "timeout": timeout,
+            **filters,
+        }
+        return self.room._wait(request(core_work.Claim, params), taken)
 
     def work(
         self,
@@ -253,27 +258,25 @@ class Mailbox:
     ) -> Generator[Work, None, None]:
         """Yield claimed letters, for ever, or until none came for `timeout` seconds: a worker loop.
 
-        Going on to the next letter acknowledges the last one. With a batch: all of it, in one commit, at its end,
-        or when half the lease is over; then the lease of the rest is renewed. Leaving the loop early, or by
-        an error, counts a failed try for the letter in hand, if it is not settled; the letters before it are
-        acknowledged, and those after it are released.
+        Settle each letter: `with work:` does so when its block is left. Nothing is acknowledged by going on: a
+        letter that is not settled stays claimed for half its lease, or until the loop ends, and then goes back
+        without a failed try. In a slow loop over a batch, the leases of the letters ahead are renewed. Leaving
+        the loop early, or by an error, counts a failed try for the letter in hand, if it is not settled.
         """
-        wait = 3600.0 if timeout is None else timeout
-        while True:
-            claimed = self.claim(batch, lease=lease, timeout=wait, **filters)
-            if not claimed and timeout is not None:
-                return
-            held_since = time.monotonic()
-            for place, work in enumerate(claimed):
-                if time.monotonic() - held_since > (lease or self.core.limits.lease) / 2:
-                    claimed._hold_on(place, lease)
-                    held_since = time.monotonic()
-                try:
+        shift = Shift(self, lease)
+        try:
+            while True:
+                patience = shift.patience(timeout)
+                claimed = self.claim(batch, lease=lease, timeout=patience, **filters)
+                if not claimed:
+                    shift.give_back()
+                    if patience == timeout:
+                        return
+                shift.begin(claimed)
+                while (work := shift.next()) is not None:
                     yield work
-                except GeneratorExit:
-                    claimed._leave_at(place)
-                    raise
-            claimed.ack()
+        finally:
+            shift.leave()
 
     def held(self, id: str, token: str) -> Work:
         """Return a letter that was claimed earlier, here or in another process, by its lease token.
@@ -565,7 +568,8 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.wait_to_ring(self.core, self.principal, self.name, way, timeout, may_ring, within=within)
+        params = {"agent_id": self.name, "way": way, "timeout": timeout, "may_ring": may_ring, "within": within}
+        return self.room._wait(request(alerts.WaitToRing, params), lambda next_alert: next_alert.rung)
 
     def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
         """Record that the alert for these letters was carried out, as was promised by `within`."""

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .store.protocol import Store
 
     T = TypeVar("T")
+    U = TypeVar("U")
 
 
 def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
@@ -135,16 +136,15 @@ class Room:
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
         first, *also = (check_agent(name, "mailboxes") for name in names)
-        found = self._perform(
-            inbox.Wait,
-            agent_id=first,
-            also=also,
-            timeout=timeout,
-            since=None if since is None else str(since),
-            peek=peek,
+        params = {
+            "agent_id": first,
+            "also": also,
+            "timeout": timeout,
+            "since": None if since is None else str(since),
+            "peek": peek,
             **wanted,
-        ).letter
-        return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
+        }
+        return self._wait(request(inbox.Wait, params), self._letter)
 
     @property
     def system(self) -> str:
@@ -261,6 +261,14 @@ class Room:
         """Perform a verb on the whole room, not on the mailbox of an agent for whom this room acts."""
         authorize(self.principal, "room")
         return self._perform(verb, **params)
+
+    def _wait(self, asked: Runs[T], found: Callable[[T], U]) -> U:
+        """Carry out a request that waits for mail. Last step of a method, because the async face has its own."""
+        return found(perform(self.core, self.principal, asked))
+
+    def _letter(self, next_letter: inbox.NextLetter) -> Letter | None:
+        found = next_letter.letter
+        return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """Return the changes after a cursor, and the next cursor; raise Resync if they are not kept any more."""

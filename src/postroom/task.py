@@ -1,7 +1,6 @@
 """A task as a program holds it: looked at, accepted, moved step by step.
 
 Each verb is one call of `core.tasks`, which checks the step and sends the other party a letter about it.
-`TaskView` is the read-only part, which `aio.AsyncTask` shares.
 """
 
 from __future__ import annotations
@@ -25,11 +24,22 @@ if TYPE_CHECKING:
     from .policy.admission import Judge
 
 
-class TaskView:
-    """The fields of a task, as of the last look or move by this object."""
+class Task:
+    """A task that was given or received at a mailbox, as of the last look or move by this object.
+
+    Each verb sends the other party a `task_update` letter.
+    """
 
     standing: Standing
     session: dict[str, Any] | None
+
+    def __init__(self, mailbox: Mailbox, standing: Standing, letter: Letter | None = None) -> None:
+        self._mailbox = mailbox
+        self._letter = letter  # the opening letter, if claimed: its lease proves who may move the task
+        self.standing = standing
+        self.session = None
+        if standing.giver == mailbox.name:
+            self.session = tasks.session(mailbox.core, mailbox.principal, mailbox.name, standing.letter)
 
     @property
     def id(self) -> str:
@@ -74,18 +84,6 @@ class TaskView:
     def __repr__(self) -> str:
         about = f" {self.subject!r}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.giver} to {self.receiver}{about} ({self.state})>"
-
-
-class Task(TaskView):
-    """A task that was given or received at a mailbox. Each verb sends the other party a `task_update` letter."""
-
-    def __init__(self, mailbox: Mailbox, standing: Standing, letter: Letter | None = None) -> None:
-        self._mailbox = mailbox
-        self._letter = letter  # the opening letter, if claimed: its lease proves who may move the task
-        self.standing = standing
-        self.session = None
-        if standing.giver == mailbox.name:
-            self.session = tasks.session(mailbox.core, mailbox.principal, mailbox.name, standing.letter)
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
         """Accept the task, and acknowledge the letter that opened it, in one commit.

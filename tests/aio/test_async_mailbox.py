@@ -97,12 +97,16 @@ def test_a_room_waits_for_several_mailboxes(play: Callable[[Scene], None]) -> No
     play(scene)
 
 
-def test_a_worker_loop_acknowledges_what_it_went_through(play: Callable[[Scene], None]) -> None:
+def test_a_worker_loop_acknowledges_only_what_was_settled(play: Callable[[Scene], None]) -> None:
     async def scene(room: aio.AsyncRoom) -> None:
         await room.mailbox("boss").send_many([postroom.draft("worker", str(i)) for i in range(5)])
         worker = room.mailbox("worker")
         assert ["0", "1", "2", "3", "4"] == [work.text async for work in worker.work(batch=2, timeout=0)]
-        assert 0 == (await worker.counts())["total"]
+        assert [0] * 5 == [letter.delivery.attempts for letter in await worker.check(peek=True)]
+        async for work in worker.work(batch=2, timeout=0):
+            async with work:
+                pass
+        assert [] == await worker.check(unread_only=False)
 
     play(scene)
 

@@ -37,7 +37,11 @@ def test_the_example_of_the_first_page(at_home: Path) -> None:
         assert (work.text, work.subject, work.thread) == ("merge sort", "Re: Sorting", letter.id)
         work.ack_and_reply("done")
     coder.send_many([postroom.draft("coder", str(n)) for n in range(3)])
-    assert [work.text for work in coder.work(batch=10, timeout=0)] == ["0", "1", "2"]
+    seen = []
+    for work in coder.work(batch=10, timeout=0):
+        with work:
+            seen.append(work.text)
+    assert seen == ["0", "1", "2"]
     assert coder.claim(timeout=0.01) is None
     assert coder.claim(5, timeout=0.01) == []
     assert coder.wait(0.01) is None

@@ -133,7 +133,7 @@ def test_an_empty_batch_is_no_trouble_and_costs_no_sync(factory: RoomFactory) ->
     assert syncs == []
 
 
-def test_a_loop_acknowledges_as_it_goes_on(room: Room) -> None:
+def test_a_loop_acknowledges_nothing_that_nobody_settled(room: Room) -> None:
     fill(room, 3)
     bob = room.mailbox("bob")
     seen = []
@@ -141,14 +141,18 @@ def test_a_loop_acknowledges_as_it_goes_on(room: Room) -> None:
         assert work.state is State.CLAIMED
         seen.append(work)
     assert [work.text for work in seen] == ["0", "1", "2"]
-    assert {work.state for work in seen} == {State.DONE}
+    assert [(work.state, work.delivery.attempts) for work in seen] == [(State.UNREAD, 0)] * 3
+    assert texts(bob.check()) == ["0", "1", "2"]
 
 
-def test_a_loop_with_batches_acknowledges_each_in_one_commit(room: Room) -> None:
-    fill(room, 5)
-    cursors = [room.cursor() for _ in room.mailbox("bob").work(batch=2, timeout=0)]
-    assert cursors[0] == cursors[1] != cursors[2] == cursors[3] != cursors[4]
-    assert room.mailbox("bob").check(unread_only=False) == []
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_loop_settles_what_leaves_its_block(room: Room, batch: int) -> None:
+    fill(room, 3)
+    bob = room.mailbox("bob")
+    for work in bob.work(batch=batch, timeout=0):
+        with work:
+            pass
+    assert bob.check(unread_only=False) == []
 
 
 def test_a_loop_leaves_what_its_body_settled(room: Room) -> None:
@@ -160,17 +164,21 @@ def test_a_loop_leaves_what_its_body_settled(room: Room) -> None:
             work.ack_and_reply("answered")
         elif work.text == "1":
             work.fail("broken")
-    assert [work.state for work in works] == [State.DONE, State.UNREAD, State.DONE]
+    assert [(work.state, work.delivery.attempts) for work in works] == [
+        (State.DONE, 0), (State.UNREAD, 1), (State.UNREAD, 0),
+    ]  # fmt: skip
     assert texts(room.mailbox("ann").check()) == ["answered"]
 
 
-def test_leaving_a_loop_settles_what_was_behind_it_and_gives_back_the_rest(room: Room, clock: FakeClock) -> None:
+def test_leaving_a_loop_counts_a_try_of_the_letter_in_hand_and_gives_back_the_rest(
+    room: Room, clock: FakeClock
+) -> None:
     fill(room, 3)
     bob = room.mailbox("bob")
     for work in bob.work(batch=3, timeout=0):
         if work.text == "1":
             break
-    assert [(work.text, work.delivery.attempts) for work in bob.claim(3)] == [("2", 0)]
+    assert [(work.text, work.delivery.attempts) for work in bob.claim(3)] == [("0", 0), ("2", 0)]
     clock.advance(10)
     again = bob.claim(3)
     assert [(work.text, work.delivery.attempts) for work in again] == [("1", 1)]
@@ -204,22 +212,60 @@ def test_a_letter_that_always_breaks_its_worker_dies_at_last(room: Room, clock: 
 def test_a_loop_takes_the_filters_of_a_claim(room: Room) -> None:
     room.mailbox("ann").send("bob", "note", kind="note")
     room.mailbox("ann").send("bob", "task", kind="task")
-    assert [work.text for work in room.mailbox("bob").work(timeout=0, kinds="task", lease=5)] == ["task"]
+    for work in room.mailbox("bob").work(timeout=0, kinds="task", lease=5):
+        with work:
+            assert work.text == "task"
     assert texts(room.mailbox("bob").check()) == ["note"]
 
 
-def test_a_slow_loop_over_a_batch_keeps_its_letters(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is behind is done in good time, and the rest is held for longer."""
+class Stopwatch:
+    """The time of a worker loop, which passes as the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = 0.0
+        monkeypatch.setattr("postroom.letter.time", SimpleNamespace(monotonic=lambda: self.passed))
+
+
+def test_a_slow_loop_renews_what_is_ahead_and_gives_back_what_it_left_behind(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(room, 4)
-    passed = iter(range(0, 10_000, 40))
-    monkeypatch.setattr("postroom.mailbox.time", SimpleNamespace(monotonic=lambda: next(passed)))
-    bob = room.mailbox("bob")
+    bob, stopwatch = room.mailbox("bob"), Stopwatch(monkeypatch)
     for number, work in enumerate(bob.work(batch=4, timeout=0)):
         assert work.text == str(number)
+        stopwatch.passed += 40
+        clock.tick(40)
         if number == 3:
-            assert [letter.text for letter in bob.check(unread_only=False, peek=True)] == []
             break
-    assert bob.claim() is None
+    back = bob.check(unread_only=False, peek=True)
+    assert [(letter.text, letter.delivery.attempts) for letter in back] == [("0", 0), ("1", 0), ("2", 0), ("3", 1)]
+
+
+def test_a_loop_that_waits_for_mail_gives_back_in_time_what_it_left_behind(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(room)
+    bob, stopwatch = room.mailbox("bob"), Stopwatch(monkeypatch)
+    loop = bob.work(timeout=30, lease=0.2)
+    first = next(loop)
+    stopwatch.passed += 0.1
+    assert (next(loop).text, first.delivery.attempts) == ("0", 0)  # the same letter again, after half its lease
+    loop.close()
+
+
+def test_letters_ahead_whose_lease_was_lost_are_left_out(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(room, 3)
+    bob, stopwatch = room.mailbox("bob"), Stopwatch(monkeypatch)
+    seen = []
+    for work in bob.work(batch=3, timeout=0):
+        seen.append((work.text, work.delivery.reason))
+        if len(seen) == 2:
+            break
+        stopwatch.passed += 70
+        clock.tick(70)
+    assert seen == [("0", None), ("0", "the lease ran out")]  # claimed anew, instead of one that is not held
 
 
 # -- held by its token

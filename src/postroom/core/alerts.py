@@ -15,8 +15,7 @@ so two processes never alert by one channel for the same letter, and two channel
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +39,7 @@ from .authorize import authorize
 from .core import find_record, put_record
 from .inbox import check_spelling
 from .validation import as_list, check_seconds
+from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -440,48 +440,37 @@ def _record_alert(
     return letters
 
 
-def wait_to_ring(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    way: str,
-    timeout: float,
-    may_ring: MayRing | None = None,
-    *,
-    within: float | None = None,
-) -> Rung | None:
-    """Block until it is time to alert, at most `timeout` seconds: woken by new mail and by the rules' timers."""
-    inbox.check_timeout(timeout)
-    begin(core, caller, mailbox, way)
-    poll = AlertPoll(core, caller, mailbox, way, may_ring, within=within)
-    return inbox.wait_until(core, (mailbox,), timeout, poll.look, poll.longest_sleep)
+class NextAlert(Struct):
+    """The next alert, which the caller carries out; None if it is not time for one."""
+
+    rung: Rung | None
 
 
-class AlertPoll:
-    """Repeated calls of `try_ring`, and how long to sleep between them. The async face uses it too."""
+@verb("wait_to_ring", NextAlert, action="ring", waits=True)
+class WaitToRing(MailboxVerb, kw_only=True):
+    """Return the next alert as soon as it is time for one: woken by new mail and by the rules' timers."""
 
-    def __init__(
-        self,
-        core: Core,
-        caller: Principal,
-        mailbox: str,
-        way: str,
-        may_ring: MayRing | None = None,
-        *,
-        within: float | None = None,
-    ) -> None:
-        self._ask = partial(try_ring, core, caller, mailbox, way, may_ring, within=within)
-        self._seconds: float | None = None
+    way: Annotated[str, "the channel"]
+    timeout: Annotated[float, "how long to wait, in seconds"] = 30.0
+    may_ring: Annotated[Any, "a function: is an alert welcome now?"] = None
+    within: Annotated[float | None, "seconds in which the caller promises `ring_done`"] = None
+    _later: Later | None = None  # what the last look found
 
-    def look(self) -> Rung | None:
-        outcome = self._ask()
+    def run(self, core: Core, principal: Principal) -> NextAlert:
+        if self._later is None:
+            begin(core, principal, self.agent_id, self.way)
+        outcome = try_ring(core, principal, self.agent_id, self.way, self.may_ring, within=self.within)
         if isinstance(outcome, Rung):
-            return outcome
-        self._seconds = outcome.seconds
-        return None
+            return NextAlert(outcome)
+        self._later = outcome
+        return NextAlert(None)
+
+    def is_empty(self, result: NextAlert) -> bool:
+        return result.rung is None
 
     def longest_sleep(self) -> float:
-        return LOOK_EVERY if self._seconds is None else min(self._seconds + 0.001, LOOK_EVERY)
+        seconds = None if self._later is None else self._later.seconds
+        return LOOK_EVERY if seconds is None else min(seconds + 0.001, LOOK_EVERY)
 
 
 def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:

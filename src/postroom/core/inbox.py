@@ -26,7 +26,7 @@ from ..model.values import check_label, check_time
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
 from .validation import as_list, check_count, check_limit, check_seconds
-from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, checked_mailbox, verb
+from .verb import LONGEST_SLEEP, LONGEST_WAIT, MailboxVerb, PriorityWord, checked_mailbox, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _DELIVERED = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 READABLE = (State.UNREAD, State.CLAIMED)
-LONGEST_SLEEP = 60.0  # seconds: look again even without a notification
 
 
 class Filtered(MailboxVerb, kw_only=True):

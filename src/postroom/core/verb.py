@@ -49,6 +49,7 @@ PriorityWord = Annotated[
 ]
 
 MANY = 50  # letters; a call about more does not run on the thread that serves everyone
+LONGEST_SLEEP = 60.0  # seconds: look again even without a notification
 LONGEST_WAIT = 300.0  # seconds; a caller that wants to wait longer calls again with the cursor
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _BROKEN = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?", re.DOTALL)
@@ -90,6 +91,10 @@ class Verb(Struct, kw_only=True):
     def mailboxes(self) -> list[str]:
         """Return the mailboxes for whose mail the request waits."""
         return []
+
+    def longest_sleep(self) -> float:
+        """Return after how many seconds one that waits looks again, even if no mail came and no timer is due."""
+        return LONGEST_SLEEP
 
     @classmethod
     def declaration(cls) -> Declaration:
@@ -164,7 +169,7 @@ def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
         last[:] = [look()]
         return None if asked.is_empty(last[0]) else last[0]
 
-    wait_until(core, asked.mailboxes(), asked.timeout, found)
+    wait_until(core, asked.mailboxes(), asked.timeout, found, asked.longest_sleep)
     return last[0]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..model.message import Template
     from ..model.report import Stats, Stop, Trace
     from ..model.task import Escalation
-    from ..task import TaskView
+    from ..task import Task
 
 
 def plain(value: Any) -> Any:
@@ -120,7 +120,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def plain_task(task: TaskView) -> dict[str, Any]:
+def plain_task(task: Task) -> dict[str, Any]:
     standing: dict[str, Any] = to_plain(asdict(task.standing))
     # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
     called, id = standing.pop("id"), standing.pop("letter")

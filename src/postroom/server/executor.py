@@ -25,10 +25,10 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..aio import SharedWatcher
 from ..core.inbox import seconds_to_sleep
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..store.protocol import Undone
+from ..watcher import SharedWatcher
 from .counters import Counters
 from .protocol import Request, authorize_call, find_method
 from .table import box_of, check_params

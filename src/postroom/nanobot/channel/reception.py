@@ -360,7 +360,7 @@ class Reception:
         ):  # the lease expired while the machine slept: the turn continues under the new lease
             running.work = work
             return
-        intent = await post.room.run(classify, post.mailbox, work._work, post.config)
+        intent = await post.room.run(classify, post.mailbox, work._sync, post.config)
         if await self._gateways.leave_if_elsewhere(work, intent):
             self._log.info("mailbox: {} is left to the gateway that holds its session", work.id)
             return

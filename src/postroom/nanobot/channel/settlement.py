@@ -111,7 +111,7 @@ async def fail_unanswered(task: AsyncTask) -> None:
     """Fail a task whose question was not answered; otherwise it would count as work in hand for ever."""
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
-    box = task._task._mailbox
+    box = task._sync._mailbox
     await task._room.run(tasks.fail_unanswered, box.core, box.principal, box.name, task.id, why)
 
 
@@ -140,12 +140,11 @@ async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> 
 
 
 def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
-    work: Work = turn.work._work
+    work: Work = turn.work._sync
     answered = turn.intent.answers or work.id
     # One commit for ack and answer (G5). The key makes a second attempt after a crash send nothing new (G3).
     draft = mailbox._reply_draft(answered, parts, key=key_of(turn), metadata=dict(AUTOMATIC))
     mailbox.ack_and_send([work], [draft])
-    turn.work.delivery = work.delivery
 
 
 async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
