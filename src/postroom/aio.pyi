@@ -217,7 +217,20 @@ class AsyncMailbox:
     async def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]: ...
     async def conversation(self, id: str) -> Conversation: ...
     async def turns(self, conversation: str) -> list[Turn]: ...
-    async def register(self, **card: Any) -> Agent: ...
+    async def register(
+        self,
+        *,
+        display_name: str | None = None,
+        description: str | None = None,
+        capabilities: Sequence[str] | None = None,
+        program: str | None = None,
+        model: str | None = None,
+        scopes: Sequence[str] | None = None,
+        allow_from: Sequence[str] | None = None,
+        max_concurrent_tasks: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Agent: ...
     async def heartbeat(
         self,
         *,
