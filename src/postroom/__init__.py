@@ -20,9 +20,9 @@ _HOMES = {
     "core.transfer": "Copied Refusal",
     "errors": (
         "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost"
-        " LookAlike LoopDetected Missing NameTaken NotAllowed PostroomError QuotaFull Refused Resync"
-        " SchemaTooNew StaleRevision StoreBusy StoreFailing TooFast TooLarge UnknownAgent UnknownMessage"
-        " Unreadable"
+        " LookAlike LoopDetected Missing NameTaken NoAnswer NotAllowed PostroomError QuotaFull Refused Resync"
+        " SchemaTooNew StaleRevision StoreBusy StoreFailing TooFast TooLarge Undeliverable"
+        " UnknownAgent UnknownMessage Unreadable"
     ),
     "letter": "Batch Letter Work",
     "mailbox": "Mailbox draft",

@@ -9,7 +9,7 @@ from .core.compose import Draft
 from .core.messages import Receipt
 from .core.portable import Imported
 from .core.retention import Sweep
-from .keywords import Fields, Filters, Wanted, When
+from .keywords import Fields, Filters, RequestFields, Wanted, When
 from .letter import Batch, Letter, Work
 from .mailbox import Mailbox
 from .model.agent import Agent
@@ -141,6 +141,9 @@ class AsyncMailbox:
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt: ...
     async def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt: ...
+    async def ask(
+        self, to: Any, body: Any = None, *, timeout: float = 30.0, **fields: Unpack[RequestFields]
+    ) -> AsyncLetter: ...
     async def unsend(self, id: str) -> Message: ...
     async def sent(self, limit: int = 20) -> list[Message]: ...
     async def check(

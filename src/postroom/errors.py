@@ -14,12 +14,14 @@ default message. This module imports nothing else of Postroom.
     │  ├─ LoopDetected             2002                    the target already relayed this letter
     │  ├─ HopsSpent                2003                    the letter was relayed too often
     │  ├─ DeadlinePassed           2004                    too late for this
-    │  └─ IllegalMove              2005                    the transition table has no such move
+    │  ├─ IllegalMove              2005                    the transition table has no such move
+    │  └─ Undeliverable            2006                    the letter came back with a reason
     ├─ Busy                        3000   house    yes     trying again later helps
     │  ├─ QuotaFull                3001                    the inbox is full, or an agent has tasks enough
     │  ├─ StoreBusy                3002                    another process holds the store
     │  ├─ StoreFailing             3003                    the disk is full or failing
-    │  └─ TooFast                  3004                    too many letters in too short a time
+    │  ├─ TooFast                  3004                    too many letters in too short a time
+    │  └─ NoAnswer                 3005                    no answer came in time
     ├─ Missing                     4000   caller   no      there is no such thing (or it is not yours)
     │  ├─ UnknownAgent             4001                    no agent of that name is registered
     │  └─ UnknownMessage           4002                    no such letter in this mailbox
@@ -133,6 +135,12 @@ class IllegalMove(Refused):
     code = 2005
 
 
+class Undeliverable(Refused):
+    """The letter came back: its recipient did not take it."""
+
+    code = 2006
+
+
 class Busy(PostroomError):
     """Not now; trying again later helps."""
 
@@ -162,6 +170,12 @@ class TooFast(Busy):
     """Too many letters in too short a time."""
 
     code = 3004
+
+
+class NoAnswer(Busy):
+    """No answer came in time."""
+
+    code = 3005
 
 
 class Missing(PostroomError):

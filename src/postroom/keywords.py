@@ -37,6 +37,25 @@ class Fields(TypedDict, total=False):
     extra: dict[str, Any]
 
 
+class RequestFields(TypedDict, total=False):
+    """The fields of a request that `ask` sends, as in `Fields`."""
+
+    data: Any
+    subject: str
+    priority: Priority | str | int
+    scope: str
+    expires: When
+    thread_tag: str
+    conversation_id: str
+    in_reply_to: str
+    callback: dict[str, Any]
+    context: dict[str, Any]
+    attachments: Sequence[str]
+    tags: Sequence[str]
+    metadata: dict[str, Any]
+    key: str
+
+
 class Wanted(TypedDict, total=False):
     """Conditions for the letters that a reader waits for."""
 

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from .core import compose, inbox
 from .core import messages as core_messages
 from .core.verb import perform, request
-from .errors import Invalid
+from .errors import Invalid, NoAnswer
 from .letter import Batch, Letter, Shift, Work
 from .model.names import HUMAN, check_agent, meant
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .core.messages import Receipt
     from .core.verb import Runs
     from .core.work import Settled
-    from .keywords import Fields, Filters, Wanted, When
+    from .keywords import Fields, Filters, RequestFields, Wanted, When
     from .model.agent import Agent
     from .model.alert import DeadAlertRow, Later, Rung
     from .model.message import Handoff, Message
@@ -116,6 +116,25 @@ class Mailbox:
         """Hand work over, with all its context."""
         compose.check_fields(fields)
         return self._send([core_messages.handoff_draft(self.name, to, handoff, **fields)])[0]
+
+    def ask(self, to: Any, body: Any = None, *, timeout: float = 30.0, **fields: Unpack[RequestFields]) -> Letter:
+        """Send a request, wait for its answer, acknowledge that and return it.
+
+        Raises Undeliverable if the request comes back, and NoAnswer after `timeout` seconds; `error.key` is the
+        key of the request. With the same `key` again nothing is sent: the wait goes on, and an answer that came
+        meanwhile is returned, however often.
+        """
+        from .core import asking
+
+        def answered(answer: asking.Answer) -> Letter:
+            if answer.letter is not None:
+                return Letter(self, answer.letter)
+            late = NoAnswer(f"no answer to {answer.id} after {timeout:g} seconds", hint="ask again with this key")
+            late.keys = (answer.key,)
+            raise late
+
+        params = {"agent_id": self.name, "to": to, "body": body, "timeout": timeout, **fields}
+        return self.room._wait(request(asking.Ask, params), answered)
 
     def unsend(self, id: str) -> Message:
         """Take back a letter that was sent here, from all its recipients or none.

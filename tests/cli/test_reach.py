@@ -51,6 +51,7 @@ REACH: dict[str, str] = {
     # -- a mailbox
     "Mailbox.ack": "ack",
     "Mailbox.ack_and_send": "ack",
+    "Mailbox.ask": "[send, then wait for its thread]",
     "Mailbox.begin_rings": "watch",
     "Mailbox.block": "block",
     "Mailbox.blocked": "block",

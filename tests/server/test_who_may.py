@@ -52,8 +52,9 @@ NOT_DONE = {
     "mail/renew": "LeaseLost", "mail/release": "IllegalMove", "mail/unsend": "UnknownMessage",
     "mail/fail": "IllegalMove", "mail/resolve": "Missing", "map/agents/spawn": "NameTaken",
 }  # fmt: skip
-# Where a verb asks for more than its row: to tell a task is to show its letters, to move one is to send one.
-ALONE_ENOUGH = {"mail/task": {"work"}, "mail/task_step": {"send"}}
+# Where a verb asks for more than its row: to tell a task is to show its letters, to move one is to send one, and
+# to ask is to send and to read.
+ALONE_ENOUGH: dict[str, set[str]] = {"mail/task": {"work"}, "mail/task_step": {"send"}, "mail/ask": set()}
 # What somebody hears as itself of a conversation it is not in.
 OF_AN_OPERATOR = {"map/agents/register": "NameTaken"}  # whose token is no proof of being a live agent
 OF_A_STRANGER = dict.fromkeys(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from ..core import agents, inbox, search, stats, threads, work
+from ..core import agents, asking, inbox, search, stats, threads, work
 from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.plain import (
@@ -182,6 +182,7 @@ MAIL_ROWS = (
         *FIELDS,
         result=RECEIPT,
     ),
+    of_verb(asking.Ask),
     _row("unsend", "take a letter back while nobody has claimed it", _unsend, ID, result="letter", action="unsend"),
     of_verb(search.Sent),
     of_verb(inbox.Check),

@@ -1,0 +1,122 @@
+"""Ask: send a request, wait for its answer, and acknowledge that.
+
+The request has a key. The same key again sends nothing: it waits on for the answer to the first request, or
+returns the answer that has come. So a call whose own result was lost may be repeated, over a wire too.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct
+
+from ..errors import LeaseLost, Undeliverable
+from ..model.delivery import State
+from ..model.message import BOUNCE, Message
+from ..model.query import Found, Query
+from . import messages, work
+from .authorize import authorize
+from .compose import Draft
+from .deliveries import apply_timers
+from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, PriorityWord, verb
+
+if TYPE_CHECKING:
+    from .authorize import Principal
+    from .core import Core
+
+_ARRIVED = (State.UNREAD, State.CLAIMED, State.DONE)
+
+
+class Answer(Struct):
+    """The answer to a request, which is acknowledged; None if there is none yet."""
+
+    letter: Found | None
+    id: str  # of the request
+    thread: str
+    key: str  # the same key again waits on for the answer
+
+
+@verb("ask", Answer, action="send", waits=True)
+class Ask(MailboxVerb, kw_only=True):
+    """Send a request and wait for its answer; the same key again sends nothing and waits on.
+
+    The answer is the first letter that replies to the request. It is acknowledged. If the request comes back from
+    all its recipients, the error is Undeliverable, with the reason.
+    """
+
+    to: Annotated[Any, "a name, or a list of names"]
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    timeout: Annotated[float, f"how long to wait, in seconds; over a wire {LONGEST_WAIT:g} at most"] = 30.0
+    key: Annotated[str | None, "the same key again sends nothing twice"] = None
+    subject: Annotated[str | None, "one line"] = None
+    data: Annotated[Any, "any JSON; becomes a data part"] = None
+    priority: Annotated[PriorityWord | None, "low, normal, high or urgent"] = None
+    scope: Annotated[str | None, "the team or project it belongs to"] = None
+    expires: Annotated[datetime | float | None, "not offered after this"] = None
+    thread_tag: Annotated[str | None, "a label for the thread"] = None
+    conversation_id: Annotated[str | None, "the conversation it belongs to"] = None
+    in_reply_to: Annotated[str | None, "the letter it answers"] = None
+    callback: Annotated[dict[str, Any] | None, "echoed, never acted on"] = None
+    context: Annotated[dict[str, Any] | None, "of a handoff"] = None
+    attachments: Annotated[list[Any] | None, "names of what belongs to it"] = None
+    tags: Annotated[list[Any] | None, "labels"] = None
+    metadata: Annotated[dict[str, Any] | None, "anything else"] = None
+    sent: Annotated[Message | None, LOCAL] = None  # the request, once it was sent
+
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        owners = super().owners(core, principal)
+        for owner in owners:
+            authorize(principal, "wait", owner)
+        return owners
+
+    def run(self, core: Core, principal: Principal) -> Answer:
+        self.key = core.ids.message() if self.key is None else self.key
+        if self.sent is None:
+            self.sent = messages.send(core, principal, [self._draft()])[0].message
+        request = self.sent
+        apply_timers(core, core.now(), (self.agent_id,))
+        replies = [found for found in self._thread(core, request) if found.message.in_reply_to == request.id]
+        answers = [found for found in replies if not found.message.is_automatic]
+        bounces = [found for found in replies if found.message.kind == BOUNCE]
+        if answers:
+            return Answer(
+                self._acknowledged(core, principal, answers[:1])[0], request.id, request.thread, self.key
+            )
+        if bounces and len(bounces) >= len(core.store.find(Query(message_ids=(request.id,)))):
+            self._acknowledged(core, principal, bounces)
+            raise _undeliverable(bounces[0].message)
+        return Answer(None, request.id, request.thread, self.key)
+
+    def is_empty(self, result: Answer) -> bool:
+        return result.letter is None
+
+    def _draft(self) -> Draft:
+        given = {name: getattr(self, name) for name in _LETTER_FIELDS if getattr(self, name) is not None}
+        return Draft(sender=self.agent_id, to=self.to, body=self.body, kind="request", **given)
+
+    def _thread(self, core: Core, request: Message) -> list[Found]:
+        query = Query(mailbox=self.agent_id, thread=request.thread, states=_ARRIVED, shown_only=True, order="age")
+        return core.store.find(query)
+
+    def _acknowledged(self, core: Core, principal: Principal, found: list[Found]) -> list[Found]:
+        """Acknowledge letters that are open; one that another worker of this mailbox has claimed stays its own."""
+        open_letters = [one.message.id for one in found if one.delivery.state is State.UNREAD]
+        if open_letters:
+            with suppress(LeaseLost):
+                return work.Ack(agent_id=self.agent_id, ids=open_letters).run(core, principal).letters
+        return found
+
+
+_LETTER_FIELDS = (
+    *("key", "subject", "data", "priority", "scope", "expires", "thread_tag", "conversation_id", "in_reply_to"),
+    *("callback", "context", "attachments", "tags", "metadata"),
+)
+
+
+def _undeliverable(bounce: Message) -> Undeliverable:
+    facts: dict[str, Any] = next((part["data"] for part in bounce.parts if part.type == "data"), {})
+    return Undeliverable(
+        f"{facts.get('mailbox', 'the recipient')} did not take the request: {facts.get('reason')}"
+    )
