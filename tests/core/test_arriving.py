@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from postroom import Room
 from postroom.core import outbox, peers
-from postroom.core.arrivals import Arrival, accept, accept_together
+from postroom.core.arrivals import accept, accept_together
 from postroom.errors import (
     DeadlinePassed,
     HopsSpent,
@@ -28,7 +28,7 @@ from postroom.model import message as model_message
 from postroom.model.delivery import State
 from postroom.model.message import BOUNCE, Message, Recipient, TaskNote
 from postroom.model.names import parse_address
-from postroom.model.peer import Peer
+from postroom.model.peer import Envelope, Peer
 from tests.core.peering import know_peer
 from tests.letters import NOW
 from tests.renaming import rename
@@ -51,10 +51,10 @@ def letter(text: str = "hello", *, id: str = "far-1", sender: str = "ann@far", *
     return Message(id=id, sender=sender, parts=(model_message.text(text),), **(params | fields))
 
 
-def arrival(message: Message, *to: str, **fields: Any) -> Arrival:
+def arrival(message: Message, *to: str, **fields: Any) -> Envelope:
     params: dict[str, Any] = {"source": message.sender.partition("@")[2], "path": ("far",)}
     targets = tuple(parse_address(one, "to") for one in to or ("bob@here",))
-    return Arrival(message=message, targets=targets, **(params | fields))
+    return Envelope(message=message, targets=targets, **(params | fields))
 
 
 def bring(room: Room, message: Message, *to: str, peer: Peer = FAR, **fields: Any) -> list[PostroomError | None]:

@@ -23,8 +23,8 @@ from postroom.clock import SystemClock
 from postroom.core import arrivals, outbox, peers, retention
 from postroom.federation import courier, incoming, lookup
 from postroom.federation.connection import RpcConnection
-from postroom.federation.courier import Courier, OutgoingEnvelope
-from postroom.federation.incoming import PeerHandler
+from postroom.federation.courier import Courier, QueuedEnvelope
+from postroom.federation.incoming import MOST_TOGETHER, PeerHandler
 from postroom.federation.lookup import LookupResult
 from postroom.formats import federation
 from postroom.formats.map import ROUTE
@@ -187,9 +187,9 @@ def trusting() -> None:
     """Takes a cut for a receipt."""
     real = Courier._call_route
 
-    async def call_route(self: Courier, send_round: Any, **message: Any) -> Any:
-        result = await real(self, send_round, **message)
-        return receipt(message) if result is None else result
+    async def call_route(self: Courier, send_round: Any, call: Any) -> Any:
+        result = await real(self, send_round, call)
+        return receipt({"envelopes": range(MOST_TOGETHER)}) if result is None else result
 
     put(Courier, "_call_route", call_route)
 
@@ -211,7 +211,7 @@ def deaf() -> None:
 
 def generous() -> None:
     """Gives a letter to who says yes first, and to the next one when the line is cut."""
-    put(OutgoingEnvelope, "is_free", False)
+    put(QueuedEnvelope, "is_free", False)
 
 
 def forgetful() -> None:

@@ -10,13 +10,13 @@ import pytest
 import postroom
 from postroom import Room
 from postroom.core import peers
-from postroom.core.arrivals import Arrival, accept
+from postroom.core.arrivals import accept
 from postroom.errors import Conflict, UnknownAgent
 from postroom.federation import exposure, mounts
 from postroom.model import message
 from postroom.model.delivery import State
 from postroom.model.names import Address
-from postroom.model.peer import Peer
+from postroom.model.peer import Envelope, Peer
 from postroom.model.query import Query
 from tests.letters import letter
 
@@ -63,7 +63,7 @@ def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room
     with pytest.raises(UnknownAgent, match="python"):
         folder.mailbox("bob").send("any:python", "who?")
     text = letter("m-1", (), sender="amy@home", parts=(message.text("all"),), trace=("amy@home",))
-    arrival = Arrival(message=text, targets=(Address(system="folder"),), source="home")
+    arrival = Envelope(message=text, targets=(Address(system="folder"),), source="home")
     host = Peer(system="home", exposure="all")
     assert [None] == [verdict.problem for verdict in accept(folder.core, host, arrival)]
     assert ["bob"] == [found.delivery.mailbox for found in folder.core.store.find(Query(message_ids=("m-1",)))]

@@ -6,12 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from postroom.core import outbox
-from postroom.core.arrivals import Arrival, accept
+from postroom.core.arrivals import accept
 from postroom.model import message as model_message
 from postroom.model.delivery import State
 from postroom.model.message import Message, Recipient
 from postroom.model.names import check_id, parse_address
-from postroom.model.peer import Peer
+from postroom.model.peer import Envelope, Peer
 from postroom.model.query import Query
 from postroom.store.files.layouts.base import Layout
 from tests.core.peering import know_peer
@@ -77,7 +77,7 @@ def test_a_letter_from_another_system_is_read_back_as_it_came(tmp_path: Path, la
     with room(tmp_path, layout, system="here") as here:
         know_peer(here, FAR)
         here.mailbox("bob").register()
-        arrival = Arrival(message=message, targets=(parse_address("bob", "to"),), source="far", path=("far",))
+        arrival = Envelope(message=message, targets=(parse_address("bob", "to"),), source="far", path=("far",))
         (verdict,) = accept(here.core, FAR, arrival)
         assert verdict.problem is None
         (before,) = here.mailbox("bob").check(peek=True)
@@ -89,7 +89,7 @@ def test_a_letter_from_another_system_is_read_back_as_it_came(tmp_path: Path, la
         know_peer(here, FAR)
         here.mailbox("bob").register()
         here.mailbox("carl").register()
-        again = Arrival(message=message, targets=(*arrival.targets, parse_address("carl", "to")), source="far")
+        again = Envelope(message=message, targets=(*arrival.targets, parse_address("carl", "to")), source="far")
         assert [verdict.problem for verdict in accept(here.core, FAR, again)] == [None, None]
         assert len(here.mailbox("bob").check(unread_only=False)) == 1
         (copy,) = here.mailbox("carl").check(peek=True)

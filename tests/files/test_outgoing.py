@@ -9,12 +9,12 @@ import pytest
 
 from postroom import Room
 from postroom.core import outbox, peers
-from postroom.core.arrivals import Arrival, accept
+from postroom.core.arrivals import accept
 from postroom.core.authorize import OWNER
 from postroom.model import message
 from postroom.model.delivery import State
 from postroom.model.names import Address, check_id
-from postroom.model.peer import Peer
+from postroom.model.peer import Envelope, Peer
 from postroom.model.query import Query
 from postroom.model.report import Level
 from postroom.store.files.layouts.base import Layout
@@ -41,7 +41,7 @@ def depart(of: Room) -> None:
 
 def come(to: Room, text: str, id: str = "from-home") -> None:
     value = letter(id, sender="ann@home", parts=(message.text(text),), trace=("ann@home",))
-    arrival = Arrival(message=value, targets=(Address(agent="bob"),), source="home")
+    arrival = Envelope(message=value, targets=(Address(agent="bob"),), source="home")
     (verdict,) = accept(to.core, HOME, arrival)
     assert verdict.problem is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,10 +24,13 @@ from postroom.errors import (
     TooFast,
     UnknownAgent,
 )
+from postroom.formats import federation
 from postroom.formats.federation import (
-    MOST_HOPS,
+    IN_MAP,
     POSTROOM,
-    envelope_of,
+    decode_envelope,
+    encode_envelope,
+    envelope_for,
     federation_error,
     read_refusal,
     read_route,
@@ -35,64 +38,50 @@ from postroom.formats.federation import (
     routed,
 )
 from postroom.model.codec import encode
-from postroom.model.message import CARRIED, FEDERATION_NOTE, Message, Part, Priority, Recipient, TaskNote
+from postroom.model.message import FEDERATION_NOTE, Message, Part, Priority, Recipient
 from postroom.model.names import Address, parse_address
-
-NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
-names = st.sampled_from(["ann", "bob", "swarm/carl", "d-4"])
-labels = st.text(alphabet="abcd e.-", min_size=1, max_size=12).map(str.strip).filter(bool)
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-objects = st.dictionaries(st.text(max_size=8).filter(lambda name: name != FEDERATION_NOTE), values, max_size=3)
-parts = st.one_of(
-    st.text(max_size=20).map(lambda text: Part("text", text=text)),
-    values.map(lambda data: Part("data", data=data)),
-    values.map(lambda data: Part("x-own", note=data)),
-    objects.map(lambda content: Part(CARRIED, content={"type": "theirs", **content})),
-    st.just(Part("event", event="done", data=None)),
-    st.just(Part("file", path="a.txt", bytes="aGk=")),
-)
-times = st.integers(0, 10**9).map(lambda seconds: NOW + timedelta(seconds=seconds))
-letters = st.builds(
-    Message,
-    id=st.from_regex(r"[A-Za-z0-9._:-]{1,30}", fullmatch=True),
-    sender=names,
-    recipients=st.lists(
-        st.builds(Recipient, st.sampled_from(["bob@far", "ann", "eve@else", "broadcast:team"]), st.just("to")),
-        max_size=3,
-    ).map(tuple),
-    created_at=times,
-    kind=st.sampled_from(["message", "task", "handoff"]),
-    subject=st.text(max_size=9),
-    parts=st.lists(parts, max_size=3).map(tuple),
-    priority=st.sampled_from(Priority),
-    scope=st.sampled_from(["default", "team"]),
-    expires_at=st.none() | times,
-    thread_tag=st.none() | labels,
-    thread_id=st.none() | names.map(lambda name: name.replace("/", ".")),
-    conversation_id=st.none() | st.sampled_from(["conv-1", "general:team"]),
-    in_reply_to=st.none() | st.just("01ABC"),
-    hops=st.integers(0, 5),
-    trace=st.lists(names, min_size=1, max_size=3).map(tuple),
-    task=st.none() | st.builds(TaskNote, id=st.just("t1"), deadline=st.none() | times),
-    callback=st.none() | objects,
-    context=st.none() | objects,
-    attachments=st.lists(labels, max_size=2).map(tuple),
-    tags=st.lists(labels, max_size=2).map(tuple),
-    metadata=objects,
-    key=st.none() | st.just("key-1"),
-    extra=objects,
-)
+from postroom.model.peer import MOST_HOPS, Envelope
+from tests.formats.drawn import FULL, NOW, letters, names, values
 
 
 def sent(letter: Message, *to: str, here: str = "near", most_hops: int = MOST_HOPS) -> dict[str, Any]:
     targets = [parse_address(one, "to") for one in to or ("bob@far",)]
-    envelope = envelope_of(letter, targets[0].system, targets, here=here, most_hops=most_hops, now=NOW)
-    result: dict[str, Any] = json.loads(encode(envelope))
+    envelope = envelope_for(letter, targets, here=here, most_hops=most_hops)
+    result: dict[str, Any] = json.loads(encode(encode_envelope(envelope, NOW)))
     return result
+
+
+addresses = st.builds(Address, agent=names, system=st.just("far"), scope=st.sampled_from(["", "team"]))
+envelopes = st.builds(
+    Envelope,
+    message=letters.map(lambda letter: replace(letter, sender=f"{letter.sender}@near")),
+    source=st.just("near"),
+    targets=st.lists(addresses, min_size=1, max_size=3, unique_by=lambda one: one.agent).map(tuple)
+    | st.just((Address(system="far"),)),
+    hops=st.integers(0, 9),
+    most_hops=st.integers(1, 20),
+    path=st.lists(st.sampled_from(["near", "hub", "else"]), min_size=1, unique=True).map(tuple),
+)
+
+
+def there_and_back(envelope: Envelope, *, is_ours: bool) -> Envelope:
+    return decode_envelope(json.loads(encode(encode_envelope(envelope, NOW, is_ours=is_ours))), "here", NOW)
+
+
+@given(envelopes, st.booleans())
+def test_an_envelope_survives_its_codec(envelope: Envelope, is_ours: bool) -> None:
+    assert envelope == there_and_back(envelope, is_ours=is_ours)
+
+
+@pytest.mark.parametrize("name", sorted({*Message.__struct_fields__} - IN_MAP - {"recipients", "created_at"}))
+def test_the_loss_of_any_field_would_be_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    letter = replace(FULL, sender="ann@near")
+    envelope = Envelope(
+        message=letter, source="near", targets=(Address(agent="bob", system="far"),), path=("near",)
+    )
+    assert envelope == there_and_back(envelope, is_ours=True)
+    monkeypatch.setattr(federation, "IN_MAP", IN_MAP | {name})
+    assert envelope != there_and_back(envelope, is_ours=True)
 
 
 @given(letters)
@@ -100,10 +89,8 @@ def test_a_letter_comes_back_whole(letter: Message) -> None:
     there = read_route({"envelope": sent(letter)}, "far", "near", NOW)
     assert (letter.id, f"{letter.sender}@near") == (there.message.id, there.message.sender)
     assert (Address(agent="bob", system="far"),) == there.targets
-    back = envelope_of(
-        there.message, "near", [Address(agent="x", system="near")], here="far", most_hops=9, now=NOW
-    )
-    home = read_route({"envelope": json.loads(encode(back))}, "near", "far", NOW)
+    back = envelope_for(there.message, [Address(agent="x", system="near")], here="far", most_hops=9)
+    home = read_route({"envelope": json.loads(encode(encode_envelope(back, NOW)))}, "near", "far", NOW)
     assert letter == replace(home.message, sender=letter.sender)
 
 

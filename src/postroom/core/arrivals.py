@@ -31,7 +31,7 @@ from ..errors import (
 from ..model.agent import Card, Warmth
 from ..model.codec import blake2b, convert, digest
 from ..model.delivery import open_delivery
-from ..model.message import FEDERATION_NOTE, Message, Recipient, same_name
+from ..model.message import FEDERATION_NOTE, Recipient, same_name
 from ..model.names import (
     ANYWHERE,
     AT,
@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from ..model.peer import Peer
+    from ..model.message import Message
+    from ..model.peer import Envelope, Peer
     from ..store.protocol import Letter, Write
     from .core import Core
 
@@ -75,16 +76,6 @@ _BY_ROUTE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Arrival(Struct, frozen=True, kw_only=True):
-    """A letter as another system brings it."""
-
-    message: Message  # its sender is `agent@system`
-    targets: tuple[Address, ...]  # the addresses that it is for
-    source: str  # the system where it was written
-    path: tuple[str, ...] = ()  # the systems it went through
-    hops: int = 0  # their number
-
-
 class Verdict(Struct, frozen=True):
     """The outcome of an arrival for one of its targets."""
 
@@ -92,7 +83,7 @@ class Verdict(Struct, frozen=True):
     problem: PostroomError | None = None  # None: it is stored, now or earlier
 
 
-def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
+def accept(core: Core, peer: Peer, arrival: Envelope) -> list[Verdict]:
     """Store a letter for all of its targets that may have it. Durable when this returns.
 
     `sender_rate` does not hold here: the letter was accepted elsewhere, by a service that has a rate for its own
@@ -115,7 +106,7 @@ def accept(core: Core, peer: Peer, arrival: Arrival) -> list[Verdict]:
     return [Verdict(one.target) if _is_kept(core, arrival, one.target) else one for one in verdicts]
 
 
-def accept_together(core: Core, peer: Peer, arrivals: Sequence[Arrival]) -> bool:
+def accept_together(core: Core, peer: Peer, arrivals: Sequence[Envelope]) -> bool:
     """Store several letters in one commit, if they are independent and all their targets may have them.
 
     Returns False if nothing was done; the caller then accepts them one by one. Durable when this returns True.
@@ -164,7 +155,7 @@ class _Seen:
         self.open.clear()
 
 
-def _is_kept(core: Core, arrival: Arrival, target: Address) -> bool:
+def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
     """Return whether the letter was accepted earlier, even if it would be refused today.
 
     If the peer missed the confirmation and now got a refusal, the sender would get a bounce for a delivered
@@ -196,7 +187,7 @@ class _Intake:
     """One letter while it is being accepted. Its plan may run several times."""
 
     def __init__(
-        self, core: Core, peer: Peer, arrival: Arrival, message: Message, now: datetime, seen: _Seen
+        self, core: Core, peer: Peer, arrival: Envelope, message: Message, now: datetime, seen: _Seen
     ) -> None:
         self.core, self._peer, self._arrival = core, peer, arrival
         self._message, self._now, self._seen = message, now, seen
@@ -353,7 +344,7 @@ def _content_digest(message: Message) -> str:
     return digest(replace(message, extra=extra, **_BY_ROUTE))
 
 
-def _key(arrival: Arrival, id: str, mailbox: str) -> str:
+def _key(arrival: Envelope, id: str, mailbox: str) -> str:
     key = f"fed:{fold(arrival.source)}:{id}:{mailbox}"
     return key if len(key) <= _LONGEST_KEY else f"fed:{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
@@ -361,7 +352,7 @@ def _key(arrival: Arrival, id: str, mailbox: str) -> str:
 # -- checks: sender, route, content, recipients
 
 
-def recognize(core: Core, peer: Peer, arrival: Arrival) -> Arrival:
+def recognize(core: Core, peer: Peer, arrival: Envelope) -> Envelope:
     """Return the arrival with its system and sender spelt as they are known here."""
     names = (peer.system, *peer.relays_for)
     # With two spellings of its system one agent would get two mailboxes here.
@@ -373,7 +364,7 @@ def recognize(core: Core, peer: Peer, arrival: Arrival) -> Arrival:
     return replace(arrival, message=message, source=source)
 
 
-def check_arrival(core: Core, peer: Peer, arrival: Arrival, now: datetime, batch: Batch) -> Message:
+def check_arrival(core: Core, peer: Peer, arrival: Envelope, now: datetime, batch: Batch) -> Message:
     """Return the letter as it would be written here, or raise a refusal of it for all targets."""
     _check_way(core, peer, arrival)
     message = _localized(core, arrival, now)
@@ -388,7 +379,7 @@ def check_arrival(core: Core, peer: Peer, arrival: Arrival, now: datetime, batch
     return message
 
 
-def target_mailboxes(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> list[str]:
+def target_mailboxes(core: Core, peer: Peer, arrival: Envelope, message: Message, target: Address) -> list[str]:
     """Return the mailboxes of one target, or raise a refusal."""
     trust.check_incoming(peer, arrival.source, message.scope, target)
     if not target.system or core_peers.is_ours(core, target.system):
@@ -411,7 +402,7 @@ def named_mailbox(core: Core, target: Address) -> str | None:
         return None
 
 
-def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
+def _check_way(core: Core, peer: Peer, arrival: Envelope) -> None:
     sender = parse_address(arrival.message.sender, "from")
     if not same_name(sender.system, arrival.source):
         wrong = f"{arrival.message.sender!r} is not at {arrival.source!r}"
@@ -428,7 +419,7 @@ def _check_way(core: Core, peer: Peer, arrival: Arrival) -> None:
         raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
 
 
-def _localized(core: Core, arrival: Arrival, now: datetime) -> Message:
+def _localized(core: Core, arrival: Envelope, now: datetime) -> Message:
     """Return the letter as a local sender would write it: checked, and with local names and limits."""
     fields = arrival.message
     extra = {name: value for name, value in fields.extra.items() if name != FEDERATION_NOTE}
@@ -468,7 +459,7 @@ def _name_here(core: Core, name: str, source: str) -> str:
     return agent_of(party) if core_peers.is_ours(core, system_of(party)) else party
 
 
-def _with_thread(core: Core, message: Message, arrival: Arrival) -> Message:
+def _with_thread(core: Core, message: Message, arrival: Envelope) -> Message:
     """Return the letter with its thread.
 
     It joins the thread of the letter it answers, if its sender knows that letter; else the thread it names, unless
@@ -489,7 +480,7 @@ def _with_thread(core: Core, message: Message, arrival: Arrival) -> Message:
     return replace(message, thread_id=check_id(root, "thread_id"))
 
 
-def _known(core: Core, message: Message, arrival: Arrival, id: str) -> Message | None:
+def _known(core: Core, message: Message, arrival: Envelope, id: str) -> Message | None:
     """Return the letter of this id if the sender of `message` wrote or received it; None otherwise.
 
     For an automatic notice: if one of its readers wrote it.
@@ -540,7 +531,7 @@ def _is_there(core: Core, name: str) -> bool:
     return not presence.left or presence.warmth not in {Warmth.EXPIRED, Warmth.GONE}
 
 
-def _relayed_mailbox(core: Core, peer: Peer, arrival: Arrival, message: Message, target: Address) -> str:
+def _relayed_mailbox(core: Core, peer: Peer, arrival: Envelope, message: Message, target: Address) -> str:
     """Return the mailbox at a further system, if this peer may relay through this room."""
     peers = core_peers.all_peers(core)
     onward = None if target.system == ANYWHERE else outbox.peer_towards(core, peers, target.system)

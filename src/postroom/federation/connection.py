@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from ..formats.errors import METHOD_NOT_FOUND
-from ..formats.map import request
+from ..formats.map import ROUTE, request
 from ..model.codec import encode
 from ..server.protocol import notification
 from ..server.tls import client_context, fingerprint, is_pinned
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from websockets.asyncio.client import ClientConnection
+
+    from ..model.peer import Envelope
 
     Serve = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -90,6 +92,11 @@ class RpcConnection:
         if isinstance(result, MapRefusal):
             raise result
         return result
+
+    async def route(self, envelope: Envelope, encoded: msgspec.Raw, after: Mapping[str, str]) -> dict[str, Any]:
+        """Send one letter. `after`: by recipient, the id of the letter before it that is not answered."""
+        more = {"after": after} if after else {}
+        return await self.call(ROUTE, systemId=envelope.target, envelope=encoded, **more)
 
     async def call_all(self, *calls: tuple[str, Mapping[str, Any]]) -> list[RpcResult]:
         """Send several calls in this order without waiting in between.

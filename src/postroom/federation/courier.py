@@ -1,7 +1,7 @@
 """Sending the letters that wait for one peer: many at once, each sender's letters to one recipient in order.
 
     RetryLog           log lines about our own room while letters wait
-    OutgoingEnvelope   one letter to all its recipients at one system, encoded
+    QueuedEnvelope   one letter to all its recipients at one system, encoded
     SendRound          the letters of one round on one connection: which are unanswered, and behind which others
     Courier            the task of one link that runs such rounds and records their results
 
@@ -28,19 +28,20 @@ from msgspec.structs import replace
 
 from ..core import outbox
 from ..errors import PostroomError, StoreBusy, TooLarge
-from ..formats.federation import Refusal, each_of, envelope_of, origin_route, read_refusal, refusals
+from ..formats.federation import Refusal, each_of, encode_envelope, envelope_for, read_refusal, refusals
 from ..formats.map import ROUTE
 from ..model.codec import encode
 from ..model.delivery import GIVEN
-from ..model.message import Message, same_name
+from ..model.message import same_name
 from ..model.names import ANYWHERE, Address, agent_of, at_system, parse_address, system_of
+from ..model.peer import Envelope
 from ..model.query import Found
 from ..policy.retry import is_spent, next_try
 from ..policy.trust import check_outgoing
 from .connection import ConnectionLost, MapRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from ..core.core import Core
@@ -99,25 +100,22 @@ class RouteFilter(Struct, frozen=True, kw_only=True):
         return (not holder or same_name(holder, self.system)) and not self.excludes(found)
 
 
-class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
-    """One letter, encoded, and its deliveries that go to one system together."""
+class QueuedEnvelope(Struct, frozen=True, kw_only=True):
+    """The envelope of one letter, and its deliveries that go to one system together."""
 
-    id: str  # of the letter, where it was written
-    letter: Message
-    system: str
-    found: tuple[Found, ...]
-    targets: tuple[Address, ...]  # the recipient of each delivery
+    envelope: Envelope
+    found: tuple[Found, ...]  # one for each target of the envelope, as our room has it
     encoded: Raw
 
     @property
     def key(self) -> tuple[str, str]:
         """The key of the envelope: of one letter's envelopes, only this one is for its first recipient."""
-        return self.letter.id, self.found[0].delivery.mailbox
+        return _key_of(self.found[0])
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs of sender and recipient between which order is kept."""
-        return [(self.letter.sender, found.delivery.mailbox) for found in self.found]
+        return [(found.message.sender, found.delivery.mailbox) for found in self.found]
 
     @property
     def size(self) -> int:
@@ -129,12 +127,12 @@ class OutgoingEnvelope(Struct, frozen=True, kw_only=True):
         return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
 
     def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
-        return {target.agent: refusal for target in self.targets}
+        return {target.agent: refusal for target in self.envelope.targets}
 
 
 def next_envelopes(
     core: Core, here: str, waiting: Mapping[str, str], most: int, route: RouteFilter
-) -> list[OutgoingEnvelope]:
+) -> list[QueuedEnvelope]:
     """Return the next envelopes for these mailboxes, in order of acceptance.
 
     `waiting`: the system of each mailbox.
@@ -143,7 +141,7 @@ def next_envelopes(
     for found in outbox.next_letters(core, list(waiting), most, route.takes):
         system = waiting[found.delivery.mailbox]
         together.setdefault((found.message.id, system, _group_key(found)), []).append(found)
-    envelopes: list[OutgoingEnvelope] = []
+    envelopes: list[QueuedEnvelope] = []
     size, now = 0, core.now().wall
     for (_, system, _), some in together.items():
         envelopes.append(_envelope_for(core, here, system, some, route, now))
@@ -153,17 +151,17 @@ def next_envelopes(
     return envelopes
 
 
-def in_batches(envelopes: Iterable[OutgoingEnvelope], most: int, largest: int) -> Iterator[list[OutgoingEnvelope]]:
+def in_batches(envelopes: Iterable[QueuedEnvelope], most: int, largest: int) -> Iterator[list[QueuedEnvelope]]:
     """Cut a sequence into the envelopes of one call each: at most so many, of so many bytes, but at least one."""
-    batch: list[OutgoingEnvelope] = []
+    batch: list[QueuedEnvelope] = []
     size = 0
-    for envelope in envelopes:
-        own = envelope.size + AROUND * len(envelope.targets)
+    for queued in envelopes:
+        own = queued.size + AROUND * len(queued.found)
         size += own
         if batch and (len(batch) == most or size > largest):
             yield batch
             batch, size = [], own
-        batch.append(envelope)
+        batch.append(queued)
     if batch:
         yield batch
 
@@ -179,18 +177,12 @@ def _group_key(found: Found) -> tuple[bool, str]:
 
 def _envelope_for(
     core: Core, here: str, system: str, found: list[Found], route: RouteFilter, now: datetime
-) -> OutgoingEnvelope:
+) -> QueuedEnvelope:
     letter, most = found[0].message, core.limits.federation_hops
     targets = [_target(one.delivery.mailbox, system) for one in found]
-    envelope = envelope_of(letter, system, targets, here=here, most_hops=most, now=now, is_ours=route.is_ours)
-    return OutgoingEnvelope(
-        id=envelope["payload"]["id"],
-        letter=letter,
-        system=system,
-        found=tuple(found),
-        targets=tuple(targets),
-        encoded=Raw(encode(envelope)),
-    )
+    envelope = envelope_for(letter, targets, here=here, most_hops=most)
+    encoded = Raw(encode(encode_envelope(envelope, now, is_ours=route.is_ours)))
+    return QueuedEnvelope(envelope=envelope, found=tuple(found), encoded=encoded)
 
 
 def _is_sought(found: Found) -> bool:
@@ -217,8 +209,8 @@ class SendRound:
         self.connection = connection
         self.held: set[tuple[str, str]] = set()  # pairs with a letter that was not accepted
         self.moved = 0  # deliveries that changed
-        self._last: dict[tuple[str, str], OutgoingEnvelope] = {}  # by pair: the last envelope that is unanswered
-        self._under_way: dict[tuple[str, str], OutgoingEnvelope] = {}
+        self._last: dict[tuple[str, str], QueuedEnvelope] = {}  # by pair: the last envelope that is unanswered
+        self._under_way: dict[tuple[str, str], QueuedEnvelope] = {}
         self._tasks: dict[tuple[str, str], asyncio.Future[None]] = {}
 
     @property
@@ -226,43 +218,43 @@ class SendRound:
         return self.connection.rpc.lost.is_set()
 
     @property
-    def unanswered(self) -> list[OutgoingEnvelope]:
+    def unanswered(self) -> list[QueuedEnvelope]:
         return list(self._under_way.values())
 
-    async def may_go(self, envelope: OutgoingEnvelope) -> bool:
+    async def may_go(self, queued: QueuedEnvelope) -> bool:
         """Return whether it may go without passing an envelope of the same pair that waits.
 
         To a peer that does not know `after`, the letters of each pair go one after the other.
         """
-        while not self.connection.in_order and (ahead := self._unanswered_before(envelope)) and not self.is_over:
+        while not self.connection.in_order and (ahead := self._unanswered_before(queued)) and not self.is_over:
             await asyncio.wait([self._tasks[one.key] for one in ahead.values()])
-        if self.held.isdisjoint(envelope.pairs):
+        if self.held.isdisjoint(queued.pairs):
             return True
-        self.held.update(envelope.pairs)  # it waits, for all its recipients
+        self.held.update(queued.pairs)  # it waits, for all its recipients
         return False
 
-    def begin(self, envelope: OutgoingEnvelope) -> dict[str, str]:
+    def begin(self, queued: QueuedEnvelope) -> dict[str, str]:
         """Record that this envelope goes next; return its predecessors by recipient."""
-        behind = self._predecessors(envelope)
-        self._under_way[envelope.key] = envelope
-        self._last |= dict.fromkeys(envelope.pairs, envelope)
+        behind = self._predecessors(queued)
+        self._under_way[queued.key] = queued
+        self._last |= dict.fromkeys(queued.pairs, queued)
         return behind
 
-    def track(self, envelopes: list[OutgoingEnvelope], task: asyncio.Future[None]) -> None:
+    def track(self, envelopes: list[QueuedEnvelope], task: asyncio.Future[None]) -> None:
         """Record the task that sends these envelopes and settles them."""
-        self._tasks |= dict.fromkeys([envelope.key for envelope in envelopes], task)
+        self._tasks |= dict.fromkeys([queued.key for queued in envelopes], task)
         task.add_done_callback(partial(self._over, envelopes))
 
-    def answered(self, envelope: OutgoingEnvelope) -> None:
-        del self._under_way[envelope.key]
-        for pair in envelope.pairs:
-            if self._last.get(pair) is envelope:
+    def answered(self, queued: QueuedEnvelope) -> None:
+        del self._under_way[queued.key]
+        for pair in queued.pairs:
+            if self._last.get(pair) is queued:
                 del self._last[pair]
 
-    def _over(self, envelopes: list[OutgoingEnvelope], task: asyncio.Future[None]) -> None:
+    def _over(self, envelopes: list[QueuedEnvelope], task: asyncio.Future[None]) -> None:
         """Clean up after a task. What it could not record is sent once more; the peer knows its id."""
-        for envelope in envelopes:
-            del self._tasks[envelope.key]
+        for queued in envelopes:
+            del self._tasks[queued.key]
         fault = None if task.cancelled() else task.exception()
         if isinstance(fault, PostroomError):
             log.warning("the result of a letter could not be recorded: %s", fault)
@@ -274,19 +266,19 @@ class SendRound:
         while self._tasks:
             await asyncio.wait({*self._tasks.values()})
 
-    def _predecessors(self, envelope: OutgoingEnvelope) -> dict[str, str]:
+    def _predecessors(self, queued: QueuedEnvelope) -> dict[str, str]:
         """Return the ids of the unanswered letters before it, by recipient."""
-        ahead = self._unanswered_before(envelope)
-        found = zip(envelope.pairs, envelope.targets, strict=True)
-        return {target.agent: ahead[pair].id for pair, target in found if pair in ahead}
+        ahead = self._unanswered_before(queued)
+        found = zip(queued.pairs, queued.envelope.targets, strict=True)
+        return {target.agent: ahead[pair].envelope.message.id for pair, target in found if pair in ahead}
 
-    def _unanswered_before(self, envelope: OutgoingEnvelope) -> dict[tuple[str, str], OutgoingEnvelope]:
-        return {pair: self._last[pair] for pair in envelope.pairs if pair in self._last}
+    def _unanswered_before(self, queued: QueuedEnvelope) -> dict[tuple[str, str], QueuedEnvelope]:
+        return {pair: self._last[pair] for pair in queued.pairs if pair in self._last}
 
 
 # -- the courier
 
-Letter = tuple[OutgoingEnvelope, dict[str, str]]  # and its predecessors by recipient
+Letter = tuple[QueuedEnvelope, dict[str, str]]  # and its predecessors by recipient
 WINDOW = 64  # unanswered letters
 CALLS = 2  # unanswered calls, where a peer takes several letters in one: it answers one and has the next
 MOST_BYTES = 256 * 1024  # of letters in one call
@@ -352,7 +344,7 @@ class Courier:
         route = RouteFilter(system=self._link.system, excludes=self._link.excludes, is_ours=connection.in_order)
         envelopes = await self._look_up(waiting, route)
         self._new.clear()
-        if any(envelope.is_free for envelope in envelopes):
+        if any(queued.is_free for queued in envelopes):
             # Before anything is sent: otherwise two links could both deliver it (G9).
             envelopes = await self._reserve(waiting, route, envelopes)
         if not envelopes:
@@ -375,26 +367,26 @@ class Courier:
         return send_round.moved > 0
 
     async def _reserve(
-        self, waiting: dict[str, str], route: RouteFilter, envelopes: list[OutgoingEnvelope]
-    ) -> list[OutgoingEnvelope]:
+        self, waiting: dict[str, str], route: RouteFilter, envelopes: list[QueuedEnvelope]
+    ) -> list[QueuedEnvelope]:
         """Reserve for our link the letters that could go by another one as well.
 
         After a cut or a crash they go by ours alone.
         """
-        free = [found for envelope in envelopes if envelope.is_free for found in envelope.found]
+        free = [found for queued in envelopes if queued.is_free for found in queued.found]
         await self._executor.submit(partial(outbox.assign, self.core, free, self._link.system), self)
         self._new.update(_key_of(found) for found in free if not found.delivery.given_to)
-        return [envelope for envelope in await self._look_up(waiting, route) if not envelope.is_free]
+        return [queued for queued in await self._look_up(waiting, route) if not queued.is_free]
 
-    async def _look_up(self, waiting: dict[str, str], route: RouteFilter) -> list[OutgoingEnvelope]:
+    async def _look_up(self, waiting: dict[str, str], route: RouteFilter) -> list[QueuedEnvelope]:
         """Look up what goes next: a few on the fast path.
 
         A busy thread delays the event loop longer than a few take.
         """
         if len(waiting) <= FEW and not self._has_many:
             run = partial(next_envelopes, self.core, self._here, waiting, FEW, route)
-            envelopes: list[OutgoingEnvelope] = await self._executor.submit(run, self)
-            self._has_many = sum(len(envelope.found) for envelope in envelopes) == FEW
+            envelopes: list[QueuedEnvelope] = await self._executor.submit(run, self)
+            self._has_many = sum(len(queued.found) for queued in envelopes) == FEW
         else:
             most = self._window * IN_A_ROUND  # few after a cut: then the window is small
             envelopes = await self._executor.run_slow(
@@ -403,7 +395,7 @@ class Courier:
             self._has_many = len(envelopes) > FEW
         return envelopes
 
-    async def _send_all(self, send_round: SendRound, envelopes: list[OutgoingEnvelope]) -> None:
+    async def _send_all(self, send_round: SendRound, envelopes: list[QueuedEnvelope]) -> None:
         most = min(send_round.connection.together, max(1, self._window // CALLS))
         turns = asyncio.Semaphore(self._window // most)
         largest = (
@@ -413,28 +405,26 @@ class Courier:
             await turns.acquire()
             if send_round.is_over:
                 break
-            letters = [
-                (envelope, send_round.begin(envelope)) for envelope in batch if await send_round.may_go(envelope)
-            ]
+            letters = [(queued, send_round.begin(queued)) for queued in batch if await send_round.may_go(queued)]
             if not letters:
                 turns.release()
                 continue
             task = asyncio.ensure_future(self._send_batch(send_round, letters))
             task.add_done_callback(lambda _: turns.release())
-            send_round.track([envelope for envelope, _ in letters], task)
+            send_round.track([queued for queued, _ in letters], task)
         await send_round.finish()
 
-    def _refusal_of_ours(self, connection: PeerConnection, envelope: OutgoingEnvelope) -> Refusal | None:
+    def _refusal_of_ours(self, connection: PeerConnection, queued: QueuedEnvelope) -> Refusal | None:
         """Return the reason why this side does not send the envelope; None if it does."""
         # A hub must not send a letter back where it came from (G11).
-        if any(same_name(self._link.system, passed) for passed in origin_route(envelope.letter).get("path", ())):
+        if any(same_name(self._link.system, passed) for passed in queued.envelope.path):
             return _CAME_FROM_THERE
         try:
-            for target in envelope.targets:
-                check_outgoing(self._link.peer, envelope.letter, target)
-            if connection.largest is not None and envelope.size + AROUND > connection.largest:
+            for target in queued.envelope.targets:
+                check_outgoing(self._link.peer, queued.envelope.message, target)
+            if connection.largest is not None and queued.size + AROUND > connection.largest:
                 raise TooLarge(
-                    f"the letter is {envelope.size} bytes as it is sent, and is not read there", field="body"
+                    f"the letter is {queued.size} bytes as it is sent, and is not read there", field="body"
                 )
         except PostroomError as refused:  # the peer's rules have changed, or the letter is too large for it
             return Refusal(None, str(refused), is_ours=True)
@@ -443,39 +433,40 @@ class Courier:
     async def _send_batch(self, send_round: SendRound, letters: list[Letter]) -> None:
         """Send envelopes in one call, if the peer takes that, and settle those that we do not send."""
         ready: list[Letter] = []
-        for envelope, after in letters:
-            refusal = self._refusal_of_ours(send_round.connection, envelope)
+        for queued, after in letters:
+            refusal = self._refusal_of_ours(send_round.connection, queued)
             if refusal is None:
-                ready.append((envelope, after))
+                ready.append((queued, after))
             else:
-                await self._settle_answered(send_round, envelope, envelope.all_refused(refusal))
+                await self._settle_answered(send_round, queued, queued.all_refused(refusal))
         if len(ready) < 2 or not await self._send_together(send_round, ready):
             await self._send_one_by_one(send_round, ready)
 
     async def _send_together(self, send_round: SendRound, letters: list[Letter]) -> bool:
         """Send envelopes in one call, each with a result of its own; False: the call as such is refused."""
-        envelopes, afters = [envelope.encoded for envelope, _ in letters], [after for _, after in letters]
-        result = await self._call_route(send_round, envelopes=envelopes, afters=afters)
+        envelopes, afters = [queued.encoded for queued, _ in letters], [after for _, after in letters]
+        call = send_round.connection.rpc.call(ROUTE, envelopes=envelopes, afters=afters)
+        result = await self._call_route(send_round, call)
         if isinstance(result, MapRefusal):
             return False
         rows = [None] * len(letters) if result is None else each_of(result, len(letters))
-        for (envelope, _), row in zip(letters, rows, strict=True):
+        for (queued, _), row in zip(letters, rows, strict=True):
             error = None if row is None else row.get("error")
-            await self._handle_answer(send_round, envelope, row if error is None else MapRefusal(error))
+            await self._handle_answer(send_round, queued, row if error is None else MapRefusal(error))
         return True
 
     async def _send_one_by_one(self, send_round: SendRound, letters: list[Letter]) -> None:
-        for envelope, after in letters:
-            more: dict[str, Any] = {"after": after} if after else {}
-            result = await self._call_route(
-                send_round, systemId=envelope.system, envelope=envelope.encoded, **more
-            )
-            await self._handle_answer(send_round, envelope, result)
+        for queued, after in letters:
+            call = send_round.connection.rpc.route(queued.envelope, queued.encoded, after)
+            result = await self._call_route(send_round, call)
+            await self._handle_answer(send_round, queued, result)
 
-    async def _call_route(self, send_round: SendRound, **params: Any) -> dict[str, Any] | MapRefusal | None:
+    async def _call_route(
+        self, send_round: SendRound, call: Awaitable[dict[str, Any]]
+    ) -> dict[str, Any] | MapRefusal | None:
         """Return the answer to one call; None if it is unknown because the connection is gone."""
         try:
-            return await send_round.connection.rpc.call(ROUTE, **params)
+            return await call
         except MapRefusal as refused:
             return refused
         except ConnectionLost as lost:
@@ -484,7 +475,7 @@ class Courier:
             return None
 
     async def _handle_answer(
-        self, send_round: SendRound, envelope: OutgoingEnvelope, result: dict[str, Any] | MapRefusal | None
+        self, send_round: SendRound, queued: QueuedEnvelope, result: dict[str, Any] | MapRefusal | None
     ) -> None:
         if result is None:
             return
@@ -494,29 +485,27 @@ class Courier:
                 self._link.report_problem(refusal.message)
                 self._link.give_up(send_round.connection)
                 return
-            refused = envelope.all_refused(refusal)
+            refused = queued.all_refused(refusal)
         else:
             # Only the peer's word that it keeps the letter ends our duty to keep it (G9).
-            refused = refusals(result) if result.get("routed") is True else envelope.all_refused(_NO_RECEIPT)
-        await self._settle_answered(send_round, envelope, refused)
+            refused = refusals(result) if result.get("routed") is True else queued.all_refused(_NO_RECEIPT)
+        await self._settle_answered(send_round, queued, refused)
 
     async def _settle_answered(
-        self, send_round: SendRound, envelope: OutgoingEnvelope, refused: dict[str, Refusal]
+        self, send_round: SendRound, queued: QueuedEnvelope, refused: dict[str, Refusal]
     ) -> None:
-        send_round.answered(envelope)
-        await self._settle(send_round, envelope, refused)
+        send_round.answered(queued)
+        await self._settle(send_round, queued, refused)
 
-    async def _settle(
-        self, send_round: SendRound, envelope: OutgoingEnvelope, refused: dict[str, Refusal]
-    ) -> None:
-        for found, target in zip(envelope.found, envelope.targets, strict=True):
+    async def _settle(self, send_round: SendRound, queued: QueuedEnvelope, refused: dict[str, Refusal]) -> None:
+        for found, target in zip(queued.found, queued.envelope.targets, strict=True):
             refusal = refused.get(target.agent)
             if refusal is None:
                 self._link.sent += 1
                 send_round.moved += 1
                 self._add_accepted(found.delivery)
                 continue
-            send_round.held.update(envelope.pairs)
+            send_round.held.update(queued.pairs)
             if refusal.is_behind:  # it waits for its predecessor: that is no failed try
                 continue
             send_round.moved += 1
@@ -582,17 +571,18 @@ class Courier:
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
-    async def _after_cut(self, envelopes: list[OutgoingEnvelope]) -> None:
+    async def _after_cut(self, envelopes: list[QueuedEnvelope]) -> None:
         self._window = 1
         # Of several nobody knows which one broke the connection.
         if len(envelopes) != 1:
             return
-        (envelope,) = envelopes
+        (queued,) = envelopes
         id, times = self._cuts
-        self._cuts = (envelope.id, times + 1 if id == envelope.id else 1)
+        cut = queued.envelope.message.id
+        self._cuts = (cut, times + 1 if id == cut else 1)
         if self._cuts[1] >= PATIENT:
             self._cuts = ("", 0)
-            for found in envelope.found:
+            for found in queued.found:
                 await self._handle_refusal(found, _CUTS_CONNECTION)
 
 

@@ -17,13 +17,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from ..core import peers
 from ..errors import Invalid, NotAllowed, PostroomError
-from ..formats.federation import federation_error, messages_of
-from ..formats.map import FIND, MESSAGE, PING, ROUTE
+from ..formats.federation import encode_messages, federation_error
+from ..formats.map import FIND, MESSAGE, PING
 from . import exposure
 from .connection import (
     CUT,
@@ -43,8 +42,10 @@ from .link import PeerConnection
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from msgspec import Raw
     from websockets.asyncio.client import ClientConnection
 
+    from ..model.peer import Envelope
     from ..server.executor import Executor
     from .link import Link
 
@@ -71,10 +72,12 @@ class AgentInboxConnection(RpcConnection):
         await self._begin()
         if method == FIND:  # it knows no such method
             return {"has": False}
-        if method != ROUTE:
-            return await super().call(method, **params)
+        return await super().call(method, **params)
+
+    async def route(self, envelope: Envelope, _encoded: Raw, _after: Mapping[str, str]) -> dict[str, Any]:
+        await self._begin()
         try:
-            messages = messages_of(msgspec.json.decode(params["envelope"]))
+            messages = encode_messages(envelope)
         except Invalid as wrong:
             raise MapRefusal(federation_error(wrong)) from None
         for message in messages:

@@ -14,10 +14,12 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .. import __version__
 from ..core import arrivals as core_arrivals
 from ..core import deliveries, peers
-from ..core.arrivals import Arrival, Verdict
+from ..core.arrivals import Verdict
 from ..errors import Busy, Invalid, NotAllowed, PostroomError
 from ..formats.federation import NOT_TRUSTED, federation_error, read_route, routed
 from ..formats.map import ANNOUNCE, CONNECT, FIND, GATEWAY, MEET, PART, ROUTE, SOFTWARE, VERSION
@@ -33,9 +35,7 @@ from .methods import for_peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..formats.federation import Envelope
-    from ..model.names import Address
-    from ..model.peer import Peer
+    from ..model.peer import Envelope, Peer
     from ..policy.limits import Limits
     from ..server.executor import Executor
     from .connection import RpcConnection
@@ -170,9 +170,15 @@ class PeerHandler:
             await self._wait_for_turn()
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
+        return await self._submit(partial(run, params), is_heavy="envelopes" in params)
+
+    async def accept(self, envelope: Envelope) -> dict[str, Any]:
+        """Carry out a letter that did not come by a call of federation, but as agent-inbox sends it."""
+        return await self._submit(partial(self._accept_one, envelope))
+
+    async def _submit(self, run: Callable[[], dict[str, Any]], *, is_heavy: bool = False) -> dict[str, Any]:
         try:
-            is_heavy = "envelopes" in params
-            result: dict[str, Any] = await self._executor.submit(partial(run, params), self, is_heavy=is_heavy)
+            result: dict[str, Any] = await self._executor.submit(run, self, is_heavy=is_heavy)
         except PostroomError:
             raise
         except Exception as fault:  # an error of ours must not look final to the peer: it tries again
@@ -219,29 +225,36 @@ class PeerHandler:
         # A successor of a letter that was refused must not overtake it (G7).
         if any(self._held_back(one, params["after"]) for one, params in zip(read, each, strict=True)):
             return None
-        if not core_arrivals.accept_together(self.core, peer, [_arrival_of(one, one.targets) for one in read]):
+        if not core_arrivals.accept_together(self.core, peer, read):
             return None
         for one in read:
             self._remember(one, [Verdict(target) for target in one.targets])
         return [routed(one.message.id, ()) for one in read]
 
     def _read(self, peer: Peer, params: dict[str, Any]) -> Envelope:
-        envelope = read_route(params, self._here, peer.system, self.core.now().wall)
+        return self._checked(read_route(params, self._here, peer.system, self.core.now().wall))
+
+    def _checked(self, envelope: Envelope) -> Envelope:
         check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self.core.limits)
         return envelope
 
     def _accept_route(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
-        envelope = self._read(peer, params)
-        behind = self._held_back(envelope, params.get("after"))
+        return self._accept_envelope(peer, self._read(peer, params), params.get("after"))
+
+    def _accept_one(self, envelope: Envelope) -> dict[str, Any]:
+        return self._accept_envelope(self._peer(), self._checked(envelope), None)
+
+    def _accept_envelope(self, peer: Peer, envelope: Envelope, after: Any) -> dict[str, Any]:
+        behind = self._held_back(envelope, after)
         targets = tuple(target for target in envelope.targets if target.agent not in behind)
-        verdicts = self._accept(peer, _arrival_of(envelope, targets)) if targets else []
+        verdicts = self._accept(peer, replace(envelope, targets=targets)) if targets else []
         waits = Busy("an earlier letter of the same sender waits", field="after")
         verdicts += [Verdict(target=one, problem=waits) for one in envelope.targets if one.agent in behind]
         self._remember(envelope, verdicts)
         return routed(envelope.message.id, [(verdict.target.agent, verdict.problem) for verdict in verdicts])
 
-    def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
-        return core_arrivals.accept(self.core, peer, arrival)
+    def _accept(self, peer: Peer, envelope: Envelope) -> list[Verdict]:
+        return core_arrivals.accept(self.core, peer, envelope)
 
     def _held_back(self, envelope: Envelope, after: Any) -> set[str]:
         """Return the recipients whose earlier letter was refused for now."""
@@ -263,17 +276,16 @@ class PeerHandler:
         while len(self._held) > MOST_HELD:
             del self._held[next(iter(self._held))]
 
-    def turn_away(self, envelope: dict[str, Any], reason: str) -> None:
+    def turn_away(self, envelope: Envelope, reason: str) -> None:
         """Send a bounce to the sender of a refused letter, for a peer that sends no bounces itself."""
         try:
             peer = self._peer()
-            params = read_route({"envelope": envelope}, self._here, peer.system, self.core.now().wall)
-        except PostroomError:  # then the sender is not known
+        except PostroomError:
             return
         # Only to a sender at the peer itself: any other name may be forged, and would get mail it did not cause.
-        if params.source == peer.system:
-            to = params.targets[0].agent
-            deliveries.bounce_remote(self.core, params.message, to, f"{self._here}: {reason}")
+        if envelope.source == peer.system:
+            to = envelope.targets[0].agent
+            deliveries.bounce_remote(self.core, envelope.message, to, f"{self._here}: {reason}")
 
     def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
         if federation_exposure.note(self.core, self._peer().system, params.get("exposure")):
@@ -289,16 +301,6 @@ class PeerHandler:
     def _meet(self, params: dict[str, Any]) -> dict[str, Any]:
         """Answer `map/federation/connect` that comes once more, or from a peer that we dialled."""
         return connect_answer(self._executor, self._peer(), self._here, params)
-
-
-def _arrival_of(envelope: Envelope, targets: tuple[Address, ...]) -> Arrival:
-    return Arrival(
-        message=envelope.message,
-        targets=targets,
-        path=envelope.path,
-        hops=envelope.hops,
-        source=envelope.source,
-    )
 
 
 def connect_answer(executor: Executor, peer: Peer, here: str, params: dict[str, Any]) -> dict[str, Any]:

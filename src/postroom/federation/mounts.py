@@ -42,7 +42,8 @@ from .link import PeerConnection
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..core.arrivals import Arrival, Verdict
+    from ..core.arrivals import Verdict
+    from ..model.peer import Envelope
     from ..room import Room
     from ..settings import Settings
     from .link import Link
@@ -178,9 +179,9 @@ class MountHandler(PeerHandler):
         self._folder.check()
         return await super().call(name, params)
 
-    def _accept(self, peer: Peer, arrival: Arrival) -> list[Verdict]:
-        self._folder.introduce_folders([target.agent for target in arrival.targets])
-        return super()._accept(peer, arrival)
+    def _accept(self, peer: Peer, envelope: Envelope) -> list[Verdict]:
+        self._folder.introduce_folders([target.agent for target in envelope.targets])
+        return super()._accept(peer, envelope)
 
     def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
         self._on_announce()

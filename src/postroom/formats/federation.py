@@ -11,6 +11,10 @@ goes out as `bob@here`, and comes back as `bob`.
 Reading takes envelopes of Postroom, of MAP's SDK, and of agentic-mesh. The result has sound names and the right
 types; everything else raises Invalid with the name of the field. This module knows neither connections nor
 peers, and does not decide whether a letter may pass: that is `federation`.
+
+    envelope_for      the envelope of a letter of this room
+    encode_envelope   as JSON; `decode_envelope` and `read_route` read it
+    encode_messages   as agent-inbox has it; `decode_send` reads that
 """
 
 from __future__ import annotations
@@ -50,7 +54,6 @@ from ..model.message import (
 )
 from ..model.names import (
     ANYWHERE,
-    Address,
     agent_of,
     at_system,
     check_id,
@@ -61,6 +64,7 @@ from ..model.names import (
     parse_address,
     system_of,
 )
+from ..model.peer import MOST_HOPS, Envelope
 from .errors import INTERNAL_ERROR, details
 from .inbox import milliseconds, present
 from .map import (
@@ -82,125 +86,48 @@ if TYPE_CHECKING:
 
     from ..errors import PostroomError
     from ..model.message import Recipient
+    from ..model.names import (
+        Address,
+    )
 
 
 POSTROOM = "postroom"  # key in `_meta`: the fields that only a post room reads
 TARGETS = "targets"  # key among those fields: the scopes of the addressees
-MOST_HOPS = 10  # default of the systems that a letter may pass
 IN_MAP = frozenset({"id", "sender", "parts", "proven"})  # fields of a letter read from MAP's own, or never sent
 
 
-class Envelope(Struct, frozen=True, kw_only=True):
-    """One letter to all its addressees at one system."""
-
-    message: Message  # its sender is `agent@source`
-    source: str  # the system where it was written
-    target: str  # the system to which it goes, maybe through others
-    targets: tuple[Address, ...]
-    hops: int = 0  # systems that relayed it
-    most_hops: int = MOST_HOPS
-    path: tuple[str, ...] = ()  # the systems that had it, in order
-
-
-def envelope_of(
-    letter: Message,
-    target: str,
-    targets: Sequence[Address],
-    *,
-    here: str,
-    most_hops: int,
-    now: datetime,
-    is_ours: bool = False,
-) -> dict[str, Any]:
-    """Return the envelope of a letter of this room, as JSON.
-
-    `is_ours` means that the other system is a post room: then content in our own form is not sent in MAP's as
-    well, because both together may be over the line's limit.
-    """
+def envelope_for(
+    letter: Message, targets: Sequence[Address], *, here: str, most_hops: int = MOST_HOPS
+) -> Envelope:
+    """Return the envelope in which a letter of this room goes to addressees at one system."""
     origin = origin_route(letter)
-    source = system_of(letter.sender) or here
-    path = [*origin.get("path", ()), here]
-    message = _message(letter, targets, here=here, id=origin.get("id") or letter.id, now=now)
-    if is_ours and "parts" in message["meta"]["_meta"][POSTROOM]:
-        del message["payload"]
-    federation: dict[str, Any] = {
-        "sourceSystem": source,
-        "targetSystem": target,
-        "hopCount": origin.get("hops", 0) + 1 if origin else 0,
-        "maxHops": most_hops,
+    extra = {name: value for name, value in letter.extra.items() if name != FEDERATION_NOTE}
+    resolved = _resolve_recipients(letter.recipients, targets)
+    # A bcc is sent only to its own system: other systems must not learn of it.
+    shown = [one for one in resolved if one.kind != "bcc" or any(one.address == str(to) for to in targets)]
+    return Envelope(
+        message=replace(
+            letter,
+            id=origin.get("id") or letter.id,
+            sender=letter.sender if is_remote(letter.sender) else f"{letter.sender}@{here}",
+            recipients=tuple(replace(one, address=_global_name(one.address, here)) for one in shown),
+            trace=tuple(_global_name(name, here) for name in letter.trace),
+            extra=extra,
+            proven=False,
+        ),
+        source=system_of(letter.sender) or here,
+        targets=tuple(targets),
+        hops=origin.get("hops", 0) + 1 if origin else 0,
+        most_hops=most_hops,
         # Each system once: the receiver refuses a letter that lists it (G11).
-        "path": list(dict.fromkeys(path)),
-        "originTimestamp": milliseconds(letter.created_at),
-    }
-    if letter.thread_tag is not None:
-        federation["correlationId"] = letter.thread_tag
-    return {"payload": message, "federation": federation}
+        path=tuple(dict.fromkeys([*origin.get("path", ()), here])),
+    )
 
 
 def origin_route(letter: Message) -> dict[str, Any]:
     """Return the route by which a letter came: source, id, path and hops. Empty, if it was written here."""
     origin = letter.extra.get(FEDERATION_NOTE) if is_remote(letter.sender) else None
     return origin if isinstance(origin, dict) else {}
-
-
-def _message(letter: Message, targets: Sequence[Address], *, here: str, id: str, now: datetime) -> dict[str, Any]:
-    content = content_of(letter.parts)
-    return {
-        "id": id,
-        "from": agent_of(letter.sender) if is_remote(letter.sender) else letter.sender,
-        "to": _to(targets),
-        "timestamp": milliseconds(letter.created_at),
-        "payload": content,
-        "meta": _meta(letter, content, targets, here=here, id=id, now=now),
-    }
-
-
-def _to(targets: Sequence[Address]) -> dict[str, Any]:
-    """Return MAP's `to`. It has no field for the scope of one agent; that is in the fields of Postroom."""
-    names = [target.agent for target in targets]
-    if not all(names):
-        return {"system": True}
-    return {"agent": names[0]} if len(names) == 1 else {"agents": names}
-
-
-def _meta(
-    letter: Message, content: Any, targets: Sequence[Address], *, here: str, id: str, now: datetime
-) -> dict[str, Any]:
-    left = None
-    if letter.expires_at is not None:
-        # At least 1 ms: MAP takes no ttl of 0.
-        left = max(1, int((letter.expires_at - now).total_seconds() * 1000))
-    mail = present(conversationId=letter.conversation_id, inReplyTo=letter.in_reply_to)
-    known = present(
-        inboxMessageId=id,
-        subject=letter.subject or None,
-        threadTag=letter.thread_tag,
-        inReplyTo=letter.in_reply_to,
-        conversationId=letter.conversation_id,
-    )
-    return present(
-        priority=PRIORITIES[letter.priority - 1],
-        correlationId=letter.thread_tag,
-        ttlMs=left,
-        mail=mail or None,
-        _meta={**known, POSTROOM: _extra_fields(letter, content, targets, here)},
-    )
-
-
-def _extra_fields(letter: Message, content: Any, targets: Sequence[Address], here: str) -> dict[str, Any]:
-    """Return the fields of a letter for which MAP has none."""
-    extra = {name: value for name, value in letter.extra.items() if name != FEDERATION_NOTE}
-    resolved = _resolve_recipients(letter.recipients, targets)
-    # A bcc is sent only to its own system: other systems must not learn of it.
-    shown = [one for one in resolved if one.kind != "bcc" or any(one.address == str(to) for to in targets)]
-    recipients = tuple(replace(one, address=_global_name(one.address, here)) for one in shown)
-    trace = tuple(_global_name(name, here) for name in letter.trace)
-    plain = to_plain(replace(letter, extra=extra, recipients=recipients, trace=trace, parts=()))
-    parts = [part.to_json() for part in letter.parts]
-    is_in_payload = parts == payload_to_parts(content)
-    rest = {name: value for name, value in plain.items() if name not in IN_MAP}
-    targeted = [present(agent=one.agent or None, scope=one.scope) for one in targets if one.scope]
-    return rest | ({} if is_in_payload else {"parts": parts}) | ({TARGETS: targeted} if targeted else {})
 
 
 def _resolve_recipients(recipients: Sequence[Recipient], targets: Iterable[Address]) -> list[Recipient]:
@@ -224,6 +151,77 @@ def _global_name(name: str, here: str) -> str:
     return name if is_group or is_remote(name) else f"{name}@{here}"
 
 
+def encode_envelope(envelope: Envelope, now: datetime, *, is_ours: bool = False) -> dict[str, Any]:
+    """Return an envelope as JSON.
+
+    `is_ours` means that the other system is a post room: then content in our own form is not sent in MAP's as
+    well, because both together may be over the line's limit.
+    """
+    letter, content = envelope.message, content_of(envelope.message.parts)
+    rest = _postroom_json(envelope, content)
+    message: dict[str, Any] = {
+        "id": letter.id,
+        "from": agent_of(letter.sender),
+        "to": _to(envelope.targets),
+        "timestamp": milliseconds(letter.created_at),
+        "payload": content,
+        "meta": _meta(letter, rest, now),
+    }
+    if is_ours and "parts" in rest:
+        del message["payload"]
+    federation: dict[str, Any] = {
+        "sourceSystem": envelope.source,
+        "targetSystem": envelope.target,
+        "hopCount": envelope.hops,
+        "maxHops": envelope.most_hops,
+        "path": envelope.path,
+        "originTimestamp": milliseconds(letter.created_at),
+    }
+    if letter.thread_tag is not None:
+        federation["correlationId"] = letter.thread_tag
+    return {"payload": message, "federation": federation}
+
+
+def _to(targets: Sequence[Address]) -> dict[str, Any]:
+    """Return MAP's `to`. It has no field for the scope of one agent; that is in the fields of Postroom."""
+    names = [target.agent for target in targets]
+    if not all(names):
+        return {"system": True}
+    return {"agent": names[0]} if len(names) == 1 else {"agents": names}
+
+
+def _meta(letter: Message, rest: dict[str, Any], now: datetime) -> dict[str, Any]:
+    left = None
+    if letter.expires_at is not None:
+        # At least 1 ms: MAP takes no ttl of 0.
+        left = max(1, int((letter.expires_at - now).total_seconds() * 1000))
+    mail = present(conversationId=letter.conversation_id, inReplyTo=letter.in_reply_to)
+    known = present(
+        inboxMessageId=letter.id,
+        subject=letter.subject or None,
+        threadTag=letter.thread_tag,
+        inReplyTo=letter.in_reply_to,
+        conversationId=letter.conversation_id,
+    )
+    return present(
+        priority=PRIORITIES[letter.priority - 1],
+        correlationId=letter.thread_tag,
+        ttlMs=left,
+        mail=mail or None,
+        _meta={**known, POSTROOM: rest},
+    )
+
+
+def _postroom_json(envelope: Envelope, content: Any) -> dict[str, Any]:
+    """Return the fields of a letter for which MAP has none."""
+    plain = to_plain(replace(envelope.message, parts=()))
+    rest = {name: value for name, value in plain.items() if name not in IN_MAP}
+    parts = [part.to_json() for part in envelope.message.parts]
+    is_in_payload = parts == payload_to_parts(content)
+    targeted = [present(agent=one.agent or None, scope=one.scope) for one in envelope.targets if one.scope]
+    return rest | ({} if is_in_payload else {"parts": parts}) | ({TARGETS: targeted} if targeted else {})
+
+
 # Reading an envelope
 
 MOST_PATH = 100  # most systems in a path
@@ -237,7 +235,7 @@ def read_route(params: dict[str, Any], here: str, peer: str, now: datetime) -> E
     """
     envelope = params.get("envelope")
     if envelope is not None:
-        return _read_envelope(_object(envelope, "envelope"), here, now)
+        return decode_envelope(_object(envelope, "envelope"), here, now)
     message = params.get("message")
     if message is None:
         payload = params.get("payload")
@@ -246,10 +244,11 @@ def read_route(params: dict[str, Any], here: str, peer: str, now: datetime) -> E
     if message is None:
         raise Invalid("says nothing", field="envelope", hint="an envelope, or a message")
     bare = {"sourceSystem": peer, "targetSystem": params.get("system_id", here), "path": [peer]}
-    return _read_envelope({"payload": message, "federation": bare}, here, now)
+    return decode_envelope({"payload": message, "federation": bare}, here, now)
 
 
-def _read_envelope(envelope: dict[str, Any], here: str, now: datetime) -> Envelope:
+def decode_envelope(envelope: dict[str, Any], here: str, now: datetime) -> Envelope:
+    """Return the envelope in a JSON object, with the bare names of agents of this system; or raise Invalid."""
     message = _object(envelope.get("payload"), "envelope.payload")
     routing = _object(envelope.get("federation"), "envelope.federation")
     source = check_system(routing.get("sourceSystem"), "sourceSystem")
@@ -258,7 +257,6 @@ def _read_envelope(envelope: dict[str, Any], here: str, now: datetime) -> Envelo
     return Envelope(
         message=_read_letter(message, source, here, now),
         source=source,
-        target=target,
         targets=_read_targets(message, target),
         hops=_count(routing.get("hopCount", 0), "hopCount"),
         most_hops=MOST_HOPS if most is None else _count(most, "maxHops"),
@@ -433,8 +431,8 @@ _LETTER_FIELDS = ("importance", "subject", "threadTag", "inReplyTo", "scope", "c
 _INBOX_FIELDS = frozenset({*_ROUTING_FIELDS, *_LETTER_FIELDS})  # a letter's own metadata must not set these
 
 
-def envelope_from_send(params: dict[str, Any], peer: str, here: str) -> dict[str, Any]:
-    """Return the envelope for a `map/send` by a gateway of agent-inbox."""
+def decode_send(params: dict[str, Any], here: str, peer: str, now: datetime) -> Envelope:
+    """Return the envelope in a `map/send` of a gateway of agent-inbox, or raise Invalid."""
     meta = params.get("meta")
     if not isinstance(meta, dict) or "messageId" not in meta:
         raise Invalid("says neither who wrote it nor its id", field="meta.messageId", hint="as agent-inbox does")
@@ -449,7 +447,7 @@ def envelope_from_send(params: dict[str, Any], peer: str, here: str) -> dict[str
         "meta": {**meta, **({"scope": scope} if scope else {})},
     }
     routing = {"sourceSystem": peer if is_own else source, "targetSystem": here, "path": [peer]}
-    return {"payload": message, "federation": routing}
+    return decode_envelope({"payload": message, "federation": routing}, here, now)
 
 
 def _target(to: Any, meta: dict[str, Any]) -> tuple[Any, Any]:
@@ -459,59 +457,46 @@ def _target(to: Any, meta: dict[str, Any]) -> tuple[Any, Any]:
     return to if isinstance(to, str) else meta.get("targetAgent"), None
 
 
-def messages_of(envelope: dict[str, Any]) -> list[dict[str, Any]]:
+def encode_messages(envelope: Envelope) -> list[dict[str, Any]]:
     """Return one `map/message` for each addressee of an envelope.
 
     Raise Invalid for an envelope to every agent of the system: agent-inbox has no form for it.
     """
-    message, to = envelope["payload"], envelope["payload"]["to"]
-    names = to.get("agents") or [to.get("agent")]
-    if not all(names):
+    if not all(target.agent for target in envelope.targets):
         raise Invalid("agent-inbox takes no letter for everybody", field="to", hint="name its agents: bob@system")
+    letter, name = envelope.message, agent_of(envelope.message.sender)
+    # agent-inbox appends the name of the system that it called, which is this one. A sender of a third system
+    # therefore keeps its own, or it would look like one of ours.
+    is_ours = envelope.path[-1] == envelope.source
     return [
         {
-            "id": message["id"],
-            "from": _sender(envelope),
-            "to": {"agent": name},
-            "timestamp": message["timestamp"],
-            "payload": message["payload"],
-            "meta": _inbox_meta(envelope, name),
+            "id": letter.id,
+            "from": name if is_ours else f"{name}@{envelope.source}",
+            "to": {"agent": target.agent},
+            "timestamp": milliseconds(letter.created_at),
+            "payload": content_of(letter.parts),
+            "meta": _inbox_meta(envelope, target),
         }
-        for name in names
+        for target in envelope.targets
     ]
 
 
-def _sender(envelope: dict[str, Any]) -> str:
-    """Return the sender for agent-inbox, which appends the name of the system that it called.
-
-    That is this system. A sender of a third system therefore keeps its own, or it would look like one of ours.
-    """
-    name, routing = str(envelope["payload"]["from"]), envelope["federation"]
-    is_ours = routing["path"][-1] == routing["sourceSystem"]
-    return name if is_ours else f"{name}@{routing['sourceSystem']}"
-
-
-def _inbox_meta(envelope: dict[str, Any], name: str) -> dict[str, Any]:
-    message = envelope["payload"]
-    meta = message["meta"]
-    known = meta["_meta"]
-    rest = known[POSTROOM]
-    scopes = {one.get("agent"): one.get("scope") for one in rest.get(TARGETS, ())}
-    scope = scopes.get(name) or rest.get("scope", DEFAULT_SCOPE)
+def _inbox_meta(envelope: Envelope, target: Address) -> dict[str, Any]:
+    letter = envelope.message
+    scope = target.scope or letter.scope
     fields = present(
-        messageId=message["id"],
-        senderId=message["from"],
-        sourceSystem=envelope["federation"]["sourceSystem"],
-        targetAgent=name,
-        importance=meta["priority"],
-        subject=known.get("subject"),
-        threadTag=known.get("threadTag"),
-        inReplyTo=known.get("inReplyTo"),
-        conversationId=known.get("conversationId"),
+        messageId=letter.id,
+        senderId=agent_of(letter.sender),
+        sourceSystem=envelope.source,
+        targetAgent=target.agent,
+        importance=PRIORITIES[letter.priority - 1],
+        subject=letter.subject or None,
+        threadTag=letter.thread_tag,
+        inReplyTo=letter.in_reply_to,
+        conversationId=letter.conversation_id,
         scope=None if scope == DEFAULT_SCOPE else scope,
     )
-    more = {name: value for name, value in rest.get("metadata", {}).items() if name not in _INBOX_FIELDS}
-    return more | fields
+    return {name: value for name, value in letter.metadata.items() if name not in _INBOX_FIELDS} | fields
 
 
 # Refusals, in the error codes of MAP's SDK:

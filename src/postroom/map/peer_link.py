@@ -25,7 +25,7 @@ from ..core.authorize import Principal
 from ..errors import NotAllowed, PostroomError
 from ..federation.connection import ConnectionLost
 from ..federation.dialler import AgentInboxConnection
-from ..formats.federation import envelope_from_send
+from ..formats.federation import decode_send
 from ..formats.map import (
     AUTHENTICATE,
     DISCONNECT,
@@ -35,7 +35,6 @@ from ..formats.map import (
     MEET,
     REFRESH,
     REGISTER,
-    ROUTE,
     SEND,
     UNREGISTER,
     dotted,
@@ -252,15 +251,15 @@ class PeerLink:
 
     async def _accept_message(self, session: PeerSession, params: dict[str, Any]) -> dict[str, Any]:
         """Route a message of agent-inbox; where it is refused for good, its sender gets a letter that says so."""
-        envelope = envelope_from_send(params, session.peer.system, self._server.system)
+        envelope = decode_send(params, self._server.system, session.peer.system, self.core.now().wall)
         try:
-            result = await session.handler.call(ROUTE, {"envelope": envelope})
+            result = await session.handler.accept(envelope)
         except PostroomError as refused:
             if not refused.temporary:
                 turn_away = partial(session.handler.turn_away, envelope, str(refused))
                 await self._server.executor.submit(turn_away)
             raise
-        return {"messageId": result["messageId"], "delivered": [envelope["payload"]["to"]["agent"]]}
+        return {"messageId": result["messageId"], "delivered": [envelope.targets[0].agent]}
 
     def receive_answer(self, answer: Answer) -> None:
         """Pass on the peer's answer to a call of ours."""

@@ -1,4 +1,4 @@
-"""Peers: other systems with which this room exchanges mail, and the terms of it.
+"""Peers: other systems with which this room exchanges mail, and the terms of it; routes, and envelopes.
 
 The list of peers is an allow-list: a system that is not on it can neither send nor receive.
 """
@@ -9,6 +9,9 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
+
+from .message import Message
+from .names import Address
 
 Auth: TypeAlias = Literal["bearer", "api-key", "mtls", "none"]
 Exposure: TypeAlias = Literal["none", "gateway", "tagged", "all"]
@@ -72,3 +75,22 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def teller(self) -> str:
         """The peer that announced the agent."""
         return self.by or self.system
+
+
+MOST_HOPS = 10  # systems that a letter may pass, unless its envelope says another number
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """One letter on its way between two systems, with all its addressees at one of them."""
+
+    message: Message  # its sender is `agent@source`
+    source: str  # the system where it was written
+    targets: tuple[Address, ...]  # at least one, all at one system, to which it goes, maybe through others
+    hops: int = 0  # systems that relayed it
+    most_hops: int = MOST_HOPS
+    path: tuple[str, ...] = ()  # the systems that had it, in order
+
+    @property
+    def target(self) -> str:
+        """The system to which it goes."""
+        return self.targets[0].system
