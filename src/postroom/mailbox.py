@@ -551,7 +551,7 @@ class Mailbox:
 
     # -- alerts: telling a person or a program that mail waits. An alert is a hint; it moves no letter.
 
-    def begin_rings(self, way: str, *, backlog: bool = False) -> int:
+    def begin_alerts(self, way: str, *, backlog: bool = False) -> int:
         """Begin to alert by a channel of your own (`exec`, `webhook:1`).
 
         Letters that are unread already count as alerted, unless `backlog`. Returns their number; 0 after the
@@ -559,19 +559,85 @@ class Mailbox:
         """
         from .core import alerts
 
-        return alerts.begin(self.core, self.principal, self.name, way, backlog=backlog)
+        return self._perform(alerts.BeginAlerts, way=way, backlog=backlog).unread
+
+    def next_alert(
+        self, way: str, *, may_alert: Callable[[], bool] | None = None, within: float | None = None
+    ) -> Rung | Later:
+        """Decide whether it is time to alert: a `Rung` must be carried out, once; `Later` says when to ask again.
+
+        `may_alert` is called when there is something to alert about. With `within`, the caller promises
+        `alert_done` within so many seconds; without it the alert counts as failed then. So no alert is lost with
+        the process that should have carried it out.
+        """
+        from .core import alerts
+        from .model.alert import Later
+
+        due = self._perform(alerts.NextAlert, way=way, may_alert=may_alert, within=within)
+        return due.rung or Later(due.look_again)
+
+    def wait_for_alert(
+        self,
+        way: str,
+        timeout: float = 30.0,
+        *,
+        may_alert: Callable[[], bool] | None = None,
+        within: float | None = None,
+    ) -> Rung | None:
+        """Return the next alert as soon as it is time for one; None after `timeout` seconds.
+
+        `may_alert` is called before it is recorded; `within` as in `next_alert`.
+        """
+        from .core import alerts
+
+        params = {"agent_id": self.name, "way": way, "timeout": timeout, "may_alert": may_alert, "within": within}
+        return self.room._wait(request(alerts.WaitForAlert, params), lambda due: due.rung)
+
+    def alert_done(self, way: str, ids: str | Sequence[str]) -> None:
+        """Record that the alert for these letters was carried out, as was promised by `within`."""
+        from .core import alerts
+
+        self._perform(alerts.AlertDone, way=way, ids=ids)
+
+    def alert_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
+        """Record that the alert for these letters did not get through: it is tried again later.
+
+        Returns for how many letters it is given up.
+        """
+        from .core import alerts
+
+        return self._perform(alerts.AlertFailed, way=way, ids=ids, why=why).given_up
+
+    def dead_alerts(self, limit: int | None = None) -> list[DeadAlertRow]:
+        """Return alerts that were given up, for letters that are still unread."""
+        from .core import alerts
+
+        return self._perform(alerts.DeadAlerts, limit=limit).alerts
+
+    def retry_alerts(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        """Try given-up alerts again, and return how many."""
+        from .core import alerts
+
+        return self._perform(alerts.RetryAlerts, way=way, ids=ids).retried
+
+    def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
+        """Record that these letters were shown to a model or a person, and return how many of them are here.
+
+        They are stamped as read, unless only their headings were shown (`read=False`).
+        """
+        from .core import alerts
+
+        return self._perform(alerts.Shown, ids=ids, host=host, where=where, read=read).shown
+
+    def begin_rings(self, way: str, *, backlog: bool = False) -> int:
+        """Do what `begin_alerts` does; deprecated name."""
+        return self.begin_alerts(way, backlog=backlog)
 
     def try_ring(
         self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
     ) -> Rung | Later:
-        """Decide whether it is time to alert: a `Rung` must be carried out, once; `Later` says when to ask again.
-
-        With `within`, the caller promises `ring_done` within so many seconds; without it the alert counts as
-        failed then. So no alert is lost with the process that should have carried it out.
-        """
-        from .core import alerts
-
-        return alerts.try_ring(self.core, self.principal, self.name, way, may_ring, within=within)
+        """Do what `next_alert` does; deprecated name."""
+        return self.next_alert(way, may_alert=may_ring, within=within)
 
     def wait_to_ring(
         self,
@@ -581,50 +647,24 @@ class Mailbox:
         may_ring: Callable[[], bool] | None = None,
         within: float | None = None,
     ) -> Rung | None:
-        """Return the next alert as soon as it is time for one; None after `timeout` seconds.
-
-        `may_ring` is called before it is recorded; `within` as in `try_ring`.
-        """
-        from .core import alerts
-
-        params = {"agent_id": self.name, "way": way, "timeout": timeout, "may_ring": may_ring, "within": within}
-        return self.room._wait(request(alerts.WaitToRing, params), lambda next_alert: next_alert.rung)
+        """Do what `wait_for_alert` does; deprecated name."""
+        return self.wait_for_alert(way, timeout, may_alert=may_ring, within=within)
 
     def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
-        """Record that the alert for these letters was carried out, as was promised by `within`."""
-        from .core import alerts
-
-        alerts.ring_done(self.core, self.principal, self.name, way, ids)
+        """Do what `alert_done` does; deprecated name."""
+        self.alert_done(way, ids)
 
     def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
-        """Record that the alert for these letters did not get through: it is tried again later.
-
-        Returns for how many letters it is given up.
-        """
-        from .core import alerts
-
-        return alerts.ring_failed(self.core, self.principal, self.name, way, ids, why)
+        """Do what `alert_failed` does; deprecated name."""
+        return self.alert_failed(way, ids, why)
 
     def dead_rings(self) -> list[DeadAlertRow]:
-        """Return alerts that were given up, for letters that are still unread."""
-        from .core import alerts
-
-        return alerts.dead_rings(self.core, self.principal, self.name)
+        """Do what `dead_alerts` does; deprecated name."""
+        return self.dead_alerts()
 
     def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
-        """Try given-up alerts again, and return how many."""
-        from .core import alerts
-
-        return alerts.retry_rings(self.core, self.principal, self.name, way=way, ids=ids)
-
-    def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
-        """Record that these letters were shown to a model or a person, and return how many of them are here.
-
-        They are stamped as read, unless only their headings were shown (`read=False`).
-        """
-        from .core import alerts
-
-        return alerts.mark_shown(self.core, self.principal, self.name, ids, host, where, read=read)
+        """Do what `retry_alerts` does; deprecated name."""
+        return self.retry_alerts(way=way, ids=ids)
 
     # -- shared steps
 

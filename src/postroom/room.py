@@ -323,17 +323,25 @@ class Room:
 
         return self._perform_in_room(stats.GetTrace, id=id)
 
-    def dead_rings(self) -> list[DeadAlertRow]:
+    def dead_alerts(self, limit: int | None = None) -> list[DeadAlertRow]:
         """Return alerts that were given up, for letters that are still unread, at all mailboxes."""
         from .core import alerts
 
-        return alerts.dead_rings(self.core, self.principal, None)
+        return self._perform_in_room(alerts.DeadAlerts, limit=limit).alerts
 
-    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+    def retry_alerts(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try given-up alerts again, and return how many."""
         from .core import alerts
 
-        return alerts.retry_rings(self.core, self.principal, None, way=way, ids=ids)
+        return self._perform_in_room(alerts.RetryAlerts, way=way, ids=ids).retried
+
+    def dead_rings(self) -> list[DeadAlertRow]:
+        """Do what `dead_alerts` does; deprecated name."""
+        return self.dead_alerts()
+
+    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
+        """Do what `retry_alerts` does; deprecated name."""
+        return self.retry_alerts(way=way, ids=ids)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""

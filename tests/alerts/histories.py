@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import textwrap
 from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -136,16 +138,22 @@ def history(words: str) -> History:
 
 
 def plant(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, right: str, wrong: str, *others: ModuleType
+    monkeypatch: pytest.MonkeyPatch,
+    place: ModuleType | type,
+    name: str,
+    right: str,
+    wrong: str,
+    *others: ModuleType,
 ) -> None:
-    """One line of the real code, made wrong; also for `others` who have the function by its name."""
-    source = inspect.getsource(getattr(module, name))
+    """One line of the real code, of a module or a class, made wrong; also for `others` who have it by its name."""
+    source = textwrap.dedent(inspect.getsource(getattr(place, name)))
+    names = vars(sys.modules[place.__module__] if isinstance(place, type) else place)
     assert 1 == source.count(right), "the line is not there any more"
     made: dict[str, Any] = {}
     code = compile(source.replace(right, wrong), f"<planted {name}>", "exec", annotations.compiler_flag)
-    exec(code, vars(module), made)  # noqa: S102 - our own
-    for place in (module, *others):
-        monkeypatch.setattr(place, name, made[name])
+    exec(code, names, made)  # noqa: S102 - our own
+    for holder in (place, *others):
+        monkeypatch.setattr(holder, name, made[name])
 
 
 EXAMPLES = 3000 if LONG else 60

@@ -53,7 +53,7 @@ class InARoom(Ringer):
         for word in ("urgent", "normal"):
             self.send(word, is_old=True)
         for channel in channels:
-            self._bob.begin_rings(channel)
+            self._bob.begin_alerts(channel)
 
     def _open(self) -> None:
         self.store = self._kind.open(self._folder, self.clock.moment.boot)
@@ -107,14 +107,14 @@ class InARoom(Ringer):
     def fail(self, channel: str | None = None) -> None:
         channel = channel or self.channels[0]
         if lost := self.witness.witnesses[channel].last:
-            self._bob.ring_failed(channel, lost, "exit 1")
+            self._bob.alert_failed(channel, lost, "exit 1")
         self.witness.failed(channel)
 
     def look_by(self, channel: str, meanwhile: str | None) -> float | None:
         self.let_time_pass()
         before = self._deliveries()
         self._late = set() if meanwhile == "send" else None
-        outcome = self._bob.try_ring(channel, may_ring=lambda: self._let_happen(channel, meanwhile))
+        outcome = self._bob.next_alert(channel, may_alert=lambda: self._let_happen(channel, meanwhile))
         late, self._late = self._late or set(), None
         assert meanwhile or before == self._deliveries(), "a ring moved a letter"
         if isinstance(outcome, Rung):
@@ -130,7 +130,7 @@ class InARoom(Ringer):
                 self.touch(meanwhile, id)
         elif meanwhile in {"rival", "other"}:
             other = self.channels[self.channels.index(channel) - 1] if meanwhile == "other" else channel
-            if outcome := self._rival.try_ring(other):
+            if outcome := self._rival.next_alert(other):
                 self._rang(outcome, set())
         return True
 
@@ -180,26 +180,26 @@ def test_the_rules_hold_in_a_room_with_several_channels(kind: Kind) -> None:
     played()
 
 
-STALE = "letters = _record_alert(core, mailbox, way, moment, until, least, on_alert, within)"
+STALE = "letters = _record_alert(core, mailbox, way, moment, until, self.least, self.on_alert, within)"
 AT_ONCE = f"letters = alerted_letters(seen.found[id] for id in verdict.ring); {STALE.removeprefix('letters = ')}"
 # name -> what the witness says, a history (letters 0 and 1 are old), and the line that is wrong
 BUGS: dict[str, tuple[Any, ...]] = {
     "no sync": (
         "rung for before it was safe", "normal, wait 1, look",
-        alerts, "try_ring", "core.store.sync()", "pass",
+        alerts.NextAlert, "run", "core.store.sync()", "pass",
     ),
     "what came after the sync": (
         "rung for before it was safe", "urgent, look send",
         alerts, "_record_alert", "log, moment, until, least)", "log, moment, until + 99, least)",
     ),
     "no second look": (
-        "rung for what is read", "normal, wait 1, look read", alerts, "try_ring", STALE, AT_ONCE,
+        "rung for what is read", "normal, wait 1, look read", alerts.NextAlert, "run", STALE, AT_ONCE,
     ),
     "two ringers": (
-        "rung for twice", "normal, wait 1, look rival", alerts, "try_ring", STALE, AT_ONCE,
+        "rung for twice", "normal, wait 1, look rival", alerts.NextAlert, "run", STALE, AT_ONCE,
     ),
     "no cold start": (
-        "the backlog was rung for", "wait 1, look", alerts, "begin", "core.store.cursor().number", "0",
+        "the backlog was rung for", "wait 1, look", alerts.BeginAlerts, "run", "core.store.cursor().number", "0",
     ),
     "what comes back": (
         "somebody was never told", "normal, claim 2, normal, wait 1, look, release 2",
@@ -219,7 +219,7 @@ BUGS: dict[str, tuple[Any, ...]] = {
     ),
     "a broken channel is counted": (
         "not all were told together", "normal, wait 1, look exec, fail exec, normal, wait 1, look hook",
-        alerts, "ring_failed", "[last.telling for last in lost.values()]", "[]",
+        alerts.AlertFailed, "run", "[last.telling for last in lost.values()]", "[]",
     ),
     "what was not told counts as told": (
         "somebody was never told", "normal, wait 1, look exec, normal, wait 1, look hook",

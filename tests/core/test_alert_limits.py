@@ -11,6 +11,7 @@ from postroom import Mailbox, Room
 from postroom.core import alerts
 from postroom.core.authorize import OWNER
 from postroom.core.core import find_record, put_record
+from postroom.core.verb import perform
 from postroom.model.alert import AlertLog, Later, Rung
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
@@ -31,7 +32,7 @@ def bob(room: Room) -> Mailbox:
 def with_channels(room: Room) -> Mailbox:
     box = room.mailbox("bob")
     for way in WAYS:
-        box.begin_rings(way)
+        box.begin_alerts(way)
     return box
 
 
@@ -40,12 +41,12 @@ def post(room: Room, **fields: Any) -> str:
 
 
 def rung(box: Mailbox, way: str) -> tuple[str, ...]:
-    outcome = box.try_ring(way)
+    outcome = box.next_alert(way)
     return outcome.ids if isinstance(outcome, Rung) else ()
 
 
 def seconds(box: Mailbox, way: str) -> float | None:
-    outcome = box.try_ring(way)
+    outcome = box.next_alert(way)
     assert isinstance(outcome, Later)
     return outcome.seconds
 
@@ -104,7 +105,7 @@ def test_a_broken_channel_takes_nothing_from_the_others(factory: RoomFactory, cl
     for _ in range(3):
         clock.advance(20)
         assert (id,) == rung(bob, "webhook:1")
-        bob.ring_failed("webhook:1", id, "it answered 500")
+        bob.alert_failed("webhook:1", id, "it answered 500")
     assert (id,) == rung(bob, "claude")
     news = []
     for _ in range(2):
@@ -123,7 +124,7 @@ def test_a_channel_that_failed_alerts_again_though_others_did_not(factory: RoomF
         clock.advance(21)
         assert (results[-1],) == rung(bob, "claude")
     assert tuple(results) == rung(bob, "exec")
-    bob.ring_failed("exec", results, "exit 1")
+    bob.alert_failed("exec", results, "exit 1")
     clock.advance(20)
     assert tuple(results) == rung(bob, "exec")
 
@@ -134,11 +135,11 @@ def test_of_a_ring_that_got_through_in_part_the_recipient_was_notified(
     ids = [post(room), post(room)]
     clock.advance(1)
     assert tuple(ids) == rung(bob, "claude")
-    bob.ring_failed("claude", ids[0], "exit 1")
+    bob.alert_failed("claude", ids[0], "exit 1")
     post(room)
     clock.advance(1)
     assert tuple(ids) == rung(bob, "exec")
-    bob.ring_failed("exec", ids, "exit 1")
+    bob.alert_failed("exec", ids, "exit 1")
     assert tuple(ids) == rung(bob, "webhook:1"), "without what came later"
 
 
@@ -147,7 +148,7 @@ def test_a_channel_for_important_mail_alone_joins_the_others(factory: RoomFactor
     bob = with_channels(room)
     plain, high = post(room), post(room, priority="high")
     clock.advance(1)
-    found = alerts.try_ring(room.core, OWNER, "bob", "webhook:1", least=Priority.HIGH)
+    found = perform(room.core, OWNER, alerts.NextAlert(agent_id="bob", way="webhook:1", least=Priority.HIGH)).rung
     assert isinstance(found, Rung) and (high,) == found.ids
     assert (high, plain) == rung(bob, "exec")
 
@@ -232,7 +233,7 @@ def test_in_a_room_of_an_older_version_nothing_is_rung_for_again_and_no_ring_is_
     now = clock.now().steady
     as_an_older_version_left_it(room, {"claude": (now - 90, now - 60, now - 30), "exec": (now - 40,)})
     clock.advance(1)
-    assert [Later()] * 3 == [bob.try_ring(way) for way in WAYS]
+    assert [Later()] * 3 == [bob.next_alert(way) for way in WAYS]
     new = post(room)
     clock.advance(1)
     assert [pytest.approx(HOUR - 92)] * 3 == [seconds(bob, way) for way in WAYS]

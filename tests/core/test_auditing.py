@@ -20,7 +20,7 @@ from tests.rooms import FakeClock, RoomFactory
 def bob(room: Room) -> Mailbox:
     """A mailbox at which somebody rings."""
     box = room.mailbox("bob")
-    box.begin_rings("exec")
+    box.begin_alerts("exec")
     return box
 
 
@@ -41,7 +41,7 @@ def tell(room: Room, clock: FakeClock, **fields: Any) -> str:
     id = room.mailbox("ann").send(["bob", "carol", "dan"], "x", **fields).id
     clock.advance(30)
     assert id in rung(bob)
-    bob.ring_failed("exec", id, "exit 1")
+    bob.alert_failed("exec", id, "exit 1")
     carol.mark_shown(id, "claude")
     return id
 
@@ -94,7 +94,7 @@ def test_nothing_of_it_is_in_an_export_and_another_room_begins_again(
     assert not any(word in line for line in lines for word in (b'"bell"', b'"told"', b'"audit'))
     with postroom.open("memory:") as other:
         other.load(lines)
-        assert 1 == other.mailbox("bob").begin_rings("exec")
+        assert 1 == other.mailbox("bob").begin_alerts("exec")
         (stop,) = other.trace(id).stops
         assert ((), ()) == (stop.rings, stop.sights)
 
@@ -115,7 +115,7 @@ def test_rates_say_what_came_of_each_alert(room: Room, bob: Mailbox, clock: Fake
     ids = [post(room) for _ in range(4)]
     clock.advance(1)
     assert tuple(ids) == rung(bob)
-    bob.ring_failed("exec", ids[3], "exit 1")
+    bob.alert_failed("exec", ids[3], "exit 1")
     clock.advance(5)
     bob.mark_shown(ids[:2], "claude", "Stop")
     clock.advance(7)

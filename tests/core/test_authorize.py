@@ -40,13 +40,13 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "trace": [lambda box: box.trace("known")],
     "wait": [lambda box: box.wait(0), lambda box: box.room.wait([box.name], 0)],
     "ring": [
-        lambda box: box.begin_rings("exec"),
-        lambda box: box.try_ring("exec"),
-        lambda box: box.wait_to_ring("exec", 0),
-        lambda box: box.ring_failed("exec", "known", "x"),
-        lambda box: box.ring_done("exec", "known"),
-        lambda box: box.dead_rings(),
-        lambda box: box.retry_rings(),
+        lambda box: box.begin_alerts("exec"),
+        lambda box: box.next_alert("exec"),
+        lambda box: box.wait_for_alert("exec", 0),
+        lambda box: box.alert_failed("exec", "known", "x"),
+        lambda box: box.alert_done("exec", "known"),
+        lambda box: box.dead_alerts(),
+        lambda box: box.retry_alerts(),
     ],
     "show": [lambda box: box.mark_shown("known", "claude")],
     "claim": [lambda box: box.claim(), lambda box: box.claim(2), lambda box: list(box.work(timeout=0))],
@@ -131,8 +131,8 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.escalations(),
         lambda room: room.changes(room.cursor()),
         lambda room: room.stats(),
-        lambda room: room.dead_rings(),
-        lambda room: room.retry_rings(),
+        lambda room: room.dead_alerts(),
+        lambda room: room.retry_alerts(),
         lambda room: room.flow(),
         lambda room: room.trace("known"),
     ],
@@ -257,7 +257,7 @@ def takes_a_caller(node: ast.FunctionDef) -> bool:
 
 def test_every_verb_that_takes_a_caller_asks_who_it_is() -> None:
     verbs = {name: node for name, node in functions().items() if takes_a_caller(node)}
-    asking = {"authorize"}
+    asking = {"authorize", "perform"}
     grown = True
     while grown:  # a verb may ask by way of another that takes the caller
         more = {n.rpartition(".")[2] for n, node in verbs.items() if calls(node) & asking} - asking

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from postroom import Room
-from postroom.core import alerts, webhooks
+from postroom.core import webhooks
 from postroom.core.authorize import OWNER, agent_principal
 from postroom.core.webhooks import DueCall
 from postroom.errors import NotAllowed
@@ -200,9 +200,9 @@ def test_after_several_tries_it_is_given_up_and_listed_and_can_be_tried_again(
     assert 1 == fail(room, webhook, call)
     clock.advance(3600)
     assert [] == calls(room, webhook)
-    [lost] = alerts.dead_rings(room.core, OWNER, None)
+    [lost] = room.dead_alerts()
     assert (webhook.way, 3, "it answered 500") == (lost.way, lost.tries, lost.why)
-    assert 1 == alerts.retry_rings(room.core, OWNER, None, way=webhook.way)
+    assert 1 == room.retry_alerts(way=webhook.way)
     assert [call.id] == [again.id for again in calls(room, webhook)]
 
 
@@ -286,7 +286,7 @@ def tries_left_after_being_put_off(room: Room, clock: FakeClock, *, was_tried: b
 
 def test_a_call_that_was_never_made_loses_no_try(room: Room, clock: FakeClock) -> None:
     assert tries_left_after_being_put_off(room, clock, was_tried=False)
-    assert [] == alerts.dead_rings(room.core, OWNER, "human")
+    assert [] == room.mailbox("human").dead_alerts()
 
 
 def test_to_count_it_as_a_try_would_be_found_out(room: Room, clock: FakeClock) -> None:

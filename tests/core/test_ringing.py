@@ -23,7 +23,7 @@ HOUR = 3600.0
 def bob(room: Room) -> Mailbox:
     """A mailbox at which somebody rings."""
     box = room.mailbox("bob")
-    box.begin_rings("exec")
+    box.begin_alerts("exec")
     return box
 
 
@@ -32,12 +32,12 @@ def post(room: Room, text: str = "x", **fields: Any) -> str:
 
 
 def rung(box: Mailbox, way: str = "exec") -> tuple[str, ...]:
-    outcome = box.try_ring(way)
+    outcome = box.next_alert(way)
     return outcome.ids if isinstance(outcome, Rung) else ()
 
 
 def seconds(box: Mailbox, way: str = "exec") -> float | None:
-    outcome = box.try_ring(way)
+    outcome = box.next_alert(way)
     assert isinstance(outcome, Later)
     return outcome.seconds
 
@@ -52,12 +52,12 @@ def audit(box: Mailbox, id: str) -> Audit:
 def test_a_new_letter_rings_once(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     id = post(room, subject="hello")
     clock.advance(1)
-    outcome = bob.try_ring("exec")
+    outcome = bob.next_alert("exec")
     assert isinstance(outcome, Rung)
     (letter,) = outcome.letters
     assert (id, "ann", "hello", 1) == (letter.id, letter.sender, letter.subject, outcome.unread)
     clock.advance(HOUR)
-    assert bob.try_ring("exec") == Later(None)
+    assert bob.next_alert("exec") == Later(None)
 
 
 def test_a_ring_moves_no_letter(room: Room, bob: Mailbox, clock: FakeClock) -> None:
@@ -110,7 +110,7 @@ def test_after_a_ring_there_is_a_pause_which_urgent_mail_passes(
 def test_no_more_than_so_many_rings_in_an_hour(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_hourly=3, ring_again=0)
     bob = room.mailbox("bob")
-    bob.begin_rings("exec")
+    bob.begin_alerts("exec")
     for _ in range(3):
         post(room, priority="urgent")
         assert rung(bob)
@@ -125,8 +125,8 @@ def test_what_waits_already_counts_as_alerted_when_an_agent_begins_to_ring(room:
     for _ in range(3):
         post(room)
     bob = room.mailbox("bob")
-    assert 3 == bob.begin_rings("exec")
-    assert 0 == bob.begin_rings("exec")
+    assert 3 == bob.begin_alerts("exec")
+    assert 0 == bob.begin_alerts("exec")
     clock.advance(60)
     assert () == rung(bob)
     new = post(room)
@@ -137,10 +137,10 @@ def test_what_waits_already_counts_as_alerted_when_an_agent_begins_to_ring(room:
 def test_who_asks_for_the_backlog_is_notified_of_it_once(room: Room, clock: FakeClock) -> None:
     first = post(room)
     bob = room.mailbox("bob")
-    assert 0 == bob.begin_rings("exec", backlog=True)
+    assert 0 == bob.begin_alerts("exec", backlog=True)
     clock.advance(1)
     assert (first,) == rung(bob)
-    bob.begin_rings("exec", backlog=True)
+    bob.begin_alerts("exec", backlog=True)
     clock.advance(60)
     assert () == rung(bob)
 
@@ -148,7 +148,7 @@ def test_who_asks_for_the_backlog_is_notified_of_it_once(room: Room, clock: Fake
 def test_a_ringer_that_never_began_begins(room: Room, clock: FakeClock) -> None:
     post(room)
     clock.advance(1)
-    assert Later(None) == room.mailbox("bob").try_ring("exec")
+    assert Later(None) == room.mailbox("bob").next_alert("exec")
     new = post(room)
     clock.advance(1)
     assert (new,) == rung(room.mailbox("bob"))
@@ -170,14 +170,14 @@ def test_nobody_is_notified_of_what_is_dealt_with(
     id = post(room)
     clock.advance(1)
     gone(room, id)
-    assert bob.try_ring("exec") == Later(None)
+    assert bob.next_alert("exec") == Later(None)
 
 
 def test_expired_and_low_priority_mail_alerts_nobody(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     post(room, expires=timedelta(seconds=0.5))
     post(room, priority="low")
     clock.advance(1)
-    assert bob.try_ring("exec") == Later(None)
+    assert bob.next_alert("exec") == Later(None)
 
 
 def test_mail_that_comes_due_rings_then(room: Room, bob: Mailbox, clock: FakeClock) -> None:
@@ -202,7 +202,7 @@ def test_urgent_mail_rings_again_until_it_is_acknowledged(room: Room, bob: Mailb
     assert work
     work.ack()
     clock.advance(300)
-    assert bob.try_ring("exec") == Later(None)
+    assert bob.next_alert("exec") == Later(None)
 
 
 def test_urgent_mail_rings_so_often_and_no_more(room: Room, bob: Mailbox, clock: FakeClock) -> None:
@@ -215,7 +215,7 @@ def test_urgent_mail_rings_so_often_and_no_more(room: Room, bob: Mailbox, clock:
 
 
 def test_each_way_rings_by_its_own_book(room: Room, bob: Mailbox, clock: FakeClock) -> None:
-    bob.begin_rings("webhook:1")
+    bob.begin_alerts("webhook:1")
     id = post(room)
     clock.advance(1)
     assert (id,) == rung(bob)
@@ -228,7 +228,7 @@ def test_of_very_many_letters_a_ring_names_the_first_and_the_urgent_ones_and_cou
 ) -> None:
     plain = [post(room) for _ in range(130)]
     urgent = post(room, priority="urgent")
-    outcome = bob.try_ring("exec")
+    outcome = bob.next_alert("exec")
     assert isinstance(outcome, Rung)
     assert ((urgent, *plain[:100]), 131) == (outcome.ids, outcome.unread)
     clock.advance(20)
@@ -237,10 +237,10 @@ def test_of_very_many_letters_a_ring_names_the_first_and_the_urgent_ones_and_cou
 
 def test_an_alert_that_may_not_go_now_is_decided_again(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     id = post(room)
-    assert bob.try_ring("exec", may_ring=lambda: pytest.fail("asked before its time")) != Later(None)
+    assert bob.next_alert("exec", may_alert=lambda: pytest.fail("asked before its time")) != Later(None)
     clock.advance(1)
-    assert bob.try_ring("exec", may_ring=lambda: False) == Later(1.0)
-    outcome = bob.try_ring("exec", may_ring=lambda: True)
+    assert bob.next_alert("exec", may_alert=lambda: False) == Later(1.0)
+    outcome = bob.next_alert("exec", may_alert=lambda: True)
     assert isinstance(outcome, Rung)
     assert (id,) == outcome.ids
 
@@ -263,7 +263,7 @@ def test_no_clock_that_is_set_silences_a_channel(room: Room, bob: Mailbox, clock
 
 def test_after_a_reboot_the_pause_is_over_and_nothing_rings_twice(factory: RoomFactory, clock: FakeClock) -> None:
     bob = factory.room().mailbox("bob")
-    bob.begin_rings("exec")
+    bob.begin_alerts("exec")
     post(factory.room())
     clock.advance(1)
     assert rung(bob)
@@ -302,22 +302,22 @@ def test_who_lost_the_race_rings_for_nothing(room: Room, bob: Mailbox, clock: Fa
         other.extend(rung(bob))
 
     store.sync = slow_sync  # type: ignore[method-assign]
-    assert Later(0.0) == bob.try_ring("exec")
+    assert Later(0.0) == bob.next_alert("exec")
     assert [id] == other
 
 
 def test_a_ringer_at_a_name_that_is_spelt_otherwise_is_reported(room: Room, bob: Mailbox) -> None:
     post(room)
     with pytest.raises(LookAlike):
-        room.mailbox("Bob").begin_rings("exec")
+        room.mailbox("Bob").begin_alerts("exec")
     rename(room, "bob", "rob")
     with pytest.raises(UnknownAgent, match="is now 'rob'"):
-        bob.try_ring("exec")
+        bob.next_alert("exec")
 
 
 @pytest.mark.parametrize("way", ["", "two words", "x" * 65, 7, None, "a\nb"])
 def test_a_way_is_a_word(bob: Mailbox, way: Any) -> None:
-    for call in (bob.begin_rings, bob.try_ring, lambda way: bob.ring_failed(way, "x", "y")):
+    for call in (bob.begin_alerts, bob.next_alert, lambda way: bob.alert_failed(way, "x", "y")):
         with pytest.raises(Invalid, match="way"):
             call(way)
 
@@ -340,7 +340,7 @@ def test_what_a_ringer_writes_down_wakes_nobody_who_waits_for_mail(
     clock.advance(1)
     ear = room.core.store.watch(["bob"])
     assert (id,) == rung(bob)
-    bob.ring_failed("exec", id, "exit 1")
+    bob.alert_failed("exec", id, "exit 1")
     bob.mark_shown(id, "claude")
     assert set() == ear.notified()
     post(room)
@@ -350,7 +350,7 @@ def test_what_a_ringer_writes_down_wakes_nobody_who_waits_for_mail(
 
 def test_of_many_ringers_one_rings_for_each_letter(factory: RoomFactory) -> None:
     room = factory.room(ring_gather=0, ring_cooldown=0, ring_hourly=0)
-    room.mailbox("bob").begin_rings("exec")
+    room.mailbox("bob").begin_alerts("exec")
     sent: list[str] = []
     results: list[str] = []
     done = threading.Event()
@@ -377,7 +377,7 @@ def test_a_ring_that_failed_is_tried_again_after_a_pause(room: Room, bob: Mailbo
     id = post(room)
     clock.advance(1)
     assert (id,) == rung(bob)
-    assert 0 == bob.ring_failed("exec", id, "exit 1")
+    assert 0 == bob.alert_failed("exec", id, "exit 1")
     assert ("failed", "exit 1") == (audit(bob, id).rings[0].outcome, audit(bob, id).rings[0].why)
     assert seconds(bob) == pytest.approx(20)  # the pause after any ring is longer than that of a first failure
     clock.advance(20)
@@ -392,10 +392,10 @@ def test_a_ring_that_failed_is_not_tried_again_once_the_letter_is_read(
     id = post(room)
     clock.advance(1)
     rung(bob)
-    bob.ring_failed("exec", id, "exit 1")
+    bob.alert_failed("exec", id, "exit 1")
     bob.read(id)
     clock.advance(HOUR)
-    assert bob.try_ring("exec") == Later(None)
+    assert bob.next_alert("exec") == Later(None)
 
 
 def test_a_ring_that_fails_too_often_is_dead_and_can_be_tried_again(
@@ -406,36 +406,37 @@ def test_a_ring_that_fails_too_often_is_dead_and_can_be_tried_again(
     for _ in range(5):
         clock.advance(1800)
         assert (id,) == rung(bob)
-        given_up += [bob.ring_failed("exec", [id], "exit 1"), bob.ring_failed("exec", [id], "said twice")]
+        given_up += [bob.alert_failed("exec", [id], "exit 1"), bob.alert_failed("exec", [id], "said twice")]
     assert [0] * 8 + [1, 0] == given_up
     clock.advance(1800)
     assert () == rung(bob)
-    (lost,) = bob.dead_rings()
+    (lost,) = bob.dead_alerts()
     assert ("bob", "exec", id, 5, "exit 1") == (lost.mailbox, lost.way, lost.letter.id, lost.tries, lost.why)
     assert "dead" == audit(bob, id).rings[-1].outcome
-    assert 0 == bob.retry_rings(way="other")
-    assert 0 == bob.retry_rings(ids=["other"])
-    assert 1 == bob.retry_rings()
-    assert [] == bob.dead_rings()
+    assert [lost] == room.dead_alerts() == room.dead_alerts(1)
+    assert 0 == bob.retry_alerts(way="other")
+    assert 0 == bob.retry_alerts(ids=["other"])
+    assert 1 == bob.retry_alerts()
+    assert [] == bob.dead_alerts()
     assert (id,) == rung(bob)
 
 
 def test_a_dead_ring_is_not_listed_once_its_letter_is_read(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(ring_tries=1)
     bob = room.mailbox("bob")
-    bob.begin_rings("exec")
+    bob.begin_alerts("exec")
     id = post(room)
     clock.advance(1)
     rung(bob)
-    assert 1 == bob.ring_failed("exec", id, "gone")
+    assert 1 == bob.alert_failed("exec", id, "gone")
     bob.read(id)
-    assert [] == bob.dead_rings()
+    assert [] == bob.dead_alerts()
 
 
 def test_a_failure_of_a_ring_that_never_was_changes_nothing(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     id = post(room)
-    bob.ring_failed("exec", [id, "unknown"], "x")
-    bob.ring_failed("other", [id], "x")
+    bob.alert_failed("exec", [id, "unknown"], "x")
+    bob.alert_failed("other", [id], "x")
     clock.advance(1)
     assert (id,) == rung(bob)
     assert ["rung"] == [ring.outcome for ring in audit(bob, id).rings]
@@ -477,3 +478,16 @@ def test_an_audit_keeps_the_newest(room: Room, bob: Mailbox) -> None:
     for number in range(25):
         bob.mark_shown(id, "claude", f"{number}")
     assert [f"{number}" for number in range(5, 25)] == [sight.where for sight in audit(bob, id).sights]
+
+
+def test_the_deprecated_names_do_what_the_new_ones_do(room: Room, bob: Mailbox, clock: FakeClock) -> None:
+    assert 0 == bob.begin_rings("exec")
+    id = post(room)
+    clock.advance(1)
+    assert Later(1.0) == bob.try_ring("exec", may_ring=lambda: False)
+    found = bob.wait_to_ring("exec", 0, may_ring=lambda: True, within=10)
+    assert found and (id,) == found.ids
+    bob.ring_done("exec", id)
+    assert 0 == bob.ring_failed("exec", id, "exit 1")
+    assert [] == bob.dead_rings() == room.dead_rings()
+    assert 0 == bob.retry_rings(way="exec", ids=id) == room.retry_rings(way="exec")

@@ -108,10 +108,10 @@ def test_a_relay_of_ones_own_letter_is_a_relay(room: Room) -> None:
 
 def test_rung_shown_acknowledged_and_done_are_different_facts(room: Room, clock: FakeClock) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
-    bob.begin_rings("claude")
+    bob.begin_alerts("claude")
     id = ann.give_task("bob", "mend it").id
     clock.advance(1)
-    assert bob.try_ring("claude")
+    assert bob.next_alert("claude")
     rung_at = clock.wall
     (stop,) = room.trace(id).stops
     assert ([rung_at], (), None, None) == (
@@ -139,11 +139,11 @@ def test_rung_shown_acknowledged_and_done_are_different_facts(room: Room, clock:
 
 def test_a_sender_learns_that_its_letter_was_rung_and_shown_and_no_more(room: Room, clock: FakeClock) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
-    bob.begin_rings("exec")
+    bob.begin_alerts("exec")
     id = ann.send("bob", "x", cc="carol").id
     clock.advance(1)
-    assert bob.try_ring("exec")
-    bob.ring_failed("exec", id, "a secret reason")
+    assert bob.next_alert("exec")
+    bob.alert_failed("exec", id, "a secret reason")
     bob.mark_shown(id, "claude", "a secret place")
     seen = {stop.mailbox: stop for stop in ann.trace(id).stops}
     assert ("exec", "failed") == (seen["bob"].rings[0].way, seen["bob"].rings[0].outcome)

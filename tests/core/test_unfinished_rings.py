@@ -24,7 +24,7 @@ def bob(room: Room) -> Mailbox:
 
 def watched(room: Room) -> Mailbox:
     box = room.mailbox("bob")
-    box.begin_rings("exec")
+    box.begin_alerts("exec")
     return box
 
 
@@ -33,7 +33,7 @@ def post(room: Room, **fields: Any) -> str:
 
 
 def rung(box: Mailbox) -> tuple[str, ...]:
-    outcome = box.try_ring("exec", within=WITHIN)
+    outcome = box.next_alert("exec", within=WITHIN)
     return outcome.ids if isinstance(outcome, Rung) else ()
 
 
@@ -48,16 +48,16 @@ def check_that_no_ring_is_lost(room: Room, clock: FakeClock) -> None:
     bob, id = watched(room), post(room)
     clock.advance(1)
     assert (id,) == rung(bob)
-    assert bob.try_ring("exec") == Later(WITHIN), "whoever else rings in this way leaves it alone until then"
+    assert bob.next_alert("exec") == Later(WITHIN), "whoever else rings in this way leaves it alone until then"
     clock.advance(WITHIN)
-    assert bob.try_ring("exec") == Later(10.0), "as after any that failed"
+    assert bob.next_alert("exec") == Later(10.0), "as after any that failed"
     last = audit_of(bob.core, "bob", id).rings[-1]
     assert ("failed", CUT_OFF) == (last.outcome, last.why)
     clock.advance(10)
     assert (id,) == rung(bob)
-    bob.ring_done("exec", id)
+    bob.alert_done("exec", id)
     clock.advance(3600)
-    assert bob.try_ring("exec") == Later()
+    assert bob.next_alert("exec") == Later()
 
 
 def test_a_ring_that_nobody_hears_of_is_made_again(room: Room, clock: FakeClock) -> None:
@@ -79,9 +79,9 @@ def check_that_it_is_told_once(room: Room, clock: FakeClock) -> None:
         clock.advance(21)
         assert (id,) == rung(bob)
         clock.advance(WITHIN / 2)
-        bob.ring_done("exec", id)
+        bob.alert_done("exec", id)
         clock.advance(WITHIN)
-        assert bob.try_ring("exec") == Later(), "it is told again"
+        assert bob.next_alert("exec") == Later(), "it is told again"
     assert {} == opened(bob).open and {} == opened(bob).notes
 
 
@@ -100,11 +100,11 @@ def test_who_does_not_hear_that_it_is_done_is_found_out(
 def test_who_promises_nothing_is_asked_for_nothing(room: Room, bob: Mailbox, clock: FakeClock) -> None:
     id = post(room)
     clock.advance(1)
-    assert isinstance(bob.try_ring("exec"), Rung)
+    assert isinstance(bob.next_alert("exec"), Rung)
     assert {} == opened(bob).open
-    bob.ring_done("exec", id)
+    bob.alert_done("exec", id)
     clock.advance(3600)
-    assert bob.try_ring("exec") == Later()
+    assert bob.next_alert("exec") == Later()
 
 
 def test_a_ring_that_always_ends_with_who_makes_it_is_given_up(factory: RoomFactory, clock: FakeClock) -> None:
@@ -116,13 +116,13 @@ def test_a_ring_that_always_ends_with_who_makes_it_is_given_up(factory: RoomFact
         clock.advance(WITHIN)
         assert () == rung(bob)
     clock.advance(3600)
-    assert bob.try_ring("exec") == Later()
-    assert [(id, 3, CUT_OFF)] == [(lost.letter.id, lost.tries, lost.why) for lost in bob.dead_rings()]
+    assert bob.next_alert("exec") == Later()
+    assert [(id, 3, CUT_OFF)] == [(lost.letter.id, lost.tries, lost.why) for lost in bob.dead_alerts()]
 
 
 def test_an_alert_that_failed_on_every_channel_does_not_count(room: Room, clock: FakeClock) -> None:
     bob = watched(room)
-    bob.begin_rings("claude")
+    bob.begin_alerts("claude")
     post(room)
     clock.advance(1)
     assert rung(bob)
@@ -130,7 +130,7 @@ def test_an_alert_that_failed_on_every_channel_does_not_count(room: Room, clock:
     assert () == rung(bob)
     new = post(room)
     clock.advance(1)
-    outcome = bob.try_ring("claude")
+    outcome = bob.next_alert("claude")
     assert isinstance(outcome, Rung) and new in outcome.ids
 
 
@@ -139,7 +139,7 @@ def test_after_a_reboot_nobody_is_waited_for(room: Room, bob: Mailbox, clock: Fa
     clock.advance(1)
     assert (id,) == rung(bob)
     clock.reboot()
-    assert bob.try_ring("exec") == Later(10.0)
+    assert bob.next_alert("exec") == Later(10.0)
     clock.advance(10)
     assert (id,) == rung(bob)
 
@@ -150,7 +150,7 @@ def test_what_was_read_meanwhile_is_not_rung_for_again(room: Room, bob: Mailbox,
     assert (id,) == rung(bob)
     bob.read(id).ack()
     clock.advance(WITHIN)
-    assert bob.try_ring("exec") == Later()
+    assert bob.next_alert("exec") == Later()
     assert {} == opened(bob).open
 
 

@@ -33,10 +33,10 @@ BUSY_AT_FIRST = """
 import postroom.hosts.waiter as w
 from postroom.mailbox import Mailbox
 from postroom.errors import StoreBusy
-def wait(*said, _wait=Mailbox.wait_to_ring, _busy=iter([True, True, False]), _error=StoreBusy, **more):
+def wait(*said, _wait=Mailbox.wait_for_alert, _busy=iter([True, True, False]), _error=StoreBusy, **more):
     if next(_busy, False): raise _error("another program holds the room")
     return _wait(*said, **more)
-Mailbox.wait_to_ring, w.AGAIN = wait, 0.05
+Mailbox.wait_for_alert, w.AGAIN = wait, 0.05
 """
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import postroom
 from postroom import Room
-from postroom.core import alerts, webhooks
+from postroom.core import webhooks
 from postroom.core.authorize import OWNER
 from postroom.model.message import Priority
 from postroom.model.webhook import Webhook
@@ -127,11 +127,11 @@ def test_what_fails_is_tried_again_given_up_listed_and_tried_again_when_asked(
     with serve(tmp_path, certificate) as daemon:
         letter = post(room, "one")
         receiver.wait_for(2)
-        until(lambda: bool(alerts.dead_rings(room.core, OWNER, None)))
-        [lost] = alerts.dead_rings(room.core, OWNER, None)
+        until(lambda: bool(room.dead_alerts()))
+        [lost] = room.dead_alerts()
         assert (letter, webhook.way, 2) == (lost.letter.id, lost.way, lost.tries) and "500" in lost.why
         assert "localhost was not called" in daemon.log() and "key=1" not in daemon.log()
-        room.mailbox("human").retry_rings(way=webhook.way)
+        room.mailbox("human").retry_alerts(way=webhook.way)
         post(room, "two")  # whoever rings looks at once
         calls = receiver.wait_for(4)
         ids = [call.id for call in calls]

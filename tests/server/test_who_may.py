@@ -25,6 +25,7 @@ from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
 from postroom.mcp.tools import ROWS, check_args
 from postroom.mcp.tools import Caller as ToolCaller
+from postroom.model.alert import Rung
 from postroom.model.codec import encode
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION
@@ -328,18 +329,22 @@ def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: st
 
 # -- the whole room
 
-EVERYONE = ["mail/dead"]
+EVERYONE = ["mail/dead", "mail/dead_alerts"]
 
 
-def fill_two_mailboxes(room: Room) -> None:
-    """Give alice and bob what each of these methods lists."""
-    for me, other in (("alice", "bob"), ("bob", "alice")):
-        room.mailbox(other).send(me, "dead")
-        work = room.mailbox(me).claim()
-        assert work is not None
-        work.reject("no")
-        for notice in room.mailbox(other).check():
-            notice.ack()
+@pytest.fixture
+def listed() -> Iterator[Room]:
+    """A room in which alice and bob each have what these methods list."""
+    with postroom.open("memory:", ring_tries=1, ring_gather=0) as room:
+        for me in ("alice", "bob"):
+            box, dan = room.mailbox(me), room.mailbox("dan")
+            box.read(dan.send(me, "dead").id).reject("no")
+            box.begin_alerts("exec")
+            dan.send(me, "alert", priority="urgent")
+            alert = box.next_alert("exec")
+            assert isinstance(alert, Rung)
+            assert 1 == box.alert_failed("exec", alert.ids, "exit 1")
+        yield room
 
 
 def rows(room: Room, principal: Principal, name: str, **params: Any) -> list[Any]:
@@ -351,8 +356,8 @@ def rows(room: Room, principal: Principal, name: str, **params: Any) -> list[Any
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_an_operator_that_names_no_agent_sees_the_whole_room(room: Room, name: str) -> None:
-    fill_two_mailboxes(room)
+def test_an_operator_that_names_no_agent_sees_the_whole_room(listed: Room, name: str) -> None:
+    room = listed
     operator = holder(None)(room)
     alices, bobs = (rows(room, operator, name, agent_id=agent) for agent in ("alice", "bob"))
     whole = rows(room, operator, name)
@@ -363,8 +368,8 @@ def test_an_operator_that_names_no_agent_sees_the_whole_room(room: Room, name: s
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_an_agent_that_names_no_agent_sees_its_own_mailbox_alone(room: Room, name: str) -> None:
-    fill_two_mailboxes(room)
+def test_an_agent_that_names_no_agent_sees_its_own_mailbox_alone(listed: Room, name: str) -> None:
+    room = listed
     alice = holder("alice")(room)
     assert rows(room, alice, name) == rows(room, OWNER, name, agent_id="alice")
     for caller in (Principal("nobody"), revoked("alice")(room), holder("alice", "manage")(room), SOCKET):

@@ -147,7 +147,7 @@ def watch(context: Context) -> Iterator[Answer]:
     way, timeout = _way(context), context.get("timeout", FOR_EVER)
     if context.get("desktop"):
         desktop.program()  # a missing program is reported before anything begins
-    context.try_out(lambda box: box.begin_rings(way))
+    context.try_out(lambda box: box.begin_alerts(way))
     _begin(context, way)
     has_alerted = False
     with Ending() as ending:
@@ -179,7 +179,7 @@ def _is_run(context: Context) -> bool:
 
 
 def _begin(context: Context, way: str) -> None:
-    unread = context.mailbox.begin_rings(way, backlog=bool(context.get("backlog")))
+    unread = context.mailbox.begin_alerts(way, backlog=bool(context.get("backlog")))
     if unread:
         note(context.call, f"{unread} unread already, and counted as told; --backlog rings for what waits, too")
 
@@ -189,7 +189,7 @@ def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | 
     end, within = time.monotonic() + timeout, context.get("limit", LIMIT) + SPARE
     while True:
         left = max(0.0, end - time.monotonic())
-        rung = context.mailbox.wait_to_ring(way, min(left, SLICE), may_ring=ending.hold, within=within)
+        rung = context.mailbox.wait_for_alert(way, min(left, SLICE), may_alert=ending.hold, within=within)
         if rung is not None or left <= SLICE:
             return rung
         ending.let_go()
@@ -210,9 +210,9 @@ def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[An
             why = None
     finally:
         if why is None:
-            context.mailbox.ring_done(way, rung.ids)
+            context.mailbox.alert_done(way, rung.ids)
         else:
-            context.mailbox.ring_failed(way, rung.ids, why)
+            context.mailbox.alert_failed(way, rung.ids, why)
     if _is_run(context):
         code = NOT_NOW if why is not None and context.get("once") else OK
         yield Answer(context.name, plain_ring(rung) | {"failed": why}, ring, code=code)
@@ -280,12 +280,12 @@ def run_rings(context: Context) -> Answer:
             "tries": lost.tries,
             "why": lost.why,
         }
-        for lost in whose.dead_rings()
+        for lost in whose.dead_alerts()
     ]
     return Answer(context.name, {"rings": rings}, alerts_view)
 
 
 def run_rings_retry(context: Context) -> Answer:
     whose = context.room if is_operator(context) else context.mailbox
-    retried = whose.retry_rings(way=context.get("way"), ids=context.get("id") or None)
+    retried = whose.retry_alerts(way=context.get("way"), ids=context.get("id") or None)
     return Answer(context.name, {"retried": retried}, views.numbers)

@@ -15,6 +15,7 @@ so two processes never alert by one channel for the same letter, and two channel
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge
 from ..model import delivery as model_delivery
-from ..model.alert import Alert, AlertLetter, AlertLog, Audit, DeadAlertRow, Later, RecipientAlerts, Rung, Sight
+from ..model.alert import Alert, AlertLetter, AlertLog, Audit, DeadAlertRow, RecipientAlerts, Rung, Sight
 from ..model.codec import convert, to_plain
 from ..model.delivery import State
 from ..model.message import Priority
@@ -35,14 +36,13 @@ from ..policy import alerts
 from ..policy.alerts import Waiting
 from ..store.protocol import Move
 from . import deliveries, inbox
-from .authorize import authorize
 from .core import find_record, put_record
 from .inbox import check_spelling
-from .validation import as_list, check_seconds
-from .verb import MailboxVerb, verb
+from .validation import as_list, check_limit, check_seconds
+from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
     from datetime import datetime
 
@@ -113,40 +113,45 @@ def forget_letters(core: Core, letters: Sequence[Message]) -> list[Write]:
     return [*writes, *without(core, ids)]
 
 
-def mark_shown(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    ids: Any,
-    host: str,
-    where: str = "",
-    *,
-    read: bool = True,
-) -> int:
-    """Record that these letters were shown to a model or a person, and return how many are in the mailbox.
+class ShownCount(Struct):
+    """How many of the letters that were shown are in the mailbox."""
 
-    Call it after showing them: better shown twice than never. They are stamped as read, unless only their headings
-    were shown. Letters that are not in the mailbox (any more) are skipped.
+    shown: int
+
+
+@verb("shown", ShownCount, action="show", old_names={"message_ids": "ids"})
+class Shown(MailboxVerb, kw_only=True):
+    """Record that letters were shown to the agent's model or a person; it stamps them as read.
+
+    Call it after showing them: better shown twice than never. Letters that are not in the mailbox (any more) are
+    skipped.
     """
-    authorize(caller, "show", mailbox)
-    named = check_ids(ids)
-    now = core.now().wall
-    sight = Sight(at=now, host=check_kind(host, "host"), where=check_line(where, "where", LONGEST_WHERE))
-    marked = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal marked
-        query = Query(mailbox=mailbox, message_ids=named, states=_ARRIVED, shown_only=True, order="age")
-        found = [f.delivery for f in core.store.find(query)]
-        marked = len(found)
-        here = [delivery.message_id for delivery in found]
-        writes = audit_writes(core, mailbox, here, lambda _, audit: audit.with_sight(sight))
-        unread = [d for d in found if read and d.read_at is None and d.state in inbox.READABLE]
-        return [*(Move(d, model_delivery.read(d, now), "read") for d in unread), *writes]
+    ids: Annotated[str | list[str], "ids of letters"]
+    host: Annotated[str, "in what, such as claude"]
+    where: Annotated[str, "at what occasion"] = ""
+    read: Annotated[bool, LOCAL] = True  # False: only their headings were shown, and they are not read
 
-    if named:
-        core.store.commit(plan)
-    return marked
+    def run(self, core: Core, _principal: Principal) -> ShownCount:
+        mailbox, named = self.agent_id, check_ids(self.ids)
+        now = core.now().wall
+        where = check_line(self.where, "where", LONGEST_WHERE)
+        sight = Sight(at=now, host=check_kind(self.host, "host"), where=where)
+        marked = 0
+
+        def plan() -> Sequence[Write]:
+            nonlocal marked
+            query = Query(mailbox=mailbox, message_ids=named, states=_ARRIVED, shown_only=True, order="age")
+            found = [f.delivery for f in core.store.find(query)]
+            marked = len(found)
+            here = [delivery.message_id for delivery in found]
+            writes = audit_writes(core, mailbox, here, lambda _, audit: audit.with_sight(sight))
+            unread = [d for d in found if self.read and d.read_at is None and d.state in inbox.READABLE]
+            return [*(Move(d, model_delivery.read(d, now), "read") for d in unread), *writes]
+
+        if named:
+            core.store.commit(plan)
+        return ShownCount(marked)
 
 
 # -- alert logs, and the letters that wait
@@ -300,93 +305,147 @@ def _number(found: Found) -> int:
 
 # -- deciding and recording an alert
 
-if TYPE_CHECKING:
-    MayRing = Callable[[], bool]
-    OnAlert = Callable[[Collection[str]], Sequence[Write]]
+OnAlert = Callable[[Collection[str]], Sequence[Any]]  # the ids of letters -> writes of the same commit
+_CHANNEL = "the channel of the alert, such as claude; each has a log of its own"
 
-LOOK_EVERY = 10.0  # seconds; retry_rings sends no notification
+SOON = 1.0  # seconds; a caller that waits for letters which come together waits itself
+LOOK_EVERY = 10.0  # seconds; RetryAlerts sends no notification
 CUT_OFF = "the program that alerted ended before it was done"  # shown as the reason of such a failure
-NOT_NOW = 1.0  # seconds until `may_ring`, which said no, is called again
+NOT_NOW = 1.0  # seconds until `may_alert`, which said no, is called again
 
 
-def begin(core: Core, caller: Principal, mailbox: str, way: str, *, backlog: bool = False) -> int:
-    """Begin an alert log, if there is none: letters that are unread already count as alerted; return their number.
+class Begun(Struct):
+    """How many unread letters count as alerted at the beginning of an alert log."""
+
+    unread: int
+
+
+@verb("begin_alerts", Begun, action="ring", local=True)
+class BeginAlerts(MailboxVerb, kw_only=True):
+    """Begin an alert log, if there is none: letters that are unread already count as alerted.
 
     With `backlog`, only letters that were alerted by this channel count as alerted.
     """
-    authorize(caller, "ring", mailbox)
-    way = check_kind(way, "way")
-    check_spelling(core, mailbox)
-    seen = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal seen
-        found = find_log(core, mailbox, way)
-        if found is not None:
-            return [put_log(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else []
-        seen = 0 if backlog else _count_unread(core, mailbox, core.now())
-        return [put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)]
+    way: Annotated[str, _CHANNEL]
+    backlog: Annotated[bool, "alert of letters that are unread already, too"] = False
 
-    if backlog or find_log(core, mailbox, way) is None:
-        core.store.commit(plan)
-    return seen
-
-
-def try_ring(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    way: str,
-    may_ring: MayRing | None = None,
-    *,
-    within: float | None = None,
-    least: Priority = Priority.NORMAL,
-    on_alert: OnAlert | None = None,
-) -> Rung | Later:
-    """Decide whether it is time to alert, and if so record it: the caller carries out a `Rung`, once.
-
-    `may_ring` is called when there is something to alert for; if it returns False, nothing is recorded. A missing
-    alert log is begun. With `within`, an alert that is not confirmed by `ring_done` in so many seconds has failed.
-    Letters below the priority `least` get no alert. The writes of `on_alert`, called with the ids of the letters,
-    go into the same commit.
-    """
-    authorize(caller, "ring", mailbox)
-    way = check_kind(way, "way")
-    if may_ring is not None and not callable(may_ring):
-        raise Invalid(f"must be a function, not {type(may_ring).__name__}", field="may_ring")
-    within = None if within is None else check_seconds(within, "within", above=0)
-    moment = core.now()
-    deliveries.apply_timers(core, moment, (mailbox,))
-    log = _current_log(core, caller, mailbox, way, moment)
-    if log is None:
-        begin(core, caller, mailbox, way)
-        return Later()
-    more = alerts.unconfirmed(log, moment)[1]
-    # Letters up to here are synced below before an alert names them; later ones wait for the next look.
-    until = core.store.cursor().number
-    seen = look(core, mailbox, way, log, moment, until, least)
-    if not seen.waiting:
+    def run(self, core: Core, _principal: Principal) -> Begun:
+        mailbox, way, backlog = self.agent_id, check_kind(self.way, "way"), self.backlog
         check_spelling(core, mailbox)
-        return Later(more)
-    before, _ = find_recipient(core, mailbox, moment)
-    verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
-    if not verdict.ring:
-        return Later(min((s for s in (verdict.look_again, more) if s is not None), default=None))
-    # Called last and outside of the commit: it may ask a host, and what it costs is paid only when there is mail.
-    if may_ring is not None and not may_ring():
-        return Later(NOT_NOW)
-    core.store.sync()  # the letters must survive a power cut before an alert names them
-    letters = _record_alert(core, mailbox, way, moment, until, least, on_alert, within)
-    if not letters:
-        return Later(0.0)  # another process recorded it first
-    return Rung(mailbox=mailbox, way=way, letters=letters, unread=_count_unread(core, mailbox, moment))
+        seen = 0
+
+        def plan() -> Sequence[Write]:
+            nonlocal seen
+            found = find_log(core, mailbox, way)
+            if found is not None:
+                return [put_log(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else []
+            seen = 0 if backlog else _count_unread(core, mailbox, core.now())
+            return [put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)]
+
+        if backlog or find_log(core, mailbox, way) is None:
+            core.store.commit(plan)
+        return Begun(seen)
 
 
-def _current_log(core: Core, caller: Principal, mailbox: str, way: str, moment: Moment) -> AlertLog | None:
+class DueAlert(Struct):
+    """An alert to give now, or when to look again: in how many seconds, or (None) when new mail comes."""
+
+    rung: Rung | None
+    look_again: float | None = None
+
+
+@verb("ring", DueAlert, action="ring", waits=True, slow=True)
+class NextAlert(MailboxVerb, kw_only=True):
+    """Decide whether it is time to alert the agent about mail; if so record it, for the caller to deliver.
+
+    At the first call for a channel, letters that are unread already count as alerted. With `within`, an alert that
+    is not confirmed by `AlertDone` in so many seconds has failed. The writes of `on_alert`, called with the ids of
+    the letters, go into the same commit.
+    """
+
+    way: Annotated[str, _CHANNEL]
+    peek: Annotated[bool, "record no alert; return only when to call without it"] = False
+    unread: Annotated[int | None, "alert only if so many letters are unread"] = None
+    timeout: Annotated[
+        float, f"how long to wait for something to alert about, in seconds; over a wire {LONGEST_WAIT:g} at most"
+    ] = 0.0
+    may_alert: Annotated[Callable[[], bool] | None, LOCAL] = None  # asked when there is something to alert about
+    within: Annotated[float | None, LOCAL] = None
+    least: Annotated[Priority, LOCAL] = Priority.NORMAL  # letters below this priority get no alert
+    on_alert: Annotated[OnAlert | None, LOCAL] = None
+
+    def run(self, core: Core, principal: Principal) -> DueAlert:
+        mailbox, way = self.agent_id, check_kind(self.way, "way")
+        if self.may_alert is not None and not callable(self.may_alert):
+            raise Invalid(f"must be a function, not {type(self.may_alert).__name__}", field="may_alert")
+        within = None if self.within is None else check_seconds(self.within, "within", above=0)
+        moment = core.now()
+        deliveries.apply_timers(core, moment, (mailbox,))
+        log = _current_log(core, principal, mailbox, way, moment)
+        if log is None:
+            BeginAlerts(agent_id=mailbox, way=way).run(core, principal)
+            return DueAlert(None)
+        more = alerts.unconfirmed(log, moment)[1]
+        # Letters up to here are synced below before anybody is alerted; later ones wait for the next look.
+        until = core.store.cursor().number
+        seen = look(core, mailbox, way, log, moment, until, self.least)
+        if not seen.waiting:
+            check_spelling(core, mailbox)
+            return DueAlert(None, more)
+        before, _ = find_recipient(core, mailbox, moment)
+        verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
+        if not verdict.ring:
+            return DueAlert(None, min((s for s in (verdict.look_again, more) if s is not None), default=None))
+        pause = self._pause(core, moment)
+        if pause is not None:
+            return DueAlert(None, pause)
+        core.store.sync()  # the letters must survive a power cut before anybody hears of them
+        letters = _record_alert(core, mailbox, way, moment, until, self.least, self.on_alert, within)
+        if not letters:
+            return DueAlert(None, 0.0)  # another process recorded it first
+        unread = _count_unread(core, mailbox, moment)
+        return DueAlert(Rung(mailbox=mailbox, way=way, letters=letters, unread=unread))
+
+    def _pause(self, core: Core, moment: Moment) -> float | None:
+        """Return when to look again, in seconds, if the caller does not want to alert now."""
+        if self.peek or (self.unread is not None and self.unread != _count_unread(core, self.agent_id, moment)):
+            return 0.0
+        # Called last and outside of the commit: it may ask a host, and what it costs is paid only when there is
+        # mail.
+        if self.may_alert is not None and not self.may_alert():
+            return NOT_NOW
+        return None
+
+    def is_empty(self, result: DueAlert) -> bool:
+        # A caller that waits for letters which come together waits itself.
+        return result.rung is None and (result.look_again is None or result.look_again > SOON)
+
+
+@verb("wait_for_alert", DueAlert, action="ring", waits=True, local=True)
+class WaitForAlert(NextAlert, kw_only=True):
+    """Wait until it is time to alert: woken by new mail and by the rules' timers."""
+
+    timeout: Annotated[float, "how long to wait, in seconds"] = 30.0
+    _look_again: float | None = None  # what the last look found
+
+    def run(self, core: Core, principal: Principal) -> DueAlert:
+        due = super().run(core, principal)
+        self._look_again = due.look_again
+        return due
+
+    def is_empty(self, result: DueAlert) -> bool:
+        return result.rung is None
+
+    def longest_sleep(self) -> float:
+        return LOOK_EVERY if self._look_again is None else min(self._look_again + 0.001, LOOK_EVERY)
+
+
+def _current_log(core: Core, principal: Principal, mailbox: str, way: str, moment: Moment) -> AlertLog | None:
     """Return the alert log after failing the alerts that were not confirmed in time."""
     found = find_log(core, mailbox, way)
     if found is not None and (lost := alerts.unconfirmed(found[0], moment)[0]):
-        ring_failed(core, caller, mailbox, way, lost, CUT_OFF)
+        AlertFailed(agent_id=mailbox, way=way, ids=list(lost), why=CUT_OFF).run(core, principal)
         found = find_log(core, mailbox, way)
     return None if found is None else found[0]
 
@@ -440,39 +499,6 @@ def _record_alert(
     return letters
 
 
-class NextAlert(Struct):
-    """The next alert, which the caller carries out; None if it is not time for one."""
-
-    rung: Rung | None
-
-
-@verb("wait_to_ring", NextAlert, action="ring", waits=True)
-class WaitToRing(MailboxVerb, kw_only=True):
-    """Return the next alert as soon as it is time for one: woken by new mail and by the rules' timers."""
-
-    way: Annotated[str, "the channel"]
-    timeout: Annotated[float, "how long to wait, in seconds"] = 30.0
-    may_ring: Annotated[Any, "a function: is an alert welcome now?"] = None
-    within: Annotated[float | None, "seconds in which the caller promises `ring_done`"] = None
-    _later: Later | None = None  # what the last look found
-
-    def run(self, core: Core, principal: Principal) -> NextAlert:
-        if self._later is None:
-            begin(core, principal, self.agent_id, self.way)
-        outcome = try_ring(core, principal, self.agent_id, self.way, self.may_ring, within=self.within)
-        if isinstance(outcome, Rung):
-            return NextAlert(outcome)
-        self._later = outcome
-        return NextAlert(None)
-
-    def is_empty(self, result: NextAlert) -> bool:
-        return result.rung is None
-
-    def longest_sleep(self) -> float:
-        seconds = None if self._later is None else self._later.seconds
-        return LOOK_EVERY if seconds is None else min(seconds + 0.001, LOOK_EVERY)
-
-
 def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:
     query = Query(mailbox=mailbox, states=(State.UNREAD,), unread_only=True, offered_at=moment.wall)
     return sum(core.store.count(query).values())
@@ -483,118 +509,155 @@ def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:
 LONGEST_WHY = 500
 
 
-def ring_failed(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    way: str,
-    ids: Any,
-    why: str,
-    *,
-    delay: float = 0.0,
-    chance: float = 1.0,
-    was_tried: bool = True,
-) -> int:
-    """Record that the last alert for these letters did not get through; return for how many it is given up.
+class GivenUp(Struct):
+    """For how many letters nobody tries to alert any more."""
+
+    given_up: int
+
+
+@verb("ring_failed", GivenUp, action="ring", old_names={"message_ids": "ids"})
+class AlertFailed(MailboxVerb, kw_only=True):
+    """Record that an alert could not be delivered: it is tried again later, and given up after several tries.
 
     Reporting it twice counts once. `delay`: seconds that must pass before the next try; `chance` and `was_tried`
     as in `policy.alerts.failed`.
     """
-    authorize(caller, "ring", mailbox)
-    way, why = check_kind(way, "way"), check_text(why, "why")[:LONGEST_WHY]
-    named = check_ids(ids)
-    moment = core.now()
-    given_up = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal given_up
-        found = find_log(core, mailbox, way)
-        if found is None:
-            return []
-        log, held = found
-        is_known = log.open.keys().isdisjoint(named)
-        log = alerts.done(log, named)
-        lasts = {id: audit_of(core, mailbox, id).last(way) for id in named}
-        # An alert that was reported as failed before has another outcome by now: it counts once.
-        lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
-        for id in lost:
-            log = alerts.failed(log, id, why, moment, core.limits, delay=delay, chance=chance, was_tried=was_tried)
-        given_up = len(lost.keys() & log.dead.keys())
-        outcomes = {
-            id: replace(last, outcome="dead" if id in log.dead else "failed", why=why) for id, last in lost.items()
-        }
-        audits = audit_writes(core, mailbox, outcomes, lambda letter, audit: audit.with_last(outcomes[letter]))
-        before, recipient = find_recipient(core, mailbox, moment)
-        after = alerts.recipient_failed(before, [last.telling for last in lost.values()])
-        if is_known and not lost:
-            return []
-        return [put_log(mailbox, way, log, held), put_recipient(mailbox, after, recipient), *audits]
+    way: Annotated[str, _CHANNEL]
+    ids: Annotated[str | list[str], "ids of letters"]
+    why: Annotated[str, "what went wrong"]
+    delay: Annotated[float, LOCAL] = 0.0
+    chance: Annotated[float, LOCAL] = 1.0
+    was_tried: Annotated[bool, LOCAL] = True
 
-    core.store.commit(plan)
-    return given_up
+    def run(self, core: Core, _principal: Principal) -> GivenUp:
+        mailbox, way = self.agent_id, check_kind(self.way, "way")
+        why, named = check_text(self.why, "why")[:LONGEST_WHY], check_ids(self.ids)
+        how: dict[str, Any] = {"delay": self.delay, "chance": self.chance, "was_tried": self.was_tried}
+        moment = core.now()
+        given_up = 0
 
+        def plan() -> Sequence[Write]:
+            nonlocal given_up
+            found = find_log(core, mailbox, way)
+            if found is None:
+                return []
+            log, held = found
+            is_known = log.open.keys().isdisjoint(named)
+            log = alerts.done(log, named)
+            lasts = {id: audit_of(core, mailbox, id).last(way) for id in named}
+            # An alert that was reported as failed before has another outcome by now: it counts once.
+            lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
+            for id in lost:
+                log = alerts.failed(log, id, why, moment, core.limits, **how)
+            given_up = len(lost.keys() & log.dead.keys())
+            outcomes = {
+                id: replace(last, outcome="dead" if id in log.dead else "failed", why=why)
+                for id, last in lost.items()
+            }
+            audits = audit_writes(core, mailbox, outcomes, lambda letter, audit: audit.with_last(outcomes[letter]))
+            before, recipient = find_recipient(core, mailbox, moment)
+            after = alerts.recipient_failed(before, [last.telling for last in lost.values()])
+            if is_known and not lost:
+                return []
+            return [put_log(mailbox, way, log, held), put_recipient(mailbox, after, recipient), *audits]
 
-def ring_done(core: Core, caller: Principal, mailbox: str, way: str, ids: Any) -> None:
-    """Record that the alert for these letters was carried out, as promised by `within` of `try_ring`."""
-    authorize(caller, "ring", mailbox)
-    way, named = check_kind(way, "way"), check_ids(ids)
-
-    def plan() -> Sequence[Write]:
-        found = find_log(core, mailbox, way)
-        if found is None or not found[0].open.keys() & set(named):
-            return []
-        return [put_log(mailbox, way, alerts.done(found[0], named), found[1])]
-
-    core.store.commit(plan)
+        core.store.commit(plan)
+        return GivenUp(given_up)
 
 
-def dead_rings(core: Core, caller: Principal, mailbox: str | None) -> list[DeadAlertRow]:
-    """Return alerts that were given up, for letters that are still unread: of a mailbox, or of all (None)."""
-    authorize(caller, "room" if mailbox is None else "ring", mailbox)
-    rows = []
-    for at, way, log, _ in alert_logs(core, mailbox):
-        for id, letter in _unread_dead(core, at, log).items():
-            dead = log.dead[id]
-            row = DeadAlertRow(mailbox=at, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why)
-            rows.append(row)
-    return rows
+@verb("alert_done", type(None), action="ring", local=True)
+class AlertDone(MailboxVerb, kw_only=True):
+    """Record that the alert for these letters was carried out, as promised by `within` of `NextAlert`."""
+
+    way: Annotated[str, _CHANNEL]
+    ids: Annotated[str | list[str], "ids of letters"]
+
+    def run(self, core: Core, _principal: Principal) -> None:
+        mailbox, way, named = self.agent_id, check_kind(self.way, "way"), check_ids(self.ids)
+
+        def plan() -> Sequence[Write]:
+            found = find_log(core, mailbox, way)
+            if found is None or not found[0].open.keys() & set(named):
+                return []
+            return [put_log(mailbox, way, alerts.done(found[0], named), found[1])]
+
+        core.store.commit(plan)
 
 
-def retry_rings(
-    core: Core, caller: Principal, mailbox: str | None, *, way: str | None = None, ids: Any = None
-) -> int:
-    """Try given-up alerts again, and return how many: of these letters or of all, by this channel or by any.
+class GivenUpAlerts(Struct):
+    """Alerts that were given up."""
+
+    alerts: list[DeadAlertRow]
+
+
+@verb("dead_alerts", GivenUpAlerts, action="ring", many=True, writes=False, everyone=True)
+class DeadAlerts(MailboxVerb, kw_only=True):
+    """Return alerts that were given up, for letters that are still unread."""
+
+    limit: Annotated[int | None, "how many at most"] = None
+
+    def run(self, core: Core, _principal: Principal) -> GivenUpAlerts:
+        most = check_limit(self.limit)
+        logs = list(alert_logs(core, self.mailbox))
+        unread = _unread_dead(core, self.mailbox, [log for _, _, log, _ in logs])
+        rows = []
+        for at, way, log, _ in logs:
+            for id, dead in log.dead.items():
+                if (letter := unread.get((at, id))) is not None:
+                    rows.append(
+                        DeadAlertRow(
+                            mailbox=at, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why
+                        )
+                    )
+        return GivenUpAlerts(rows[:most])
+
+
+class Retried(Struct):
+    """How many alerts are tried again."""
+
+    retried: int
+
+
+@verb("retry_alerts", Retried, action="ring", everyone=True)
+class RetryAlerts(MailboxVerb, kw_only=True):
+    """Try given-up alerts again: of these letters or of all, by this channel or by any.
 
     The process that alerts by that channel notices within LOOK_EVERY seconds.
     """
-    authorize(caller, "room" if mailbox is None else "ring", mailbox)
-    wanted = None if way is None else check_kind(way, "way")
-    named = None if ids is None else check_ids(ids)
-    moment = core.now()
-    count = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal count
-        writes: list[Write] = []
+    way: Annotated[str | None, "only by this channel"] = None
+    ids: Annotated[str | list[str] | None, "only of these letters"] = None
+
+    def run(self, core: Core, _principal: Principal) -> Retried:
+        wanted = None if self.way is None else check_kind(self.way, "way")
+        named = None if self.ids is None else check_ids(self.ids)
+        moment = core.now()
         count = 0
-        for at, by, log, held in alert_logs(core, mailbox):
-            if wanted not in {None, by}:
-                continue
-            again = [id for id in _unread_dead(core, at, log) if named is None or id in named]
-            count += len(again)
-            if again:
-                writes.append(put_log(at, by, alerts.retry_dead(log, again, moment), held))
-        return writes
 
-    core.store.commit(plan)
-    return count
+        def plan() -> Sequence[Write]:
+            nonlocal count
+            writes: list[Write] = []
+            count = 0
+            logs = [one for one in alert_logs(core, self.mailbox) if wanted in {None, one[1]}]
+            unread = _unread_dead(core, self.mailbox, [log for _, _, log, _ in logs])
+            for at, way, log, held in logs:
+                again = [id for id in log.dead if (at, id) in unread and (named is None or id in named)]
+                count += len(again)
+                if again:
+                    writes.append(put_log(at, way, alerts.retry_dead(log, again, moment), held))
+            return writes
+
+        core.store.commit(plan)
+        return Retried(count)
 
 
-def _unread_dead(core: Core, mailbox: str, log: AlertLog) -> dict[str, AlertLetter]:
-    """Return the letters of given-up alerts that are still unread, by id."""
-    ids = tuple(log.dead)
+def _unread_dead(core: Core, mailbox: str | None, logs: Iterable[AlertLog]) -> dict[tuple[str, str], AlertLetter]:
+    """Return the letters of given-up alerts that are still unread, by mailbox and id."""
+    ids = tuple({id for log in logs for id in log.dead})
     query = Query(mailbox=mailbox, message_ids=ids, states=(State.UNREAD,), unread_only=True, order="age")
-    return {letter.id: letter for letter in alerted_letters(core.store.find(query))} if ids else {}
+    found = core.store.find(query) if ids else []
+    return {(f.delivery.mailbox, f.message.id): letter for f in found for letter in alerted_letters([f])}
 
 
 # -- rates: do alerts help? A sample of the newest audited letters, so a room of a million letters answers quickly

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, Missing
-from ..model.alert import AlertLetter, Rung
+from ..model.alert import AlertLetter
 from ..model.codec import convert, to_plain
 from ..model.message import Priority
 from ..model.names import check_agent, meant
@@ -30,6 +30,7 @@ from . import alerts, inbox, names
 from .alerts import find_log
 from .authorize import authorize
 from .core import find_record, put_record
+from .verb import perform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -73,7 +74,7 @@ def add(
 
     _check_space(core)
     # Before the webhook exists: a letter that comes in between is then new to it, and not missed.
-    alerts.begin(core, caller, made.mailbox, made.way)
+    perform(core, caller, alerts.BeginAlerts(agent_id=made.mailbox, way=made.way))
     core.store.commit(plan)
     return made.secret, made
 
@@ -195,11 +196,13 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
         known = {call.id for call in before}
         return [_put(webhook, [*before, *(call for call in opened if call.id not in known)], held)]
 
-    alert = alerts.try_ring(
-        core, caller, webhook.mailbox, webhook.way, least=webhook.min_priority, on_alert=record_calls
+    request = alerts.NextAlert(
+        agent_id=webhook.mailbox, way=webhook.way, least=webhook.min_priority, on_alert=record_calls
     )
-    if not isinstance(alert, Rung):
-        return Due(nap=_nap(core, webhook, alert.seconds))
+    outcome = perform(core, caller, request)
+    alert = outcome.rung
+    if alert is None:
+        return Due(nap=_nap(core, webhook, outcome.look_again))
     named = {letter.id: letter for letter in alert.letters}
     calls = [DueCall(id=c.id, letters=tuple(named[id] for id in c.letters), unread=alert.unread) for c in opened]
     return Due(calls=tuple(calls))
@@ -235,9 +238,9 @@ def failed(
     one, loses no try.
     """
     ids = [letter.id for letter in call.letters]
-    return alerts.ring_failed(
-        core, caller, webhook.mailbox, webhook.way, ids, why, delay=delay, chance=chance, was_tried=was_tried
-    )
+    how: dict[str, Any] = {"delay": delay, "chance": chance, "was_tried": was_tried}
+    request = alerts.AlertFailed(agent_id=webhook.mailbox, way=webhook.way, ids=ids, why=why, **how)
+    return perform(core, caller, request).given_up
 
 
 def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
@@ -245,7 +248,7 @@ def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
     calls = _calls(find_record(core, CALLS, webhook.id))
     ids = [id for call in calls for id in call.letters]
     if ids:
-        alerts.ring_failed(core, caller, webhook.mailbox, webhook.way, ids, CUT_OFF)
+        perform(core, caller, alerts.AlertFailed(agent_id=webhook.mailbox, way=webhook.way, ids=ids, why=CUT_OFF))
     return len(calls)
 
 

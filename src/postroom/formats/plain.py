@@ -203,6 +203,7 @@ def _encoders() -> dict[type, Callable[[Any], Any]]:
     from ..core.messages import Receipt  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
+    from ..model.alert import Rung  # noqa: PLC0415
     from ..model.report import Trace  # noqa: PLC0415
 
     return {
@@ -213,6 +214,7 @@ def _encoders() -> dict[type, Callable[[Any], Any]]:
         Message: plain_message,
         Receipt: plain_receipt,
         Revived: plain_revived,
+        Rung: plain_rung,
         Settled: plain_settled,
         Tally: plain_tally,
         Trace: plain_trace,

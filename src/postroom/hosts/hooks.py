@@ -158,7 +158,7 @@ def _wait(mailbox: Mailbox | SocketAlerts, session: Session, seconds: float) -> 
     def put_in_queue(alert: Rung) -> bool:
         if why := queue(session, ring_in_public(alert)):
             with suppress(Busy):  # an alert is only a hint: the mail stays unread
-                mailbox.ring_failed(session.host, alert.ids, why)
+                mailbox.alert_failed(session.host, alert.ids, why)
         return False
 
     on_alert = end_with if session.host == "claude" else put_in_queue

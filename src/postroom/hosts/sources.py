@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from ..core.alerts import LOOK_EVERY, NOT_NOW
+from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, Invalid, PostroomError, Unreadable
 from ..formats.inbox import entry_of
@@ -28,7 +28,6 @@ from ..model.message import Part, Priority, content_of, origin_word
 from ..model.names import HUMAN, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE, TaskState
 from ..model.values import check_object
-from ..server.verbs import SOON
 from .quick import exchange, may_have_nudge, may_have_work, state_of
 from .sessions import BEAT
 from .text import MOST_POINTERS, PERSON, orders
@@ -294,8 +293,8 @@ class HostRoom(RoomSource):
         The `left` letters of which it was shown only the number count as alerted, unless more have come since.
         """
         box = self.access.mailbox
-        if not box.begin_rings(channel) and left > 0:
-            box.try_ring(channel, may_ring=lambda: box.counts()["total"] == left)
+        if not box.begin_alerts(channel) and left > 0:
+            box.next_alert(channel, may_alert=lambda: box.counts()["total"] == left)
 
     def waiting(self) -> tuple[list[Entry], int]:
         box, (_, total) = self.access.mailbox, super().waiting()
@@ -485,23 +484,23 @@ class SocketAlerts(SocketSource):
 
     patience = LOOK_EVERY + SPARE
 
-    def wait_to_ring(self, way: str, timeout: float, *, may_ring: Callable[[], bool]) -> Rung | None:
-        """Return the next alert as soon as it is due; None when the time is up. `may_ring` is called before."""
+    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
+        """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
         end, nap = time.monotonic() + timeout, 0.0
         while (left := end - time.monotonic()) > 0:
             try:
                 nap = self._next_look(way, min(nap, left))
-                if nap == 0.0 and may_ring() and (alert := self._take_alert(way)):
+                if nap == 0.0 and may_alert() and (alert := self._take_alert(way)):
                     return alert
             except OSError:  # the daemon is away: wait for it, unless the session has ended (Over)
-                may_ring()
+                may_alert()
                 nap = LOOK_EVERY
                 time.sleep(min(nap, left))
             if nap <= SOON:
                 time.sleep(nap or NOT_NOW)
         return None
 
-    def ring_failed(self, way: str, ids: Sequence[str], why: str) -> None:
+    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None:
         with suppress(OSError):  # the mail waits in any case
             about = {"way": way, "message_ids": list(ids), "why": why}
             self.ask({"action": "ring_failed", "agent_id": self.agent, **about})

@@ -94,7 +94,7 @@ class Over(Exception):
 class AlertSource(Protocol):
     """The part of a mailbox that a waiter needs."""
 
-    def wait_to_ring(self, way: str, timeout: float, *, may_ring: Callable[[], bool]) -> Rung | None: ...
+    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None: ...
     def heartbeat(self, *, poll_interval: float) -> object: ...
 
 
@@ -110,7 +110,7 @@ def wait(
     `now` is the wall clock.
     """
 
-    def may_ring() -> bool:
+    def may_alert() -> bool:
         found = _current(session)
         return found.turn != BUSY or abs(now() - found.heard_at) > SILENCE  # abs: the clock may be set back
 
@@ -118,7 +118,7 @@ def wait(
     with suppress(Over):
         while (left := end - time.monotonic()) > 0:
             try:
-                rung = mailbox.wait_to_ring(session.host, min(left, BEAT), may_ring=may_ring)
+                rung = mailbox.wait_for_alert(session.host, min(left, BEAT), may_alert=may_alert)
             except Busy:  # the mail stays unread; try again later
                 rung = None
                 time.sleep(min(left, AGAIN))

@@ -130,12 +130,12 @@ class Later(Struct, frozen=True):
     seconds: float | None = None  # ask again after so many seconds; None: when new mail arrives
 
     def __bool__(self) -> Literal[False]:
-        """Return False, so that `if rung := box.try_ring(way)` works."""
+        """Return False, so that `if rung := box.next_alert(way)` works."""
         return False
 
 
 class DeadAlertRow(Struct, frozen=True, kw_only=True):
-    """A dead alert, as `dead_rings` lists it."""
+    """A dead alert, as `dead_alerts` lists it."""
 
     mailbox: str
     way: str

@@ -222,15 +222,21 @@ class Checked(dict[str, Any]):
     request: Verb
 
 
+class Nothing(dict[str, Any]):
+    """The answer of a verb that waits and has found nothing yet."""
+
+
 def of_verb(cls: type[Verb]) -> Method:
     """Return the row of a verb."""
     declaration, known = cls.declaration(), parameters(cls)
 
     def run(room: Room, params: Any) -> Any:
-        return plain(authorised(room.core, room.principal, params.request)())
+        result = authorised(room.core, room.principal, params.request)()
+        answer = plain(result)
+        return Nothing(answer) if declaration.waits and params.request.is_empty(result) else answer
 
     def is_empty(answer: Any) -> bool:
-        return not any(answer.get(name) for name in ("letter", "letters"))
+        return type(answer) is Nothing
 
     return Method(
         name=declaration.name,

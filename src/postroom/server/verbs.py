@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from ..core import agents, asking, inbox, search, stats, threads, work
+from ..core import agents, alerts, asking, inbox, search, stats, threads, work
 from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.plain import (
     plain_escalation,
     plain_message,
     plain_receipt,
-    plain_rung,
     plain_stats,
     plain_task,
     plain_template,
 )
 from ..mailbox import draft
-from ..model.alert import Rung
 from ..model.codec import to_plain
 from ..model.message import Handoff
 from .table import (
@@ -32,7 +30,6 @@ from .table import (
     BODY,
     FIELDS,
     ID,
-    IDS,
     LIMIT,
     RECEIPT,
     TOKEN,
@@ -117,12 +114,6 @@ def _unsend(room: Room, params: dict[str, Any]) -> Any:
 # -- reading
 
 
-def _shown(room: Room, params: dict[str, Any]) -> Any:
-    return {
-        "shown": box_of(room, params).mark_shown(params["message_ids"], params["host"], params.get("where", ""))
-    }
-
-
 def is_empty(answer: Any) -> bool:
     """Return whether a method that waits has found nothing yet."""
     return not (answer.get("letter") or answer.get("letters"))
@@ -187,9 +178,7 @@ MAIL_ROWS = (
     of_verb(search.Sent),
     of_verb(inbox.Check),
     of_verb(inbox.Read),
-    _row("shown", "record that letters were shown to the agent's model; stamps them as read", _shown, IDS,
-         Param("host", "text", "in what, such as claude", required=True),
-         Param("where", "text", "at what occasion"), result="shown", action="show"),
+    of_verb(alerts.Shown),
     of_verb(inbox.Counts),
     of_verb(inbox.Wait),
     of_verb(search.Search),
@@ -401,73 +390,12 @@ ROOM_ROWS = (
 # looks first (`peek`), which waits for mail and writes nothing, then calls again without it. An alert that is
 # returned is recorded, and must be delivered once.
 
-SOON = 1.0  # seconds; a caller that waits for letters which come together waits itself
-_CHANNEL = Param(
-    "way", "text", "the channel of the alert, such as claude; each has a log of its own", required=True
-)
-
-
-def _ring(room: Room, params: dict[str, Any]) -> Any:
-    """Look once; the executor calls it again while there is nothing to alert about."""
-    box, is_time = box_of(room, params), False
-
-    def may_ring() -> bool:
-        nonlocal is_time
-        is_time = True
-        return not params.get("peek") and params.get("unread") in {None, box.counts()["total"]}
-
-    found = box.try_ring(params["way"], may_ring=may_ring)
-    if isinstance(found, Rung):
-        return {"rung": plain_rung(found), "look_again": None}
-    return {"rung": None, "look_again": 0.0 if is_time else found.seconds}
-
-
-def _ring_failed(room: Room, params: dict[str, Any]) -> Any:
-    return {"given_up": box_of(room, params).ring_failed(params["way"], params["message_ids"], params["why"])}
-
-
-def _is_nothing_due(answer: Any) -> bool:
-    """Return whether there is nothing to alert about, now or soon."""
-    seconds = answer["look_again"]
-    return answer["rung"] is None and (seconds is None or seconds > SOON)
-
-
 ALERT_ROWS = (
-    Method(
-        name="ring",
-        about="is it time to alert the agent about mail? Then the alert is recorded, and the caller delivers it. At the"
-        " first call for a channel, letters that are unread already count as alerted",
-        action="ring",
-        whose="agent_id",
-        run=_ring,
-        params=(
-            AGENT,
-            _CHANNEL,
-            Param("peek", "flag", "record no alert; return only when to call without it"),
-            Param("unread", "count", "alert only if so many letters are unread"),
-            Param("timeout", "seconds", f"how long to wait while there is nothing to alert about; {LONGEST_WAIT:g} at"
-                  " most, 0 by default"),
-        ),
-        result="rung (null: not now; else mailbox, way, unread and letters), look_again (in how many seconds, 0: now;"
-        " null: when new mail comes)",
-        empty=_is_nothing_due,
-        slow=True,
-    ),
-    Method(
-        name="ring_failed",
-        about="an alert could not be delivered: it is tried again later",
-        action="ring",
-        whose="agent_id",
-        run=_ring_failed,
-        params=(
-            AGENT,
-            _CHANNEL,
-            IDS,
-            Param("why", "text", "what went wrong", required=True),
-        ),
-        result="given_up (for how many of them nobody tries any more)",
-    ),
-)  # fmt: skip
+    of_verb(alerts.NextAlert),
+    of_verb(alerts.AlertFailed),
+    of_verb(alerts.DeadAlerts),
+    of_verb(alerts.RetryAlerts),
+)
 
 
 # -- the caller's connection: authentication, subscriptions, links
