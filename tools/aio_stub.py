@@ -80,9 +80,10 @@ def attributes(by_hand: ast.ClassDef) -> Iterator[str]:
     """Yield the attributes of the rooms and mailboxes, which are set when they are made."""
     known = {
         "AsyncRoom": "room: Room\n    _sync: Room\n    _watcher: SharedWatcher\n"
+        "    async def _let_go(self) -> None: ...\n"
         "    async def _wait_until(self, mailboxes: Sequence[str], timeout: float, look: Callable[[], T],"
         " longest_sleep: Callable[[], float] = ...) -> T: ...",
-        "AsyncMailbox": "room: AsyncRoom\n    mailbox: Mailbox\n    name: str",
+        "AsyncMailbox": "room: AsyncRoom\n    mailbox: Mailbox\n    name: str\n    _sync: Mailbox",
     }
     if by_hand.name in known:
         yield f"    {known[by_hand.name]}"
@@ -133,7 +134,7 @@ def imports(body: str) -> Iterator[str]:
     used |= {"Any", "ParamSpec", "TypeVar", *FACES}
     yield "import os"
     homes: dict[str, set[str]] = {"typing": {"ParamSpec", "TypeVar"}, ".watcher": {"SharedWatcher"}}
-    homes["collections.abc"] = {"AsyncGenerator"} & used
+    homes["collections.abc"] = {"AsyncGenerator", "Awaitable"} & used
     for sync, module in FACES.items():
         homes.setdefault(f".{module}", set()).add(sync)
         for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):

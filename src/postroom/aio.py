@@ -35,7 +35,7 @@ from .watcher import SharedWatcher
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from types import TracebackType
     from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
@@ -158,10 +158,14 @@ class AsyncRoom:
 
     async def close(self) -> None:
         """Release threads and files. Tasks that still wait get BadStore."""
+        await self._let_go()
+        self.room.close()
+
+    async def _let_go(self):
+        """Release everything but the sync room."""
         self._closed = True
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
-        self.room.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -296,6 +300,24 @@ class AsyncMailbox(_Face):
                     yield AsyncWork(self.room, work)
         finally:
             await self.room.run(shift.leave)
+
+    async def serve(
+        self,
+        handler: Callable[[AsyncWork], Awaitable[Any]],
+        *,
+        concurrency: int = 1,
+        lease: float | None = None,
+        grace: float = 30.0,
+        timeout: float | None = None,
+        **filters: Unpack[Filters],
+    ) -> None:
+        """Await the handler for each letter, for up to `concurrency` letters at once, as `Mailbox.serve` does.
+
+        If the task is cancelled, so are the handlers, and their letters are released.
+        """
+        from .serving import Service  # noqa: PLC0415 - it imports this module
+
+        await Service(self._sync, self, handler, concurrency, lease, grace, timeout, filters).run()
 
 
 @_face_of(Letter, plain=("to_markdown",))

@@ -1,7 +1,7 @@
 # The types of the async face. `make docs` writes them from the sync classes.
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
@@ -37,6 +37,7 @@ class AsyncRoom:
     room: Room
     _sync: Room
     _watcher: SharedWatcher
+    async def _let_go(self) -> None: ...
     async def _wait_until(
         self,
         mailboxes: Sequence[str],
@@ -121,6 +122,7 @@ class AsyncMailbox:
     room: AsyncRoom
     mailbox: Mailbox
     name: str
+    _sync: Mailbox
     def __init__(self, room: AsyncRoom, mailbox: Mailbox) -> None: ...
     def work(
         self,
@@ -130,6 +132,16 @@ class AsyncMailbox:
         timeout: float | None = None,
         **filters: Unpack[Filters],
     ) -> AsyncGenerator[AsyncWork, None]: ...
+    async def serve(
+        self,
+        handler: Callable[[AsyncWork], Awaitable[Any]],
+        *,
+        concurrency: int = 1,
+        lease: float | None = None,
+        grace: float = 30.0,
+        timeout: float | None = None,
+        **filters: Unpack[Filters],
+    ) -> None: ...
     async def send(self, to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Receipt: ...
     async def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]: ...
     async def send_template(
@@ -185,6 +197,7 @@ class AsyncMailbox:
         holder: str | None = None,
         **filters: Unpack[Filters],
     ) -> AsyncBatch: ...
+    async def stop(self) -> None: ...
     async def held(self, id: str, token: str) -> AsyncWork: ...
     async def ack(self, letters: Sequence[AsyncLetter], *, archive: bool = True) -> None: ...
     async def ack_and_send(

@@ -297,6 +297,43 @@ class Mailbox:
         finally:
             shift.leave()
 
+    def serve(
+        self,
+        handler: Callable[[Work], Any],
+        *,
+        concurrency: int = 1,
+        lease: float | None = None,
+        grace: float = 30.0,
+        timeout: float | None = None,
+        **filters: Unpack[Filters],
+    ) -> None:
+        """Call the handler for each letter, for up to `concurrency` letters at once, each in a thread of its own.
+
+        The lease of a letter is renewed while its handler runs. When the handler returns, the letter is
+        acknowledged; a value that is not None is sent as the answer in the same commit. When it raises, that is a
+        failed try. While the store fails, serving pauses and goes on.
+
+        Ends on SIGTERM, SIGINT or `stop()`, or when nothing came for `timeout` seconds. Handlers that run then
+        have `grace` seconds to finish; what is unfinished then, or at a second signal, is released.
+        """
+        from . import serving
+
+        serving.serve(
+            self,
+            handler,
+            concurrency=concurrency,
+            lease=lease,
+            grace=grace,
+            timeout=timeout,
+            filters=dict(filters),
+        )
+
+    def stop(self) -> None:
+        """End `serve` of this mailbox, from a handler or from another thread; said twice, without grace."""
+        from . import serving
+
+        serving.stop(self)
+
     def held(self, id: str, token: str) -> Work:
         """Return a letter that was claimed earlier, here or in another process, by its lease token.
 

@@ -157,6 +157,7 @@ def test_two_agents_talk_as_the_tutorial_tells(elsewhere: dict[str, str], tmp_pa
         first = next_line(researcher)
         with started("coder.py", tmp_path, elsewhere) as coder:
             assert printed_by("coder.py") == finished(coder)
+        researcher.send_signal(signal.SIGINT)
         assert printed_by("researcher.py") == [first, *finished(researcher)]
 
 
