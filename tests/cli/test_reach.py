@@ -22,6 +22,7 @@ REACH: dict[str, str] = {
     "Room.close": "[a command opens the room and lets go of it]",
     "Room.conversations": "conversations",
     "Room.cursor": "changes",
+    "Room.dead": "dead",
     "Room.dead_rings": "rings",
     "Room.delete_template": "templates delete",
     "Room.digest": "digest",
