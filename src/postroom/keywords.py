@@ -4,63 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from .model.message import Priority, TaskNote
 
 When = datetime | timedelta | float
+PriorityLike = Literal["low", "normal", "high", "urgent"] | Priority | int
 
 
-class Fields(TypedDict, total=False):
-    """The fields of a letter besides its recipient and body."""
+class RequestFields(TypedDict, total=False):
+    """The fields of a request that `ask` sends, besides its recipient and body."""
 
-    cc: Any
-    bcc: Any
     data: Any  # any JSON; becomes a data part
     subject: str
-    kind: str
-    priority: Priority | str | int
+    priority: PriorityLike
     scope: str
     expires: When  # not offered after this
-    at: When  # not delivered before this
     thread_tag: str
     conversation_id: str
     in_reply_to: str
-    task: TaskNote | dict[str, Any]
     callback: dict[str, Any]
     context: dict[str, Any]
     attachments: Sequence[str]
     tags: Sequence[str]
     metadata: dict[str, Any]
     key: str  # a repeat with the same key sends nothing
+
+
+class Fields(RequestFields, total=False):
+    """The fields of a letter besides its recipient and body."""
+
+    cc: Any
+    bcc: Any
+    kind: str
+    at: When  # not delivered before this
+    task: TaskNote | dict[str, Any]
     id: str  # only for a letter that has one already
     extra: dict[str, Any]
 
 
-class RequestFields(TypedDict, total=False):
-    """The fields of a request that `ask` sends, as in `Fields`."""
+class TemplateFields(TypedDict, total=False):
+    """The fields of a template besides its name. Text may hold `{places}`."""
 
-    data: Any
+    body: str
     subject: str
-    priority: Priority | str | int
-    scope: str
-    expires: When
-    thread_tag: str
-    conversation_id: str
-    in_reply_to: str
-    callback: dict[str, Any]
-    context: dict[str, Any]
-    attachments: Sequence[str]
+    kind: str
+    priority: PriorityLike
     tags: Sequence[str]
-    metadata: dict[str, Any]
-    key: str
 
 
 class Wanted(TypedDict, total=False):
     """Conditions for the letters that a reader waits for."""
 
     kinds: str | Sequence[str]
-    min_priority: Priority | str | int
+    min_priority: PriorityLike
     sender: str
     thread: str
     thread_tag: str

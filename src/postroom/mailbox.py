@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import asdict
 
-from .core import compose, inbox
-from .core import messages as core_messages
+from .core import compose, inbox, messages
+from .core.authorize import authorize
 from .core.verb import perform, request
 from .errors import Invalid, NoAnswer
 from .letter import Batch, Letter, Shift, Work
@@ -50,8 +50,7 @@ def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
 
     Without `to`, a draft with `in_reply_to` is a reply.
     """
-    compose.check_fields(fields)
-    return compose.Draft(to=to, body=body, **fields)
+    return compose.Draft(to=to, body=body, **compose.letter_fields(fields))
 
 
 class Mailbox:
@@ -75,47 +74,38 @@ class Mailbox:
 
         Without `to`, a letter with `in_reply_to` is a reply: it goes to the sender of the letter answered.
         """
-        if fields:
-            compose.check_fields(fields)
-        draft = compose.Draft(sender=self.name, to=to, body=body)
-        draft.fields = fields  # set directly: most letters have none, and unpacking them costs time
-        return self._send([draft])[0]
+        return self._perform(messages.Send, to=to, body=body, **compose.letter_fields(fields))
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Send several letters in one commit: all or none."""
-        return self._send(self._own(drafts))
+        return self._perform(messages.SendMany, drafts=drafts).receipts
 
     def send_template(
         self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
         """Send a letter made from a template of the room, with a value for each of its placeholders."""
-        compose.check_fields(fields)
-        return self._send(
-            [compose.template_draft(self.core, self.principal, self.name, to, name, values, **fields)]
-        )[0]
+        from .core.templates import SendTemplate
+
+        return self._perform(SendTemplate, to=to, name=name, values=values, **compose.letter_fields(fields))
 
     def reply(self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
         """Answer a letter that was sent or received here."""
-        return self._send([self._reply_draft(id, body, to_all=to_all, **fields)])[0]
+        return self._perform(messages.Reply, id=id, body=body, to_all=to_all, **compose.letter_fields(fields))
 
     def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, with a body of one's own before it."""
-        compose.check_fields(fields)
-        return self._send(
-            [core_messages.forward_draft(self.core, self.principal, self.name, id, to, body, **fields)]
-        )[0]
+        return self._perform(messages.Forward, id=id, to=to, body=body, **compose.letter_fields(fields))
 
     def broadcast(
         self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
         """Send one letter to every agent registered in a scope, except this one and those in `exclude`."""
-        compose.check_fields(fields)
-        return self._send([core_messages.broadcast_draft(self.name, scope, body, exclude=exclude, **fields)])[0]
+        more = compose.letter_fields(fields)
+        return self._perform(messages.Broadcast, scope=scope, body=body, exclude=exclude, **more)
 
     def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
         """Hand work over, with all its context."""
-        compose.check_fields(fields)
-        return self._send([core_messages.handoff_draft(self.name, to, handoff, **fields)])[0]
+        return self._perform(messages.HandOver, to=to, handoff=handoff, **compose.letter_fields(fields))
 
     def ask(self, to: Any, body: Any = None, *, timeout: float = 30.0, **fields: Unpack[RequestFields]) -> Letter:
         """Send a request, wait for its answer, acknowledge that and return it.
@@ -141,7 +131,7 @@ class Mailbox:
 
         Possible only while no recipient has claimed or settled it. Returns the letter, to edit and send again.
         """
-        return core_messages.unsend(self.core, self.principal, self.name, id)
+        return self._perform(messages.Unsend, id=id).letter
 
     def sent(self, limit: int = 20) -> list[Message]:
         """Return the letters that were sent here, the newest first."""
@@ -357,7 +347,9 @@ class Mailbox:
         """Acknowledge these letters and send others, in one commit."""
         from .core import work as core_work
 
-        return self._settle(core_work.Ack, letters, drafts=self._own(drafts), keep=not archive)
+        return self._settle(
+            core_work.Ack, letters, drafts=messages.own_drafts(self.name, drafts), keep=not archive
+        )
 
     def fail(self, letters: Sequence[Letter], reason: str, *, retry: bool = True) -> None:
         """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once."""
@@ -452,9 +444,9 @@ class Mailbox:
         """
         from .core import escalation
 
-        compose.check_fields(fields)
+        more = compose.letter_fields(fields)
         return escalation.escalate(
-            self.core, self.principal, self.name, body, reason=reason, ladder=ladder, **fields
+            self.core, self.principal, self.name, body, reason=reason, ladder=ladder, **more
         )
 
     def escalations(self, *, open_only: bool = True) -> list[Escalation]:
@@ -708,21 +700,10 @@ class Mailbox:
     def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
         return perform(self.core, self.principal, request(verb, {"agent_id": self.name, **params}))
 
-    def _send(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        return core_messages.send(self.core, self.principal, drafts)
-
     def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
-        compose.check_fields(fields)
-        return core_messages.reply_draft(self.core, self.principal, self.name, id, body, to_all=to_all, **fields)
-
-    def _own(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Return copies with this mailbox as sender: a draft may be sent again, and from elsewhere."""
-        if not isinstance(drafts, (list, tuple)):
-            raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
-        for one in drafts:
-            if not isinstance(one, compose.Draft):
-                raise Invalid(f"must be a list of drafts, not of {type(one).__name__}", field="drafts")
-        return [one.but(sender=self.name) for one in drafts]
+        authorize(self.principal, "send", self.name)
+        more: Any = compose.letter_fields(fields)
+        return messages.Reply(agent_id=self.name, id=id, body=body, to_all=to_all, **more).draft(self.core)
 
     def _settle(
         self, verb: Callable[..., Runs[Settled]], letters: Sequence[Letter], **params: Any

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from .clock import RandomIds, SystemClock
-from .core import compose, inbox, peers, presentation
+from .core import inbox, peers, presentation
 from .core.authorize import OWNER, authorize
 from .core.core import Core
 from .core.validation import as_list, check_count
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .core.portable import Imported
     from .core.retention import Sweep
     from .core.verb import Runs
-    from .keywords import Wanted
+    from .keywords import TemplateFields, Wanted
     from .model.agent import Agent
     from .model.alert import DeadAlertRow
     from .model.message import Message, Template
@@ -180,21 +180,29 @@ class Room:
 
     # -- templates
 
-    def save_template(self, name: str, **fields: Any) -> Template:
+    def save_template(self, name: str, **fields: Unpack[TemplateFields]) -> Template:
         """Save a recurring letter: body, subject, kind, priority, tags, with `{placeholders}` in the text."""
-        return compose.save_template(self.core, self.principal, name, **fields)
+        from .core import templates
+
+        return self._perform(templates.SaveTemplate, name=name, **fields).template
 
     def template(self, name: str) -> Template:
         """Return a template by its name."""
-        return compose.get_template(self.core, self.principal, name)
+        from .core import templates
+
+        return self._perform(templates.GetTemplate, name=name).template
 
     def templates(self) -> list[Template]:
         """Return all templates, by name."""
-        return compose.list_templates(self.core, self.principal)
+        from .core import templates
+
+        return self._perform(templates.ListTemplates).templates
 
     def delete_template(self, name: str) -> None:
         """Delete a template."""
-        compose.delete_template(self.core, self.principal, name)
+        from .core import templates
+
+        self._perform(templates.DeleteTemplate, name=name)
 
     # -- the operator's view
 

@@ -39,7 +39,7 @@ def added(room: Room, least: Priority = Priority.NORMAL) -> Webhook:
     return webhooks.add(room.core, OWNER, URL, "human", min_priority=least)[1]
 
 
-def post(room: Room, subject: str, priority: str = "normal") -> str:
+def post(room: Room, subject: str, priority: Any = "normal") -> str:
     return room.mailbox("ann").send("human", "x", subject=subject, priority=priority).id
 
 

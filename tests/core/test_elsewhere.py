@@ -62,7 +62,7 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
 
 def test_another_writer_in_the_room_may_take_it_along(room: Room) -> None:
     """What must be asked of it was asked before."""
-    (post,) = prepare_all(room.core, OWNER, [Draft(to="bob@far", sender="ann", body="x")], NOW)
+    (post,) = prepare_all(room.core, OWNER, [Draft(to="bob@far", agent_id="ann", body="x")], NOW)
     assert tray.pack([post], durable=True) is not None
 
 
@@ -384,7 +384,7 @@ def test_letters_that_are_sent_together_count_each_other(factory: RoomFactory) -
     with pytest.raises(QuotaFull):
         room.mailbox("ann").send_many([Draft(to=f"b{n}@far", body="x") for n in range(6)])
     assert room.core.store.outgoing(None) == {}
-    message = [Draft(to=f"b{n}@far", body="x", id=f"id{n}") for n in range(5)]
+    message = [Draft(to=f"b{n}@far", body="x", letter_id=f"id{n}") for n in range(5)]
     assert [[one.repeated for one in room.mailbox("ann").send_many(message)] for _ in range(2)] == [
         [False] * 5,
         [True] * 5,

@@ -83,8 +83,9 @@ def test_a_value_is_never_looked_at_again(room: Room) -> None:
 )
 @pytest.mark.parametrize("field", ["body", "subject", "tags"])
 def test_only_places_and_braces_stand_in_braces(factory: RoomFactory, room: Room, text: str, field: str) -> None:
+    params: dict[str, Any] = {field: [text] if field == "tags" else text}
     with pytest.raises(Invalid, match="single brace") as refused:
-        room.save_template("t", **{field: [text] if field == "tags" else text})
+        room.save_template("t", **params)
     assert refused.value.field == field
     assert room.templates() == []
 

@@ -47,7 +47,7 @@ def added(room: Room, receiver: Receiver, mailbox: str = "human") -> Webhook:
     return webhooks.add(room.core, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
 
 
-def post(room: Room, to: str = "human", priority: str = "normal") -> None:
+def post(room: Room, to: str = "human", priority: Any = "normal") -> None:
     room.mailbox("ann").send(to, "x", priority=priority)
 
 

@@ -53,7 +53,7 @@ def added(room: Room, receiver: Receiver, **more: Any) -> Webhook:
     return webhooks.add(room.core, OWNER, receiver.url(), "human", allow_private=True, **more)[1]
 
 
-def post(room: Room, subject: str, priority: str = "normal") -> str:
+def post(room: Room, subject: str, priority: Any = "normal") -> str:
     return room.mailbox("ann").send("human", "not to be told", subject=subject, priority=priority).id
 
 

@@ -149,7 +149,7 @@ class Mailboxes:
             fields["key"] = key
         if time is None:
             return box.send(to, mail["body"], **fields)
-        return self._send_at(_time(time), Draft(sender=box.name, to=to, body=mail["body"], **fields))
+        return self._send_at(_time(time), Draft(agent_id=box.name, to=to, body=mail["body"], **fields))
 
     def _send_at(self, time: datetime, draft: Draft) -> Receipt:
         """Send a letter with a time that its sender chose.
@@ -159,7 +159,7 @@ class Mailboxes:
         """
         core, principal = self._room.core, self._room.principal
         for last in range(_TRIES, 0, -1):
-            named = draft.but(id=_id_at(draft.sender, time))
+            named = replace(draft, letter_id=_id_at(draft.agent_id, time))
             now = core.now().wall
             post = messages.prepare(core, principal, named, now)
             letter = replace(post.message, created_at=time)

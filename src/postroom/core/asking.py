@@ -7,7 +7,6 @@ returns the answer that has come. So a call whose own result was lost may be rep
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
@@ -18,9 +17,9 @@ from ..model.message import BOUNCE, Message
 from ..model.query import Found, Query
 from . import messages, work
 from .authorize import authorize
-from .compose import Draft
+from .compose import RequestFields
 from .deliveries import apply_timers
-from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, PriorityWord, verb
+from .verb import LOCAL, LONGEST_WAIT, verb
 
 if TYPE_CHECKING:
     from .authorize import Principal
@@ -39,7 +38,7 @@ class Answer(Struct):
 
 
 @verb("ask", Answer, action="send", waits=True)
-class Ask(MailboxVerb, kw_only=True):
+class Ask(RequestFields, kw_only=True):
     """Send a request and wait for its answer; the same key again sends nothing and waits on.
 
     The answer is the first letter that replies to the request. It is acknowledged. If the request comes back from
@@ -49,20 +48,6 @@ class Ask(MailboxVerb, kw_only=True):
     to: Annotated[Any, "a name, or a list of names"]
     body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
     timeout: Annotated[float, f"how long to wait, in seconds; over a wire {LONGEST_WAIT:g} at most"] = 30.0
-    key: Annotated[str | None, "the same key again sends nothing twice"] = None
-    subject: Annotated[str | None, "one line"] = None
-    data: Annotated[Any, "any JSON; becomes a data part"] = None
-    priority: Annotated[PriorityWord | None, "low, normal, high or urgent"] = None
-    scope: Annotated[str | None, "the team or project it belongs to"] = None
-    expires: Annotated[datetime | float | None, "not offered after this"] = None
-    thread_tag: Annotated[str | None, "a label for the thread"] = None
-    conversation_id: Annotated[str | None, "the conversation it belongs to"] = None
-    in_reply_to: Annotated[str | None, "the letter it answers"] = None
-    callback: Annotated[dict[str, Any] | None, "echoed, never acted on"] = None
-    context: Annotated[dict[str, Any] | None, "of a handoff"] = None
-    attachments: Annotated[list[Any] | None, "names of what belongs to it"] = None
-    tags: Annotated[list[Any] | None, "labels"] = None
-    metadata: Annotated[dict[str, Any] | None, "anything else"] = None
     sent: Annotated[Message | None, LOCAL] = None  # the request, once it was sent
 
     def owners(self, core: Core, principal: Principal) -> list[str | None]:
@@ -74,7 +59,8 @@ class Ask(MailboxVerb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> Answer:
         self.key = core.ids.message() if self.key is None else self.key
         if self.sent is None:
-            self.sent = messages.send(core, principal, [self._draft()])[0].message
+            draft = self.drafted(to=self.to, body=self.body, kind="request")
+            self.sent = messages.send_one(core, principal, draft).message
         request = self.sent
         apply_timers(core, core.now(), (self.agent_id,))
         replies = [found for found in self._thread(core, request) if found.message.in_reply_to == request.id]
@@ -92,10 +78,6 @@ class Ask(MailboxVerb, kw_only=True):
     def is_empty(self, result: Answer) -> bool:
         return result.letter is None
 
-    def _draft(self) -> Draft:
-        given = {name: getattr(self, name) for name in _LETTER_FIELDS if getattr(self, name) is not None}
-        return Draft(sender=self.agent_id, to=self.to, body=self.body, kind="request", **given)
-
     def _thread(self, core: Core, request: Message) -> list[Found]:
         query = Query(mailbox=self.agent_id, thread=request.thread, states=_ARRIVED, shown_only=True, order="age")
         return core.store.find(query)
@@ -107,12 +89,6 @@ class Ask(MailboxVerb, kw_only=True):
             with suppress(LeaseLost):
                 return work.Ack(agent_id=self.agent_id, ids=open_letters).run(core, principal).letters
         return found
-
-
-_LETTER_FIELDS = (
-    *("key", "subject", "data", "priority", "scope", "expires", "thread_tag", "conversation_id", "in_reply_to"),
-    *("callback", "context", "attachments", "tags", "metadata"),
-)
 
 
 def _undeliverable(bounce: Message) -> Undeliverable:

@@ -1,4 +1,4 @@
-"""Turn a caller's fields into a checked `Message`; enclose files; keep templates.
+"""Turn a caller's fields into a checked `Message`; enclose files.
 
 Any Python value may come in through a `Draft`; `compose` returns a valid message or raises an error that names the
 field. `CHECKS` is the table of fields. A file is read from disk only if the sender's own code names it by
@@ -11,20 +11,18 @@ import binascii
 import errno
 import os
 import stat
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import Invalid, Missing, NotAllowed, TooLarge
+from ..errors import Invalid, NotAllowed, TooLarge
 from ..model import names as model_names
 from ..model import task
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
-    DEFAULT_SCOPE,
     FEDERATION_NOTE,
     LocalFile,
     Message,
@@ -32,13 +30,10 @@ from ..model.message import (
     Priority,
     Recipient,
     TaskNote,
-    Template,
     check_part,
-    filled,
     is_any,
     is_broadcast,
     part_from_json,
-    places_in,
     text,
 )
 from ..model.names import (
@@ -50,25 +45,20 @@ from ..model.names import (
     check_agent,
     check_id,
     check_kind,
-    check_name,
     check_scope,
     fold,
     meant,
 )
-from ..model.record import TEMPLATE
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
-from .authorize import authorize
-from .core import find_record, put_record
 from .validation import as_list, quoted
+from .verb import LOCAL, MailboxVerb, PriorityWord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from ..model.message import RecipientKind
     from ..policy.limits import Limits
-    from ..store.protocol import Write
-    from .authorize import Principal
     from .core import Core
 
 
@@ -80,85 +70,104 @@ _PRIORITIES: dict[str | int, Priority] = {
 }
 
 
-class Draft:
-    """A letter to be sent, as the caller described it. Nothing in it is checked yet."""
+class RequestFields(MailboxVerb, kw_only=True):
+    """The fields that a letter may have besides its recipients and body. None of them is checked yet."""
 
-    __slots__ = ("body", "exclude", "fields", "relays", "sender", "to")
+    data: Annotated[Any, "any JSON; becomes a data part"] = None
+    subject: Annotated[str | None, "one line"] = None
+    priority: Annotated[PriorityWord | None, "low, normal, high or urgent"] = None
+    scope: Annotated[str | None, "the team or project it belongs to"] = None
+    expires: Annotated[datetime | float | None, "not offered after this"] = None
+    thread_tag: Annotated[str | None, "a label for the thread"] = None
+    conversation_id: Annotated[str | None, "the conversation it belongs to"] = None
+    in_reply_to: Annotated[str | None, "the letter it answers"] = None
+    callback: Annotated[dict[str, Any] | None, "echoed, never acted on"] = None
+    context: Annotated[dict[str, Any] | None, "of a handoff"] = None
+    attachments: Annotated[list[Any] | None, "names of what belongs to it"] = None
+    tags: Annotated[list[Any] | None, "labels"] = None
+    metadata: Annotated[dict[str, Any] | None, "anything else"] = None
+    key: Annotated[str | None, "the same key again sends nothing twice"] = None
 
-    def __init__(
-        self,
-        *,
-        to: Any = (),
-        body: Any = None,
-        sender: Any = None,
-        exclude: Any = (),
-        relays: Any = False,
-        **fields: Any,
-    ) -> None:
-        self.to = to
-        self.body = body  # text, a part, or a list of them
-        self.sender = sender  # set by the mailbox it is sent from
-        self.exclude = exclude  # agents that a broadcast leaves out
-        self.relays = relays  # it forwards the letter of its in_reply_to
-        self.fields: Mapping[str, Any] = fields  # those of FIELDS that the caller set
-
-    def but(self, *, sender: Any = None, **fields: Any) -> Draft:
-        """Return a copy with these fields changed."""
-        sender = self.sender if sender is None else sender
-        return Draft(
-            to=self.to,
-            body=self.body,
-            sender=sender,
-            exclude=self.exclude,
-            relays=self.relays,
-            **{**self.fields, **fields},
-        )
+    def drafted(self, usual: Mapping[str, Any] | None = None, /, **own: Any) -> Draft:
+        """Return the letter with the fields of `own`, whatever it says, and with those of `usual` that it leaves
+        out.
+        """
+        given = {name: value for name in _LETTER_FIELDS if (value := getattr(self, name, None)) is not None}
+        return Draft(**{**(usual or {}), **given, **own}, agent_id=self.agent_id)
 
 
-def check_fields(fields: Mapping[str, Any]) -> None:
-    """Raise Invalid if a field is not one of FIELDS."""
+class LetterFields(RequestFields, kw_only=True):
+    """The fields of a letter besides `to` and `body`."""
+
+    cc: Annotated[Any, "further recipients"] = None
+    bcc: Annotated[Any, "recipients that the others do not see"] = None
+    kind: Annotated[str | None, "an open word, such as question"] = None
+    at: Annotated[datetime | float | None, "not delivered before this"] = None
+    task: Annotated[dict[str, Any] | None, "what it says of a task"] = None
+    letter_id: Annotated[str | None, "only for a letter that has an id already"] = None
+    extra: Annotated[dict[str, Any] | None, LOCAL] = None  # fields of other systems
+
+
+_LETTER_FIELDS = LetterFields.__struct_fields__[1:]  # without `agent_id`
+
+
+class Draft(LetterFields, kw_only=True):
+    """A letter to be sent, as the caller described it. `agent_id` is its sender."""
+
+    to: Annotated[Any, "a name, or a list of names; without it, the sender of the letter in in_reply_to"] = None
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    exclude: Annotated[Any, LOCAL] = None  # agents that a broadcast leaves out
+    relays: Annotated[bool, LOCAL] = False  # it forwards the letter of its in_reply_to
+
+
+def letter_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields that a caller in Python gives, under their names in `LetterFields`."""
     for field in fields:
         if field not in FIELDS:
             unknown = min(name for name in fields if name not in FIELDS)
             raise Invalid("a letter has no such field", field=unknown, hint=", ".join(FIELDS))
+    if "id" not in fields:
+        return fields
+    return {"letter_id" if name == "id" else name: value for name, value in fields.items()}
 
 
 def compose(core: Core, draft: Draft, now: datetime) -> Message:
     """Return the message of a draft whose sender is checked already, or raise an error that names the field."""
-    fields = _checked_fields(core, draft.fields, now) if draft.fields else {}
+    fields = _checked_fields(core, draft, now)
+    sender = draft.agent_id
     message = Message(
-        id=fields.pop("id", None) or core.new_id(draft.sender),
-        sender=draft.sender,
+        id=core.new_id(sender) if draft.letter_id is None else check_id(draft.letter_id, "id"),
+        sender=sender,
         recipients=check_recipients(draft, core.limits),
         created_at=now,
         parts=_check_parts(core, draft),
         hops=core.limits.hops,
-        trace=(draft.sender,),
+        trace=(sender,),
     )
     return replace(message, **fields) if fields else message
 
 
 def draft_of(message: Message) -> Draft:
     """Return the draft of a message from another system, so that it is checked like one that is written here."""
-    fields: dict[str, Any] = {"id": message.id, "expires": message.expires_at}
+    fields: dict[str, Any] = {"letter_id": message.id, "expires": message.expires_at}
     for name, usual in _FIELD_DEFAULTS.items():
         if (value := getattr(message, name)) != usual:
             fields[name] = value
     for recipient in message.recipients:
         fields.setdefault(recipient.kind, []).append(recipient.address)
-    return Draft(sender=message.sender, body=list(message.parts), **fields)
+    return Draft(agent_id=message.sender, body=list(message.parts), **fields)
 
 
-def _checked_fields(core: Core, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _checked_fields(core: Core, draft: Draft, now: datetime) -> dict[str, Any]:
     """Return the checked values of the fields that a caller set."""
     values: dict[str, Any] = {}
     depth = core.limits.max_depth
-    for field, value in fields.items():
-        check = CHECKS.get(field)
-        if check is not None:
+    for field, check in CHECKS.items():
+        value = getattr(draft, field)
+        if value is not None:
             values[field] = check(value, field, depth)
-    if fields.get("expires") is not None:
-        values["expires_at"] = check_when(fields["expires"], "expires", now)
+    if draft.expires is not None:
+        values["expires_at"] = check_when(draft.expires, "expires", now)
     return values
 
 
@@ -176,14 +185,13 @@ def encode_within_limit(message: Message, limits: Limits) -> bytes:
 
 def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Return each recipient once, under the first kind that names it: to, then cc, then bcc."""
-    cc, bcc = draft.fields.get("cc", ()), draft.fields.get("bcc", ())
     human = limits.human
-    if type(draft.to) is str and cc == bcc == () and human == HUMAN:  # the usual case
+    if type(draft.to) is str and draft.cc is None and draft.bcc is None and human == HUMAN:  # the usual case
         return _single_recipient(draft.to)
     recipients: dict[str, Recipient] = {}
-    named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", cc), ("bcc", bcc))
+    named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", draft.cc), ("bcc", draft.bcc))
     for kind, addresses in named:
-        for address in as_list(addresses, kind):
+        for address in () if addresses is None else as_list(addresses, kind):
             checked = meant(check_address(address, kind), human)
             recipients.setdefault(checked, Recipient(checked, kind))
             # Checked in the loop: a list of a million names ends here, not after it was read (threat 7).
@@ -266,7 +274,7 @@ def _check_remote_address(address: Any, field: RecipientKind) -> str:
 
 
 def _check_parts(core: Core, draft: Draft) -> tuple[Part, ...]:
-    limits, data = core.limits, draft.fields.get("data")
+    limits, data = core.limits, draft.data
     if type(draft.body) is str and data is None:  # the usual case
         return (text(check_text(draft.body, "body[0]")),)
     sources = as_parts(draft.body)
@@ -293,7 +301,7 @@ def as_parts(body: Any) -> list[Any]:
 
 
 def _check_texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
-    texts = () if value is None else as_list(value, field)
+    texts = as_list(value, field)
     if len(texts) > MOST_TAGS:
         raise TooLarge(f"{len(texts)} of them, the limit is {MOST_TAGS}", field=field)
     check = check_label if field == "tags" else check_text
@@ -309,27 +317,26 @@ def _check_conversation(value: Any, field: str) -> str:
 
 # How each field of a letter is checked: (value, field name, allowed depth of JSON) -> the checked value.
 CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
-    "id": lambda value, field, _: None if value is None else check_id(value, field),
-    "subject": lambda value, field, _: "" if value is None else check_line(value, field, LONGEST_SUBJECT),
+    "subject": lambda value, field, _: check_line(value, field, LONGEST_SUBJECT),
     "kind": lambda value, field, _: check_kind(value, field),
     "priority": lambda value, field, _: check_priority(value, field),
-    "scope": lambda value, field, _: DEFAULT_SCOPE if value is None else check_scope(value, field),
-    "thread_tag": lambda value, field, _: None if value is None else check_label(value, field, 200),
-    "conversation_id": lambda value, field, _: None if value is None else _check_conversation(value, field),
-    "in_reply_to": lambda value, field, _: None if value is None else check_id(value, field),
-    "task": lambda value, _, depth: None if value is None else check_task(value, depth),
-    "callback": lambda value, field, depth: None if value is None else check_object(value, field, depth),
-    "context": lambda value, field, depth: None if value is None else check_object(value, field, depth),
+    "scope": lambda value, field, _: check_scope(value, field),
+    "thread_tag": lambda value, field, _: check_label(value, field, 200),
+    "conversation_id": lambda value, field, _: _check_conversation(value, field),
+    "in_reply_to": lambda value, field, _: check_id(value, field),
+    "task": lambda value, _, depth: check_task(value, depth),
+    "callback": check_object,
+    "context": check_object,
     "attachments": lambda value, field, _: _check_texts(value, field, 4096),
     "tags": lambda value, field, _: _check_texts(value, field, 128),
-    "metadata": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
-    "extra": lambda value, field, depth: {} if value is None else check_object(value, field, depth),
-    "key": lambda value, field, _: None if value is None else check_label(value, field, 200),
+    "metadata": check_object,
+    "extra": check_object,
+    "key": lambda value, field, _: check_label(value, field, 200),
 }
 # The fields of a letter that a caller may set; the verbs fill in the rest.
-FIELDS = ("cc", "bcc", "data", *CHECKS, "expires", "at")
+FIELDS = ("cc", "bcc", "data", "id", *CHECKS, "expires", "at")
 _EMPTY_MESSAGE = Message(id="", sender="", recipients=(), created_at=datetime.min.replace(tzinfo=UTC))
-_FIELD_DEFAULTS = {name: getattr(_EMPTY_MESSAGE, name) for name in CHECKS if name != "id"}
+_FIELD_DEFAULTS = {name: getattr(_EMPTY_MESSAGE, name) for name in CHECKS}
 
 
 # Files in letters.
@@ -409,120 +416,3 @@ def _check_bytes(content: Any, field: str) -> None:
         binascii.a2b_base64(content, strict_mode=True)
     except (TypeError, ValueError, binascii.Error):
         raise Invalid("is not base64 text", field=field, hint=_HINT) from None
-
-
-# Templates: recurring letters that are kept by name in the room and filled in when they are sent.
-
-
-def save_template(core: Core, caller: Principal, name: str, /, **fields: Any) -> Template:
-    """Store a template under its name; it replaces an older one."""
-    authorize(caller, "templates")
-    template = check_template(core, name, fields)
-
-    def plan() -> Sequence[Write]:
-        value = to_plain(template)
-        return [put_record(TEMPLATE, template.name, value, find_record(core, TEMPLATE, template.name))]
-
-    core.store.commit(plan)
-    return template
-
-
-def get_template(core: Core, caller: Principal, name: str) -> Template:
-    """Return the template of this name, or raise Missing with the names that exist."""
-    authorize(caller, "template")
-    held = find_record(core, TEMPLATE, check_name(name, "template"))
-    if held is None:
-        raise Missing(f"there is no template {name!r}", field="template", hint=_template_names_hint(core))
-    return convert(held.value, Template)
-
-
-def list_templates(core: Core, caller: Principal) -> list[Template]:
-    """Return all templates, sorted by name."""
-    authorize(caller, "template")
-    return [convert(record.value, Template) for record in core.store.records(TEMPLATE)]
-
-
-def delete_template(core: Core, caller: Principal, name: str) -> None:
-    """Delete a template."""
-    authorize(caller, "templates")
-
-    def plan() -> Sequence[Write]:
-        get_template(core, caller, name)
-        return [put_record(TEMPLATE, name, None, find_record(core, TEMPLATE, name))]
-
-    core.store.commit(plan)
-
-
-def template_draft(
-    core: Core, caller: Principal, mailbox: str, to: Any, name: str, values: Any, /, **more: Any
-) -> Draft:
-    """Return a draft that is made from a template. Fields in `more` win over those of the template."""
-    authorize(caller, "send", mailbox)
-    template = get_template(core, caller, name)
-    checked = _check_values(template, values)
-    kept = {
-        "subject": filled(template.subject, checked),
-        "kind": template.kind,
-        "priority": template.priority,
-        "tags": tuple(filled(tag, checked) for tag in template.tags),
-    }
-    return Draft(sender=mailbox, to=to, body=filled(template.body, checked), **(kept | more))
-
-
-def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template:
-    """Return a checked template; unknown fields are refused."""
-    fields = {field for field in Template.__struct_fields__ if field != "name"}
-    unknown = set(values) - fields
-    if unknown:
-        raise Invalid("a template has no such field", field=min(unknown), hint=", ".join(sorted(fields)))
-    template = Template(
-        name=check_name(name, "template"),  # short, and safe on a command line
-        body=check_text(values.get("body", ""), "body"),
-        subject=check_line(values.get("subject", ""), "subject", LONGEST_SUBJECT),
-        kind=check_kind(values.get("kind", "message"), "kind"),
-        priority=check_priority(values.get("priority", "normal")),
-        tags=_check_tags(values.get("tags", ())),
-    )
-    for field in ("subject", "body"):
-        places_in(getattr(template, field), field)
-    for tag in template.tags:
-        places_in(tag, "tags")
-    # Refused when it is saved, not at every letter that is made from it.
-    if len(template.body.encode()) > core.limits.max_message_bytes:
-        raise TooLarge(f"is larger than a letter may be ({core.limits.max_message_bytes} bytes)", field="body")
-    return template
-
-
-def _check_tags(value: Any) -> tuple[str, ...]:
-    tags = as_list(value, "tags")
-    if len(tags) > MOST_TAGS:
-        raise TooLarge(f"{len(tags)} of them, the limit is {MOST_TAGS}", field="tags")
-    return tuple(dict.fromkeys(check_label(tag, "tags") for tag in tags))
-
-
-def _check_values(template: Template, values: Any) -> dict[str, str]:
-    """Return one text for each place of the template, or raise Invalid if one is missing or too many."""
-    mapping = {} if values is None else values
-    if not isinstance(mapping, Mapping):
-        raise Invalid(f"must be an object, not {type(values).__name__}", field="values")
-    places = set(template.places)
-    for name in mapping:
-        if name not in places:
-            hint = f"its places: {', '.join(sorted(places)) or 'none'}"
-            raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
-    missing = sorted(places - set(mapping))
-    if missing:
-        hint = f"{template.name!r} needs {', '.join(missing)}"
-        raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
-    return {name: _as_text(value, f"values.{name}") for name, value in mapping.items()}
-
-
-def _as_text(value: Any, field: str) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value}"
-    return check_text(value, field)
-
-
-def _template_names_hint(core: Core) -> str:
-    names = core.store.keys(TEMPLATE)
-    return f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"

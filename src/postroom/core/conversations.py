@@ -735,7 +735,7 @@ def turn_post(core: Core, caller: Principal, view: View, participant: str, reque
     parent = None if request.reply_to is None else turn_in(view, check_id(request.reply_to, "in_reply_to"))
     check_strand(view, request.thread, "thread_id")
     draft = Draft(
-        sender=participant,
+        agent_id=participant,
         to=audience or (participant,),
         body=request.body,
         extra={TURN_NOTE: to_plain(_note(core, request, parent))},
@@ -745,7 +745,7 @@ def turn_post(core: Core, caller: Principal, view: View, participant: str, reque
     )
     # To a recipient without the letter that is answered, the answer would count as a relay and cost a hop.
     if parent is not None and not addressing.without_copy(core, parent, [participant, *audience]):
-        draft = draft.but(in_reply_to=parent.id)
+        draft = replace(draft, in_reply_to=parent.id)
     now = core.now().wall
     post = messages.prepare(core, caller, draft, now)
     if audience or not post.deliveries:

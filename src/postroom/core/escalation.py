@@ -70,17 +70,17 @@ def escalate(
     above = rungs_above(check_ladder(core, ladder), mailbox)
     above = _seen_here(core, above) if ladder is None else above
     now = core.now().wall
-    fields = {"subject": "", "priority": None, "id": None, "key": None} | more
-    id = core.new_id(mailbox) if fields["id"] is None else check_id(fields["id"], "id")
+    fields = {"subject": "", "priority": None, "letter_id": None, "key": None} | more
+    id = core.new_id(mailbox) if fields["letter_id"] is None else check_id(fields["letter_id"], "id")
     escalation_id = _id(mailbox, fields["key"] or id)
     # A repeat must address the same agent as the first call, else the key would belong to another letter (G3).
     rungs = _from_first(core, mailbox, fields["key"] or id, above)
     about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
     own = {
-        "sender": mailbox,
+        "agent_id": mailbox,
         "to": rungs[0],
         "kind": ESCALATION,
-        "id": id,
+        "letter_id": id,
         "subject": with_prefix(MARK, fields["subject"] or word),
         "priority": urgency(word) if fields["priority"] is None else fields["priority"],
         "body": [*as_parts(body), {"type": "data", "data": about, "schema": ESCALATION}],

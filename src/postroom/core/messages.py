@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct, ValidationError
 from msgspec.structs import asdict, replace
@@ -37,10 +37,20 @@ from . import addressing, inbox, outbox, presentation, task_index
 from . import names as core_names
 from . import peers as core_peers
 from .authorize import authorize
-from .compose import LONGEST_SUBJECT, Draft, as_parts, check_when, compose, encode_within_limit
+from .compose import (
+    LONGEST_SUBJECT,
+    Draft,
+    LetterFields,
+    as_parts,
+    check_when,
+    compose,
+    encode_within_limit,
+    letter_fields,
+)
 from .names import check_not_moved, is_sent_by
 from .task_index import has_moved, opened_by
 from .validation import as_list
+from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,20 +83,69 @@ class Receipt(Struct, frozen=True, gc=False, kw_only=True):
         return self.message.thread
 
 
-def send(core: Core, caller: Principal, drafts: Sequence[Draft]) -> list[Receipt]:
-    """Send letters in one commit. A temporary error carries the keys with which to try again."""
-    posts = prepare_all(core, caller, drafts, core.now().wall)
-    return commit_posts(core, posts, posts)
+class Receipts(Struct):
+    """The results of sending several letters."""
+
+    receipts: list[Receipt]
+
+
+@verb("send", Receipt, action="send")
+class Send(Draft, kw_only=True):
+    """Send a letter to one or many."""
+
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        return send_one(core, principal, self)
+
+
+@verb("send_many", Receipts, action="send")
+class SendMany(MailboxVerb, kw_only=True):
+    """Send several letters in one commit: all or none."""
+
+    drafts: Annotated[list[Any], "letters as objects: to, body and the fields of send"]
+
+    def run(self, core: Core, principal: Principal) -> Receipts:
+        drafts = own_drafts(self.agent_id, self.drafts)
+        posts = _prepare_all(core, principal, drafts, core.now().wall)
+        return Receipts(commit_posts(core, posts, posts))
+
+
+def own_drafts(sender: str, drafts: Any) -> list[Draft]:
+    """Return copies with this sender: a draft may be sent again, and from elsewhere."""
+    if not isinstance(drafts, (list, tuple)):
+        raise Invalid(f"must be a list of drafts, not {type(drafts).__name__}", field="drafts")
+    own = []
+    for place, one in enumerate(drafts):
+        if isinstance(one, Draft):
+            own.append(replace(one, agent_id=sender))
+            continue
+        if not isinstance(one, dict) or one.keys().isdisjoint({"to", "in_reply_to"}):
+            raise Invalid("must be an object with at least `to` or `in_reply_to`", field=f"drafts[{place}]")
+        fields = letter_fields({name: value for name, value in one.items() if name not in {"to", "body"}})
+        own.append(Draft(agent_id=sender, to=one.get("to"), body=one.get("body"), **fields))
+    return own
+
+
+def send_one(core: Core, principal: Principal, draft: Draft) -> Receipt:
+    """Send a letter whose sender is authorised."""
+    post = _prepare(core, principal, draft, core.now().wall)
+    return commit_posts(core, [post], [post])[0]
 
 
 def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
+    """Authorise the senders; return posts that are ready to be committed together."""
+    for draft in drafts:
+        authorize(caller, "send", check_agent(draft.agent_id, "sender"))
+    return _prepare_all(core, caller, drafts, now)
+
+
+def _prepare_all(core: Core, principal: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
     """Return posts that are ready to be committed together; each counts towards the answer rate of the next."""
     if len(drafts) == 1:
-        return [prepare(core, caller, drafts[0], now)]
+        return [_prepare(core, principal, drafts[0], now)]
     batch, posts = Batch(), []
     try:
         for draft in drafts:
-            post = prepare(core, caller, draft, now, batch)
+            post = _prepare(core, principal, draft, now, batch)
             posts.append(post)
             batch.add(post.message)
     except PostroomError as error:
@@ -126,21 +185,24 @@ def _with_task_index(core: Core, writes: Sequence[Write] | Plan, step: Step | No
     return task_index.with_index(core, writes() if callable(writes) else writes, step)
 
 
-def prepare(
-    core: Core,
-    caller: Principal,
-    draft: Draft,
-    now: datetime,
-    batch: Batch | None = None,
-) -> Post:
+def prepare(core: Core, caller: Principal, draft: Draft, now: datetime) -> Post:
+    """Authorise the sender of a draft and return the post that commits it.
+
+    The sender is the one that the credential allows, never just the one that the draft names (G8).
+    """
+    authorize(caller, "send", check_agent(draft.agent_id, "sender"))
+    return _prepare(core, caller, draft, now)
+
+
+def _prepare(core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None = None) -> Post:
     """Check a draft and return the post that commits it.
 
     `batch` holds the letters that are sent with it. A temporary error carries the key with which to try again.
     """
     try:
         if draft.to is None:
-            draft = _as_reply(core, caller, draft)
-        return _prepare(core, caller, draft, now, batch)
+            draft = _as_reply(core, draft)
+        return _checked_post(core, principal, draft, now, batch)
     except PostroomError as error:
         if error.temporary:
             error.keys = (_key_to_retry(core, draft),)
@@ -149,16 +211,14 @@ def prepare(
 
 def _key_to_retry(core: Core, draft: Draft) -> str:
     """Return the key of a draft, or a new one: nothing was written yet, so any new key will do."""
-    key = draft.fields.get("key") or draft.fields.get("id")
+    key = draft.key or draft.letter_id
     return key if isinstance(key, str) else core.ids.message()
 
 
-def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
+def _checked_post(core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
     """Check everything that does not need the commit lock, in the order in which errors are most useful."""
-    # First of all: the sender is the one the credential allows, never just the one the draft names (G8).
-    authorize(caller, "send", check_agent(draft.sender, "sender"))
     message = compose(core, draft, now)
-    if caller.token is not None and caller.agent is not None:
+    if principal.token is not None and principal.agent is not None:
         # A token proves who wrote it. Readers see that as the verified origin (G8, G12).
         message = vouched(core.store, replace(message, proven=True))
     # Automatic mail causes no bounce and no answer, so an agent must not pass its own mail for it (G11).
@@ -189,8 +249,7 @@ def _prepare(core: Core, caller: Principal, draft: Draft, now: datetime, batch: 
         message = _with_parent_fields(core, message, names, draft)
     # After the parent's thread is known: the rate counts per thread or conversation (G11).
     check_answer_rate(core, message, batch)
-    at = draft.fields.get("at")
-    due_at = None if at is None else _due_at(message, at, now)
+    due_at = None if draft.at is None else _due_at(message, draft.at, now)
     deliveries, routes = [], must_route
     for name, kind in first:
         deliveries.append(open_delivery(message, name, kind, now, due_at))
@@ -239,7 +298,7 @@ def _repeat(core: Core, message: Message, first: dict[str, Any], draft: Draft) -
         "thread_tag": message.thread_tag or first["thread_tag"],
         "conversation_id": message.conversation_id or first["conversation_id"],
     }
-    kept = {name: first[name] for name in first if name not in INHERITED or draft.fields.get(name) is None}
+    kept = {name: first[name] for name in first if name not in INHERITED or getattr(draft, name) is None}
     if "priority" in kept:
         kept["priority"] = Priority(kept["priority"])
     followed = replace(message, **(kept | fields | {"trace": tuple(first["trace"])}))
@@ -252,94 +311,117 @@ def _repeat(core: Core, message: Message, first: dict[str, Any], draft: Draft) -
 INHERITED = ("subject", "priority", "scope")
 
 
-def reply_draft(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    id: str,
-    /,
-    body: Any,
-    *,
-    to_all: bool = False,
-    field: str = "id",
-    **more: Any,
-) -> Draft:
-    """Return a draft that answers the sender of a letter and carries the letter's callback.
+@verb("reply", Receipt, action="send", old_names={"message_id": "id"})
+class Reply(LetterFields, kw_only=True):
+    """Answer a letter that was sent or received here; thread, subject, scope, priority and callback are kept."""
 
-    `field` is the name under which the caller passed the id, for errors. `_inherited` adds the other fields.
-    """
-    authorize(caller, "send", mailbox)
+    id: Annotated[str, "the letter's id"]
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    to_all: Annotated[bool, "to everyone who got it"] = False
+
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        return send_one(core, principal, self.draft(core))
+
+    def draft(self, core: Core) -> Draft:
+        """Return the answer to the sender of the letter. `_inherited` adds the other fields."""
+        return _answer(core, self, self.id, self.body, "id", to_all=self.to_all)
+
+
+def _as_reply(core: Core, draft: Draft) -> Draft:
+    """Turn a draft without recipients into a reply to its `in_reply_to`."""
+    if draft.in_reply_to is None:
+        hint = "an agent's name, a list of names, or in_reply_to for the sender of that letter"
+        raise Invalid("no recipient is named", field="to", hint=hint)
+    return _answer(core, draft, draft.in_reply_to, draft.body, "in_reply_to")
+
+
+def _answer(core: Core, fields: LetterFields, id: Any, body: Any, field: str, *, to_all: bool = False) -> Draft:
+    """Return the answer to a letter with these fields. `field` is the name under which the caller gave its id."""
+    mailbox = fields.agent_id
     letter = addressing.routed_to(core, known_letter(core, mailbox, id, field))
     known = tuple(one for one in letter.recipients if outbox.may_exist(core, one.address))
     letter = replace(letter, recipients=known)  # a reply must not create mailboxes for names of other systems
     # An escalation is answered to all its recipients, so that the answer reaches every level it passed.
     names = core_names.names_of(core, mailbox)
     to, cc = _reply_recipients(letter, names, to_all=to_all or letter.kind == model_task.ESCALATION)
-    kept: dict[str, Any] = {"to": to, "cc": cc, "callback": letter.callback}
-    return Draft(**(kept | more | {"sender": mailbox, "in_reply_to": letter.id, "body": body}))
+    return fields.drafted({"cc": cc, "callback": letter.callback}, to=to, body=body, in_reply_to=letter.id)
 
 
-def _as_reply(core: Core, caller: Principal, draft: Draft) -> Draft:
-    """Turn a draft without recipients into a reply to its `in_reply_to`."""
-    fields = dict(draft.fields)
-    id = fields.pop("in_reply_to", None)
-    if id is None:
-        hint = "an agent's name, a list of names, or in_reply_to for the sender of that letter"
-        raise Invalid("no recipient is named", field="to", hint=hint)
-    return reply_draft(core, caller, draft.sender, id, draft.body, field="in_reply_to", **fields)
-
-
-def forward_draft(
-    core: Core, caller: Principal, mailbox: str, id: str, /, to: Any, body: Any = None, **more: Any
-) -> Draft:
-    """Return a draft that passes a letter on, after an optional body of one's own.
+@verb("forward", Receipt, action="send", old_names={"message_id": "id"})
+class Forward(LetterFields, kw_only=True):
+    """Pass a letter on, after an optional body of one's own.
 
     It has one hop less, and cannot go back to an agent that the letter has passed.
     """
-    authorize(caller, "send", mailbox)
-    letter = known_letter(core, mailbox, id)
-    kept: dict[str, Any] = {
-        "subject": with_prefix("Fwd:", letter.subject),
-        "kind": letter.kind,
-        "priority": letter.priority,
-        "scope": letter.scope,
-        "context": letter.context,
-        "attachments": letter.attachments,
-        "tags": letter.tags,
-        "metadata": letter.metadata | {"forwarded": {"id": letter.id, "sender": letter.sender}},
-    }
-    parts = [*as_parts(body), *letter.parts]
-    own = {"sender": mailbox, "to": to, "in_reply_to": letter.id, "relays": True, "body": parts}
-    return Draft(**(kept | more | own))
+
+    id: Annotated[str, "the letter's id"]
+    to: Annotated[Any, "a name, or a list of names"]
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        letter = known_letter(core, self.agent_id, self.id)
+        usual: dict[str, Any] = {
+            "subject": with_prefix("Fwd:", letter.subject),
+            "kind": letter.kind,
+            "priority": letter.priority,
+            "scope": letter.scope,
+            "context": letter.context,
+            "attachments": letter.attachments,
+            "tags": letter.tags,
+            "metadata": letter.metadata | {"forwarded": {"id": letter.id, "sender": letter.sender}},
+        }
+        parts = [*as_parts(self.body), *letter.parts]
+        draft = self.drafted(usual, to=self.to, body=parts, in_reply_to=letter.id, relays=True)
+        return send_one(core, principal, draft)
 
 
-def broadcast_draft(mailbox: str, scope: Any, /, body: Any, **more: Any) -> Draft:
-    """Return the draft of a letter to all members of a scope except its sender."""
-    team = check_scope(scope, "scope")
-    kept = {"kind": "notification", "scope": team, "tags": ("broadcast", f"swarm:{team}")}
-    return Draft(sender=mailbox, to=BROADCAST + team, body=body, **(kept | more))
+@verb("broadcast", Receipt, action="send", wide=True)
+class Broadcast(LetterFields, kw_only=True):
+    """Send one letter to everyone registered in a scope except its sender."""
+
+    scope: Annotated[str, "whose members get it"]
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    exclude: Annotated[list[Any] | None, "recipients to leave out"] = None
+
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        team = check_scope(self.scope, "scope")
+        usual = {"kind": "notification", "tags": ["broadcast", f"swarm:{team}"]}
+        draft = self.drafted(usual, to=BROADCAST + team, scope=team, body=self.body, exclude=self.exclude)
+        return send_one(core, principal, draft)
 
 
-def handoff_draft(mailbox: str, to: Any, handoff: model_message.Handoff, /, **more: Any) -> Draft:
-    """Return the draft of a handoff: its context as data, a body that a model can read, its files attached."""
-    handoff = _check_handoff(handoff)
-    kept = {
-        "kind": "handoff",
-        "subject": "Handoff",
-        "context": asdict(handoff),
-        "attachments": handoff.files,
-        "tags": ("handoff",),
-    }
-    return Draft(sender=mailbox, to=to, body=presentation.handoff_text(mailbox, handoff), **(kept | more))
+@verb("handoff", Receipt, action="send")
+class HandOver(LetterFields, kw_only=True):
+    """Hand work over, with all its context as data, a body that a model can read, and its files attached."""
+
+    to: Annotated[Any, "a name, or a list of names"]
+    handoff: Annotated[dict[str, Any], "work_completed, current_state, next_steps and so on"]
+
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        handoff = _check_handoff(self.handoff)
+        usual = {
+            "kind": "handoff",
+            "subject": "Handoff",
+            "context": asdict(handoff),
+            "attachments": handoff.files,
+            "tags": ["handoff"],
+        }
+        body = presentation.handoff_text(self.agent_id, handoff)
+        return send_one(core, principal, self.drafted(usual, to=self.to, body=body))
 
 
 def _check_handoff(handoff: Any) -> model_message.Handoff:
-    if not isinstance(handoff, model_message.Handoff):
+    """Return a handoff that is given as a `Handoff` or, over a wire, as an object with its fields."""
+    names = model_message.Handoff.__struct_fields__
+    if isinstance(handoff, dict) and not handoff.keys() <= set(names):
+        unknown = min(name for name in handoff if name not in names)
+        raise Invalid("a handoff has no such field", field=f"handoff.{unknown}", hint=", ".join(names))
+    if not isinstance(handoff, (dict, model_message.Handoff)):
         raise Invalid(f"must be a Handoff, not {type(handoff).__name__}", field="handoff")
     try:
         return convert(to_plain(handoff), model_message.Handoff)
     except (ValidationError, TypeError) as broken:
-        raise Invalid(str(broken), field="handoff") from None
+        raise Invalid(str(broken), field="handoff", hint="say at least work_completed") from None
 
 
 def known_letter(core: Core, mailbox: str, id: Any, field: str = "id") -> Message:
@@ -404,7 +486,7 @@ def _inherited(draft: Draft, parent: Message, *, is_answer: bool) -> dict[str, A
     had: dict[str, Any] = {"scope": parent.scope}
     if is_answer:
         had |= {"subject": with_prefix("Re:", parent.subject), "priority": parent.priority}
-    return {name: value for name, value in had.items() if draft.fields.get(name) is None}
+    return {name: value for name, value in had.items() if getattr(draft, name) is None}
 
 
 def _resolve_mailboxes(
@@ -424,7 +506,7 @@ def _resolve_mailboxes(
     if not scopes:
         raise Invalid("only a broadcast can exclude agents", field="exclude")
     human = core.limits.human
-    excluded = [meant(check_agent(name, "exclude"), human) for name in as_list(draft.exclude, "exclude")]
+    excluded = [meant(check_agent(name, "exclude"), human) for name in as_list(draft.exclude or (), "exclude")]
     # Named recipients have their own delivery already: nobody gets a letter twice.
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
     members = [name for scope in scopes for name in core.store.keys(MEMBER + scope)]
@@ -480,32 +562,42 @@ def derived_fields(message: Message) -> dict[str, Any]:
 _MAX_NAMED = 3  # recipients that a refusal names
 
 
-def unsend(core: Core, caller: Principal, mailbox: str, id: str) -> Message:
-    """Take a letter back from all its recipients. Unsending twice is the same as once.
+class OneMessage(Struct):
+    """A letter without its deliveries."""
+
+    letter: Message
+
+
+@verb("unsend", OneMessage, action="unsend", old_names={"message_id": "id"})
+class Unsend(MailboxVerb, kw_only=True):
+    """Take a letter back from all its recipients while none of them has claimed it. Twice is the same as once.
 
     Its deliveries become dead with the reason "unsent" and cannot be revived; a recipient that had not read it
     never sees it. A task that it opened is canceled.
     """
-    authorize(caller, "unsend", mailbox)
-    check_not_moved(core, mailbox, "mailbox")
-    letter = core.store.get((check_id(id, "id"),)).get(id)
-    if letter is None or not is_sent_by(core, letter.message, mailbox):
-        raise UnknownMessage(f"no letter {id!r} was sent by {mailbox!r}", field="id")
-    now = core.now().wall
 
-    def plan() -> Sequence[Write]:
-        found = [f.delivery for f in core.store.find(Query(message_ids=(id,), order="age"))]
-        # A second call changes nothing, and is no error: the answer of the first may have been lost.
-        if all(delivery.state is State.DEAD and delivery.reason == UNSENT for delivery in found):
-            return []
-        _check_untouched(found)  # inside the commit: a recipient may claim the letter at this moment
-        _check_task(core, letter.message)
-        seen = any(delivery.kind == "to" and delivery.read_at is not None for delivery in found)
-        taken_back = [Move(delivery, model_delivery.unsend(delivery, now), "unsend") for delivery in found]
-        return [*taken_back, *cancel_unsent(core, letter.message, now, seen=seen)]
+    id: Annotated[str, "the letter's id"]
 
-    core.store.commit(plan)
-    return letter.message
+    def run(self, core: Core, _principal: Principal) -> OneMessage:
+        check_not_moved(core, self.agent_id, "mailbox")
+        letter = core.store.get((check_id(self.id, "id"),)).get(self.id)
+        if letter is None or not is_sent_by(core, letter.message, self.agent_id):
+            raise UnknownMessage(f"no letter {self.id!r} was sent by {self.agent_id!r}", field="id")
+        now = core.now().wall
+
+        def plan() -> Sequence[Write]:
+            found = [f.delivery for f in core.store.find(Query(message_ids=(self.id,), order="age"))]
+            # A second call changes nothing, and is no error: the answer of the first may have been lost.
+            if all(delivery.state is State.DEAD and delivery.reason == UNSENT for delivery in found):
+                return []
+            _check_untouched(found)  # inside the commit: a recipient may claim the letter at this moment
+            _check_task(core, letter.message)
+            seen = any(delivery.kind == "to" and delivery.read_at is not None for delivery in found)
+            taken_back = [Move(delivery, model_delivery.unsend(delivery, now), "unsend") for delivery in found]
+            return [*taken_back, *cancel_unsent(core, letter.message, now, seen=seen)]
+
+        core.store.commit(plan)
+        return OneMessage(letter.message)
 
 
 def _check_untouched(deliveries: Sequence[Delivery]) -> None:

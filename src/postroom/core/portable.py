@@ -55,8 +55,9 @@ from ..model.values import check_line, check_object, check_time, read_json
 from ..store.protocol import Introduce, Post, Put, Rename, vouched
 from .agents import check_card
 from .authorize import authorize
-from .compose import LONGEST_SUBJECT, check_template, compose, draft_of, encode_within_limit
+from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .presentation import escape_json
+from .templates import check_template
 from .validation import check_count, check_progress, quoted
 
 if TYPE_CHECKING:

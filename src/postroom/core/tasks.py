@@ -53,7 +53,7 @@ from ..store.protocol import Move, Post, Put
 from . import addressing, compose, deliveries, inbox, messages, names, work
 from .authorize import authorize
 from .deliveries import notice, thread_fields
-from .messages import Receipt, prepare, reply_draft
+from .messages import Receipt, Reply, prepare
 from .names import current_name, names_of, seen_by
 from .task_index import active_tasks, session_of, task_of, tasks_of, was_sent, with_index
 from .validation import as_list, check_count, quoted
@@ -89,7 +89,7 @@ def give(
 ) -> Receipt:
     """Open a task: send a letter to one agent. The session of the request stays in this room."""
     authorize(caller, "send", mailbox)
-    check_own_fields(fields, ("kind", "task"))
+    fields = check_own_fields(fields, ("kind", "task"))
     now = core.now().wall
     due = compose.check_when(deadline, "deadline", now)
     kept_session = None if session is None else _check_session(core, session)
@@ -114,11 +114,11 @@ def _opening(
     core: Core, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
 ) -> compose.Draft:
     """Return the opening letter. The task's name is the letter's id or, so that a repeat has the same, its key."""
-    id = core.new_id(mailbox) if fields.get("id") is None else check_id(fields["id"], "id")
+    id = core.new_id(mailbox) if fields.get("letter_id") is None else check_id(fields["letter_id"], "id")
     key = fields.get("key")
     name = id if key is None else _as_id(check_label(key, "key", 200))
     note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)
-    own = {"sender": mailbox, "to": to, "body": body, "kind": TASK, "task": note, "id": id}
+    own = {"agent_id": mailbox, "to": to, "body": body, "kind": TASK, "task": note, "letter_id": id}
     return compose.Draft(**(dict(fields) | own))
 
 
@@ -136,11 +136,12 @@ def _check_session(core: Core, session: Any) -> dict[str, Any]:
     return checked
 
 
-def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> None:
-    compose.check_fields(fields)
+def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> Mapping[str, Any]:
+    """Return the fields of a letter about a task; its `own` fields cannot be chosen."""
     for name in own:
         if name in fields:
             raise Invalid("cannot be chosen for this letter about a task", field=name)
+    return compose.letter_fields(fields)
 
 
 # -- finding tasks
@@ -254,11 +255,11 @@ def move(
     over. A step that `answers` a question is the giver's.
     """
     authorize(caller, "task", mailbox)
-    check_own_fields(fields, OWN_FIELDS)
+    fields = check_own_fields(fields, OWN_FIELDS)
     task = find(core, caller, mailbox, letter)
     moment = core.now()
     why = None if reason is None else check_text(reason, "reason", LONGEST_REASON)
-    draft = _update(core, caller, mailbox, task, after, body, why, fields)
+    draft = _update(core, mailbox, task, after, body, why, fields)
     post = _step(core, caller, draft, moment)
     settled: list[Move] = []
 
@@ -293,7 +294,7 @@ def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, re
     moment = core.now()
     why = check_text(reason, "reason", LONGEST_REASON)
     steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
-    drafts = [_update(core, caller, mailbox, task, after, None, text, {}) for after, text in steps]
+    drafts = [_update(core, mailbox, task, after, None, text, {}) for after, text in steps]
     posts = [_step(core, caller, draft, moment) for draft in drafts]
     settled: list[Move] = []
 
@@ -340,7 +341,7 @@ def admit(
         # The rules once more: while the judge thought, another task may have taken the last place.
         why = _why_not(core, current, moment) or unfit
         after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
-        draft = _update(core, caller, mailbox, current, after, None, why, {})
+        draft = _update(core, mailbox, current, after, None, why, {})
         posts[:] = [_step(core, caller, draft, moment)]
         settled[:] = _settle(core, current, mailbox, after, lease, moment, ack=ack)
         return with_index(core, [*settled, *posts])
@@ -360,7 +361,6 @@ def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
 
 def _update(
     core: Core,
-    caller: Principal,
     mailbox: str,
     task: Standing,
     after: TaskState,
@@ -371,9 +371,8 @@ def _update(
     """Return the letter about a move. A foreign client's callback is echoed in it, as in every reply."""
     note = TaskNote(id=task.id, state=after, reason=reason)
     content = (reason or str(after)) if body is None else body
-    return reply_draft(
-        core, caller, mailbox, task.letter, content, **(dict(fields) | {"kind": TASK_UPDATE, "task": note})
-    )
+    own = {"kind": TASK_UPDATE, "task": note}
+    return Reply(agent_id=mailbox, id=task.letter, body=content, **(dict(fields) | own)).draft(core)
 
 
 def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:

@@ -19,6 +19,7 @@ in constructors, so what types cannot say is checked in `run` or `__post_init__`
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -211,12 +212,14 @@ class Parameter(Struct, frozen=True):
 
 @cache
 def parameters(cls: type[Verb]) -> dict[str, Parameter]:
-    """Return the parameters of a verb by name, in the order in which they are declared; the agent comes last."""
+    """Return the parameters of a verb by name: its own, then those that it inherits, and the agent last."""
     hints = get_type_hints(cls, include_extras=True)
     declaration = cls.declaration()
     found = {}
-    for field in msgspec.structs.fields(cls):
-        hint = hints[field.name]
+    fields = {field.name: field for field in msgspec.structs.fields(cls)}
+    own_first = dict.fromkeys(name for base in cls.__mro__ for name in vars(base).get("__annotations__", ()))
+    for name in own_first:
+        field, hint = fields[name], hints[name]
         wanted, about = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
         if about is LOCAL:
             continue
@@ -253,7 +256,8 @@ def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
                 raise Invalid("there is no such parameter", field=name, hint=", ".join(known) or "it takes none")
             continue
         if value is not None:
-            values[own], written[own] = value, name
+            is_time = isinstance(value, str) and datetime in get_args(known[own].type)
+            values[own], written[own] = parse_time(value, name) if is_time else value, name
     for name, parameter in known.items():
         if parameter.required and name not in values:
             raise Invalid("is missing", field=name, hint=parameter.help)
@@ -261,6 +265,18 @@ def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
         return msgspec.convert(values, cls)
     except msgspec.ValidationError as broken:
         raise _invalid(str(broken), written) from None
+
+
+def parse_time(text: str, field: str) -> datetime:
+    """Return the time that a text in ISO 8601 says."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "a time such as 2026-01-31T12:00:00Z, or seconds from now"
+        raise Invalid(f"{text!a} is not a time", field=field, hint=hint) from None
+    if time.tzinfo is None:
+        raise Invalid("does not say in which time zone", field=field, hint="end it with Z for UTC")
+    return time
 
 
 V_ = TypeVar("V_", bound=Verb)

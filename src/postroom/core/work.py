@@ -215,8 +215,8 @@ class Ack(Settling, kw_only=True):
             raise Invalid("is sent with the ack of one letter", field="reply")
         held, mailbox = self.letters(core, principal), self.agent_id
         if self.reply is not None:
-            answered = held[0].message.id
-            drafts.append(messages.reply_draft(core, principal, mailbox, answered, self.reply, to_all=self.to_all))
+            answer = messages.Reply(agent_id=mailbox, id=held[0].message.id, body=self.reply, to_all=self.to_all)
+            drafts.append(answer.draft(core))
         moment = core.now()
 
         def done(delivery: Delivery) -> tuple[Delivery, str]:
@@ -286,9 +286,9 @@ def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:
     The letter's number is part of the key because all letters of a batch share one token.
     """
     first = held[0].delivery if held else None
-    if draft.fields.get("key") is not None or first is None or first.lease is None:
+    if draft.key is not None or first is None or first.lease is None:
         return draft
-    return draft.but(key=f"ack-{first.lease.token}-{first.number}-{number}")
+    return replace(draft, key=f"ack-{first.lease.token}-{first.number}-{number}")
 
 
 def _settle(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..model.codec import to_plain
-from ..model.message import Message
+from ..model.message import Message, Template
 from ..model.query import Found, Tally
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..model.agent import Agent
     from ..model.alert import Rung
     from ..model.delivery import Delivery
-    from ..model.message import Template
     from ..model.report import Stats, Stop, Trace
     from ..model.task import Escalation
     from ..task import Task
@@ -217,12 +216,14 @@ def _encoders() -> dict[type, Callable[[Any], Any]]:
         Rung: plain_rung,
         Settled: plain_settled,
         Tally: plain_tally,
+        Template: plain_template,
         Trace: plain_trace,
     }
 
 
 # Fields of the JSON of results that have other names than the fields of the type.
 _RESULT_NAMES = {
+    "Receipt": ("id", "thread", "repeated", "unknown", "routed", "letter"),
     "Tally": (*Tally.__struct_fields__, "total_unread", "backlog"),
     "Trace": ("letter", "number", "stops", "replies", "relays", "bounces"),
 }

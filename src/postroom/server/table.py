@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from msgspec import Struct
 
-from ..core.verb import LONGEST_WAIT, MANY, Verb, authorised, from_params, given_names, parameters, snake
+from ..core.verb import (
+    LONGEST_WAIT,
+    MANY,
+    Verb,
+    authorised,
+    from_params,
+    given_names,
+    parameters,
+    parse_time,
+    snake,
+)
 from ..errors import Invalid
 from ..formats.plain import plain, result_names
 from ..model.names import BROADCAST
@@ -193,7 +203,7 @@ def _checked(param: Param, value: Any, field: str) -> Any:
             raise Invalid(f"must be {_KIND_NAMES[param.kind]}", field=field)
         return values
     if param.kind in {"when", "time"} and isinstance(value, str):
-        return _time(value, field)
+        return parse_time(value, field)
     if param.kind == "time":
         return _since_1970(value, field)
     return value
@@ -204,16 +214,6 @@ def _since_1970(milliseconds: float, field: str) -> datetime:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         raise Invalid(f"{milliseconds!r} is not a time", field=field, hint=_KIND_NAMES["time"]) from None
-
-
-def _time(text: str, field: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(f"{text!a} is not a time", field=field, hint=_KIND_NAMES["when"]) from None
-    if time.tzinfo is None:
-        raise Invalid("does not say in which time zone", field=field, hint="end it with Z for UTC")
-    return time
 
 
 class Checked(dict[str, Any]):

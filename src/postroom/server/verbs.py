@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 from msgspec.structs import asdict
 
-from ..core import agents, alerts, asking, inbox, search, stats, threads, work
+from ..core import agents, alerts, asking, inbox, messages, search, stats, templates, threads, work
 from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.plain import (
@@ -20,11 +19,8 @@ from ..formats.plain import (
     plain_receipt,
     plain_stats,
     plain_task,
-    plain_template,
 )
-from ..mailbox import draft
 from ..model.codec import to_plain
-from ..model.message import Handoff
 from .table import (
     AGENT,
     BODY,
@@ -51,66 +47,6 @@ TO_OR_REPLY = Param("to", "any", "a name, or a list of names; without it, the se
 SINCE = Param("since", "text", "a cursor: what came after it, read or not, so that nothing is missed")
 TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 by default")
 
-# -- sending
-
-
-def _send(room: Room, params: dict[str, Any]) -> Any:
-    return plain_receipt(box_of(room, params).send(params.get("to"), params.get("body"), **fields_of(params)))
-
-
-def _send_many(room: Room, params: dict[str, Any]) -> Any:
-    drafts = []
-    for place, one in enumerate(params["drafts"]):
-        if not isinstance(one, dict) or one.keys().isdisjoint({"to", "in_reply_to"}):
-            raise Invalid("must be an object with at least `to` or `in_reply_to`", field=f"drafts[{place}]")
-        fields = {name: value for name, value in one.items() if name not in {"to", "body"}}
-        drafts.append(draft(one.get("to"), one.get("body"), **fields))
-    return {"receipts": [plain_receipt(receipt) for receipt in box_of(room, params).send_many(drafts)]}
-
-
-def _reply(room: Room, params: dict[str, Any]) -> Any:
-    box = box_of(room, params)
-    sent = box.reply(params["message_id"], params.get("body"), **some(params, "to_all"), **fields_of(params))
-    return plain_receipt(sent)
-
-
-def _forward(room: Room, params: dict[str, Any]) -> Any:
-    box = box_of(room, params)
-    return plain_receipt(box.forward(params["message_id"], params["to"], params.get("body"), **fields_of(params)))
-
-
-def _broadcast(room: Room, params: dict[str, Any]) -> Any:
-    fields = fields_of(params)
-    scope = fields.pop("scope")
-    return plain_receipt(
-        box_of(room, params).broadcast(scope, params.get("body"), **some(params, "exclude"), **fields)
-    )
-
-
-def _handoff(room: Room, params: dict[str, Any]) -> Any:
-    fields = params["handoff"]
-    unknown = fields.keys() - set(Handoff.__struct_fields__)
-    if unknown:
-        hint = ", ".join(Handoff.__struct_fields__)
-        raise Invalid("a handoff has no such field", field=f"handoff.{min(unknown)}", hint=hint)
-    try:
-        handoff = msgspec.convert(fields, Handoff)
-    except msgspec.ValidationError as broken:
-        raise Invalid(str(broken), field="handoff", hint="say at least work_completed") from None
-    return plain_receipt(box_of(room, params).handoff(params["to"], handoff, **fields_of(params)))
-
-
-def _send_template(room: Room, params: dict[str, Any]) -> Any:
-    box = box_of(room, params)
-    return plain_receipt(
-        box.send_template(params["to"], params["name"], params.get("values"), **fields_of(params))
-    )
-
-
-def _unsend(room: Room, params: dict[str, Any]) -> Any:
-    return {"letter": plain_message(box_of(room, params).unsend(params["message_id"]))}
-
-
 # -- reading
 
 
@@ -125,56 +61,15 @@ def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: A
 
 
 MAIL_ROWS = (
-    _row("send", "send a letter to one or many", _send, TO_OR_REPLY, BODY, *FIELDS, result=RECEIPT),
-    _row(
-        "send_many",
-        "send several letters in one commit: all or none",
-        _send_many,
-        Param("drafts", "list", "letters as objects: to, body and the fields of send", required=True),
-        result="receipts",
-    ),
-    _row(
-        "reply",
-        "answer a letter; thread, subject and scope are kept",
-        _reply,
-        ID,
-        BODY,
-        Param("to_all", "flag", "to everyone who got it"),
-        *FIELDS,
-        result=RECEIPT,
-    ),
-    _row("forward", "pass a letter on", _forward, ID, TO, BODY, *FIELDS, result=RECEIPT),
-    _row(
-        "broadcast",
-        "one letter to everyone registered in a scope",
-        _broadcast,
-        BODY,
-        Param("exclude", "list", "recipients to leave out"),
-        *(Param("scope", "text", "whose members get it", required=True) if p.name == "scope" else p for p in FIELDS),
-        result=RECEIPT,
-        wide=True,
-    ),
-    _row(
-        "handoff",
-        "hand work over, with all its context",
-        _handoff,
-        TO,
-        Param("handoff", "object", "work_completed, current_state, next_steps and so on", required=True),
-        *FIELDS,
-        result=RECEIPT,
-    ),
-    _row(
-        "send_template",
-        "send a letter made from a template",
-        _send_template,
-        TO,
-        Param("name", "text", "the template", required=True),
-        Param("values", "object", "a value for each of its places"),
-        *FIELDS,
-        result=RECEIPT,
-    ),
+    of_verb(messages.Send),
+    of_verb(messages.SendMany),
+    of_verb(messages.Reply),
+    of_verb(messages.Forward),
+    of_verb(messages.Broadcast),
+    of_verb(messages.HandOver),
+    of_verb(templates.SendTemplate),
     of_verb(asking.Ask),
-    _row("unsend", "take a letter back while nobody has claimed it", _unsend, ID, result="letter", action="unsend"),
+    of_verb(messages.Unsend),
     of_verb(search.Sent),
     of_verb(inbox.Check),
     of_verb(inbox.Read),
@@ -295,27 +190,6 @@ WORK_ROWS = (
 
 NAME = Param("name", "text", "its name", required=True)
 
-# -- templates
-
-
-def _templates(room: Room, _params: dict[str, Any]) -> Any:
-    return {"templates": [plain_template(template) for template in room.templates()]}
-
-
-def _template(room: Room, params: dict[str, Any]) -> Any:
-    return {"template": plain_template(room.template(params["name"]))}
-
-
-def _save_template(room: Room, params: dict[str, Any]) -> Any:
-    fields = some(params, "body", "subject", "kind", "priority", "tags")
-    return {"template": plain_template(room.save_template(params["name"], **fields))}
-
-
-def _delete_template(room: Room, params: dict[str, Any]) -> Any:
-    room.delete_template(params["name"])
-    return {"deleted": params["name"]}
-
-
 # -- the room
 
 
@@ -363,14 +237,10 @@ ROOM_ROWS = (
     of_verb(agents.ListScopes),
     of_verb(agents.JoinScope),
     of_verb(agents.LeaveScope),
-    _room_row("templates", "all templates", _templates, result="templates", action="template", writes=False),
-    _room_row("template", "one template", _template, NAME, result="template", action="template", writes=False),
-    _room_row("save_template", "keep a recurring letter", _save_template, NAME,
-                 Param("body", "text", "with {places}"), Param("subject", "text", "with {places}"),
-                 Param("kind", "text", "an open word"), Param("priority", "any", "low, normal, high or urgent"),
-                 Param("tags", "list", "labels"), result="template", action="templates"),
-    _room_row("delete_template", "drop a template", _delete_template, NAME, result="deleted",
-                 action="templates"),
+    of_verb(templates.ListTemplates),
+    of_verb(templates.GetTemplate),
+    of_verb(templates.SaveTemplate),
+    of_verb(templates.DeleteTemplate),
     _room_row("room_stats", "the room in numbers", _room_stats,
                  result="letters, deliveries, states, unread, agents, mailboxes", slow=True, writes=False),
     _room_row("doctor", "the room's health, with a real write and read", _doctor,

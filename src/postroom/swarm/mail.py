@@ -329,9 +329,10 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
     letter = original.message
     swarm = None if letter.scope == DEFAULT_SCOPE else letter.scope
     try:
-        draft = messages.reply_draft(
-            room.core, room.principal, from_agent, letter.id, body, kind="response", data=payload or None
+        request = messages.Reply(
+            agent_id=from_agent, id=letter.id, body=body, kind="response", data=payload or None
         )
+        draft = request.draft(room.core)
     except Missing:  # the agent neither sent nor received it: in this design any agent may answer
         args = SendArguments(
             from_agent=from_agent,
@@ -365,7 +366,7 @@ def _prepare(room: Room, args: SendArguments) -> Post:
     is_over = expires is not None and expires <= now
     reply_to = None if args.reply_to is None else check_id(id_in(args.reply_to), "reply_to")
     draft = Draft(
-        sender=sender,
+        agent_id=sender,
         to=mailbox(room, args.to_agent, args.swarm_name),
         body=args.body,
         data=args.payload or None,
@@ -374,8 +375,8 @@ def _prepare(room: Room, args: SendArguments) -> Post:
         priority=MessagePriority(args.priority).value,
         scope=args.swarm_name or None,
         context=args.context or None,
-        attachments=args.attachments or (),
-        tags=args.tags or (),
+        attachments=args.attachments,
+        tags=args.tags,
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
     )

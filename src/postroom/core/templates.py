@@ -1,0 +1,188 @@
+"""Templates: recurring letters that are kept by name in the room and filled in when they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct
+
+from ..errors import Invalid, Missing, TooLarge
+from ..model.codec import convert, to_plain
+from ..model.message import Template, filled, places_in
+from ..model.names import check_kind, check_name
+from ..model.record import TEMPLATE
+from ..model.values import check_label, check_line, check_text
+from .compose import LONGEST_SUBJECT, MOST_TAGS, LetterFields, check_priority
+from .core import find_record, put_record
+from .messages import Receipt, send_one
+from .validation import as_list
+from .verb import PriorityWord, Verb, verb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..store.protocol import Write
+    from .authorize import Principal
+    from .core import Core
+
+
+class Templates(Struct):
+    """Templates of the room."""
+
+    templates: list[Template]
+
+
+class OneTemplate(Struct):
+    """A template of the room."""
+
+    template: Template
+
+
+class DeletedTemplate(Struct):
+    """The name of a template that was deleted."""
+
+    deleted: str
+
+
+@verb("templates", Templates, action="template", writes=False)
+class ListTemplates(Verb, kw_only=True):
+    """Return all templates, sorted by name."""
+
+    def run(self, core: Core, _principal: Principal) -> Templates:
+        return Templates([convert(record.value, Template) for record in core.store.records(TEMPLATE)])
+
+
+@verb("template", OneTemplate, action="template", writes=False)
+class GetTemplate(Verb, kw_only=True):
+    """Return one template."""
+
+    name: Annotated[str, "its name"]
+
+    def run(self, core: Core, _principal: Principal) -> OneTemplate:
+        return OneTemplate(_find(core, self.name))
+
+
+@verb("save_template", OneTemplate, action="templates")
+class SaveTemplate(Verb, kw_only=True):
+    """Keep a recurring letter under a name; it replaces an older one."""
+
+    name: Annotated[str, "its name"]
+    body: Annotated[str | None, "with {places}"] = None
+    subject: Annotated[str | None, "with {places}"] = None
+    kind: Annotated[str | None, "an open word"] = None
+    priority: Annotated[PriorityWord | None, "low, normal, high or urgent"] = None
+    tags: Annotated[list[Any] | None, "labels"] = None
+
+    def run(self, core: Core, _principal: Principal) -> OneTemplate:
+        given = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+        template = check_template(core, self.name, given)
+
+        def plan() -> Sequence[Write]:
+            value = to_plain(template)
+            return [put_record(TEMPLATE, template.name, value, find_record(core, TEMPLATE, template.name))]
+
+        core.store.commit(plan)
+        return OneTemplate(template)
+
+
+@verb("delete_template", DeletedTemplate, action="templates")
+class DeleteTemplate(Verb, kw_only=True):
+    """Delete a template."""
+
+    name: Annotated[str, "its name"]
+
+    def run(self, core: Core, _principal: Principal) -> DeletedTemplate:
+        def plan() -> Sequence[Write]:
+            _find(core, self.name)
+            return [put_record(TEMPLATE, self.name, None, find_record(core, TEMPLATE, self.name))]
+
+        core.store.commit(plan)
+        return DeletedTemplate(self.name)
+
+
+@verb("send_template", Receipt, action="send")
+class SendTemplate(LetterFields, kw_only=True):
+    """Send a letter made from a template. Fields that are given win over those of the template."""
+
+    to: Annotated[Any, "a name, or a list of names"]
+    name: Annotated[str, "the template"]
+    values: Annotated[dict[str, Any] | None, "a value for each of its places"] = None
+
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        template = _find(core, self.name)
+        values = _check_values(template, self.values)
+        usual = {
+            "subject": filled(template.subject, values),
+            "kind": template.kind,
+            "priority": template.priority,
+            "tags": [filled(tag, values) for tag in template.tags],
+        }
+        draft = self.drafted(usual, to=self.to, body=filled(template.body, values))
+        return send_one(core, principal, draft)
+
+
+def _find(core: Core, name: Any) -> Template:
+    """Return the template of this name, or raise Missing with the names that exist."""
+    held = find_record(core, TEMPLATE, check_name(name, "template"))
+    if held is None:
+        raise Missing(f"there is no template {name!r}", field="template", hint=_names_hint(core))
+    return convert(held.value, Template)
+
+
+_FIELDS = tuple(field for field in Template.__struct_fields__ if field != "name")
+
+
+def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template:
+    """Return a checked template of these fields."""
+    template = Template(
+        name=check_name(name, "template"),  # short, and safe on a command line
+        body=check_text(values.get("body", ""), "body"),
+        subject=check_line(values.get("subject", ""), "subject", LONGEST_SUBJECT),
+        kind=check_kind(values.get("kind", "message"), "kind"),
+        priority=check_priority(values.get("priority", "normal")),
+        tags=_check_tags(values.get("tags", ())),
+    )
+    for field in ("subject", "body"):
+        places_in(getattr(template, field), field)
+    for tag in template.tags:
+        places_in(tag, "tags")
+    # Refused when it is saved, not at every letter that is made from it.
+    if len(template.body.encode()) > core.limits.max_message_bytes:
+        raise TooLarge(f"is larger than a letter may be ({core.limits.max_message_bytes} bytes)", field="body")
+    return template
+
+
+def _check_tags(value: Any) -> tuple[str, ...]:
+    tags = as_list(value, "tags")
+    if len(tags) > MOST_TAGS:
+        raise TooLarge(f"{len(tags)} of them, the limit is {MOST_TAGS}", field="tags")
+    return tuple(dict.fromkeys(check_label(tag, "tags") for tag in tags))
+
+
+def _check_values(template: Template, values: Any) -> dict[str, str]:
+    """Return one text for each place of the template, or raise Invalid if one is missing or too many."""
+    mapping = {} if values is None else values
+    if not isinstance(mapping, Mapping):
+        raise Invalid(f"must be an object, not {type(values).__name__}", field="values")
+    places = set(template.places)
+    for name in mapping:
+        if name not in places:
+            hint = f"its places: {', '.join(sorted(places)) or 'none'}"
+            raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
+    missing = sorted(places - set(mapping))
+    if missing:
+        hint = f"{template.name!r} needs {', '.join(missing)}"
+        raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
+    return {name: _as_text(value, f"values.{name}") for name, value in mapping.items()}
+
+
+def _as_text(value: Any, field: str) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value}"
+    return check_text(value, field)
+
+
+def _names_hint(core: Core) -> str:
+    names = core.store.keys(TEMPLATE)
+    return f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"
