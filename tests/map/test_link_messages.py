@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import astuple
 
 from postroom.federation.connection import ConnectionLost, MapRefusal, RpcConnection
-from postroom.formats.map import GUEST
+from postroom.formats.map import GUEST, decode_message, encode_send, origin_of
 from postroom.map.link_directory import LINKED, RemoteAgent, clean, of_session, remote_agents
-from postroom.map.link_messages import incoming, origin_of, outgoing
 from postroom.model.agent import WORDS
 from postroom.model.message import Message, Part, Priority, Recipient
 from postroom.model.names import check_agent, fold
@@ -119,11 +118,13 @@ def test_a_letter_arrives_as_it_was_sent_even_where_meta_is_dropped(
     text: str, priority: Priority, tag: str | None, is_kept: bool
 ) -> None:
     sent = letter(parts=(Part(type="text", text=text),), priority=priority, thread_tag=tag, subject="S")
-    message = outgoing(sent, system="berlin", to=BOB, expires_in=2.5, answers=None, beside=not is_kept)
+    message = encode_send(
+        sent, system="berlin", to=BOB.id, title=BOB.title, expires_in=2.5, answers=None, beside=not is_kept
+    )
     wire = json.loads(json.dumps(message))
     if not is_kept:
         del wire["meta"]
-    got = incoming({"id": "M1", "from": "session", "timestamp": 5, **wire})
+    got = decode_message({"id": "M1", "from": "session", "timestamp": 5, **wire})
     assert got is not None
     assert ("ann", "bob", "L1", "L1") == (got.says_from, got.target, got.origin, got.key)
     assert [{"type": "text", "text": text}] == got.fields["body"]
@@ -137,26 +138,38 @@ def test_what_a_sender_says_in_meta_stays_and_what_decides_is_the_letters() -> N
     params = {"correlationId": "c1", "timestamp": 5, "importance": "low", "x": {"y": 1}, "mail": {"threadId": "t"}}
     forged = {"senderId": "eve", "messageId": "m", "sourceSystem": "x", "targetAgent": "y"}
     sent = letter(metadata=params | forged, priority=Priority.HIGH, conversation_id="conv")
-    meta = outgoing(sent, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
+    meta = encode_send(sent, system="b", to=BOB.id, title=BOB.title, expires_in=None, answers=None, beside=False)[
+        "meta"
+    ]
     assert params | {"mail": {"threadId": "t", "conversationId": "conv"}} == {name: meta[name] for name in params}
     assert ("ann", "L1", "b", "bob", "high") == tuple(meta[name] for name in (*forged, "priority"))
     odd = letter(metadata={"importance": 7, "correlationId": None, "mail": 3, "priority": "x"})
-    meta = outgoing(odd, system="b", to=BOB, expires_in=None, answers=None, beside=False)["meta"]
+    meta = encode_send(odd, system="b", to=BOB.id, title=BOB.title, expires_in=None, answers=None, beside=False)[
+        "meta"
+    ]
     assert ("normal", "normal", "L1") == tuple(meta[name] for name in ("priority", "importance", "correlationId"))
 
 
 def test_an_answer_names_the_letter_as_its_sender_does() -> None:
     came = letter(extra={"map": {"id": "theirs"}})
-    message = outgoing(letter(in_reply_to="L1"), system="b", to=BOB, expires_in=None, answers=came, beside=False)
+    message = encode_send(
+        letter(in_reply_to="L1"),
+        system="b",
+        to=BOB.id,
+        title=BOB.title,
+        expires_in=None,
+        answers=came,
+        beside=False,
+    )
     assert ("theirs", "theirs") == (origin_of(came), message["meta"]["inReplyTo"])
     assert "_meta" not in message["payload"] and origin_of(letter(extra={"map": 7})) is None
 
 
 @given(st.dictionaries(st.sampled_from(["id", "from", "to", "payload", "meta", "timestamp"]), json_values))
 def test_whatever_comes_is_a_letter_or_nothing(message: dict[str, Any]) -> None:
-    got = incoming(message)
+    got = decode_message(message)
     assert got is None or (got.fields["body"] is not None and bool(got.key))
-    assert got == incoming(dict(message))  # and has the same key when it comes again
+    assert got == decode_message(dict(message))  # and has the same key when it comes again
 
 
 # -- calls

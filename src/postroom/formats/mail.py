@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model.message import content_of, content_type, is_any, is_broadcast
-from ..model.names import BROADCAST
+from ..model.message import content_of, content_type
 from ..model.thread import conversation_of, note_of, reply_of, thread_of, turn_id
 from .inbox import milliseconds, present, stamp
 
@@ -145,37 +144,3 @@ def presence_record(one: ParticipantPresence) -> dict[str, Any]:
         presence=one.presence,
         lastActiveAt=None if seen is None else milliseconds(seen),
     )
-
-
-def map_message(message: Message) -> dict[str, Any]:
-    """Return a letter as a MAP message, for clients that catch up by `mail/recent`."""
-    meta = present(
-        messageId=message.id,
-        senderId=message.sender,
-        conversationId=conversation_of(message),
-        threadTag=message.thread_tag,
-        inReplyTo=message.in_reply_to,
-        importance=message.priority.name.lower(),
-        priority=message.priority.name.lower(),
-        subject=message.subject or None,
-        scope=message.scope,
-    )
-    return {
-        "id": message.id,
-        "from": message.sender,
-        "to": _to(message),
-        "payload": content_of(message.parts),
-        "timestamp": milliseconds(message.created_at),
-        "meta": meta,
-    }
-
-
-def _to(message: Message) -> dict[str, Any]:
-    """Return the addressees without bcc, under the field of agent-inbox and that of MAP's clients."""
-    shown = [r.address for r in message.recipients if r.kind != "bcc"]
-    # MAP's `to` holds one scope; a letter to several names the first.
-    scopes = [address.removeprefix(BROADCAST) for address in shown if is_broadcast(address)]
-    if scopes:
-        return {"scope": scopes[0]}
-    names = [address for address in shown if not is_any(address)]
-    return {"agentId": names[0], "agent": names[0]} if len(names) == 1 else {"agents": names}

@@ -30,9 +30,9 @@ from ..errors import (
 )
 from ..model.agent import MAP_STATES, Warmth, map_fields, parent_of
 from ..model.codec import blake2b, convert, encode, to_plain
-from ..model.message import MAP_NOTE, content_of, is_typed, payload_to_parts
-from ..model.names import check_id, check_scope
-from ..model.thread import letter_of_turn
+from ..model.message import MAP_NOTE, content_of, is_any, is_broadcast, is_typed, payload_to_parts
+from ..model.names import BROADCAST, check_id, check_scope
+from ..model.thread import conversation_of, letter_of_turn
 from ..model.values import check_label, check_line
 from .errors import (
     INTERNAL_ERROR,
@@ -46,10 +46,9 @@ from .errors import (
 )
 from .errors import details as all_details
 from .inbox import milliseconds, present
-from .mail import map_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..model.agent import Agent, Card, ScopeCard
     from ..model.message import Message
@@ -336,6 +335,40 @@ def map_letter(message: Message) -> dict[str, Any]:
     return plain
 
 
+def map_message(message: Message) -> dict[str, Any]:
+    """Return any letter as a MAP message, in words that clients of agent-inbox know, too."""
+    meta = present(
+        messageId=message.id,
+        senderId=message.sender,
+        conversationId=conversation_of(message),
+        threadTag=message.thread_tag,
+        inReplyTo=message.in_reply_to,
+        importance=message.priority.name.lower(),
+        priority=message.priority.name.lower(),
+        subject=message.subject or None,
+        scope=message.scope,
+    )
+    return {
+        "id": message.id,
+        "from": message.sender,
+        "to": _shown_to(message),
+        "payload": content_of(message.parts),
+        "timestamp": milliseconds(message.created_at),
+        "meta": meta,
+    }
+
+
+def _shown_to(message: Message) -> dict[str, Any]:
+    """Return the addressees without bcc, under the field of agent-inbox and that of MAP's clients."""
+    shown = [r.address for r in message.recipients if r.kind != "bcc"]
+    # MAP's `to` holds one scope; a letter to several names the first.
+    scopes = [address.removeprefix(BROADCAST) for address in shown if is_broadcast(address)]
+    if scopes:
+        return {"scope": scopes[0]}
+    names = [address for address in shown if not is_any(address)]
+    return {"agentId": names[0], "agent": names[0]} if len(names) == 1 else {"agents": names}
+
+
 def payload_of(message: Message, shape: Shape) -> Any:
     """Return the payload in its original form."""
     content = content_of(message.parts)
@@ -426,6 +459,158 @@ def _valid_or_none(check: Callable[[], str]) -> str | None:
 def request(id: Any, method: str, /, **params: Any) -> dict[str, Any]:
     """Return a JSON-RPC request."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+# Letters over the link to another MAP server. `meta` says everything in the protocol's words and in agent-inbox's,
+# flat. The SDK's own server drops it; so there a payload that is an object carries the same once more, under
+# `_meta`, and where a message comes without `meta`, that counts.
+
+ORIGIN = "id"  # in the MAP note of a letter: its id at the server
+BESIDE = "_meta"  # the copy of `meta` in a payload
+_LETTER_FIELDS = (
+    "body", "priority", "expires", "conversation_id", "thread_tag", "subject", "metadata", "extra",
+)  # fmt: skip
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """A message from the server, in our terms."""
+
+    id: str  # the server's
+    key: str  # of idempotency: the same whenever it comes again
+    speaker: str  # the sender according to the server: the id of an agent or a session
+    to: Any
+    meta: dict[str, Any]
+    fields: dict[str, Any]  # of the letter
+    answers: str | None  # a letter's id, if its sender knows that one
+    at: int  # milliseconds
+
+    @property
+    def origin(self) -> str:
+        """The id that its sender gave it."""
+        named = self.meta.get("messageId")
+        return named if isinstance(named, str) and named else self.id
+
+    @property
+    def says_from(self) -> Any:
+        """The sender according to the message itself, where the server names no agent."""
+        return self.meta.get("senderId")
+
+    @property
+    def target(self) -> str | None:
+        """The recipient according to agent-inbox's `meta`."""
+        named = self.meta.get("targetAgent")
+        return named if isinstance(named, str) else None
+
+
+def encode_send(
+    message: Message,
+    *,
+    system: str,
+    to: str,
+    title: str,
+    expires_in: float | None,
+    answers: Message | None,
+    beside: bool,
+) -> dict[str, Any]:
+    """Return a letter as the parameters of `map/send`, for the agent whose id is `to` and whose name is `title`.
+
+    `answers`: the letter it answers; `beside`: the server drops `meta`, which therefore is in the payload, too.
+    """
+    note = note_of(message)
+    meta = _sent_meta(message) | present(
+        priority=message.priority.name.lower(),
+        ttlMs=None if expires_in is None else max(int(expires_in * 1000), 1),
+        mail=_sent_mail(message),
+        messageId=message.id,
+        senderId=message.sender,
+        sourceSystem=system,
+        targetAgent=title,
+        subject=message.subject or None,
+        threadTag=message.thread_tag or None,
+        inReplyTo=message.in_reply_to if answers is None else origin_of(answers) or answers.id,
+    )
+    payload = content_of(message.parts) if note is None else payload_of(message, note.shape)
+    if beside and isinstance(payload, dict):
+        payload = payload | {BESIDE: meta}
+    return {"to": {"agent": to}, "payload": payload, "meta": meta}
+
+
+def correlation_of(meta: Mapping[str, Any]) -> str | None:
+    """Return the correlation id in `meta`, or None."""
+    params = meta.get("correlationId")
+    return params if isinstance(params, str) and params else None
+
+
+def _sent_meta(message: Message) -> dict[str, Any]:
+    """Return the letter's metadata, with our own values where it has none."""
+    params = {name: value for name, value in message.metadata.items() if value is not None}
+    ours = {"correlationId": message.thread, "timestamp": milliseconds(message.created_at)}
+    importance = params.get("importance")
+    if not isinstance(importance, str) or importance not in PRIORITIES:
+        params["importance"] = message.priority.name.lower()
+    return message.metadata | ours | params
+
+
+def _sent_mail(message: Message) -> dict[str, Any] | None:
+    if message.conversation_id is None:
+        return None
+    params = message.metadata.get("mail")
+    return (params if isinstance(params, dict) else {}) | {"conversationId": message.conversation_id}
+
+
+def origin_of(message: Message) -> str | None:
+    """Return the id of a letter at the server that it came from, by which its sender knows it.
+
+    Any sender can write anything into `extra`, so its types are checked.
+    """
+    note = message.extra.get(MAP_NOTE)
+    origin = note.get(ORIGIN) if isinstance(note, dict) else None
+    return origin if isinstance(origin, str) else None
+
+
+def decode_message(message: Mapping[str, Any]) -> Incoming | None:
+    """Return what is in a MAP message that came; None: it is none."""
+    payload, meta = _payload_and_meta(message)
+    to = message.get("to")
+    if to is None and payload is None:
+        return None
+    params = {"to": to, "payload": payload} | ({"meta": meta} if meta else {})
+    try:
+        fields = letter_fields(params)
+    except Invalid:  # a value in its meta is not valid here: it is kept as metadata only
+        fields = letter_fields({"to": to, "payload": payload}) | {"metadata": meta}
+    at = message.get("timestamp")
+    return Incoming(
+        id=str(message.get("id") or ""),
+        key=_message_key(message, meta),
+        speaker=str(message.get("from") or ""),
+        to=to,
+        meta=meta,
+        fields={name: value for name, value in fields.items() if name in _LETTER_FIELDS},
+        answers=answered(params),
+        at=int(at) if isinstance(at, int | float) and 0 < at < 1e15 else 0,
+    )
+
+
+def _payload_and_meta(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the payload and its meta, which may be part of the payload."""
+    payload, meta = message.get("payload"), message.get("meta")
+    beside = payload.get(BESIDE) if isinstance(payload, dict) else None
+    if isinstance(payload, dict) and isinstance(beside, dict):
+        payload = {name: value for name, value in payload.items() if name != BESIDE}
+    if not isinstance(meta, dict):
+        meta = beside if isinstance(beside, dict) else {}
+    return payload, meta
+
+
+def _message_key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
+    """Return the sender's own id, which is the same for a repetition; else the server's; else a hash of it."""
+    # A repetition gets a new id from the server, but carries the sender's own (G3).
+    for id in (meta.get("messageId"), message.get("id")):
+        if isinstance(id, str) and id:
+            return id
+    params = {name: message.get(name) for name in ("from", "to", "payload", "timestamp")}
+    return blake2b(encode(params), digest_size=16).hexdigest()
 
 
 # Agents and scopes. The MAP fields for which a card has none of its own (role, parent, state, visibility and the

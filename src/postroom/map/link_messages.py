@@ -1,10 +1,6 @@
-"""Letters to a MAP server and messages from it: conversion, sending, storing.
+"""Letters to a MAP server and messages from it: sending and storing.
 
 Also messages that the server left undelivered.
-
-**Conversion.** `meta` says everything in the protocol's words and in agent-inbox's, flat. The SDK's own server
-drops it; so there a payload that is an object carries the same once more, under `_meta`, and where a message comes
-without `meta`, that counts. Readers that do not know it find one more key in an object.
 
 **Sending** (`LinkSender`). A letter is claimed, sent, and acknowledged once the server has it. It stays in its
 mailbox until then, so nothing is lost while the link is down or its recipient is away; after a cut it is sent
@@ -25,28 +21,20 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, Resync, UnknownMessage
 from ..federation.connection import ConnectionLost, MapRefusal
-from ..formats.inbox import milliseconds, present
 from ..formats.map import (
     NO_ADDRESS,
     NO_AGENT,
-    PRIORITIES,
+    ORIGIN,
     REPLAY,
     TERMINATED,
     Address,
-    answered,
-    letter_fields,
-    note_of,
     once_key,
-    payload_of,
     read_address,
 )
-from ..model.codec import blake2b, encode
 from ..model.delivery import State
-from ..model.message import MAP_NOTE, Message, content_of
+from ..model.message import MAP_NOTE, Message
 from ..model.query import Query
 from ..model.record import CARD
 from .link_directory import LINK, MANY, MOST_PAGES, RemoteAgent
@@ -55,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from ..federation.connection import RpcConnection
-    from ..formats.map import Role
+    from ..formats.map import Incoming, Role
     from ..letter import Batch, Work
     from ..room import Room
     from ..server.events import Event
@@ -63,92 +51,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("postroom")
-ORIGIN = "id"  # in the MAP note of a letter: its id at the server
 FLEETING = 60_000  # milliseconds before a passed-on event expires
-BESIDE = "_meta"  # the copy of `meta` in a payload
-_PLAIN = ("body", "priority", "expires", "conversation_id", "thread_tag", "subject", "metadata", "extra")
-
-
-class Incoming(Struct, frozen=True, kw_only=True):
-    """A message from the server, in our terms."""
-
-    id: str  # the server's
-    key: str  # of idempotency: the same whenever it comes again
-    speaker: str  # the sender according to the server: the id of an agent or a session
-    to: Any
-    meta: dict[str, Any]
-    fields: dict[str, Any]  # of the letter
-    answers: str | None  # a letter's id, if its sender knows that one
-    at: int  # milliseconds
-
-    @property
-    def origin(self) -> str:
-        """The id that its sender gave it."""
-        named = self.meta.get("messageId")
-        return named if isinstance(named, str) and named else self.id
-
-    @property
-    def says_from(self) -> Any:
-        """The sender according to the message itself, where the server names no agent."""
-        return self.meta.get("senderId")
-
-    @property
-    def target(self) -> str | None:
-        """The recipient according to agent-inbox's `meta`."""
-        named = self.meta.get("targetAgent")
-        return named if isinstance(named, str) else None
-
-
-def outgoing(
-    message: Message,
-    *,
-    system: str,
-    to: RemoteAgent,
-    expires_in: float | None,
-    answers: Message | None,
-    beside: bool,
-) -> dict[str, Any]:
-    """Return the parameters of `map/send`. `answers`: the letter it answers; `beside`: the server drops `meta`."""
-    note = note_of(message)
-    meta = _meta_of(message) | present(
-        priority=message.priority.name.lower(),
-        ttlMs=None if expires_in is None else max(int(expires_in * 1000), 1),
-        mail=_mail(message),
-        messageId=message.id,
-        senderId=message.sender,
-        sourceSystem=system,
-        targetAgent=to.title,
-        subject=message.subject or None,
-        threadTag=message.thread_tag or None,
-        inReplyTo=message.in_reply_to if answers is None else origin_of(answers) or answers.id,
-    )
-    payload = content_of(message.parts) if note is None else payload_of(message, note.shape)
-    if beside and isinstance(payload, dict):
-        payload = payload | {BESIDE: meta}
-    return {"to": {"agent": to.id}, "payload": payload, "meta": meta}
-
-
-def correlation_of(meta: Mapping[str, Any]) -> str | None:
-    """Return the correlation id in `meta`, or None."""
-    params = meta.get("correlationId")
-    return params if isinstance(params, str) and params else None
-
-
-def _meta_of(message: Message) -> dict[str, Any]:
-    """Return the letter's metadata, with our own values where it has none."""
-    params = {name: value for name, value in message.metadata.items() if value is not None}
-    ours = {"correlationId": message.thread, "timestamp": milliseconds(message.created_at)}
-    importance = params.get("importance")
-    if not isinstance(importance, str) or importance not in PRIORITIES:
-        params["importance"] = message.priority.name.lower()
-    return message.metadata | ours | params
-
-
-def _mail(message: Message) -> dict[str, Any] | None:
-    if message.conversation_id is None:
-        return None
-    params = message.metadata.get("mail")
-    return (params if isinstance(params, dict) else {}) | {"conversationId": message.conversation_id}
 
 
 def event_params(event: Event) -> dict[str, Any]:
@@ -158,61 +61,6 @@ def event_params(event: Event) -> dict[str, Any]:
     """
     meta = {"messageId": event.id, "delivery": "fire-and-forget", "ttlMs": FLEETING}
     return {"payload": {"type": event.type, "source": event.sender, **event.data}, "meta": meta}
-
-
-def origin_of(message: Message) -> str | None:
-    """Return the id of a letter at the server that it came from, by which its sender knows it.
-
-    Any sender can write anything into `extra`, so its types are checked.
-    """
-    note = message.extra.get(MAP_NOTE)
-    origin = note.get(ORIGIN) if isinstance(note, dict) else None
-    return origin if isinstance(origin, str) else None
-
-
-def incoming(message: Mapping[str, Any]) -> Incoming | None:
-    """Read a message of the server; None: it is none."""
-    payload, meta = _payload_and_meta(message)
-    to = message.get("to")
-    if to is None and payload is None:
-        return None
-    params = {"to": to, "payload": payload} | ({"meta": meta} if meta else {})
-    try:
-        fields = letter_fields(params)
-    except Invalid:  # a value in its meta is not valid here: it is kept as metadata only
-        fields = letter_fields({"to": to, "payload": payload}) | {"metadata": meta}
-    at = message.get("timestamp")
-    return Incoming(
-        id=str(message.get("id") or ""),
-        key=_key(message, meta),
-        speaker=str(message.get("from") or ""),
-        to=to,
-        meta=meta,
-        fields={name: value for name, value in fields.items() if name in _PLAIN},
-        answers=answered(params),
-        at=int(at) if isinstance(at, int | float) and 0 < at < 1e15 else 0,
-    )
-
-
-def _payload_and_meta(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the payload and its meta, which may be part of the payload."""
-    payload, meta = message.get("payload"), message.get("meta")
-    beside = payload.get(BESIDE) if isinstance(payload, dict) else None
-    if isinstance(payload, dict) and isinstance(beside, dict):
-        payload = {name: value for name, value in payload.items() if name != BESIDE}
-    if not isinstance(meta, dict):
-        meta = beside if isinstance(beside, dict) else {}
-    return payload, meta
-
-
-def _key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
-    """Return the sender's own id, which is the same for a repetition; else the server's; else a hash of it."""
-    # A repetition gets a new id from the server, but carries the sender's own (G3).
-    for id in (meta.get("messageId"), message.get("id")):
-        if isinstance(id, str) and id:
-            return id
-    params = {name: message.get(name) for name in ("from", "to", "payload", "timestamp")}
-    return blake2b(encode(params), digest_size=16).hexdigest()
 
 
 # -- sending

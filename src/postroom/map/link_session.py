@@ -21,22 +21,34 @@ from msgspec.structs import replace
 from ..core import peers
 from ..errors import Invalid, PostroomError
 from ..federation.connection import ConnectionLost, MapRefusal, is_near
-from ..formats.map import CONNECT, DENIED, MESSAGE, REFRESH, SEND, SOFTWARE, VERSION
+from ..formats.map import (
+    CONNECT,
+    DENIED,
+    MESSAGE,
+    REFRESH,
+    SEND,
+    SOFTWARE,
+    VERSION,
+    correlation_of,
+    decode_message,
+    encode_send,
+)
 from ..model.names import check_agent, check_scope
 from . import link_directory, link_messages
 from .link_directory import ALL, NONE, ExposedAgents, by_any_name, clean, of_session, remote_agents
-from .link_messages import UndeliveredMessages, correlation_of, event_params, incoming, outgoing
+from .link_messages import UndeliveredMessages, event_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..federation.connection import RpcConnection
+    from ..formats.map import Incoming
     from ..model.message import Message
     from ..server.events import Event
     from ..server.executor import Executor
     from .link import LinkMemory
     from .link_directory import RemoteAgent
-    from .link_messages import Incoming, LinkSender
+    from .link_messages import LinkSender
 
 
 log = logging.getLogger("postroom")
@@ -350,10 +362,11 @@ class LinkSession:
             left = (letter.expires_at - core.now().wall).total_seconds()
         if letter.in_reply_to is not None:
             answers = core.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
-        params = outgoing(
+        params = encode_send(
             letter,
             system=self._link_name,
-            to=to,
+            to=to.id,
+            title=to.title,
             expires_in=left,
             answers=None if answers is None else answers.message,
             beside=beside,
@@ -366,7 +379,7 @@ class LinkSession:
     async def _replay_missed(self, rpc: RpcConnection) -> None:
         """Store what came while we were away, as far as the server can replay it. Many cannot."""
         for message in await link_directory.missed_messages(rpc, self._memory.seen):
-            found = incoming(message)
+            found = decode_message(message)
             if found is not None and link_messages.is_for(found, self._exposed.names):
                 await self._store_message(rpc, found)
 
@@ -380,7 +393,7 @@ class LinkSession:
 
     async def _store_undelivered(self, rpc: RpcConnection, undelivered: UndeliveredMessages) -> None:
         for id, message in await undelivered.found(self._memory.addresses):
-            found = incoming(message)
+            found = decode_message(message)
             if found is not None:
                 await self._store_message(rpc, await self._readdressed(rpc, found, self._memory.addresses[id]))
         self._memory.last_event = undelivered.since
@@ -408,7 +421,7 @@ class LinkSession:
                 await self._refresh(rpc, server)
                 continue
             message = params.get("message", params)
-            found = incoming(message) if isinstance(message, dict) else None
+            found = decode_message(message) if isinstance(message, dict) else None
             if found is None:
                 continue
             await self._store_message(rpc, found)

@@ -23,7 +23,6 @@ from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
     conversation_record,
-    map_message,
     presence_record,
     seat_record,
     stats_record,
@@ -31,6 +30,7 @@ from ..formats.mail import (
     thread_records,
     turn_record,
 )
+from ..formats.map import map_message
 from ..model.message import is_typed, payload_to_parts
 from ..model.thread import TURN, letter_of_turn
 from .table import Method, Param
