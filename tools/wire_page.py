@@ -14,9 +14,9 @@ from postroom.core.authorize import NEEDS, RULES
 from postroom.federation.methods import ROWS as FEDERATION
 from postroom.formats.errors import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
 from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
+from postroom.formats.events import MAP_TYPES, TYPES
 from postroom.formats.federation import NUMBERS, Refusal
 from postroom.map.table import MAP
-from postroom.server.events import MAP_TYPES, TYPES
 from postroom.server.protocol import ACTIONS, ALIASES, MAIL, SESSION, VERBS
 from postroom.server.table import Method
 

@@ -8,16 +8,8 @@ import pytest
 
 from postroom import Invalid, Room
 from postroom.core.authorize import Principal, agent_principal
-from postroom.server.events import (
-    TYPES,
-    Event,
-    EventFilter,
-    LoadedChanges,
-    check_filter,
-    events,
-    map_event,
-    wanted,
-)
+from postroom.formats.events import TYPES, Event, map_event
+from postroom.server.events import EventFilter, LoadedChanges, check_filter, events, wanted
 from tests.formats.asking import ask
 from tests.rooms import FakeClock, RoomFactory
 

@@ -271,7 +271,7 @@ def test_a_fault_of_ours_ends_a_visit_and_not_the_link(
             room.mailbox("ann").register()
             await host.shows("ann")
             with monkeypatch.context() as broken:
-                broken.setattr(link_session, "incoming", lambda _: 1 / 0)
+                broken.setattr(link_session, "decode_message", lambda _: 1 / 0)
                 await host.message("ann", "x", id="m-1")
                 await until(lambda: len(host.lines) == 2)
             await host.shows("ann")

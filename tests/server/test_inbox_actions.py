@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from postroom.server.events import emitted_event
+from postroom.formats.events import emitted_event
 from tests.daemons import Daemon, Line
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from ..core.core import Core
-    from ..server.events import Event
+    from ..formats.events import Event
     from ..server.executor import Executor
     from ..store.protocol import Watch
     from .link_session import LinkOptions

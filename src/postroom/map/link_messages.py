@@ -46,21 +46,10 @@ if TYPE_CHECKING:
     from ..formats.map import Incoming, Role
     from ..letter import Batch, Work
     from ..room import Room
-    from ..server.events import Event
     from ..server.executor import Executor
 
 
 log = logging.getLogger("postroom")
-FLEETING = 60_000  # milliseconds before a passed-on event expires
-
-
-def event_params(event: Event) -> dict[str, Any]:
-    """Return payload and `meta` of an event that is passed on.
-
-    MAP's agents send only messages, so it goes as one that expires.
-    """
-    meta = {"messageId": event.id, "delivery": "fire-and-forget", "ttlMs": FLEETING}
-    return {"payload": {"type": event.type, "source": event.sender, **event.data}, "meta": meta}
 
 
 # -- sending

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from ..core import peers
 from ..errors import Invalid, PostroomError
 from ..federation.connection import ConnectionLost, MapRefusal, is_near
+from ..formats.events import event_params
 from ..formats.map import (
     CONNECT,
     DENIED,
@@ -36,15 +37,15 @@ from ..formats.map import (
 from ..model.names import check_agent, check_scope
 from . import link_directory, link_messages
 from .link_directory import ALL, NONE, ExposedAgents, by_any_name, clean, of_session, remote_agents
-from .link_messages import UndeliveredMessages, event_params
+from .link_messages import UndeliveredMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..federation.connection import RpcConnection
+    from ..formats.events import Event
     from ..formats.map import Incoming
     from ..model.message import Message
-    from ..server.events import Event
     from ..server.executor import Executor
     from .link import LinkMemory
     from .link_directory import RemoteAgent

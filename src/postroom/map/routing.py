@@ -19,6 +19,7 @@ from ..core.messages import Receipt
 from ..core.peers import all_peers, system_id
 from ..core.validation import check_count
 from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
+from ..formats.events import map_event, number_of
 from ..formats.map import (
     LINK_NAME,
     answered,
@@ -34,7 +35,7 @@ from ..model.agent import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
 from ..model.record import CARD, MAP_LINK, MEMBER
-from ..server.events import LoadedChanges, check_filter, events, map_event, number_of, wanted
+from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.table import box_of
 
 if TYPE_CHECKING:

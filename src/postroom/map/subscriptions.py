@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PostroomError
+from ..formats.events import Event
 from ..formats.inbox import present
 from ..formats.map import (
     AGENT_CHANGED,
@@ -28,7 +29,6 @@ from ..formats.map import (
     map_letter,
 )
 from ..model.message import DEFAULT_SCOPE
-from ..server.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,6 +23,7 @@ from ..core.agents import is_member
 from ..core.inbox import check_cursor
 from ..core.tokens import effective_or_nobody, live_token
 from ..errors import Invalid, Missing, PostroomError, Resync
+from ..formats import events as event_codec
 from ..formats.inbox import milliseconds
 from ..model.record import TOKEN
 from ..store.notification import ROOM
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..core.core import Core
+    from ..formats.events import Event
     from ..model.record import Change, Cursor
     from ..room import Room
     from ..store.protocol import Watch
-    from .events import Event, EventFilter
+    from .events import EventFilter
     from .executor import Executor
 
 
@@ -121,7 +123,7 @@ class Subscription:
             is_last = following is None or following.number != event.number
             if event.id not in self._partly_sent:
                 seen = replace(self.cursor, number=event.number if is_last else event.number - 1)
-                if not self._push_event(events.map_event(event, self.filter.spelt), seen):
+                if not self._push_event(event_codec.map_event(event, self.filter.spelt), seen):
                     return False
                 self.cursor = seen
             self._partly_sent = set() if is_last else self._partly_sent | {event.id}
@@ -132,18 +134,18 @@ class Subscription:
         """Add a delivery event for each letter to the mailbox. Without a filter of types it is spelt as the SDK's
         clients expect it.
         """
-        type = events.DELIVERED if self.filter.event_types is not None else events.DELIVERED_SDK
+        type = event_codec.DELIVERED if self.filter.event_types is not None else event_codec.DELIVERED_SDK
         for event in found:
             yield event
-            if self._mailbox is not None and events.is_for(event, self._mailbox):
-                yield events.delivered_event(event, self._mailbox, type)
+            if self._mailbox is not None and event_codec.is_for(event, self._mailbox):
+                yield event_codec.delivered_event(event, self._mailbox, type)
 
     def send_event(self, event: Event) -> None:
         """Send an event that belongs to no change; it is dropped if the subscriber is behind."""
         if self.held is not None:
             self.held.append(event)
         elif not self.is_behind and wanted(event, self.filter):
-            self._push_event(events.map_event(event, self.filter.spelt), self.cursor)
+            self._push_event(event_codec.map_event(event, self.filter.spelt), self.cursor)
 
     def send_held(self) -> None:
         """Send the events that were held back while the subscriber caught up."""
@@ -233,7 +235,7 @@ class Broker:
         """
         if value is None:
             return self._cursor, set()
-        number = events.number_of(value)
+        number = event_codec.number_of(value)
         if number is None:
             return check_cursor(value), set()
         return replace(self._store.cursor(), number=max(0, number - 1)), {value}
@@ -314,7 +316,7 @@ class Broker:
     def _publish(self, params: dict[str, Any], source: str) -> None:
         """Send an emitted event to operators and to the agents in its scope."""
         core = self._executor.room.core
-        event = events.emitted_event(params, core.ids.token(), self._cursor.number, core.now().wall, source)
+        event = event_codec.emitted_event(params, core.ids.token(), self._cursor.number, core.now().wall, source)
         is_inside = cache(lambda agent: is_member(core, agent, event.scope))
         for subscription in self._subscriptions():
             principal = effective_or_nobody(subscription.room.core, subscription.room.principal)

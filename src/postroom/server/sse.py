@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl
 
 from ..core.verb import snake
 from ..errors import Invalid
+from ..formats.events import stream_data
 from ..model.codec import encode
 from .callers import Caller
-from .events import stream_data
 from .http import CLOSE, header_values
 from .uvicorn_protocol import ABORT
 from .websocket import Outbox
