@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..core.messages import Receipt
     from ..letter import Letter
     from ..mailbox import Mailbox
+    from ..model.message import Message
     from ..room import Room
     from ..store.files.letter_files import ParsedFile
     from .folder import Fields, StateFolder
@@ -93,23 +94,14 @@ class Mailboxes:
         """
         fields = _check_fields(message)
         sent = self._send(fields, key).message
-        return Mail(
-            sender=sent.sender,
-            to=sent.recipients[0].address,
-            type=fields["type"] if fields["type"] in TYPES else LAYOUT.other_kind,
-            subject=sent.subject,
-            body=fields["body"],
-            timestamp=text_of(sent.created_at),
-            read=False,
-            priority=fields.get("priority", "normal"),
-            filename=f"{sent.id}{LAYOUT.ending}",
-        )
+        written = LAYOUT.write(sent, sent.recipients[0].address)
+        return _mail(written, sent, f"{sent.id}{LAYOUT.ending}", State.UNREAD)
 
     def check_mail(self, agent: str) -> list[Mail]:
         """Return all letters of a mailbox, read or not, the oldest first. This changes nothing."""
         self._room.quarantined()  # any call makes the room take in the changes of other programs
         found = sorted(self._files(agent), key=lambda each: (each[1].message.created_at, each[1].order, each[0]))
-        return [_mail(file, name, agent) for name, file in found]
+        return [_mail(file.fields, file.message, name, file.state.state) for name, file in found]
 
     def unread(self, agent: str) -> list[Mail]:
         """Return the letters that are not marked as read."""
@@ -230,18 +222,18 @@ def _at(home: str, place: str) -> tuple[str, ...]:
     return (MAIL, home, place) if place else (MAIL, home)
 
 
-def _mail(file: ParsedFile, name: str, agent: str) -> Mail:
-    fields, message = file.fields, file.message
+def _mail(fields: Fields, message: Message, name: str, state: State) -> Mail:
+    """Return the letter in the fields of a file, of any program."""
     to, type, body, timestamp = (fields.get(name) for name in ("to", "type", "body", "timestamp"))
     priority = fields.get("priority")
     return Mail(
         sender=message.sender,
-        to=to if isinstance(to, str) else agent,
+        to=to if isinstance(to, str) else message.recipients[0].address,
         type=type if isinstance(type, str) else LAYOUT.other_kind,
         subject=line_in(fields.get("subject")),
         body=body if isinstance(body, str) else message.text,
         timestamp=timestamp if isinstance(timestamp, str) else text_of(message.created_at),
-        read=file.state.state is State.DONE,
+        read=state is State.DONE,
         priority=priority if priority in PRIORITIES else "normal",
         filename=name,
     )

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ..core.presentation import one_line
-from ..model.delivery import State
-from ..model.message import DEFAULT_SCOPE, is_broadcast
+from ..model.message import is_broadcast
+from ..store.files.layouts.swarm import LAYOUT
 
 if TYPE_CHECKING:
     from ..model.delivery import Delivery
@@ -206,52 +206,22 @@ def _list(title: str, items: list[str]) -> list[str]:
 
 HUMAN = "human"  # the person's mailbox in the room
 USER = "user"  # its name in the design
-_TYPES = {each.value: each for each in MessageType} | {"task": MessageType.REQUEST}
-_STATUSES = {
-    State.CLAIMED: MessageStatus.PROCESSING,
-    State.DEAD: MessageStatus.FAILED,
-    State.QUEUED: MessageStatus.UNREAD,
-}
 
 
 def message_of(found: Found) -> Message:
-    """Return the letter as its mailbox may see it."""
-    mailbox, delivery = found.delivery.mailbox, found.delivery
+    """Return the letter as its mailbox may see it, with the fields of its file."""
+    mailbox = found.delivery.mailbox
     letter = found.message.seen_by(mailbox)
-    return Message(
-        id=handle_of(letter, mailbox),
-        from_agent=their_name(letter.sender),
-        to_agent=their_name(mailbox),
-        swarm_name=None if letter.scope == DEFAULT_SCOPE else letter.scope,
-        type=type_of(letter),
-        subject=letter.subject,
-        body=letter.text,
-        payload=_payload(letter),
-        priority=MessagePriority(int(letter.priority)),
-        created_at=local(letter.created_at),
-        expires_at=None if letter.expires_at is None else local(letter.expires_at),
-        status=status_of(delivery),
-        read_at=None if delivery.read_at is None else local(delivery.read_at),
-        completed_at=None if delivery.acked_at is None else local(delivery.acked_at),
-        reply_to=letter.in_reply_to,
-        thread_id=letter.thread_id,
-        context=dict(letter.context or {}),
-        attachments=list(letter.attachments),
-        tags=list(letter.tags),
-    )
+    fields = LAYOUT.write(letter, mailbox)
+    LAYOUT.write_state(fields, found.delivery)
+    # A copy of the context: the caller may change it. The file of a letter without a subject has one made up.
+    more = {"id": handle_of(letter, mailbox), "subject": letter.subject, "context": {**fields["context"]}}
+    return Message.from_dict(fields | more)
 
 
 def type_of(letter: Letter) -> MessageType:
     """Return the type of a letter. A kind that the design does not have is a notification."""
-    return _TYPES.get(letter.kind, MessageType.NOTIFICATION)
-
-
-def status_of(delivery: Delivery) -> MessageStatus:
-    if delivery.state is State.UNREAD:
-        return MessageStatus.UNREAD if is_unread(delivery) else MessageStatus.READ
-    if delivery.state is State.DONE:
-        return MessageStatus.COMPLETED if delivery.archived_at is None else MessageStatus.ARCHIVED
-    return _STATUSES[delivery.state]
+    return MessageType(LAYOUT.kind_word(letter))
 
 
 def is_unread(delivery: Delivery) -> bool:
@@ -269,21 +239,6 @@ def id_in(handle: str) -> str:
     return handle.partition("@")[0]
 
 
-def their_name(name: str) -> str:
-    return USER if name == HUMAN else name
-
-
-def local(time: datetime) -> datetime:
-    """Return a time as the design has it: local, without a zone."""
-    return time.astimezone().replace(tzinfo=None)
-
-
 def aware(time: datetime | None) -> datetime | None:
     """Return a time of the design in UTC; one without a zone is local."""
     return None if time is None else time.astimezone(UTC)
-
-
-def _payload(letter: Letter) -> dict[str, Any]:
-    """Return the first data part, if it is an object."""
-    data = next((part["data"] for part in letter.parts if part.type == "data"), None)
-    return data if isinstance(data, dict) else {}
