@@ -247,7 +247,7 @@ def _sync_of(value):
     """Return what a sync method takes in place of an async object, or of a list of them."""
     if isinstance(value, (_Face, AsyncBatch)):
         return value._sync
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) and any(isinstance(one, _Face) for one in value):
         return [_sync_of(one) for one in value]
     return value
 

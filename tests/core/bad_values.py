@@ -132,6 +132,7 @@ def acts(box: Mailbox) -> list[tuple[str, Callable[[Any], object], list[Any]]]:
         ("timeout", lambda v: box.claim(timeout=v), [*seconds, None]),
         ("timeout", lambda v: box.wait(timeout=v), [*seconds, None]),
         ("timeout", lambda v: next(iter(box.work(timeout=v))), seconds),
+        ("timeout", lambda v: box.ask("ann", "x", timeout=v), seconds),
         *rings(box),
         ("holder", lambda v: box.claim(holder=v), [*words, "two\nlines"]),
         ("kinds", lambda v: box.check(kinds=v), [v for v in lists if v is not None]),

@@ -12,8 +12,10 @@ import pytest
 import postroom
 from postroom import Invalid, Letter, NoAnswer, Room, State, Undeliverable, aio
 from postroom.core import asking
+from postroom.core.authorize import OWNER
 from postroom.core.verb import from_params, perform
 from postroom.formats.plain import plain
+from postroom.server.executor import Executor
 from tests.rooms import texts
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
@@ -119,6 +121,22 @@ def test_over_a_wire_nothing_yet_is_an_answer_without_a_letter(room: Room) -> No
     again = ask()
     assert again["id"] == first["id"]
     assert isinstance(letter := again["letter"], dict) and letter["text"] == "yes"
+
+
+def test_a_call_over_a_wire_waits_and_may_be_repeated(room: Room) -> None:
+    async def scene() -> None:
+        executor = Executor(room)
+        params = {"agent_id": "ann", "to": "bob", "body": "?", "timeout": PATIENCE, "key": "q"}
+        try:
+            asked = [asyncio.ensure_future(executor.call(OWNER, "ask", params)) for _ in range(3)]
+            await asyncio.to_thread(answer_next, room, "yes")
+            answers = [await one for one in asked] + [await executor.call(OWNER, "ask", params)]
+        finally:
+            await executor.close()
+        assert ["yes"] * 4 == [answer["letter"]["text"] for answer in answers]
+        assert 1 == len(room.mailbox("ann").sent())
+
+    asyncio.run(scene())
 
 
 def test_an_async_ask_that_is_cancelled_leaves_the_answer_in_the_inbox(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ BOB = agent_principal("bob")
 AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "send": [
         lambda box: box.send("ann", "x"),
+        lambda box: box.ask("ann", "x", timeout=0),
         lambda box: box.send_many([postroom.draft("ann", "x")]),
         lambda box: box.reply("known", "x"),
         lambda box: box.forward("known", "zoe"),
@@ -49,7 +50,12 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.retry_alerts(),
     ],
     "show": [lambda box: box.mark_shown("known", "claude")],
-    "claim": [lambda box: box.claim(), lambda box: box.claim(2), lambda box: list(box.work(timeout=0))],
+    "claim": [
+        lambda box: box.claim(),
+        lambda box: box.claim(2),
+        lambda box: list(box.work(timeout=0)),
+        lambda box: box.serve(print, timeout=0),
+    ],
     "settle": [lambda box: box.ack([]), lambda box: box.release([])],
     "dead": [lambda box: box.dead()],
     "revive": [lambda box: box.revive("known")],
