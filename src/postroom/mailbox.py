@@ -421,7 +421,8 @@ class Mailbox:
 
         letter = id if isinstance(id, Letter) else None
         name = id.id if isinstance(id, Letter) else id
-        return Task(self, tasks.find(self.core, self.principal, self.name, name), letter)
+        found = self._perform(tasks.FindTask, id=name)
+        return Task(self, found.standing, letter, session=found.session)
 
     def tasks(
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
@@ -430,8 +431,8 @@ class Mailbox:
         from .core import tasks
         from .task import Task
 
-        found = tasks.list_tasks(self.core, self.principal, self.name, role=role, states=states, limit=limit)
-        return [Task(self, standing) for standing in found]
+        found = self._perform(tasks.ListTasks, role=role, states=states, limit=limit).tasks
+        return [Task(self, one.standing, session=one.session) for one in found]
 
     # -- escalation
 
@@ -449,17 +450,17 @@ class Mailbox:
             self.core, self.principal, self.name, body, reason=reason, ladder=ladder, **more
         )
 
-    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+    def escalations(self, *, open_only: bool = True, limit: int | None = None) -> list[Escalation]:
         """Return the escalations by this mailbox or to it, the oldest first."""
         from .core import escalation
 
-        return escalation.escalations(self.core, self.principal, self.name, open_only=open_only)
+        return self._perform(escalation.ListEscalations, open_only=open_only, limit=limit).escalations
 
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
         from .core import escalation
 
-        return escalation.resolve(self.core, self.principal, self.name, id)
+        return self._perform(escalation.Resolve, id=id).escalation
 
     # -- threads
 

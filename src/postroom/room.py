@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .model.thread import Conversation, Thread, Turn
     from .settings import Settings
     from .store.protocol import Store
+    from .task import Task
 
     T = TypeVar("T")
     U = TypeVar("U")
@@ -252,11 +253,19 @@ class Room:
             for f in found
         ]
 
-    def escalations(self, *, open_only: bool = True) -> list[Escalation]:
+    def tasks(self, *, states: str | Sequence[str] | None = None, limit: int = 50) -> list[Task]:
+        """Return the tasks of all mailboxes, each as its giver sees it; the most recently moved first."""
+        from .core import tasks
+        from .task import Task
+
+        found = self._perform_in_room(tasks.ListTasks, states=states, limit=limit).tasks
+        return [Task(self.mailbox(one.standing.giver), one.standing, session=one.session) for one in found]
+
+    def escalations(self, *, open_only: bool = True, limit: int | None = None) -> list[Escalation]:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""
         from .core import escalation
 
-        return escalation.escalations(self.core, self.principal, None, open_only=open_only)
+        return self._perform_in_room(escalation.ListEscalations, open_only=open_only, limit=limit).escalations
 
     def cursor(self) -> Cursor:
         """Return the current position. Keep it (`str(cursor)`) to ask later for the changes since."""

@@ -33,13 +33,18 @@ class Task:
     standing: Standing
     session: dict[str, Any] | None
 
-    def __init__(self, mailbox: Mailbox, standing: Standing, letter: Letter | None = None) -> None:
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        standing: Standing,
+        letter: Letter | None = None,
+        *,
+        session: dict[str, Any] | None = None,
+    ) -> None:
         self._mailbox = mailbox
         self._letter = letter  # the opening letter, if claimed: its lease proves who may move the task
         self.standing = standing
-        self.session = None
-        if standing.giver == mailbox.name:
-            self.session = tasks.session(mailbox.core, mailbox.principal, mailbox.name, standing.letter)
+        self.session = session
 
     @property
     def id(self) -> str:
@@ -130,8 +135,7 @@ class Task:
 
     def refresh(self) -> TaskState:
         """Read the task again, and return its state."""
-        box = self._mailbox
-        self.standing = tasks.find(box.core, box.principal, box.name, self.id)
+        self.standing = self._mailbox._perform(tasks.FindTask, id=self.id).standing
         return self.state
 
     def letters(self) -> list[Message]:

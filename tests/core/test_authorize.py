@@ -13,7 +13,7 @@ from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room, TaskStat
 from postroom.core import authorize, conversations, peers, tokens, webhooks
 from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_principal
 from postroom.core.authorize import authorize as authorize_authorize
-from postroom.core.tasks import admit, move, session
+from postroom.core.tasks import admit, move
 from postroom.core.verb import declared_by
 from postroom.model.peer import Peer
 from tests.rooms import RoomFactory
@@ -77,7 +77,6 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: box.task("known"),
         lambda box: move(box.core, box.principal, box.name, "known", TaskState.ACCEPTED, fields={}),
         lambda box: admit(box.core, box.principal, box.name, "known"),
-        lambda box: session(box.core, box.principal, box.name, "known"),
     ],
     "join": [
         lambda box: conversations.join(box.core, box.principal, "c", box.name),
@@ -134,6 +133,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: room.conversations(),
         lambda room: room.turns("c"),
         lambda room: room.dead(),
+        lambda room: room.tasks(),
         lambda room: room.escalations(),
         lambda room: room.changes(room.cursor()),
         lambda room: room.stats(),

@@ -505,3 +505,15 @@ def test_only_the_giver_answers_and_only_what_was_asked(room: Room) -> None:
         theirs.answer("x")
     ours.answer("Ascending")
     assert theirs.refresh() == TaskState.WORKING
+
+
+def test_the_tasks_of_all_mailboxes_are_listed_once_each(room: Room) -> None:
+    first = room.mailbox("ann").give_task("bob", "one", session={"chat": 1}).id
+    second = room.mailbox("bob").give_task("carl", "two").id
+    own = room.mailbox("carl").give_task("carl", "three").id
+    room.mailbox("bob").task(first).accept()
+    assert {first, second, own} == {task.id for task in room.tasks()}
+    assert [(first, "ann", {"chat": 1})] == [
+        (task.id, task.giver, task.session) for task in room.tasks(states="accepted")
+    ]
+    assert 1 == len(room.tasks(limit=1))

@@ -329,7 +329,7 @@ def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: st
 
 # -- the whole room
 
-EVERYONE = ["mail/dead", "mail/dead_alerts"]
+EVERYONE = ["mail/dead", "mail/dead_alerts", "mail/escalations", "mail/tasks"]
 
 
 @pytest.fixture
@@ -344,6 +344,8 @@ def listed() -> Iterator[Room]:
             alert = box.next_alert("exec")
             assert isinstance(alert, Rung)
             assert 1 == box.alert_failed("exec", alert.ids, "exit 1")
+            box.give_task("dan", "a task")
+            box.escalate("a question", reason="blocked")
         yield room
 
 

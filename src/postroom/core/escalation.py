@@ -15,8 +15,9 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, NotAllowed, StaleRevision
@@ -37,7 +38,8 @@ from .core import find_record, put_record
 from .deliveries import notice
 from .messages import commit_posts, prepare, with_prefix
 from .names import current_name, names_of
-from .validation import as_list
+from .validation import as_list, check_limit
+from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,37 +112,60 @@ def escalate(
     return commit_posts(core, [post], plan)[0]
 
 
-def escalations(core: Core, caller: Principal, mailbox: str | None, *, open_only: bool = True) -> list[Escalation]:
-    """Return the escalations that a mailbox opened or received (None: all), the oldest first, as they are now."""
-    authorize(caller, "room" if mailbox is None else "escalations", mailbox)
-    kinds = (OPEN_ESCALATION,) if open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
-    found = [convert(record.value, Escalation) for kind in kinds for record in core.store.records(kind)]
-    seen = [current(core, one) for one in found if mailbox is None or _concerns(one, mailbox)]
-    if not seen and mailbox is not None:
-        inbox.check_spelling(core, mailbox)
-    shown = [one for one in seen if one.status == "open" or not open_only]
-    return sorted(shown, key=lambda one: (one.opened_at, one.id))
+class Escalations(Struct):
+    """Questions that were escalated."""
+
+    escalations: list[Escalation]
 
 
-def resolve(core: Core, caller: Principal, mailbox: str, id: str) -> Escalation:
-    """Close an escalation without an answer: its asker and the agents it reached may do so."""
-    authorize(caller, "escalations", mailbox)
-    closed: list[Escalation] = []
+@verb("escalations", Escalations, action="escalations", many=True, writes=False, everyone=True)
+class ListEscalations(MailboxVerb, kw_only=True):
+    """Return the questions that were escalated from here or to here, the oldest first, as they are now."""
 
-    def plan() -> Sequence[Write]:
-        held = find_record(core, OPEN_ESCALATION, check_id(id, "id"))
-        found = None if held is None else convert(held.value, Escalation)
-        if found is None or not _concerns(found, mailbox):
-            inbox.check_spelling(core, mailbox)
-            raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
-        now = current(core, found)
-        if now.status == "open":
-            now = replace(now, status="resolved", closed_at=core.now().wall, closed_by=mailbox)
-        closed[:] = [now]
-        return [*close(core, now), *acknowledge_above(core, now)]
+    open_only: Annotated[bool, "false: also those that are closed"] = True
+    limit: Annotated[int | None, "how many at most"] = None
 
-    core.store.commit(plan)
-    return closed[0]
+    def run(self, core: Core, _principal: Principal) -> Escalations:
+        most = check_limit(self.limit)
+        kinds = (OPEN_ESCALATION,) if self.open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
+        found = [convert(record.value, Escalation) for kind in kinds for record in core.store.records(kind)]
+        seen = [current(core, one) for one in found if not self.agent_id or _concerns(one, self.agent_id)]
+        if not seen and self.agent_id:
+            inbox.check_spelling(core, self.agent_id)
+        shown = [one for one in seen if one.status == "open" or not self.open_only]
+        return Escalations(sorted(shown, key=lambda one: (one.opened_at, one.id))[:most])
+
+
+class OneEscalation(Struct):
+    """A question that was escalated."""
+
+    escalation: Escalation
+
+
+@verb("resolve", OneEscalation, action="escalations", old_names={"escalation_id": "id"})
+class Resolve(MailboxVerb, kw_only=True):
+    """Close a question without an answer: its asker and the agents it reached may do so."""
+
+    id: Annotated[str, "the escalation's id"]
+
+    def run(self, core: Core, _principal: Principal) -> OneEscalation:
+        mailbox, id = self.agent_id, self.id
+        closed: list[Escalation] = []
+
+        def plan() -> Sequence[Write]:
+            held = find_record(core, OPEN_ESCALATION, check_id(id, "id"))
+            found = None if held is None else convert(held.value, Escalation)
+            if found is None or not _concerns(found, mailbox):
+                inbox.check_spelling(core, mailbox)
+                raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
+            now = current(core, found)
+            if now.status == "open":
+                now = replace(now, status="resolved", closed_at=core.now().wall, closed_by=mailbox)
+            closed[:] = [now]
+            return [*close(core, now), *acknowledge_above(core, now)]
+
+        core.store.commit(plan)
+        return OneEscalation(closed[0])
 
 
 def close(core: Core, closed: Escalation) -> list[Write]:

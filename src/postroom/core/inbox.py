@@ -348,18 +348,18 @@ class GetCursor(MailboxVerb, kw_only=True):
         return CursorText(str(current_cursor(core, principal)))
 
 
-def current_cursor(core: Core, caller: Principal) -> Cursor:
+def current_cursor(core: Core, principal: Principal) -> Cursor:
     """Return the cursor of now.
 
     An agent gets the number of the newest letter that came to it: the number of the room would tell it how much
     mail other agents exchange (G8).
     """
     now = core.store.cursor()
-    if caller.operator:
+    if principal.operator:
         return now
-    if caller.agent is None:
+    if principal.agent is None:
         return replace(now, number=0)
-    came = Query(mailbox=caller.agent, states=_DELIVERED, shown_only=True, until=now.number)
+    came = Query(mailbox=principal.agent, states=_DELIVERED, shown_only=True, until=now.number)
     newest = core.store.find(replace(came, order="newest", limit=1))
     if not newest:
         return replace(now, number=0)

@@ -125,6 +125,12 @@ def tasks_of(core: Core, mailbox: str) -> list[Standing]:
     return [convert(record.value, Standing) for record in core.store.records(TASKS + mailbox)]
 
 
+def all_tasks(core: Core) -> list[Standing]:
+    """Return every task of the room once: giver and receiver each have a record of it."""
+    found = (convert(record.value, Standing) for record in core.store.records_under(TASKS))
+    return list({task.letter: task for task in found}.values())
+
+
 def active_tasks(core: Core, agent: str) -> tuple[str, ...]:
     """Return the ids of the letters that opened an agent's active tasks."""
     found = core.store.records(ACTIVE_TASKS, agent)

@@ -12,7 +12,7 @@ of sessions is ignored. Where each task stands is read from `task_index`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from ..model import delivery as model_delivery
 from ..model.agent import Card
 from ..model.codec import blake2b, convert, encode
 from ..model.delivery import Delivery, State
-from ..model.message import OVERDUE, TaskNote
+from ..model.message import OVERDUE, Message, TaskNote
 from ..model.names import POSTMASTER, check_id
 from ..model.query import Query
 from ..model.record import CARD, DUE, SESSION, Record, session_key
@@ -50,20 +50,20 @@ from ..model.task import (
 from ..model.values import check_label, check_object, check_text
 from ..policy.admission import check_admission, lacking, refusal
 from ..store.protocol import Move, Post, Put
-from . import addressing, compose, deliveries, inbox, messages, names, work
+from . import addressing, compose, deliveries, inbox, messages, names, threads, work
 from .authorize import authorize
 from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare
 from .names import current_name, names_of, seen_by
-from .task_index import active_tasks, session_of, task_of, tasks_of, was_sent, with_index
+from .task_index import active_tasks, all_tasks, session_of, task_of, tasks_of, was_sent, with_index
 from .validation import as_list, check_count, quoted
+from .verb import MailboxVerb, perform, verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from ..model.delivery import Lease
-    from ..model.message import Message
     from ..model.query import Moment
     from ..policy.admission import Judge
     from ..store.protocol import Posted, Write
@@ -147,9 +147,55 @@ def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> Mapping[s
 # -- finding tasks
 
 
-def find(core: Core, caller: Principal, mailbox: str, id: Any) -> Standing:
-    """Return a task that `mailbox` gave or received: by any letter of it, or by its name in the letters."""
-    authorize(caller, "task", mailbox)
+class FoundTask(Struct):
+    """A task, and the session in which its giver was asked for it, which the giver alone sees."""
+
+    standing: Standing
+    session: dict[str, Any] | None
+
+
+class TaskWithLetters(Struct):
+    """A task and the letters of its thread that the mailbox sent or received."""
+
+    task: FoundTask
+    letters: list[Message]
+
+
+class MailboxTasks(Struct):
+    """Tasks of a mailbox or, for an operator, of the room."""
+
+    tasks: list[FoundTask]
+
+
+@verb("find_task", FoundTask, action="task", local=True)
+class FindTask(MailboxVerb, kw_only=True):
+    """Return a task that was given or received: by any letter of it, or by its name in the letters."""
+
+    id: Annotated[str, "the id of a letter"]
+
+    def run(self, core: Core, _principal: Principal) -> FoundTask:
+        return _with_session(core, self.agent_id, _find(core, self.agent_id, self.id))
+
+
+@verb("task", TaskWithLetters, action="task", many=True, writes=False, old_names={"message_id": "id"})
+class GetTask(MailboxVerb, kw_only=True):
+    """Return the state of a task and its letters."""
+
+    id: Annotated[str, "the id of a letter"]
+
+    def run(self, core: Core, principal: Principal) -> TaskWithLetters:
+        found = FindTask(agent_id=self.agent_id, id=self.id).run(core, principal)
+        # The rights to a task do not include those to read letters.
+        thread = threads.GetThread(agent_id=self.agent_id, thread=found.standing.thread)
+        return TaskWithLetters(found, perform(core, principal, thread).letters)
+
+
+def _with_session(core: Core, mailbox: str, task: Standing) -> FoundTask:
+    is_givers = task.giver == (mailbox or task.giver)
+    return FoundTask(task, session_of(core, task.giver, task.letter) if is_givers else None)
+
+
+def _find(core: Core, mailbox: str, id: Any) -> Standing:
     check_id(id, "id")
     deliveries.apply_timers(core, core.now(), (mailbox,))
     task = task_of(core, mailbox, id) or _task_of_update(core, mailbox, id) or _task_named(core, mailbox, id)
@@ -185,40 +231,46 @@ def _task_named(core: Core, mailbox: str, id: str) -> Standing | None:
     return named[0] if named else None
 
 
-def list_tasks(
-    core: Core, caller: Principal, mailbox: str, *, role: Any, states: Any, limit: Any
-) -> list[Standing]:
-    """Return tasks given or received, the most recently moved first."""
-    authorize(caller, "task", mailbox)
-    if not isinstance(role, str) or role not in ROLES:
-        raise Invalid(f"{quoted(role)} is not a role", field="role", hint=", ".join(ROLES))
-    wanted = set(TaskState)
-    if states is not None:
-        words = [check_text(word, "states", 64) for word in as_list(states, "states")]
-        wanted = {check_state(word, "states") for word in words}
-    most = check_count(limit, "limit")
-    deliveries.apply_timers(core, core.now(), (mailbox,))
-    # A letter that is scheduled for later has not arrived, so its receiver does not see the task yet.
-    scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
-    hidden = {
-        found.message.id
-        for found in core.store.find(scheduled)
-        if not names.is_sent_by(core, found.message, mailbox)
-    }
-    found = [
-        task
-        for task in tasks_of(core, mailbox)
-        if task.state in wanted and ROLES[role] & set(task.roles_of(mailbox)) and task.letter not in hidden
-    ]
-    if not found:
-        inbox.check_spelling(core, mailbox)
-    return sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
+@verb("tasks", MailboxTasks, action="task", many=True, writes=False, everyone=True)
+class ListTasks(MailboxVerb, kw_only=True):
+    """Return tasks given or received here, the most recently moved first."""
 
+    role: Annotated[str, "given, received or any"] = "any"
+    states: Annotated[str | list[str] | None, "only in these states"] = None
+    limit: Annotated[int | None, "how many at most"] = 50
 
-def session(core: Core, caller: Principal, mailbox: str, letter: str) -> dict[str, Any] | None:
-    """Return the session in which `mailbox` was asked for a task it gave; None for any other task."""
-    authorize(caller, "task", mailbox)
-    return session_of(core, mailbox, letter)
+    def run(self, core: Core, _principal: Principal) -> MailboxTasks:
+        if not isinstance(self.role, str) or self.role not in ROLES:
+            raise Invalid(f"{quoted(self.role)} is not a role", field="role", hint=", ".join(ROLES))
+        wanted = set(TaskState)
+        if self.states is not None:
+            words = [check_text(word, "states", 64) for word in as_list(self.states, "states")]
+            wanted = {check_state(word, "states") for word in words}
+        most = check_count(self.limit, "limit")
+        tasks = self._of_mailbox(core) if self.agent_id else all_tasks(core)
+        found = [task for task in tasks if task.state in wanted]
+        newest = sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
+        return MailboxTasks([_with_session(core, self.agent_id, task) for task in newest])
+
+    def _of_mailbox(self, core: Core) -> list[Standing]:
+        """Return the tasks in which the mailbox has the role that is asked for."""
+        mailbox = self.agent_id
+        deliveries.apply_timers(core, core.now(), (mailbox,))
+        # A letter that is scheduled for later has not arrived, so its receiver does not see the task yet.
+        scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
+        hidden = {
+            found.message.id
+            for found in core.store.find(scheduled)
+            if not names.is_sent_by(core, found.message, mailbox)
+        }
+        found = [
+            task
+            for task in tasks_of(core, mailbox)
+            if ROLES[self.role] & set(task.roles_of(mailbox)) and task.letter not in hidden
+        ]
+        if not found:
+            inbox.check_spelling(core, mailbox)
+        return found
 
 
 # -- moving tasks
@@ -256,7 +308,7 @@ def move(
     """
     authorize(caller, "task", mailbox)
     fields = check_own_fields(fields, OWN_FIELDS)
-    task = find(core, caller, mailbox, letter)
+    task = _find(core, mailbox, letter)
     moment = core.now()
     why = None if reason is None else check_text(reason, "reason", LONGEST_REASON)
     draft = _update(core, mailbox, task, after, body, why, fields)
@@ -290,7 +342,7 @@ def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, re
     worker.
     """
     authorize(caller, "task", mailbox)
-    task = find(core, caller, mailbox, letter)
+    task = _find(core, mailbox, letter)
     moment = core.now()
     why = check_text(reason, "reason", LONGEST_REASON)
     steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
@@ -327,7 +379,7 @@ def admit(
     authorize(caller, "task", mailbox)
     if judge is not None and not callable(judge):
         raise Invalid(f"must be a function, not {type(judge).__name__}", field="judge")
-    task = find(core, caller, mailbox, letter)
+    task = _find(core, mailbox, letter)
     _check_step(core, mailbox, letter, TaskState.ACCEPTED)
     # The rules before the judge: a task that they refuse costs no call of a model.
     unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..core.agents import Agents
     from ..core.messages import Receipt
+    from ..core.tasks import FoundTask
     from ..core.work import Claimed, Revived, Settled
     from ..letter import Letter, Work
     from ..model.agent import Agent
@@ -119,11 +120,11 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def plain_task(task: Task) -> dict[str, Any]:
+def plain_task(task: Task | FoundTask) -> dict[str, Any]:
     standing: dict[str, Any] = to_plain(asdict(task.standing))
     # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
     called, id = standing.pop("id"), standing.pop("letter")
-    return {"id": id, "called": called, **standing, "is_final": task.is_final, "session": task.session}
+    return {"id": id, "called": called, **standing, "is_final": task.standing.is_final, "session": task.session}
 
 
 def plain_escalation(one: Escalation) -> dict[str, Any]:
@@ -200,16 +201,20 @@ def _encoders() -> dict[type, Callable[[Any], Any]]:
     """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
     from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
+    from ..core.tasks import FoundTask  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
     from ..model.alert import Rung  # noqa: PLC0415
     from ..model.report import Trace  # noqa: PLC0415
+    from ..model.task import Escalation  # noqa: PLC0415
 
     return {
         Agent: plain_agent,
         Agents: plain_agents,
         Claimed: plain_claimed,
+        Escalation: plain_escalation,
         Found: plain_found,
+        FoundTask: plain_task,
         Message: plain_message,
         Receipt: plain_receipt,
         Revived: plain_revived,

@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import asdict
 
-from ..core import agents, alerts, asking, inbox, messages, search, stats, templates, threads, work
+from ..core import (
+    agents,
+    alerts,
+    asking,
+    escalation,
+    inbox,
+    messages,
+    search,
+    stats,
+    tasks,
+    templates,
+    threads,
+    work,
+)
 from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.plain import (
-    plain_escalation,
-    plain_message,
     plain_receipt,
     plain_stats,
     plain_task,
@@ -105,16 +116,6 @@ def _give_task(room: Room, params: dict[str, Any]) -> Any:
     return plain_receipt(receipt)
 
 
-def _task(room: Room, params: dict[str, Any]) -> Any:
-    task = box_of(room, params).task(params["message_id"])
-    return {"task": plain_task(task), "letters": [plain_message(letter) for letter in task.letters()]}
-
-
-def _tasks(room: Room, params: dict[str, Any]) -> Any:
-    found = box_of(room, params).tasks(params.get("role", "any"), **some(params, "states", "limit"))
-    return {"tasks": [plain_task(task) for task in found]}
-
-
 def _task_step(room: Room, params: dict[str, Any]) -> Any:
     step, box = params["step"], box_of(room, params)
     if step not in STEPS:
@@ -142,15 +143,6 @@ def _escalate(room: Room, params: dict[str, Any]) -> Any:
     return plain_receipt(receipt)
 
 
-def _escalations(room: Room, params: dict[str, Any]) -> Any:
-    found = box_of(room, params).escalations(**some(params, "open_only"))
-    return {"escalations": [plain_escalation(one) for one in found]}
-
-
-def _resolve(room: Room, params: dict[str, Any]) -> Any:
-    return {"escalation": plain_escalation(box_of(room, params).resolve(params["escalation_id"]))}
-
-
 def _work_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
     args = {"action": "settle", "whose": "agent_id"} | more
     return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
@@ -170,21 +162,16 @@ WORK_ROWS = (
     _work_row("give_task", "give one agent a task", _give_task, Param("to", "address", "who does it", required=True), BODY,
          Param("deadline", "when", "when it must be over"), Param("session", "object", "where you were asked for it; "
          "stays here"), *(p for p in FIELDS if p.name != "task"), result=RECEIPT, action="send"),
-    _work_row("task", "the state of a task", _task, ID, result="task, letters", action="task", many=True, writes=False),
-    _work_row("tasks", "tasks given or received here", _tasks, Param("role", "text", "given, received or any"),
-         Param("states", "texts", "only in these states"), LIMIT, result="tasks", action="task", many=True,
-         writes=False),
+    of_verb(tasks.GetTask),
+    of_verb(tasks.ListTasks),
     _work_row("task_step", "move a task by one step", _task_step, ID, Param("step", "text", ", ".join(STEPS),
          required=True), TOKEN, BODY, Param("reason", "text", "of reject, fail and cancel"),
          *(p for p in FIELDS if p.name != "task"), result="task, receipt", **_TASK),
     _work_row("escalate", "ask the next agent of your ladder", _escalate, BODY, Param("reason", "text",
          "an open word, such as blocked", required=True), Param("ladder", "list", "agents to ask, the lowest first"),
          *FIELDS, result=RECEIPT, action="send"),
-    _work_row("escalations", "questions that were escalated here", _escalations, Param("open_only", "flag",
-         "true by default"), result="escalations", action="escalations", many=True,
-         writes=False),
-    _work_row("resolve", "close a question", _resolve, Param("escalation_id", "text", "its id", required=True),
-         result="escalation", action="escalations"),
+    of_verb(escalation.ListEscalations),
+    of_verb(escalation.Resolve),
 )  # fmt: skip
 
 

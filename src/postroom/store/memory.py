@@ -458,6 +458,10 @@ class MemoryStore(Tables):
                 return [] if record is None else [shown(record)]
             return [shown(self._records[at]) for at in sorted(self._records) if at[0] == kind]
 
+    def records_under(self, prefix: str) -> list[Record]:
+        with self._lock:
+            return [shown(self._records[at]) for at in sorted(self._records) if at[0].startswith(prefix)]
+
     def keys(self, kind: str) -> list[str]:
         with self._lock:
             return sorted(key for of, key in self._records if of == kind)

@@ -133,7 +133,7 @@ def _lacks_its_task(letter: Message, delivery: Delivery) -> bool:
 
 def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
     try:
-        return tasks.find(mailbox.core, mailbox.principal, mailbox.name, work.id)
+        return mailbox._perform(tasks.FindTask, id=work.id).standing
     except UnknownMessage:
         return None
 

@@ -53,6 +53,7 @@ _ABANDONED: list[object] = []  # connections of a parent process: never touched,
 
 RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
 RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
+RECORDS_UNDER = "SELECT kind, key, revision, value FROM records WHERE kind >= ? AND kind < ? ORDER BY kind, key"
 _MAILBOX = """
 SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
 SPELLING = """
@@ -397,6 +398,14 @@ class SqliteStore:
             return []
         try:
             return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
+        except (msgspec.DecodeError, ValueError, TypeError) as broken:
+            raise self._damaged(broken) from None
+
+    def records_under(self, prefix: str) -> list[Record]:
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        found = self._query(RECORDS_UNDER, [prefix, end])
+        try:
+            return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for kind, k, r, v in found]
         except (msgspec.DecodeError, ValueError, TypeError) as broken:
             raise self._damaged(broken) from None
 
