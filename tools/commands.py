@@ -1,24 +1,27 @@
-"""Writes docs/commands.md from the command table. With --check it only says whether the page is true."""
+"""Writes docs/commands.md from the declarations of the commands. With --check it only says whether the page is true."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from postroom.cli.command import EVERYWHERE, Command, Option, command_of
 from postroom.cli.errors import MEANINGS
 from postroom.cli.help import named, option_help, usage
-from postroom.cli.table import GROUPS, everywhere, row
-from postroom.cli.table.shape import Command, Option
+from postroom.cli.options import BODY, FIELDS
+from postroom.cli.table import FORMER, GROUPS
 
+_SHARED = {*BODY, *FIELDS}
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 HEAD = """# Commands
 
-<!-- Written by `make docs` from the command table in src/postroom/cli/table. -->
+<!-- Written by `make docs` from the commands in src/postroom/cli. -->
 
 `postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
 [Postroom in ten minutes](ten-minutes.md); [the glossary](glossary.md) says what the words mean.
 
-- [Every command](#every-command), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [ids](#ids), [letters](#letters), [errors](#errors-as-json)
+- [Every command](#every-command), [fields of a letter](#fields-of-a-letter), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [ids](#ids), [letters](#letters), [errors](#errors-as-json)
 """
 ROOMS = """## Where there is no room yet
 
@@ -36,7 +39,7 @@ JSON = """## JSON
 
 With `--json` a command prints one document, or, where answers keep coming (`wait --follow`, `work --loop`), one on each
 line. Each has `schema` (now 1; it grows when a field changes its meaning or goes; new fields may come at any time) and
-`command`, and the fields its section names. All of them are always there; what is not known is `null`. Times are UTC,
+`command`, and the fields that its section lists under JSON. All of them are always there; what is not known is `null`. Times are UTC,
 as `2030-01-31T09:00:00Z`. Ids are always whole, also where a terminal shows their beginning.
 
 A word beside the answer, such as "nobody here is called 'codr'; did you mean 'coder'?", goes to standard error, and only
@@ -69,18 +72,19 @@ is known) and `exit`. The names are those of [the library's errors](reference.md
 
 
 def page() -> str:
-    sections = [HEAD, _index(), _everywhere(), _exits(), ROOMS, JSON]
-    for title, (_, names) in GROUPS.items():
+    sections = [HEAD, _index(), _everywhere(), _letter(), _exits(), ROOMS, JSON]
+    for title, names in GROUPS.items():
         sections.append(f"## {title}\n")
-        sections += [_command(row(name)) for name in names]
+        sections += [_command(command_of(name)) for name in names]
+    sections.append(_former())
     return "\n".join(sections)
 
 
 def _index() -> str:
     rows = [
-        f"| [`{name}`](#postroom-{name.replace(' ', '-')}) | {row(name).summary} |"
-        for _, names in GROUPS.values()
-        for name in names
+        f"| [`{name}`](#postroom-{name.replace(' ', '-')}) | {what} |"
+        for names in GROUPS.values()
+        for name, (_, what) in names.items()
     ]
     return "\n".join(["| command | |", "|---|---|", *rows, ""])
 
@@ -89,7 +93,12 @@ def _everywhere() -> str:
     about = (
         "These options may stand before or after the command's own. `--` ends options: what follows are arguments."
     )
-    return "\n".join(["## Every command", "", about, "", *_options(everywhere()), ""])
+    return "\n".join(["## Every command", "", about, "", *_options(EVERYWHERE), ""])
+
+
+def _letter() -> str:
+    about = "These options set the text and the fields of a letter, wherever a command sends one."
+    return "\n".join(["## Fields of a letter", "", about, "", *_options((*BODY, *FIELDS)), ""])
 
 
 def _exits() -> str:
@@ -99,31 +108,28 @@ def _exits() -> str:
 
 def _command(command: Command) -> str:
     lines = [f"### postroom {command.name}", "", f"`{usage(command)}`", "", f"{_sentence(command.summary)}", ""]
+    lines += ["```sh", *(f"{line}  # {what}" for line, what in command.examples), "```", ""]
     if command.about:
         lines += [command.about, ""]
-    if command.options:
-        lines += [*_options(command.options), ""]
+    own = [option for option in command.options if option not in _SHARED]
+    if own:
+        lines += [*_options(own), ""]
+    if len(own) < len(command.options):
+        lines += ["Also [the fields of a letter](#fields-of-a-letter).", ""]
     if command.json:
-        lines += [
-            "| JSON | |",
-            "|---|---|",
-            *(f"| {_fields(field)} | {_safe(what)} |" for field, what in command.json),
-            "",
-        ]
-    if command.exits:
-        lines += ["| exit | |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in command.exits), ""]
-    if command.examples:
-        lines += ["```sh", *(f"{line}  # {what}" for line, what in command.examples), "```", ""]
+        lines += [f"JSON: {', '.join(f'`{name}`' for name in command.json)}.", ""]
     return "\n".join(lines)
 
 
-def _options(options: tuple[Option, ...]) -> list[str]:
+def _former() -> str:
+    rows = [f"| `{former}` | `{name}` |" for former, name in FORMER.items()]
+    about = "These names of earlier versions still work in this version."
+    return "\n".join(["## Former names", "", about, "", "| former | now |", "|---|---|", *rows, ""])
+
+
+def _options(options: Iterable[Option]) -> list[str]:
     rows = [f"| `{_safe(named(option))}` | {_safe(option_help(option))} |" for option in options]
     return ["| option | |", "|---|---|", *rows]
-
-
-def _fields(names: str) -> str:
-    return ", ".join(f"`{name}`" for name in names.split(", "))
 
 
 def _safe(text: str) -> str:
@@ -137,9 +143,9 @@ def _sentence(summary: str) -> str:
 def main() -> None:
     true = page()
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == true:
-        print("the commands are as the table says")
+        print("the page is as the commands declare")
     elif "--check" in sys.argv:
-        raise SystemExit("docs/commands.md is not what the command table says: make docs")
+        raise SystemExit("docs/commands.md is not what the commands declare: make docs")
     else:
         PAGE.write_text(true, encoding="utf-8")
         print("written anew: commands.md")

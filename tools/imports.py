@@ -18,12 +18,13 @@ from pathlib import Path
 from statistics import median
 
 import postroom
-from postroom.cli.table import FILE_OF, HIDDEN, row
+from postroom.cli.command import command_of
+from postroom.cli.table import GROUPS
 
 NOTHING = Path(os.devnull)
 ROUNDS = 7
 HEAVIEST = 4  # modules that are named
-_MADE = {"export": "room.jsonl", "backup": "monday.db"}  # what an example makes, and would not replace
+_MADE = {"rooms export": "room.jsonl", "rooms backup": "monday.db"}  # what an example makes, and would not replace
 _IMPORTED = re.compile(r"^import time:\s+(\d+) \|\s+\d+ \| +(\S+)$", re.MULTILINE)
 
 
@@ -65,9 +66,9 @@ def report_all(environment: dict[str, str], folder: Path) -> None:
     """One line for each command of the table. Loading is timed by Python itself, once: compare, do not quote."""
     bare = _imports(["-c", "pass"], environment, folder)
     print(f"{'command':15} {'modules':>7} {'ours':>4} {'loading':>10}   heaviest")
-    for name in FILE_OF:
-        if name not in HIDDEN:
-            line = row(name).examples[0][0]
+    for names in GROUPS.values():
+        for name in names:
+            line = command_of(name).examples[0][0]
             code, found = 0, dict[str, int]()
             for _ in range(2):  # the first time makes the bytecode
                 watched = environment | {"PYTHONPROFILEIMPORTTIME": "1", "TOKEN": _prepare(folder)}

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import postroom
+from postroom.cli.command import EVERYWHERE, command_of
 from postroom.cli.errors import MEANINGS
 from postroom.cli.main import main
-from postroom.cli.table import row
-from postroom.cli.table.shape import EVERYWHERE
 from tests.cli.shell import Done, Shell
 
 CODES = {code for code, _ in MEANINGS}
@@ -58,7 +57,7 @@ def test_a_hostile_value_of_any_option_is_taken_as_it_is_or_refused(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(shell.home))
     monkeypatch.chdir(shell.home)
-    options = [option for option in row("send").options if not option.is_place and option.kind != "flag"]
+    options = [option for option in command_of("send").options if not option.is_place and option.kind != "flag"]
     sent = 0
     for option in options:
         message = os.fsdecode(option.names[-1].encode() + b"=" + value)

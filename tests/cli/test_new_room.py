@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.table import FILE_OF, HIDDEN, row
+from postroom.cli.command import command_of
+from postroom.cli.table import GROUPS
 from tests.cli.shell import Shell
 
 # All that may make a room: they put the first thing into it, or wait for mail. No other command does.
 MAKERS = {
     "send", "broadcast", "handoff", "escalate", "tasks give", "register", "templates save", "block",
-    "wait", "watch", "claim", "work", "mcp", "serve", "token create", "peers add", "webhook add", "mount",
-    "chipset dispatch", "chipset nudge", "chipset note", "hook session-start", "hook claude", "hook codex", "hook gemini", "init", "import", "restore", "copy",
+    "wait", "watch", "claim", "work", "mcp", "serve", "tokens create", "peers add", "webhooks add", "mount",
+    "chipset dispatch", "chipset nudge", "chipset note", "hook session-start", "hook claude", "hook codex", "hook gemini", "init", "rooms import", "rooms restore", "rooms copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
 NO_ROOM = {  # they need none, or, as hooks, never fail
@@ -23,16 +24,17 @@ NO_ROOM = {  # they need none, or, as hooks, never fail
     *(f"{verb} {host}" for verb in ("install", "uninstall") for host in ("claude", "codex", "gemini")),
 }  # fmt: skip
 NEEDS_WHAT_IS_THERE = {
-    "backup", "export",
+    "rooms backup", "rooms export",
     *(f"chipset {verb}" for verb in "remind activate touch report accept reassign clear answer handle".split()),
 }  # fmt: skip
-LOOKING = [name for name in FILE_OF if name not in HIDDEN and name not in MAKERS | ABOUT_THE_PROGRAM | NO_ROOM]
+NAMES = [name for names in GROUPS.values() for name in names]
+LOOKING = [name for name in NAMES if name not in MAKERS | ABOUT_THE_PROGRAM | NO_ROOM]
 
 
 def words_of(name: str) -> list[str]:
     """A command with something in each of its places and in every option that must be said."""
     words = [*name.split(), *(["--once"] if name in {"top", "witness"} else [])]
-    for option in row(name).options:
+    for option in command_of(name).options:
         if option.is_place:
             words.append("m-1")
         elif option.required:
@@ -62,7 +64,7 @@ def test_what_is_about_the_program_makes_no_room(shell: Shell, name: str) -> Non
 
 
 def test_the_table_says_who_may_make_a_room() -> None:
-    rows = {name for name in FILE_OF if name not in HIDDEN and not row(name).looks}
+    rows = {name for name in NAMES if not command_of(name).looks}
     assert rows == MAKERS | ABOUT_THE_PROGRAM
 
 

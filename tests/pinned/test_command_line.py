@@ -203,9 +203,10 @@ def option_line(option: dict[str, Any]) -> str:
 
 
 def test_the_options_of_every_command_are_as_they_were(shell: Shell) -> None:
-    _, _, text = shell.run("help", "check").out.partition("OPTIONS OF EVERY COMMAND\n")
+    common = shell.run("help", "options").out
+    _, _, text = common.partition("OPTIONS OF EVERY COMMAND\n")
     options = re.findall(r"^  (-\S.*?)(?:  .*)?$", text.partition("\n\n")[0], re.MULTILINE)
-    text = shell.run("help", "all").out.partition("\nENVIRONMENT\n")[2]
+    text = common.partition("\nENVIRONMENT\n")[2]
     pinned = {
         "options": options,
         "variables": sorted(set(re.findall(r"\b[A-Z]+_[A-Z_]+\b", text))),

@@ -12,6 +12,7 @@ from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
 from .answer import Answer
+from .command import Option, command
 from .context import note
 from .errors import Usage
 
@@ -26,6 +27,21 @@ _CARD = {
 }  # fmt: skip
 
 
+@command(
+    "agents",
+    Option("--scope", help="only this scope", metavar="NAME", complete="scopes"),
+    Option("--capability", help="only those who can do this", metavar="LABEL"),
+    Option("--gone", help="those that are gone, too", kind="flag"),
+    about="Agents by name, with the tasks they have taken on. An operator also sees the mailboxes that are used though"
+    " nobody registered. Mail for those who are offline or gone"
+    " waits. Needs no --as.",
+    examples=(
+        ("postroom agents", "everyone"),
+        ("postroom agents --scope sorting --json", "a team, for a program"),
+    ),
+    json="agents gone",
+    looks=True,
+)
 def run_agents(context: Context) -> Answer:
     wanted = {"scope": context.get("scope"), "capability": context.get("capability")}
     everyone = context.room.agents(**wanted, gone=True)
@@ -34,10 +50,38 @@ def run_agents(context: Context) -> Answer:
     return Answer(context.name, data, views.agents)
 
 
+@command(
+    "agents show",
+    Option("NAME", help="the agent's name", required=True, complete="agents"),
+    examples=(("postroom agents show coder", "one of them"),),
+    json="agent",
+    looks=True,
+)
 def run_agents_show(context: Context) -> Answer:
     return _answer(context, context.room.agent(context.get("name")))
 
 
+@command(
+    "register",
+    Option("--name", help="a name for people", metavar="TEXT"),
+    Option("--description", help="what you are for", metavar="TEXT"),
+    Option("--capability", help="what you can do", many=True, metavar="LABEL"),
+    Option("--scope", help="a team you are in", many=True, metavar="NAME", complete="scopes"),
+    Option("--program", help="what runs you", metavar="TEXT"),
+    Option("--model", help="the model behind you", metavar="TEXT"),
+    Option(
+        "--allow-from",
+        help="who may write to you; everyone (*) by default",
+        many=True,
+        metavar="NAME",
+        complete="agents",
+    ),
+    Option("--max-tasks", help="how many tasks at once; 3 by default", kind="count", metavar="N"),
+    Option("--metadata", help="an object of your own", kind="json"),
+    about="Replaces your whole card: fields that you leave out are dropped, and a note lists them.",
+    examples=(("postroom register --as coder --scope sorting --capability python", "join a team"),),
+    json="agent dropped",
+)
 def run_register(context: Context) -> Answer:
     card = context.passed_options("description", "program", "model", "metadata", **_CARD)
     before = _card_of(context)
@@ -69,6 +113,18 @@ def _as_options(fields: dict[str, Any]) -> str:
     return ", ".join(f"{words[name]} {one}" for name, values in several.items() for one in values)
 
 
+@command(
+    "heartbeat",
+    Option("--task", help="what you work on, for people: any text", many=True, metavar="TEXT"),
+    Option("--no-tasks", help="you work on nothing", kind="flag"),
+    Option("--poll-interval", help="how often you look, such as 5s", kind="seconds", metavar="SPAN"),
+    Option("--active", help="you did something just now", kind="flag"),
+    about="An agent without a heartbeat counts as offline after a minute. Fields that you leave out stay as they"
+    " were.",
+    examples=(("postroom heartbeat --as coder --task 'sort the rows' --active", "busy"),),
+    json="agent",
+    looks=True,
+)
 def run_heartbeat(context: Context) -> Answer:
     tasks: list[str] | None = context.get("task")
     if context.get("no_tasks"):
@@ -81,6 +137,13 @@ def run_heartbeat(context: Context) -> Answer:
     )
 
 
+@command(
+    "leave",
+    Option("--dormant", help="sleep: you do not expire, and your next heartbeat wakes you", kind="flag"),
+    examples=(("postroom leave --as coder", "until later"),),
+    json="agent",
+    looks=True,
+)
 def run_leave(context: Context) -> Answer:
     return _answer(context, context.mailbox.leave(dormant=bool(context.get("dormant"))))
 

@@ -17,12 +17,11 @@ from ..errors import Invalid, PostroomError
 from ..hosts.quick import state_of
 from ..model.codec import to_plain
 from .answer import Answer
+from .command import EVERYWHERE, Option, command
 from .context import body_text
 from .errors import NOTHING, NoInput
 from .output import one_line, sayable
 from .parse import seconds
-from .table.chipset import ANSWER_OF
-from .table.shape import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +31,25 @@ if TYPE_CHECKING:
     from ..errors import Unreadable
     from .answer import Screen
     from .context import Context
+
+
+ANSWER_OF = Option(
+    "--answer-of",
+    help="the same for one agent, such as polecat-alpha=3m",
+    kind="pair",
+    many=True,
+    metavar="NAME=SPAN",
+)
+_STATE = Option(
+    "--state",
+    help="the state folder; else that of the room, if it is a chipset's, else .chipset/state",
+    metavar="FOLDER",
+    complete="files",
+)
+AGENT = Option("AGENT", help="whose hook", required=True, complete="agents")
+TEXT = Option("--body", help="the text; - reads it from standard input", metavar="TEXT")
+NUDGES = ("health_check", "stall_warning", "priority_change", "abort", "sync_request")
+_MAYOR = " Without --as and POSTROOM_AGENT you act as mayor."
 
 
 # Field of the library -> the option that sets it.
@@ -57,6 +75,17 @@ _REPORTS = {
 # -- looking
 
 
+@command(
+    "chipset check",
+    _STATE,
+    about="For an agent that starts or polls: work on your hook comes before anything else. Changes nothing.",
+    examples=(
+        ("postroom chipset check --as polecat-alpha", "what is wanted of me?"),
+        ("postroom chipset check --as polecat-alpha --json", "for a program"),
+    ),
+    json="hook nudge note",
+    looks=True,
+)
 def run_chipset_check(context: Context) -> Answer:
     """Show the caller's hook, its nudge and its last note."""
     with _chipset(context) as chipset:
@@ -70,6 +99,13 @@ def run_chipset_check(context: Context) -> Answer:
     return Answer(context.name, data, _checked)
 
 
+@command(
+    "chipset hooks",
+    _STATE,
+    examples=(("postroom chipset hooks", "who has what"),),
+    json="hooks damaged",
+    looks=True,
+)
 def run_chipset_hooks(context: Context) -> Answer:
     with _chipset(context) as chipset:
         hooks, broken = chipset.hooks.all()
@@ -77,6 +113,14 @@ def run_chipset_hooks(context: Context) -> Answer:
     return Answer(context.name, data, _listed)
 
 
+@command(
+    "chipset notes",
+    Option("AGENT", help="whose; yours by default", complete="agents"),
+    _STATE,
+    examples=(("postroom chipset notes polecat-beta --as mayor", "what it left behind"),),
+    json="notes damaged",
+    looks=True,
+)
 def run_chipset_notes(context: Context) -> Answer:
     with _chipset(context) as chipset:
         agent = context.get("agent") or context.me
@@ -87,6 +131,23 @@ def run_chipset_notes(context: Context) -> Answer:
 # -- the mayor
 
 
+@command(
+    "chipset dispatch",
+    AGENT,
+    Option("BEAD", help="the id of the work item", required=True),
+    Option("--title", help="one line", metavar="TEXT"),
+    TEXT,
+    _STATE,
+    about=f"Only a mayor or a dispatcher may, by name.{_MAYOR} When it was cut off before the letter was sent, chipset"
+    " remind sends it.",
+    examples=(
+        (
+            "postroom chipset dispatch polecat-delta gt-abc12 --title 'Auth middleware' --body 'As in the plan.'",
+            "hand out work",
+        ),
+    ),
+    json="hook",
+)
 def run_chipset_dispatch(context: Context) -> Answer:
     context.default_me("mayor")
     work = (context.get("agent"), context.get("bead"), context.get("title", ""), _text(context))
@@ -94,18 +155,57 @@ def run_chipset_dispatch(context: Context) -> Answer:
         return _moved(context, chipset.mayor(context.me).dispatch(*work))
 
 
+@command(
+    "chipset remind",
+    AGENT,
+    TEXT,
+    _STATE,
+    about=f"It never comes twice: say the same --body as before.{_MAYOR}",
+    examples=(("postroom chipset remind polecat-alpha --body 'As in the plan.'", "after a crash"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_remind(context: Context) -> Answer:
     return _by_mayor(context, "remind", context.get("agent"), _text(context))
 
 
+@command(
+    "chipset accept",
+    AGENT,
+    _STATE,
+    about=f"After you checked the work.{_MAYOR}",
+    examples=(("postroom chipset accept polecat-gamma", "checked"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_accept(context: Context) -> Answer:
     return _by_mayor(context, "accept", context.get("agent"))
 
 
+@command(
+    "chipset reassign",
+    AGENT,
+    Option("TO", help="who gets it", required=True, complete="agents"),
+    TEXT,
+    _STATE,
+    about=f"That is a restart: at most three for an item, 60 seconds apart; then a human is told.{_MAYOR}",
+    examples=(("postroom chipset reassign polecat-alpha polecat-delta", "polecat-alpha does not answer"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_reassign(context: Context) -> Answer:
     return _by_mayor(context, "reassign", context.get("agent"), context.get("to"), _text(context))
 
 
+@command(
+    "chipset clear",
+    AGENT,
+    _STATE,
+    about=f"The file stays, with an empty hook. A file that cannot be read is set aside first, and kept.{_MAYOR}",
+    examples=(("postroom chipset clear polecat-alpha", "never mind"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_clear(context: Context) -> Answer:
     context.default_me("mayor")
     with _chipset(context, needed=True) as chipset:
@@ -121,21 +221,63 @@ def _by_mayor(context: Context, verb: str, *args: str) -> Answer:
 # -- the agent that owns a hook
 
 
+@command(
+    "chipset activate",
+    _STATE,
+    examples=(("postroom chipset activate --as polecat-alpha", "pending becomes active"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_activate(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         return _moved(context, chipset.hooks.activate(context.me))
 
 
+@command(
+    "chipset touch",
+    _STATE,
+    about="Run it now and then while you work: the witness nudges an agent that shows no activity.",
+    examples=(("postroom chipset touch --as polecat-beta", "still here"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_touch(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         return _moved(context, chipset.hooks.touch(context.me))
 
 
+@command(
+    "chipset report",
+    TEXT,
+    Option("--to", help="who gets the report; mayor by default", metavar="NAME", complete="agents"),
+    _STATE,
+    about="Run again after a crash, it completes what was left undone, and the report is sent once.",
+    examples=(("postroom chipset report --as polecat-beta --body 'On branch auth.'", "done"),),
+    json="hook",
+    looks=True,
+)
 def run_chipset_report(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         return _moved(context, chipset.report(context.me, _text(context), **context.passed_options("to")))
 
 
+@command(
+    "chipset note",
+    Option("--bead", help="the work item", required=True, metavar="BEAD"),
+    Option("--summary", help="where it stands", required=True, metavar="TEXT"),
+    Option("--remaining", help="what is left to do", many=True, metavar="TEXT"),
+    Option("--branch", help="where the work is", metavar="NAME"),
+    Option("--last-commit", help="the last commit there", metavar="COMMIT"),
+    Option("--session", help="the session that ends", metavar="ID"),
+    _STATE,
+    examples=(
+        (
+            "postroom chipset note --as polecat-beta --bead gt-1 --summary 'Half done.' --remaining tests --branch auth",
+            "before a session ends",
+        ),
+    ),
+    json="note",
+)
 def run_chipset_note(context: Context) -> Answer:
     fields = context.passed_options(
         "bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session"
@@ -148,6 +290,23 @@ def run_chipset_note(context: Context) -> Answer:
 # -- nudges
 
 
+@command(
+    "chipset nudge",
+    Option("AGENT", help="the agent", required=True, complete="agents"),
+    Option(
+        "--type", help="what it is about; health_check by default", kind="word", choices=NUDGES, metavar="TYPE"
+    ),
+    TEXT,
+    Option("--requires-response", help="an answer is wanted", kind="flag"),
+    _STATE,
+    examples=(
+        (
+            "postroom chipset nudge polecat-beta --as mayor --type sync_request --body 'Where are you?'",
+            "a question",
+        ),
+    ),
+    json="nudge to",
+)
 def run_chipset_nudge(context: Context) -> Answer:
     to, type, message = context.get("agent"), context.get("type", HEALTH_CHECK), _text(context)
     must_answer = "requires_response" in context.values
@@ -156,6 +315,16 @@ def run_chipset_nudge(context: Context) -> Answer:
     return _nudge_answer(context, nudge, to=to)
 
 
+@command(
+    "chipset answer",
+    TEXT,
+    _STATE,
+    about="The answer is written to the slot of the agent that nudged you. The nudge counts as handled, and work in hand is touched."
+    " What lies in your slot may itself be an answer to a nudge of yours: that is handled, not answered.",
+    examples=(("postroom chipset answer --as polecat-beta --body 'At the tests.'", "I am here"),),
+    json="nudge to",
+    looks=True,
+)
 def run_chipset_answer(context: Context) -> Answer:
     message = _text(context)
     with _chipset(context, needed=True) as chipset:
@@ -164,6 +333,13 @@ def run_chipset_answer(context: Context) -> Answer:
     return _nudge_answer(context, response, to=nudge.sender if nudge else None)
 
 
+@command(
+    "chipset handle",
+    _STATE,
+    examples=(("postroom chipset handle --as polecat-beta", "understood"),),
+    json="nudge",
+    looks=True,
+)
 def run_chipset_handle(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         nudge = chipset.nudges.unhandled(context.me)
@@ -175,6 +351,44 @@ def run_chipset_handle(context: Context) -> Answer:
 # -- the witness
 
 
+@command(
+    "witness",
+    _STATE,
+    Option("--mayor", help="who is told of a silent agent; mayor by default", metavar="NAME", complete="agents"),
+    Option(
+        "--human",
+        help="who is told when an item was started too often; human by default",
+        metavar="NAME",
+        complete="agents",
+    ),
+    Option(
+        "--stall-after",
+        help="without activity for so long, an agent has stalled: 1m to 30m, 5m by default",
+        kind="seconds",
+        metavar="SPAN",
+    ),
+    Option("--nudge-every", help="between two nudges: 30s to 10m, 2m by default", kind="seconds", metavar="SPAN"),
+    Option(
+        "--answer-within",
+        help="for an answer to a nudge: 1s to 10m, 60s by default",
+        kind="seconds",
+        metavar="SPAN",
+    ),
+    ANSWER_OF,
+    Option("--every", help="look so often; 5s by default", kind="seconds", metavar="SPAN"),
+    Option("--once", help="one look, then end", kind="flag"),
+    about="Looks at every hook until it is stopped, and says when something happened. An agent whose work shows no"
+    " activity is nudged; if it stays silent, the mayor gets a health_escalation, and after the third restart of an"
+    " item a human does. It never touches a hook. It may be stopped and started at any time, and several may run.\n\n"
+    "Its letters go into the state folder's own mail, or into the room that --room names. Without --as or"
+    " POSTROOM_AGENT, it is called witness.",
+    examples=(
+        ("postroom witness --once", "one look, from cron"),
+        ("postroom witness --once --json --stall-after 10m --answer-of polecat-alpha=3m", "more patient"),
+    ),
+    json="at watched stalled nudged escalated human damaged failed",
+    looks=True,
+)
 def run_witness(context: Context) -> Iterator[Answer]:
     """Look after the agents until stopped; answer at first, and whenever something happened."""
     pause, patience = _pause(context), _patience(context)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, BinaryIO
 
+from ..core.verb import parameters, perform
 from ..environment import Uninterrupted, environment, own_room, project_room, sessions_folder, variable
 from ..errors import BadStore, Invalid, PostroomError, TooLarge
 from ..model.names import check_agent
@@ -20,21 +21,23 @@ from ..room import Room, chosen_settings
 from ..room import open as open_room
 from ..settings import NO_SUCH_SETTING, Settings
 from ..store.address import absolute, file_of, is_there, place_of
-from .answer import screen_of
+from .answer import Answer, screen_of
 from .errors import Abandoned, CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Any, TypeVar
 
+    from ..core.verb import Verb
     from ..hosts.sessions import Session
     from ..mailbox import Mailbox
     from .answer import Screen
     from .parse import Call
 
     T = TypeVar("T")
+    View = Callable[[Screen, Mapping[str, Any]], str] | None
 
 
 STDIN = "-"
@@ -309,7 +312,7 @@ class Context:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.values = call.values
-        self.name = call.name
+        self.name = call.name  # as it was typed, where an earlier version called it so
         self.looks = call.command is not None and call.command.looks  # a command that only reads makes no room
         self.draft: Path | None = None  # the file written in an editor, until it is sent
 
@@ -350,6 +353,37 @@ class Context:
     def mailbox(self) -> Mailbox:
         check_agent(self.me, "mailbox")  # before a room is made for a name that cannot be
         return self.room.mailbox(self.me)
+
+    def perform(self, verb: type[Verb], **params: Any) -> Any:
+        """Carry out a verb with the values of the command's options; `params` are more of its parameters.
+
+        Where there is no room yet, a verb that makes one is tried in memory first, so that a refused one leaves no
+        empty room behind.
+        """
+        if self.is_new_room and not self.looks:
+            at_once = {"timeout": 0.0} if verb.declaration().waits else {}
+            self._perform_in(self._room_in_memory(), verb, params | at_once)
+        return self._perform_in(self.room, verb, params)
+
+    def _perform_in(self, room: Room, verb: type[Verb], params: dict[str, Any]) -> Any:
+        known = parameters(verb)
+        given: dict[str, Any] = {}
+        for option in self.call.command.options if self.call.command else ():
+            if option.field in known and option.name in self.values:
+                given[option.field] = option.value if option.kind == "flag" else self.values[option.name]
+        if "agent_id" in known and not self.get("everyone"):
+            given["agent_id"] = self.me
+        return perform(room.core, room.principal, verb(**given | params))
+
+    def answer(self, view: View = None, **params: Any) -> Answer:
+        """Carry out the command's verb, and return its result as an answer."""
+        from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
+        from .views import anything  # noqa: PLC0415 - likewise
+
+        verb = self.call.command.verb if self.call.command else None
+        if verb is None:
+            raise TypeError(f"{self.name} calls no verb")
+        return Answer(self.name, plain(self.perform(verb, **params)), view or anything)
 
     def act(self, verb: Callable[[Mailbox], T]) -> T:
         """Carry out a verb at the caller's mailbox.

@@ -21,6 +21,7 @@ from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
 from .answer import Answer
+from .command import Option, command
 from .context import STDIN
 from .errors import CannotCreate, NoInput, Usage, exit_code
 from .output import Progress, hint, one_line, sayable
@@ -34,12 +35,26 @@ if TYPE_CHECKING:
     from .context import Context
 
 
+_FORCE = Option("--force", help="replace a file that is there", kind="flag")
+
+
 FULL = {ENOSPC, EDQUOT, EFBIG, EIO}  # errors of the disk, not of the name of a file
 
 
 # -- another room
 
 
+@command(
+    "rooms copy",
+    Option("SRC", help="the room to copy, by path or address", required=True, complete="files"),
+    Option("DST", help="the room to copy to; made if it is not there", required=True, complete="files"),
+    about="The rooms may be of any kind, and DST need not be empty. Letters keep their ids and keys: a second"
+    " run copies only what is new, and brings states up to date. The later state wins, and what is done stays"
+    " done. Names, cards, templates, tasks, escalations and blocks come along. A copy that is cut off leaves"
+    " both rooms whole; the same command goes on. Mounts keep rooms in step. An address with a ? needs quotes in a shell. See [rooms in folders](files.md).",
+    examples=(("postroom rooms copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),),
+    json="letters states names records refused",
+)
 def run_copy(context: Context) -> Answer:
     if "room" in context.values:
         raise Usage("has no place here: SRC and DST say which rooms", field="--room")
@@ -78,6 +93,16 @@ def _as_rooms() -> Iterator[None]:
 # -- JSON lines
 
 
+@command(
+    "rooms export",
+    Option("FILE", help="where to; standard output by default", complete="files"),
+    _FORCE,
+    about="A file is written beside its place and put there when it is whole; one that is there already is refused"
+    " without --force.",
+    examples=(("postroom rooms export room.jsonl", "a copy that any store can read"),),
+    json="file lines bytes",
+    looks=True,
+)
 def run_export(context: Context) -> Answer | Iterator[Answer]:
     context.check_room()
     target = context.get("file")
@@ -143,6 +168,15 @@ def _created(path: Path) -> BinaryIO:
     )
 
 
+@command(
+    "rooms import",
+    Option("FILE", help="where from; - is standard input", required=True, complete="files"),
+    about="A file that does not begin as an export makes no room. If the import is interrupted, or a line is"
+    " refused, the lines before it stay: run the same import again, with the whole or corrected file, and it"
+    " goes on where it stopped.",
+    examples=(("postroom rooms import --room other.db room.jsonl", "into a new room"),),
+    json="letters records names",
+)
 def run_import(context: Context) -> Answer:
     source = context.get("file")
     if source == STDIN:
@@ -182,6 +216,16 @@ def _lines(file: BinaryIO, size: int | None, context: Context) -> Iterator[bytes
 # -- the room's own file
 
 
+@command(
+    "rooms backup",
+    Option("FILE", help="where to", required=True, complete="files"),
+    _FORCE,
+    about="The copy is the whole room at one moment, in one file. Other processes need not wait for it. The file"
+    " gets its name when it is on the disk, so there is never a partial backup.",
+    examples=(("postroom rooms backup monday.db", "now"), ("postroom rooms backup monday.db --force", "again")),
+    json="path letters bytes seconds kept",
+    looks=True,
+)
 def run_backup(context: Context) -> Answer:
     context.check_room()
     target = _place(context, context.get("file"))
@@ -193,6 +237,15 @@ def run_backup(context: Context) -> Answer:
     return Answer(context.name, _plain(done), backed_up)
 
 
+@command(
+    "rooms restore",
+    Option("FILE", help="the backup", required=True, complete="files"),
+    Option("--force", help="replace a room that holds mail; it is kept beside the new one", kind="flag"),
+    about="The backup is checked first. Nobody may have the room open meanwhile: if anybody has, the error names"
+    " the process, and nothing happens. --room says which room.",
+    examples=(("postroom rooms restore monday.db --room other.db", "into a new room"),),
+    json="path letters bytes seconds kept",
+)
 def run_restore(context: Context) -> Answer:
     source = context.get("file")
     try:

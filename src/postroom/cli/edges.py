@@ -10,6 +10,7 @@ from ..nanobot.channel.doctor import diagnose
 from ..swarm.install import export, install
 from . import health
 from .answer import Answer
+from .command import Option, command
 from .errors import CannotCreate, Usage
 from .health import end_of, plain_finding
 from .output import one_line, sayable
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
     from .context import Context
 
 
+@command(
+    "nanobot doctor",
+    Option("--config", help="nanobot's config; ~/.nanobot/config.json by default", complete="files"),
+    Option("--repair", help="put the channel where nanobot looks for it", kind="flag"),
+    about="Looks at which nanobot is installed beside this Postroom, whether the channel and its tools are there,"
+    " asks nanobot itself, checks the section channels.mailbox, and says whether a gateway of this agent is up. Provider and"
+    " model are nanobot's own matter: `nanobot agent -m hello` tries them. nanobot 0.3 looks for channels in its own folder:"
+    " if ours was removed from there, --repair puts it back. Needs no --as and no room.",
+    examples=(
+        ("postroom nanobot doctor", "how is it"),
+        ("postroom nanobot doctor --repair", "and mend it"),
+    ),
+    json="healthy worst findings",
+    looks=True,
+)
 def run_nanobot_doctor(context: Context) -> Answer:
     if "room" in context.values:
         raise Usage("has no place here: no room is needed", field="--room")
@@ -42,6 +58,18 @@ def _nanobot_view(screen: Screen, data: Mapping[str, Any]) -> str:
 DEFAULT_FOLDER = "shared"
 
 
+@command(
+    "swarm install",
+    Option("FOLDER", help="where they import it from; shared by default", complete="files"),
+    Option("--force", help="replace a file that Postroom did not write", kind="flag"),
+    about="Writes agent_mailbox.py, which hands on all names of postroom.swarm, and a line in __init__.py beside it, so"
+    " that both `from shared.agent_mailbox import send_message` and `from shared import send_message` work. What the"
+    " project wrote into __init__.py stays. Mail stays where it is, in workspace/mailboxes, and in its format. An"
+    " agent_mailbox.py that Postroom did not write is left as it is. Needs no --as and no room.",
+    examples=(("postroom swarm install", "writes shared/agent_mailbox.py"),),
+    json="path outcome package export",
+    looks=True,
+)
 def run_swarm_install(context: Context) -> Answer:
     if "room" in context.values:
         raise Usage("has no place here: no room is needed", field="--room")

@@ -21,6 +21,8 @@ from ..model.names import HUMAN, POSTMASTER
 from ..model.task import ESCALATION, TASK_UPDATE, TaskState
 from ..policy.routing import rungs_above
 from .answer import Answer
+from .command import Option, command
+from .options import BODY, FIELDS, LIMIT
 from .output import again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
 from .send import content_of, fields_of
 from .views import sent
@@ -259,6 +261,41 @@ def _entry(
 # -- commands
 
 
+@command(
+    "escalate",
+    Option(
+        "--reason",
+        help="an open word, such as blocked, approval or security; it may set the priority",
+        metavar="WORD",
+        required=True,
+    ),
+    *BODY,
+    Option(
+        "--ladder",
+        help="who is asked, the lowest first; the setting ladder by default",
+        many=True,
+        metavar="NAME",
+        complete="agents",
+    ),
+    *(option for option in FIELDS if option.name not in {"kind", "task"}),
+    about="The question goes to the next name above you on the ladder. Names on the ladder of the settings that"
+    " never wrote, registered, read or claimed mail here are skipped, except for the last; names from"
+    " --ladder are never skipped. The answer shows who is asked next, and when. A plain reply answers the"
+    " question: it goes into the same thread, to you and to everyone who was asked. The janitor passes an"
+    " unanswered question on in time. The text comes from --body, else from standard input when that is not"
+    " a terminal, else from $VISUAL or $EDITOR.",
+    examples=(
+        (
+            'postroom escalate --as coder --reason blocked -s "No access" --body "I cannot read the data."',
+            "ask above",
+        ),
+        (
+            "postroom escalate --as coder --reason approval --ladder planner --ladder human --body 'Ship it?'",
+            "by a ladder of your own",
+        ),
+    ),
+    json="id thread repeated unknown routed letter escalation_id next",
+)
 def run_escalate(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)
     request = context.passed_options("reason", "ladder")
@@ -292,12 +329,31 @@ def _id_in(letter: Message) -> str:
     return str(found[-1]["escalation_id"])
 
 
+@command(
+    "escalations",
+    Option("--all", help="also those that were answered or resolved", kind="flag"),
+    Option("--everyone", help="the whole room's", kind="flag"),
+    examples=(
+        ("postroom escalations --as coder", "what is still open"),
+        ("postroom escalations --everyone --all --json", "the operator's view, for a program"),
+    ),
+    json="escalations",
+    looks=True,
+)
 def run_escalations(context: Context) -> Answer:
     whose = context.room if context.get("everyone") else context.mailbox
     found = whose.escalations(open_only=not context.get("all"))
     return Answer(context.name, {"escalations": [plain_escalation(one) for one in found]}, escalations)
 
 
+@command(
+    "resolve",
+    Option("ID", help="the escalation's id: ESC-…", required=True, complete="escalations"),
+    about="For the agent who asked, or one who was asked. The question is passed on no further.",
+    examples=(('postroom resolve "$ESCALATION" --as coder', "it solved itself"),),
+    json="escalation",
+    looks=True,
+)
 def run_resolve(context: Context) -> Answer:
     return Answer(
         context.name,
@@ -306,11 +362,39 @@ def run_resolve(context: Context) -> Answer:
     )
 
 
+@command(
+    "waiting",
+    LIMIT,
+    about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were"
+    " given, and unread mail, each once. Marks nothing as read. Without --as and POSTROOM_AGENT you are"
+    " human, who is also called user and ceo (the setting human gives another name). Shows 20 unless --limit"
+    " says otherwise.",
+    examples=(
+        ("postroom waiting", "for the human"),
+        ("postroom waiting --as planner --json", "for another, as JSON"),
+    ),
+    json="mailbox waiting more",
+    looks=True,
+)
 def run_waiting(context: Context) -> Answer:
     context.default_me(HUMAN)
     return _waiting(context, waiting_for(context.mailbox))
 
 
+@command(
+    "inbox",
+    LIMIT,
+    about="For people, at a terminal: escalations and questions first, then tasks, letters and news, the oldest of"
+    " each first, including letters that you have read but not settled. New mail appears by itself. Enter"
+    " opens one, r answers it, a and d approve and decline, c completes a task, x is done with a letter, e"
+    " writes in $VISUAL or $EDITOR, ? shows all keys, q leaves. A text that is refused, or left with Esc, is"
+    " kept and shown again. You act as --as, else POSTROOM_AGENT, else the human (the setting human), who is"
+    " registered at the first visit. Without a terminal, with --json or with TERM=dumb it prints a list like"
+    " waiting, and marks nothing as read.",
+    examples=(("postroom inbox", "for the human"), ("postroom inbox --json", "the list, for a program")),
+    json="mailbox waiting more",
+    looks=True,
+)
 def run_inbox(context: Context) -> Answer | Iterator[Answer]:
     context.default_me(HUMAN)
     if _has_a_person(context):

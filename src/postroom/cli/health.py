@@ -23,6 +23,7 @@ from ..model.names import AT
 from ..model.report import Level
 from ..room import chosen_settings
 from .answer import Answer
+from .command import Option, command
 from .errors import Misconfigured
 from .output import Progress, ago, cut, facts, moment, one_line, painted, sayable, state_word, table, wrapped
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ..model.report import AgentFlow, Diagnosis, Finding, Flow
     from .answer import Screen
     from .context import Context
+
+
+_WHOLE = Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag")
 
 
 Data = Mapping[str, Any]
@@ -402,6 +406,21 @@ def named_as_typed(context: Context) -> Iterator[None]:
         raise
 
 
+@command(
+    "doctor",
+    Option("--repair", help="repair what is safe to repair", kind="flag"),
+    Option("--full", help="look at every index too; takes longer", kind="flag"),
+    about="Looks at the room's files, their place and their disk, at every letter, at leases, clock and backlog,"
+    " writes and reads a record of its own, and says which durability is in force and what that means. Works on a"
+    " room that does not open, and makes none where there is none.",
+    examples=(
+        ("postroom doctor", "how is it"),
+        ("postroom doctor --repair", "and mend it"),
+        ("postroom doctor --full --json", "all of it, for a program"),
+    ),
+    json="healthy worst durability findings",
+    looks=True,
+)
 def run_doctor(context: Context) -> Answer:
     with suppress(Misconfigured, BadStore):  # the doctor reports those in more detail
         context.check_named_room()
@@ -448,6 +467,14 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
     }
 
 
+@command(
+    "stats",
+    _WHOLE,
+    about="With --as or POSTROOM_AGENT, your own mailbox; without, or with --all, the room.",
+    examples=(("postroom stats", "the room"), ("postroom stats --as researcher", "one mailbox")),
+    json="room mailbox",
+    looks=True,
+)
 def run_stats(context: Context) -> Answer:
     if is_operator(context):
         data = {"room": plain_stats(context.room.stats()), "mailbox": None}
@@ -456,6 +483,24 @@ def run_stats(context: Context) -> Answer:
     return Answer(context.name, data, stats)
 
 
+@command(
+    "top",
+    Option("--every", help="look so often, such as 5s; 1s by default", kind="seconds", metavar="SPAN"),
+    Option(
+        "--sort",
+        help="what stands first: the largest backlog, the oldest open letter, the slowest",
+        kind="word",
+        choices=("backlog", "oldest", "slow"),
+        default="backlog",
+    ),
+    Option("--once", help="one look, then end", kind="flag"),
+    about="On a terminal it stays until q or Ctrl-C; elsewhere it is one look. A first look knows no rates yet."
+    " With --json, one document on each line, until it is stopped. Counts, and reads no letters: cheap in a room"
+    " with a million of them.",
+    examples=(("postroom top --once", "one look"), ("postroom top --once --json --sort slow", "for a program")),
+    json="at seconds sent settled died sent_per_second settled_per_second backlog median_to_done agents",
+    looks=True,
+)
 def run_top(context: Context) -> Iterator[Answer]:
     return watch(context)
 
@@ -465,6 +510,17 @@ def is_operator(context: Context) -> bool:
     return bool(context.get("everyone")) or not (context.get("as") or variable("POSTROOM_AGENT"))
 
 
+@command(
+    "trace",
+    Option("ID", help="the letter's id, or how it begins", required=True, complete="letters"),
+    _WHOLE,
+    about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
+    " Without, or with --all, everything. Alerts are listed too, with their times: stored, rung (a hint),"
+    " shown, acknowledged, done.",
+    examples=(("postroom trace m-2", "all of it"), ("postroom trace m-2 --as coder", "as its sender sees it")),
+    json="letter number stops replies relays bounces",
+    looks=True,
+)
 def run_trace(context: Context) -> Answer:
     whose = context.room if is_operator(context) else context.mailbox
     life = plain_trace(whose.trace(context.get("id")))

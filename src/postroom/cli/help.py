@@ -1,4 +1,4 @@
-"""Help, shell completion and the version: commands about the program itself, made from the command table."""
+"""Help: the first page, the page of each command, and what all commands have in common."""
 
 from __future__ import annotations
 
@@ -8,113 +8,88 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..environment import Uninterrupted, environment, own_room, project_room, variable
-from ..errors import PostroomError
 from .answer import Answer, screen_of
+from .command import EVERYWHERE, Option, command, command_of, command_of_verb
 from .errors import MEANINGS, Usage
-from .parse import Call
-from .table import FILE_OF, GROUPS, HIDDEN, below, everywhere, row
+from .table import COMMANDS, EVERYDAY, GROUPS, below, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from ..mailbox import Mailbox
-    from ..model.agent import Agent
-    from ..room import Room
     from .answer import Screen
-    from .table.shape import Command, Option
+    from .command import Command
+    from .parse import Call
 
 
 WIDEST = 92
 _LINK = re.compile(r"\[([^\]]+)\]\((?:#|[\w-]+\.md)[^)]*\)")  # a link in the Markdown page of commands
 _SHORT = 24  # columns for the names of options
 _NARROW = 64  # columns; on a narrower screen an explanation stands below its name
+_TITLE = "postroom - durable mail for agents; no server needed"
+_USAGE = "  postroom COMMAND [ARGUMENTS] [OPTIONS]"
 _ENVIRONMENT = (
     ("POSTROOM_AGENT", "your agent name, unless --as names it"),
     ("POSTROOM_STORE", "the room, unless --room names it"),
     ("POSTROOM_TOKEN", "the proof of a claim, unless --token passes it; work sets it for its program"),
-    ("POSTROOM_SETTING", "any setting, such as POSTROOM_LEASE=120; postroom room --settings shows all"),
+    ("POSTROOM_SETTING", "any setting, such as POSTROOM_LEASE=120; postroom rooms --settings shows all"),
     ("NO_COLOR", "no colours"),
 )
 
 
-EVERYDAY = (
-    "init", "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "tasks", "agents",
-    "inbox", "serve", "token create", "mcp",
-)  # fmt: skip
-
-
 def overview(width: int) -> str:
     """Return the first page: the everyday commands, and where the rest is."""
-    lines = [
-        *_folded("postroom - durable mail for agents; no server needed", width, ""),
-        "",
-        "USAGE",
-        "  postroom COMMAND [ARGUMENTS] [OPTIONS]",
-        "",
-        "EVERY DAY",
-        *_commands(EVERYDAY, width, max(map(len, EVERYDAY))),
-        "",
-        "MORE",
+    lines = [*_folded(_TITLE, width, ""), "", "USAGE", _USAGE, ""]
+    lines += ["EVERY DAY", *_commands(EVERYDAY, width), "", "MORE"]
+    lines += [
         _entry("postroom help COMMAND", "explains one, with examples", width),
-        _entry("postroom help all", "every command, the options of all, exit codes", width),
+        _entry("postroom help options", "the options of all commands, variables, exit codes", width),
+        _entry("postroom help all", f"all {len(COMMANDS) - 1} commands", width),
         "",
         *_folded(
-            "Begin with: postroom send NAME --as ME --body TEXT; or postroom install claude|codex|gemini",
-            width,
-            "",
+            "Begin with: postroom send NAME TEXT --as ME; or postroom install claude|codex|gemini", width, ""
         ),
     ]
     return "\n".join(lines) + "\n"
 
 
 def contents(width: int) -> str:
-    """Return the page of all commands by group, their common options, variables and exit codes."""
-    lines = [
-        *_folded("postroom - durable mail for agents; no server needed", width, ""),
-        "",
-        "USAGE",
-        "  postroom COMMAND [ARGUMENTS] [OPTIONS]",
-        "",
-    ]
-    for title, (_, names) in GROUPS.items():
-        lines += [title.upper(), *_commands(names, width), ""]
-    lines += ["OPTIONS OF EVERY COMMAND", *_options(everywhere(), width), ""]
-    lines += ["ENVIRONMENT", *(_entry(name, what, width) for name, what in _ENVIRONMENT), ""]
-    lines += ["EXIT CODES", *_exits(MEANINGS, width), ""]
+    """Return the page of all commands by group."""
+    lines = [*_folded(_TITLE, width, ""), "", "USAGE", _USAGE, ""]
+    for title, names in GROUPS.items():
+        lines += [title.upper(), *_commands(names, width, max(map(len, COMMANDS))), ""]
     lines += _folded(
-        "postroom help COMMAND explains one. Begin with: postroom send NAME --as ME --body TEXT", width, ""
+        "postroom help COMMAND explains one; postroom help options what all have in common.", width, ""
     )
     return "\n".join(lines) + "\n"
 
 
+def common(width: int) -> str:
+    """Return the page of what all commands have in common: options, variables and exit codes."""
+    lines = ["OPTIONS OF EVERY COMMAND", *_options(EVERYWHERE, width), ""]
+    lines += ["ENVIRONMENT", *(_entry(name, what, width) for name, what in _ENVIRONMENT), ""]
+    lines += ["EXIT CODES", *(_hanging(f"  {code:<4} ", meaning, width) for code, meaning in MEANINGS)]
+    return "\n".join(lines) + "\n"
+
+
 def manual(command: Command, width: int) -> str:
-    """Return the page of one command."""
-    places = [option for option in command.options if option.is_place]
-    options = [option for option in command.options if not option.is_place]
-    lines = ["NAME", *_folded(f"postroom {command.name} - {command.summary}", width), ""]
+    """Return the page of one command, examples first."""
+    lines = [*_folded(f"postroom {command.name} - {command.summary}", width, ""), ""]
+    if command.examples:
+        lines += ["EXAMPLES", *(f"  {line}\n      {what}" for line, what in command.examples), ""]
     lines += ["USAGE", *_folded(usage(command), width), ""]
     if command.about:
-        lines += ["DESCRIPTION"]
         for paragraph in command.about.split("\n\n"):
             lines += [*_folded(paragraph, width), ""]
     if following := [f"{command.name} {word}" for word in below(command.name)]:
         lines += ["COMMANDS", *_commands(following, width), ""]
-    if places:
-        lines += ["ARGUMENTS", *_options(places, width), ""]
-    if options:
-        lines += ["OPTIONS", *_options(options, width), ""]
-    own = {name for option in options for name in option.names}
-    rest = [option for option in everywhere() if own.isdisjoint(option.names)]
-    lines += ["OPTIONS OF EVERY COMMAND", *_options(rest, width), ""]
+    for title, are_places in (("ARGUMENTS", True), ("OPTIONS", False)):
+        if options := [option for option in command.options if option.is_place is are_places]:
+            lines += [title, *_options(options, width), ""]
     if command.json:
-        lines += ["JSON", *(_entry(field, what, width) for field, what in command.json), ""]
-    if command.exits:
-        lines += ["EXIT CODES", *_exits(command.exits, width), "  and those of postroom help all", ""]
-    if command.examples:
-        lines += ["EXAMPLES", *(f"  {line}\n      {what}" for line, what in command.examples), ""]
-    return "\n".join(lines)
+        lines += _folded(f"Fields with --json: {', '.join(command.json)}.", width, "")
+    lines += _folded("postroom help options: --as, --room, --set, --json, --color, and exit codes.", width, "")
+    return "\n".join(lines) + "\n"
 
 
 def group(name: str, width: int) -> str:
@@ -157,17 +132,14 @@ def option_help(option: Option) -> str:
     return f"{option.help} (may be repeated)" if option.many and not option.is_place else option.help
 
 
-def _commands(names: Sequence[str], width: int, room: int = 0) -> list[str]:
-    room = room or max(map(len, FILE_OF if any(" " in name for name in names) else names))
-    return [_entry(name, row(name).summary, width, room) for name in names]
+def _commands(names: Iterable[str], width: int, room: int = 0) -> list[str]:
+    names = list(names)
+    room = room or max(map(len, names))
+    return [_entry(name, COMMANDS[name][1], width, room) for name in names]
 
 
 def _options(options: Sequence[Option], width: int) -> list[str]:
     return [_entry(named(option), option_help(option), width) for option in options]
-
-
-def _exits(exits: Sequence[tuple[int, str]], width: int) -> list[str]:
-    return [_hanging(f"  {code:<4} ", meaning, width) for code, meaning in exits]
 
 
 def _entry(name: str, what: str, width: int, room: int = _SHORT) -> str:
@@ -204,240 +176,68 @@ def _without_link(found: re.Match[str]) -> str:
     return found[1] if page.startswith("#") else f"{found[1]} (docs/{page.partition('#')[0]})"
 
 
-# -- completion: a short script runs `postroom __complete`, which answers from the table and the room
-
-FILES = "\t"  # alone on a line: the shell completes files itself
-MOST = 200  # candidates of one kind
-
-_BASH = """\
-# postroom completion for bash
-_postroom() {
-    local IFS=$'\\n' rest=$COMP_LINE found word typed=() i last=-1 whole kept=""
-    for ((i = 0; i <= COMP_CWORD; i++)); do  # bash parts words at : and =; they are put together again
-        word=${COMP_WORDS[i]}
-        if ((i > 1)) && [[ $rest != [[:blank:]]* && "${COMP_WORDS[i-1]:(-1)}${word:0:1}" == *[:=]* ]]; then
-            typed[last]+=$word
-        else
-            typed[++last]=$word
-        fi
-        rest=${rest#*"$word"}
-    done
-    whole=${typed[last]}
-    [[ $whole == "$word" ]] || kept=${whole%"${whole##*[:=]}"}  # what stands there already
-    found=$(postroom __complete -- "${typed[@]:1}" 2>/dev/null) || return
-    if [[ $found == $'\\t' ]]; then
-        COMPREPLY=($(compgen -f -- "${whole#"$kept"}"))
-        compopt -o filenames 2>/dev/null
-    else
-        COMPREPLY=($found)
-        COMPREPLY=("${COMPREPLY[@]#"$kept"}")
-    fi
-}
-complete -F _postroom postroom
-"""
-_ZSH = """\
-#compdef postroom
-# postroom completion for zsh
-_postroom() {
-    local found
-    found=$(postroom __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null) || return
-    if [[ $found == $'\\t' ]]; then
-        _files
-    else
-        compadd -- ${(f)found}
-    fi
-}
-compdef _postroom postroom
-"""
-_FISH = """\
-# postroom completion for fish
-function __postroom_complete
-    set -l words (commandline -opc) (commandline -ct)
-    set -l found (postroom __complete -- $words[2..-1] 2>/dev/null)
-    if test "$found" = \\t
-        __fish_complete_path (commandline -ct)
-    else
-        printf '%s\\n' $found
-    end
-end
-complete -c postroom -f -a '(__postroom_complete)'
-"""
-_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-
-
-def candidates(words: Sequence[str]) -> list[str]:
-    """Return the words that the last one could become. Never raise: completion must not print errors."""
-    *before, last = words or [""]
-    name, rest = _command(before)
-    if not name:
-        return _starting(last, _first_words(rest))
-    subcommands = below(name)
-    command = row(name)
-    options = {name: option for option in (*command.options, *everywhere()) for name in option.names}
-    awaited = options.get(before[-1]) if before else None
-    if awaited is not None and awaited.kind != "flag":
-        return _values(awaited, last, words)
-    name, equals, value = last.partition("=")
-    if equals and name in options:
-        found = _values(options[name], value, words)
-        return found if found == [FILES] else [f"{name}={one}" for one in found]
-    if last.startswith("-"):
-        return _starting(last, sorted(n for n in options if n.startswith("--")))
-    places = [option for option in command.options if option.is_place]
-    filled = _count_places(rest, options)
-    place = places[min(filled, len(places) - 1)] if places else None
-    found = _values(place, last, words) if place and (filled < len(places) or place.many) else []
-    return found if found == [FILES] else [*(_starting(last, subcommands) if not filled else ()), *found]
-
-
-def _command(before: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the command among the words so far, and the words behind it."""
-    takes = {name for option in everywhere() if option.kind != "flag" for name in option.names}
-    at = 0
-    while at < len(before) and before[at].startswith("-"):
-        at += 2 if before[at] in takes else 1
-    if at >= len(before):
-        return "", []
-    two = " ".join(before[at : at + 2])
-    if two in FILE_OF and two not in HIDDEN and " " in two:
-        return two, list(before[at + 2 :])
-    one = before[at]
-    return (one, list(before[at + 1 :])) if one in FILE_OF and one not in HIDDEN else ("", [one])
-
-
-def _first_words(unknown: Sequence[str]) -> list[str]:
-    return [] if unknown else [name for name in FILE_OF if " " not in name and name not in HIDDEN]
-
-
-def _count_places(words: Sequence[str], options: dict[str, Option]) -> int:
-    count, at = 0, 0
-    while at < len(words):
-        option = options.get(words[at])
-        if option is not None:
-            at += 1 if option.kind == "flag" else 2
-            continue
-        count += not words[at].startswith("-")
-        at += 1
-    return count
-
-
-def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
-    if option.choices:
-        return _starting(last, option.choices)
-    if option.complete == "files":
-        return [FILES]
-    if option.complete == "commands":
-        return _starting(last, [*_first_words(()), "all"])
-    return _starting(last, _from_room(option.complete, words)) if option.complete else []
-
-
-def _from_room(what: str, words: Sequence[str]) -> list[str]:
-    """Return names and ids from the room; a room that does not exist is not made."""
-    with Uninterrupted():
-        from ..room import open as open_room  # noqa: PLC0415 - only here
-        from ..store.address import is_there  # noqa: PLC0415
-
-    address = _after("--room", words) or _after("--store", words) or variable("POSTROOM_STORE")
-    address = address or f"sqlite:{project_room() or own_room(environment())}"
-    me = _after("--as", words) or variable("POSTROOM_AGENT")
-    try:
-        if is_there(address) is not True:
-            return []
-        with open_room(address) as room:
-            if what == "agents":
-                return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
-            if (names := _named_in(room, what)) is not None:
-                return names
-            return _from_mailbox(what, room.mailbox(me)) if me else []
-    except PostroomError:
-        return []
-
-
-def _named_in(room: Room, what: str) -> list[str] | None:
-    """Return what a room lists by name; None where a mailbox lists it."""
-    from ..core import peers, webhooks  # noqa: PLC0415 - only here
-
-    if what == "scopes":
-        return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
-    if what == "templates":
-        return [template.name for template in room.templates()]
-    if what == "peers":
-        return list(peers.all_peers(room.core))
-    return [one.id for one in webhooks.all_webhooks(room.core)] if what == "webhooks" else None
-
-
-def _addresses(agents: Sequence[Agent]) -> list[str]:
-    """Return the addresses that reach agents by skill or scope."""
-    skills = {f"any:{skill}" for agent in agents for skill in agent.card.capabilities}
-    return sorted(skills | {f"broadcast:{scope}" for agent in agents for scope in agent.card.scopes})
-
-
-def _from_mailbox(what: str, box: Mailbox) -> list[str]:
-    if what == "tasks":
-        return [task.id for task in box.tasks(limit=MOST)]
-    if what == "escalations":
-        return [escalation.id for escalation in box.escalations()]
-    if what == "sent":
-        return [message.id for message in box.search(f"from:{box.name}", limit=MOST)]
-    found = box.dead(MOST) if what == "dead" else box.check(MOST, unread_only=False, peek=True)
-    return [letter.id for letter in found]
-
-
-def _after(option: str, words: Sequence[str]) -> str:
-    for at, word in enumerate(words[:-1]):
-        if word == option:
-            return words[at + 1]
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return ""
-
-
-def _starting(last: str, known: Iterable[str]) -> list[str]:
-    return [word for word in known if word.startswith(last)]
-
-
 # -- commands
 
 
 def explain(call: Call, screen: Screen) -> Answer:
     """Return the answer to --help: the page of a command or group, or the overview."""
     width = min(screen.width, WIDEST)
-    if call.group:
-        text, rows = group(call.group, width), [row(f"{call.group} {word}") for word in below(call.group)]
-    elif call.command:
-        text, rows = manual(call.command, width), [call.command]
-    else:
-        text, rows = overview(width), _all()
-    return Answer(
-        "help",
-        {"commands": [_plain_command(command) for command in rows], "text": text},
-        lambda _screen, _data: text,
-    )
+    if call.command:
+        return _page(manual(call.command, width), [call.command])
+    if call.name:
+        return _page(group(call.name, width), [command_of(f"{call.name} {word}") for word in below(call.name)])
+    return _page(overview(width), _all() if screen.json else ())
 
 
-def _contents(screen: Screen) -> Answer:
-    text = contents(min(screen.width, WIDEST))
-    return Answer(
-        "help",
-        {"commands": [_plain_command(command) for command in _all()], "text": text},
-        lambda _screen, _data: text,
-    )
+def _page(text: str, commands: Sequence[Command]) -> Answer:
+    plain = [_plain_command(command) for command in commands]
+    return Answer("help", {"commands": plain, "text": text}, lambda _screen, _data: text)
 
 
+@command(
+    "help",
+    Option(
+        "COMMAND",
+        help="its name; all lists every command, options what all have in common",
+        many=True,
+        complete="commands",
+    ),
+    examples=(
+        ("postroom help send", "one of them"),
+        ("postroom help all", "all of them"),
+        ("postroom help", "those of every day"),
+    ),
+    json="commands text",
+)
 def run_help(call: Call) -> Answer:
     screen = screen_of(call)
-    name = " ".join(call.values.get("command", ()))
-    if not name:
-        return explain(Call(None), screen)
-    if name == "all":
-        return _contents(screen)
-    if name not in FILE_OF and below(name):
-        return explain(Call(None, name), screen)
-    if name not in FILE_OF:
-        raise Usage(f"there is no command {name!a}", field="COMMAND", hint="postroom help all lists them")
-    return explain(Call(row(name)), screen)
+    width = min(screen.width, WIDEST)
+    words = call.values.get("command", ())
+    match words:
+        case [] | ():
+            return _page(overview(width), _all() if screen.json else ())
+        case ["all"]:
+            return _page(contents(width), _all() if screen.json else ())
+        case ["options"]:
+            return _page(common(width), ())
+    name, _, count = resolve(words[0], " ".join(words[1:2]))
+    if count < len(words):
+        name = ""
+    if name and name not in COMMANDS:
+        return _page(group(name, width), [command_of(f"{name} {word}") for word in below(name)])
+    found = command_of(name) if name else command_of_verb(words[0]) if len(words) == 1 else None
+    if found is None:
+        raise Usage(
+            f"there is no command {' '.join(words)!a}", field="COMMAND", hint="postroom help all lists them"
+        )
+    return _page(manual(found, width), [found])
 
 
+@command(
+    "version",
+    examples=(("postroom version", "print it"),),
+    json="version python sqlite",
+)
 def run_version(call: Call) -> Answer:
     import apsw  # noqa: PLC0415 - rare
 
@@ -446,19 +246,8 @@ def run_version(call: Call) -> Answer:
     return Answer(call.name, known, lambda _screen, _data: text)
 
 
-def run_completion(call: Call) -> Answer:
-    shell: str = call.values["shell"]
-    text = _SCRIPTS[shell]
-    return Answer(call.name, {"shell": shell, "script": text}, lambda _screen, _data: text)
-
-
-def run_complete(call: Call) -> Answer:
-    found = candidates(call.values.get("word", ()))
-    return Answer(call.name, {"candidates": found}, lambda _screen, _data: "".join(f"{one}\n" for one in found))
-
-
 def _all() -> list[Command]:
-    return [row(name) for _, names in GROUPS.values() for name in names if name not in HIDDEN]
+    return [command_of(name) for names in GROUPS.values() for name in names]
 
 
 def _plain_command(command: Command) -> dict[str, Any]:

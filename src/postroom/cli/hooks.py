@@ -15,6 +15,7 @@ from ..hosts.quick import DIALECTS, agent_of, folder_of, host_of, named_agent, s
 from ..hosts.recipes import MARGIN, WAIT
 from ..model.codec import encode
 from .answer import Answer
+from .command import Option, command
 from .context import note, whole_address
 
 if TYPE_CHECKING:
@@ -26,6 +27,40 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .answer import Screen
     from .context import Context
+
+
+_ABOUT = (
+    " Who you are: --as, POSTROOM_AGENT or INBOX_AGENT_ID; where none is set it does nothing and says nothing. Where the"
+    " mail is, in this order: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
+    " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
+    " the project around the host's working folder, or your own.\n\n"
+    "Bodies stand inside a fence and are cut. It takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a session: what goes wrong is one"
+    " line on standard error, and the exit code is 0."
+)
+_HOST_ABOUT = (
+    "The host says on standard input which event it is, and gets its answer on standard output, in its own JSON; nothing, when"
+    " there is nothing new. {moments}\n\n"
+    "Who the session's agent is: --as, POSTROOM_AGENT or INBOX_AGENT_ID{option}; else as before, where the session is resumed or"
+    " cleared; else after the folder of its project, with -2, -3 and so on while another live session, or another program's agent, has that name. Where the mail"
+    " is is settled when the session starts: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
+    " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
+    " the project around the host's working folder, or your own.\n\n"
+    "Bodies stand inside a fence and are cut. It takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a session: what goes wrong is one"
+    " line on standard error, and the exit code is 0. [The page about hosts](hosts.md) has more."
+)
+_SHOWS = (
+    "When a session {start} it registers its agent and shows waiting mail; with each prompt and between tools it shows what is"
+    " new; at the end of a turn it lets the turn go on, three times in a row at most, if something unread asks for it: urgent or of high priority,"
+    " a task, a question about one or an escalation whose next step is this agent's. What was shown is marked as read, not as done."
+    " In a chipset's state folder it shows pending work and nudges, too."
+)
+
+
+def _wait(how: str) -> tuple[Option, Option]:
+    return (
+        Option("--wait", help=f"be the session's one waiter: wait for mail, and {how}", kind="flag"),
+        Option("--timeout", help="with --wait, end after this; by default a week", kind="seconds", metavar="SPAN"),
+    )
 
 
 WOKEN = 2  # the exit code by which a waiter wakes a session of Claude Code, with its text on standard error
@@ -74,6 +109,13 @@ class CommandAccess:
         note(self._context.call, text)
 
 
+@command(
+    "hook session-start",
+    about="Registers you with program claude-code, and the name in INBOX_AGENT_NAME if there is one; shows how each"
+    " waiting letter begins, and marks nothing." + _ABOUT,
+    examples=(("INBOX_AGENT_ID=coder postroom hook session-start", "the command of a SessionStart hook"),),
+    json="mailbox count total text",
+)
 def run_hook_session_start(context: Context) -> Iterator[Answer]:
     with _session_goes_on():
         place = (agent_of(context.values), socket_of(context.values), folder_of(context.values))
@@ -81,6 +123,14 @@ def run_hook_session_start(context: Context) -> Iterator[Answer]:
             yield Answer(context.name, data, _text)
 
 
+@command(
+    "hook prompt",
+    about="Prints nothing when there is nothing new. What was shown is marked as read, not as done; what did not fit"
+    " comes with the next prompt." + _ABOUT,
+    examples=(("INBOX_AGENT_ID=coder postroom hook prompt", "the command of a UserPromptSubmit hook"),),
+    json="mailbox count total text",
+    looks=True,
+)
 def run_hook_prompt(context: Context) -> Iterator[Answer]:
     with _session_goes_on():
         place = (agent_of(context.values), socket_of(context.values), folder_of(context.values))
@@ -88,6 +138,41 @@ def run_hook_prompt(context: Context) -> Iterator[Answer]:
             yield Answer(context.name, data, _text)
 
 
+@command(
+    "hook claude",
+    *_wait("wake the session when it is idle"),
+    about=_HOST_ABOUT.format(moments=_SHOWS.format(start="starts"), option=", or the plugin's option `agent`"),
+    examples=(
+        (
+            """echo '{"session_id":"1","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"hi"}' | postroom hook claude --as coder""",
+            "what Claude Code does with each prompt",
+        ),
+    ),
+    json="mailbox event count total text output",
+)
+@command(
+    "hook codex",
+    *_wait("queue a message for the session when it is idle (codex queue)"),
+    about=_HOST_ABOUT.format(moments=_SHOWS.format(start="starts"), option=""),
+    examples=(
+        (
+            """echo '{"session_id":"1","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"hi"}' | postroom hook codex --as coder""",
+            "what Codex does with each prompt",
+        ),
+    ),
+    json="mailbox event count total text output",
+)
+@command(
+    "hook gemini",
+    about=_HOST_ABOUT.format(moments=_SHOWS.format(start="starts"), option=""),
+    examples=(
+        (
+            """echo '{"session_id":"1","cwd":"/tmp","hook_event_name":"BeforeAgent","prompt":"hi"}' | postroom hook gemini --as coder""",
+            "what Gemini CLI does with each prompt",
+        ),
+    ),
+    json="mailbox event count total text output",
+)
 def run_hook_host(context: Context) -> Iterator[Answer]:
     context.session = None  # the host names the session; one above it may have another room
     with _session_goes_on():

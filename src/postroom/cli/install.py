@@ -31,16 +31,81 @@ from ..hosts.install.write import other_places
 from ..mcp.sdk import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
 from .answer import Answer
+from .command import Option, command
 from .context import note, program, whole_address
 from .errors import NOTHING, OK, CannotCreate, Usage
 from .output import one_line, sayable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..hosts.install.plan import Change, Plan
     from .answer import Screen
     from .context import Context
+
+
+_AGENT = Option(
+    "--agent",
+    help="the agent name of all its sessions; by default each is named after its project's folder",
+    metavar="NAME",
+    complete="agents",
+)
+_PROJECT = Option("--project", help="for the working folder only, not for all projects", kind="flag")
+_RULES = Option("--rules", help="add the rules text without asking: how to use mail, in a few lines", kind="flag")
+_NO_RULES = Option("--no-rules", help="add no rules text, and do not ask", kind="flag")
+_DRY = Option("--dry-run", help="print what would change, and change nothing", kind="flag")
+_YES = Option("--yes", help="do not ask; without a terminal it is needed", kind="flag")
+_CHECK = Option(
+    "--check",
+    help="only check what is in place, and whether the program that the hooks start still exists",
+    kind="flag",
+)
+
+_ABOUT = (
+    "Prints what would change, file by file, and asks before it writes; new files in a folder of its own are only named, and --dry-run"
+    " prints them, too. {files} The whole path of this program is written, with"
+    " --room and the name of --agent if you say them.\n\n"
+    "What others wrote stays as it is, with its comments and its order. Called again it changes nothing, or only what is new;"
+    " postroom uninstall {host} gives every file back as it was. A file that belongs to another user, may not be written or"
+    " cannot be understood is left alone, with an error, and then nothing is written at all. Links of your own are followed and stay;"
+    " with --project, none that leads out of the folder. Where the same hooks stand in a project, too, you are told. Needs no --as. {then} The rules text goes to {rules}."
+)
+_HOSTS = {
+    "claude": {
+        "files": "Puts a plugin into the folder skills/postroom of ~/.claude (CLAUDE_CONFIG_DIR), or of .claude here with --project: hooks, the MCP server and prompts. Settings are not touched.",
+        "then": "With --project, Claude Code loads it once you trust the folder.",
+        "rules": "CLAUDE.md",
+    },
+    "codex": {
+        "files": "Adds hooks to hooks.json and the MCP server to config.toml, in ~/.codex (CODEX_HOME), or in .codex here with --project.",
+        "then": "Codex runs no hook before you trusted it: it asks when it starts, or type /hooks there.",
+        "rules": "AGENTS.md",
+    },
+    "gemini": {
+        "files": "Adds hooks and the MCP server to settings.json in ~/.gemini (GEMINI_CLI_HOME names the folder above), or in .gemini here with --project.",
+        "then": "Gemini CLI starts servers only in folders that you trust.",
+        "rules": "GEMINI.md",
+    },
+}
+
+
+def _for_hosts(
+    verb: str, *options: Option, about: str, examples: tuple[tuple[str, str], ...], json: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a command for each host; all of them run one function."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        for host, values in _HOSTS.items():
+            shown = tuple((line.format(host=host), what) for line, what in examples)
+            text = about.format(host=host, **values)
+            command(f"{verb} {host}", *options, about=text, examples=shown, json=json, looks=True)(function)
+        return function
+
+    return declare
+
+
+_FOLDER = Option("--folder", help="where; ~/.local/bin by default", metavar="DIR", complete="files")
+_SHIM_DRY = Option("--dry-run", help="say what would be done, and do nothing", kind="flag")
 
 
 # -- the shim
@@ -263,6 +328,17 @@ def _coloured(line: str) -> str:
 # -- commands for hosts
 
 
+@_for_hosts(
+    "install",
+    *(_AGENT, _PROJECT, _RULES, _NO_RULES, _DRY, _YES, _CHECK),
+    about=_ABOUT,
+    examples=(
+        ("postroom install {host} --dry-run", "what would it do?"),
+        ("postroom install {host} --agent coder --project --no-rules --yes", "for this folder alone"),
+        ("postroom install {host} --check || true", "is all in place?"),
+    ),
+    json="host place outcome changes next programs",
+)
 def run_install_host(context: Context) -> Iterator[Answer]:
     with _refusals():
         installation = Installation(context)
@@ -283,6 +359,14 @@ def run_install_host(context: Context) -> Iterator[Answer]:
         yield installation.apply(plan, "written", "unchanged")
 
 
+@_for_hosts(
+    "uninstall",
+    *(_PROJECT, _DRY, _YES),
+    about="Prints what would change and asks before it writes. Each file is given back as it was, to the byte where nobody"
+    " else changed it since; else only what is ours is taken out. Files and folders that install made go. Needs no --as.",
+    examples=(("postroom uninstall {host} --dry-run", "what would it do?"),),
+    json="host place outcome changes next",
+)
 def run_uninstall_host(context: Context) -> Iterator[Answer]:
     with _refusals():
         installation = Installation(context)
@@ -450,6 +534,18 @@ _SHIM_WOULD = {
 }
 
 
+@command(
+    "install agent-inbox-shim",
+    _FOLDER,
+    _SHIM_DRY,
+    about="A small script with agent-inbox's modes: mcp (the default) is postroom mcp; mcp-proxy, or mcp with INBOX_SOCKET_PATH, is postroom mcp at that socket; ipc is postroom serve, which listens and writes inbox files where agent-inbox does, and honours its INBOX_* variables. A file that Postroom did not write is left as it is. Needs no --as and no room.",
+    examples=(
+        ("postroom install agent-inbox-shim --dry-run", "what would it do?"),
+        ("postroom install agent-inbox-shim --folder bin", "for one project"),
+    ),
+    json="path outcome dry_run on_path hidden_by",
+    looks=True,
+)
 def run_install_shim(context: Context) -> Answer:
     path = _place(context)
     try:
@@ -465,6 +561,15 @@ def run_install_shim(context: Context) -> Answer:
     return _answer(context, path, outcome, found)
 
 
+@command(
+    "uninstall agent-inbox-shim",
+    _FOLDER,
+    _SHIM_DRY,
+    about="Removes the script if Postroom wrote it. Needs no --as and no room.",
+    examples=(("postroom uninstall agent-inbox-shim", "from ~/.local/bin"),),
+    json="path outcome dry_run",
+    looks=True,
+)
 def run_uninstall_shim(context: Context) -> Answer:
     path = _place(context)
     try:

@@ -1,4 +1,4 @@
-"""The parser of the command line: from words to a command and its values, by the command table.
+"""The parser of the command line: from words to a command and its values, with argparse.
 
 Parsing opens no file and no room. The first half converts the words of options into numbers, spans, times and
 JSON; each error names the option.
@@ -7,18 +7,20 @@ JSON; each error names the option.
 from __future__ import annotations
 
 import re
+from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, HelpFormatter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..environment import Uninterrupted
 from ..errors import Invalid
+from .command import EVERYWHERE, command_of, command_of_verb, with_common
 from .errors import Usage
-from .table import FILE_OF, below, everywhere, row
+from .table import COMMANDS, MEANT, RETIRED, below, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from .table.shape import Command, Option
+    from .command import Command, Option
 
 
 SPAN_RULE = "a number with s, m, h, d or w, such as 90s, 10m or 1h30m"
@@ -30,22 +32,6 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SPAN = r"\+?(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
 _PIECE = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-_COPY_RETIRED = "retired: mounts keep rooms in step; see postroom help mount"
-_RETIRED = {  # words of earlier versions, and what to do instead
-    "rename": "retired: agents keep their names; postroom register --name changes what others are shown",
-    "--move": _COPY_RETIRED,
-    "--watch": _COPY_RETIRED,
-}
-
-
-def convert_all(values: dict[str, Any], options: dict[str, Option]) -> None:
-    """Replace the words of options by the values they mean."""
-    for name, value in values.items():
-        option = options[name]
-        convert = _CONVERTERS.get(option.kind)
-        if convert is None:
-            continue
-        values[name] = [convert(word, option) for word in value] if option.many else convert(value, option)
 
 
 def seconds(word: str, option: Option) -> float:
@@ -162,111 +148,132 @@ def _short(word: str) -> str:
 
 # -- from words to a call
 
-_PLAIN = frozenset({"text", "flag"})  # kinds of options that need no converting
-
 
 class Call:
     """A command and the values of its options. Options that were not passed are not in `values`."""
 
-    def __init__(self, command: Command | None, group: str = "") -> None:
+    def __init__(self, command: Command | None, name: str = "") -> None:
         self.command = command
-        self.group = group  # the first word of several commands, for help about them
+        self.name = name  # as an answer in JSON has it; of several commands, for help, their first word
         self.values: dict[str, Any] = {}
         self.host_input: dict[str, object] = {}  # what a host passed to a hook on standard input
-
-    @property
-    def name(self) -> str:
-        return self.command.name if self.command else ""
 
 
 def parse(words: Sequence[str]) -> Call:
     """Return the call that these words mean; raise Usage with a hint where they mean none."""
-    options = {name: option for option in everywhere() for name in option.names}
-    name, rest = _split_command(list(words), options)
-    if name and name not in FILE_OF:
-        return _group(name, rest, options)
-    command = row(name) if name else None
-    places = [option for option in command.options if option.is_place] if command else []
-    if command:
-        options = options | {name: option for option in command.options for name in option.names}
-    call = Call(command)
-    args = _sort(rest, options, call)
-    if "help" in call.values:
-        return call
-    _fill(places, args, call)
-    if any(option.kind not in _PLAIN for option in options.values() if option.name in call.values):
-        convert_all(call.values, {option.name: option for option in options.values()})
+    name, typed, rest = _split_command(list(words))
+    if name and name not in COMMANDS and (found := command_of_verb(name)):
+        command: Command | None = found
+    elif name and name not in COMMANDS:
+        return _group(name, rest)
+    else:
+        command = command_of(name) if name else None
+    call = Call(command, typed)
+    options = with_common(command.options if command else ())
+    args = _read(rest, options, call)
+    if "help" not in call.values:
+        _fill([option for option in options if option.is_place], args, call)
     return call
 
 
-def _split_command(words: list[str], options: dict[str, Option]) -> tuple[str, list[str]]:
-    """Return the command's name, of one word or two, and all other words in their order."""
+def _split_command(words: list[str]) -> tuple[str, str, list[str]]:
+    """Return the command, the name its answer has, and all other words in their order."""
+    takes = {name for option in EVERYWHERE if option.kind != "flag" for name in option.names}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
-        option = options.get(words[at])
-        if words[at] == "--version":
-            return "version", words[:at] + words[at + 1 :]
-        at += 1 if option is None or option.kind == "flag" else 2
+        if words[at] in {"--version", "-V"}:
+            return "version", "version", words[:at] + words[at + 1 :]
+        at += 2 if words[at] in takes else 1
     if at >= len(words):
-        return "", words
-    name, following = words[at], words[at + 1 : at + 2]
-    if following and f"{name} {following[0]}" in FILE_OF:
-        return f"{name} {following[0]}", words[:at] + words[at + 2 :]
-    if name not in FILE_OF and not below(name):
-        hint = _RETIRED.get(name) or meant(name, FILE_OF) or "postroom help all"
-        raise Usage(f"there is no command {name!a}", field="command", hint=hint)
-    return name, words[:at] + words[at + 1 :]
+        return "", "", words
+    first, second = words[at], words[at + 1] if at + 1 < len(words) else ""
+    name, typed, count = resolve(first, second)
+    if not name and not command_of_verb(first):
+        hint = RETIRED.get(first) or MEANT.get(first) or meant(first, COMMANDS) or "postroom help all"
+        raise Usage(f"there is no command {first!a}", field="command", hint=hint)
+    return name or first, typed or first, words[:at] + words[at + count :]
 
 
-def _group(name: str, rest: list[str], options: dict[str, Option]) -> Call:
+def _group(name: str, rest: list[str]) -> Call:
     """Return a call for help about several commands; raise Usage otherwise: a first word alone is no command."""
-    call = Call(None, name)
     following = below(name)
-    try:
-        args = _sort(rest, options, call)
-    except Usage:  # the options depend on the second word, which is missing
-        args = []
-    if "help" in call.values:
+    if {"-h", "--help"} & set(rest):
+        call = Call(None, name)
+        _read([word for word in rest if word in {"-h", "--help", "--json"}], EVERYWHERE, call)
         return call
-    if args:
-        raise _no_subcommand(name, args[0], following)
+    if rest and not rest[0].startswith("-"):
+        raise _no_subcommand(name, rest[0], following)
     raise Usage(f"which one? {', '.join(following)}", field=name, hint=f"postroom help {name}")
 
 
-def _sort(words: list[str], options: dict[str, Option], call: Call) -> list[str]:
-    """Put options into the call and return the other words, which are places."""
-    left: list[str] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word == "--":
-            left += words[at:]
-            break
-        if not word.startswith("-") or word == "-":
-            left.append(word)
-            continue
-        option, value = _option(word, options, call.name, left)
+class _Keep(Action):
+    """Keep the value of an option, converted by its kind."""
+
+    def __init__(self, option: Option, call: Call, **declared: Any) -> None:
+        super().__init__(nargs=0 if option.kind == "flag" else None, **declared)
+        self._option, self._call = option, call
+
+    def __call__(self, _parser: object, _values: object, value: Any, _name: str | None = None) -> None:
+        _keep(self._option, "--" if value == [] else value, self._call)  # argparse takes the value -- away
+
+
+def _read(words: list[str], options: Sequence[Option], call: Call) -> list[str]:
+    """Put options into the call and return the other words, which are arguments."""
+    known = {name: option for option in options if not option.is_place for name in option.names}
+    parser = ArgumentParser(
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+        argument_default=SUPPRESS,
+        formatter_class=_formatter,
+    )
+    for option in options:
+        if not option.is_place:
+            parser.add_argument(*option.names, dest=option.name, action=_Keep, option=option, call=call)
+    try:
+        typed, rest = _with_dashes(words, known)
+        _, left = parser.parse_known_args(typed)
+    except ArgumentError as wrong:
+        name = (wrong.argument_name or "").rpartition("/")[2]
+        option = known[name]
         if option.kind == "flag":
-            if value is not None:
-                raise Usage("takes no value", field=word.partition("=")[0])
-            call.values[option.name] = True
-            continue
-        if value is None:
-            if at >= len(words) or words[at] in options:
-                raise Usage("needs a value", field=word, hint=f"{word}={option.metavar}")
-            value = words[at]
-            at += 1
-        _keep(option, value, call)
-    return left
+            raise Usage("takes no value", field=name) from None
+        raise Usage("needs a value", field=name, hint=f"{name}={option.metavar}") from None
+    for at, word in enumerate(left):
+        if word.startswith("-") and word != "-":
+            name = word.partition("=")[0]
+            hint = _hint_for_dash(word, call.name, left[:at]) or RETIRED.get(name) or MEANT.get(name)
+            raise Usage(
+                "there is no such option", field=name, hint=hint or meant(name, known) or "--help shows all"
+            )
+    return left + rest
+
+
+def _formatter(prog: str) -> HelpFormatter:
+    return HelpFormatter(prog, width=80)  # without a width it imports shutil; its text is never shown
+
+
+def _with_dashes(words: list[str], known: Mapping[str, Option]) -> tuple[list[str], list[str]]:
+    """Return the words before -- and those behind it.
+
+    A value that begins with a dash is joined to its option, as argparse wants it.
+    """
+    joined: list[str] = []
+    for at, word in enumerate(words):
+        option = known.get(joined[-1]) if joined else None
+        if word[:1] == "-" and word not in known and option is not None and option.kind != "flag":
+            joined[-1] = f"{option.names[-1]}={word}"
+        elif word == "--":
+            return joined, words[at + 1 :]
+        else:
+            joined.append(word)
+    return joined, []
 
 
 def _hint_for_dash(word: str, command: str, before: list[str]) -> str:
     """Return a hint where a word that begins with - may not be meant as an option."""
     if command == "work" and before:
         return "put -- before the program"
-    if command == "copy" and word in _RETIRED:
-        return _RETIRED[word]
     if word.partition("=")[0] in {"--port", "--host"} and command in {"serve", "service install"}:
         return "the address and the port are one: --http 127.0.0.1:4651"
     if command == "search" and not word.startswith("--"):
@@ -274,17 +281,6 @@ def _hint_for_dash(word: str, command: str, before: list[str]) -> str:
 
         return f"-- stands before a query that begins with -: postroom search -- {quote(word)}"
     return ""
-
-
-def _option(word: str, options: dict[str, Option], command: str, before: list[str]) -> tuple[Option, str | None]:
-    name, equals, value = word.partition("=")
-    if name in options:
-        return options[name], value if equals else None
-    short = word[:2]
-    if not word.startswith("--") and short in options and options[short].kind != "flag":
-        return options[short], word[2:]
-    hint = _hint_for_dash(word, command, before) or meant(name, options) or "--help shows all"
-    raise Usage("there is no such option", field=name, hint=hint)
 
 
 def _fill(places: list[Option], args: list[str], call: Call) -> None:
@@ -315,18 +311,24 @@ def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
 
 
 def _keep(option: Option, value: str, call: Call) -> None:
+    """Put a value into the call, as what its option means by it."""
+    if option.kind == "flag":
+        call.values[option.name] = True
+        return
     name = option.metavar if option.is_place else option.names[-1]
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
             raise Usage("is not UTF-8 text", field=name, hint="send other bytes as a file") from None
-    if option.many:
-        call.values.setdefault(option.name, []).append(value)
-    elif option.name in call.values:
+    if option.name in call.values and not option.many:
         raise Usage("is given twice", field=name)
+    convert = _CONVERTERS.get(option.kind)
+    meant_by_it = convert(value, option) if convert else value
+    if option.many:
+        call.values.setdefault(option.name, []).append(meant_by_it)
     else:
-        call.values[option.name] = value
+        call.values[option.name] = meant_by_it
 
 
 def meant(word: str, known: Iterable[object], before: str = "") -> str | None:

@@ -24,6 +24,7 @@ from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
 from ..store.address import absolute
 from .answer import Answer
+from .command import Option, command
 from .context import STDIN, note, read_source
 from .errors import NOT_NOW, Usage
 from .output import facts, hint, one_line, table
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ..room import Room
     from .answer import Screen
     from .context import Context
+
+
+SYSTEM = Option("SYSTEM", help="the name of the other system", required=True, complete="peers")
 
 
 _EXPOSURES = {
@@ -238,6 +242,75 @@ def _alert(peer: Mapping[str, Any]) -> str:
 # -- commands about peers
 
 
+@command(
+    "peers add",
+    SYSTEM,
+    Option(
+        "--url",
+        help="where we call it, such as wss://mail.example.com:4650/map; without this, it calls us",
+        metavar="URL",
+    ),
+    Option(
+        "--auth",
+        help="how each proves itself: a token (bearer, the default, or api-key), its certificate (mtls), or not at"
+        " all (none), which is for a peer on this machine that cannot",
+        kind="word",
+        choices=("bearer", "api-key", "mtls", "none"),
+    ),
+    Option(
+        "--token-file",
+        help="what we show there: a file whose first line it is, or - for standard input; at a terminal you are"
+        " asked for it, and it is not shown",
+        metavar="FILE",
+        complete="files",
+    ),
+    Option(
+        "--exposure",
+        help="which of our agents it sees and reaches: nobody (none), those it knows by name (gateway, the default), who"
+        " has a tag (tagged), everybody (all)",
+        kind="word",
+        choices=("none", "gateway", "tagged", "all"),
+    ),
+    Option(
+        "--tag",
+        help="with tagged: a scope or tag of those it sees and reaches",
+        many=True,
+        metavar="NAME",
+        complete="scopes",
+    ),
+    Option(
+        "--scope",
+        help="a scope of ours and with what it exchanges mail: SYSTEM, SYSTEM/SCOPE or *. Where one is named, what is"
+        " not named does not pass",
+        kind="rule",
+        many=True,
+        metavar="OURS=THEIRS",
+    ),
+    Option("--relays-for", help="a further system that it speaks for and leads to", many=True, metavar="SYSTEM"),
+    Option(
+        "--relays-to",
+        help="may it reach further systems through us? no by default",
+        kind="word",
+        choices=("yes", "no"),
+    ),
+    about="Two systems are peers once each has added the other. One of them calls the other. Where it calls us, a"
+    " token is made and shown once, and only its hash is kept; give it to the other side, which uses --url"
+    " and --token-file. A token is never an argument, and into a file or a pipe it is printed alone. Adding"
+    " a peer again changes the options that are set and leaves the rest; a list replaces the former one, and"
+    " an empty one ('') removes it. A running daemon applies the change at once.",
+    examples=(
+        ("postroom peers add berlin", "it calls us; shows the token that it needs"),
+        (
+            "postroom peers add rome --url wss://mail.example.com:4650 --token-file rome.token",
+            "we call it, with what it gave us",
+        ),
+        (
+            "postroom peers add hub --relays-for tokyo --exposure tagged --tag public",
+            "a hub, which leads to tokyo",
+        ),
+    ),
+    json="peer token changed former",
+)
 def run_peers_add(context: Context) -> Answer:
     args = context.passed_options("url", "auth", "exposure")
     lists = {name: word for name, word in _LISTS.items() if word in context.values}
@@ -295,6 +368,12 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
     return found
 
 
+@command(
+    "peers",
+    examples=(("postroom peers", "who they are"),),
+    json="system peers stranded",
+    looks=True,
+)
 def run_peers_list(context: Context) -> Answer:
     found = core_peers.list_peers(context.room.core, context.room.principal)
     links = _links(context) if found else {}
@@ -327,6 +406,18 @@ def why_it_waits(context: Context, mailbox: str) -> str | None:
     return f"waits: {peer.system} is {link['state']}" + (f", {link['problem']}" if link["problem"] else "")
 
 
+@command(
+    "peers ping",
+    Option("SYSTEM", help="the name of the other system; by default all of them", complete="peers"),
+    about="The daemon asks over the link that letters use. A peer that it calls and that is not connected is"
+    " called at once. For a mounted folder, it checks that the folder is there.",
+    examples=(
+        ("postroom peers ping paris", "needs postroom serve"),
+        ("postroom peers ping", "all of them, one after the other"),
+    ),
+    json="system answers state url seconds problem hint peers",
+    looks=True,
+)
 def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         result = _ask(context, "ping_peer", system=_known(context).system)
@@ -345,6 +436,13 @@ def _ask(context: Context, action: str, **args: Any) -> Any:
     return SocketClient(path, token=variable(AUTH_TOKEN), patience=0.5).ask(action, args)
 
 
+@command(
+    "peers show",
+    SYSTEM,
+    examples=(("postroom peers show paris", "one of them"),),
+    json="peer",
+    looks=True,
+)
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
     waiting, _ = outbox.count_waiting(context.room.core)
@@ -352,6 +450,34 @@ def run_peers_show(context: Context) -> Answer:
     return Answer(context.name, {"peer": result}, whole)
 
 
+@command(
+    "peers trust",
+    SYSTEM,
+    Option("--pin", help="the certificate with this fingerprint, without a look at it", metavar="SHA256"),
+    Option(
+        "--certificate",
+        help="the certificate in this file (PEM); one that calls us by mtls needs that",
+        metavar="FILE",
+        complete="files",
+    ),
+    Option(
+        "--rotate",
+        help="make a new token for it to show here; the old one is good until the new one was shown for the first"
+        " time, or for a day",
+        kind="flag",
+    ),
+    Option("--withdraw", help="withdraw the trust, and keep what is known of it", kind="flag"),
+    about="Where we call it by wss://, its certificate is looked at, shown and pinned: compare the fingerprint with what its"
+    " operator says (openssl x509 -noout -fingerprint -sha256 -in cert.pem). From then on no other certificate is"
+    " taken there, no matter who signed it; one that changed is refused, stands as an alert in peers list and in the log, and is"
+    " taken when it is trusted again. A token that leaked ends at once when it is rotated twice.",
+    examples=(
+        ("postroom peers trust paris --rotate", "another token, shown once"),
+        ("postroom peers trust paris --withdraw", "nothing goes there or is taken from there any more"),
+    ),
+    json="peer token former_pin",
+    looks=True,
+)
 def run_peers_trust(context: Context) -> Answer:
     ways = [name for name in ("pin", "certificate", "withdraw") if name in context.values]
     if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
@@ -392,6 +518,15 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
     return {"trusted": True, "pin": pin, "certificate": first_certificate(pem), "alert": ""}
 
 
+@command(
+    "peers remove",
+    SYSTEM,
+    about="Its token is invalid at once. Mail that waits for it is sent if the system is added again in time;"
+    " otherwise it is dead after outbox_max_age, with a bounce.",
+    examples=(("postroom peers remove paris", "gone"),),
+    json="removed waiting",
+    looks=True,
+)
 def run_peers_remove(context: Context) -> Answer:
     core = context.room.core
     gone = core_peers.remove(core, context.room.principal, context.get("system"))
@@ -413,6 +548,34 @@ def _plain(peer: Peer) -> dict[str, Any]:
 # -- commands about mounts
 
 
+@command(
+    "mount",
+    Option(
+        "PLACE",
+        help="the room: files:FOLDER?layout=nanobot (chipset, swarm), or a room in one file",
+        required=True,
+        complete="files",
+    ),
+    Option(
+        "--as", help="what the folder is called: its agents are then AGENT@NAME", required=True, metavar="NAME"
+    ),
+    Option(
+        "--exposure",
+        help="which of our agents it sees and reaches: everybody (all, the default), those it knows by name (gateway),"
+        " nobody (none)",
+        kind="word",
+        choices=("all", "gateway", "none"),
+        default="all",
+    ),
+    about="Mail goes both ways while postroom serve runs: to researcher@NAME from here, and to ann@SYSTEM from there, where SYSTEM"
+    " is what this room is called. Programs there that know nothing of Postroom put their letters into a folder with that name;"
+    " they are taken from it at once. Nothing is copied twice, and nothing is lost when either side is away."
+    " See [folders as systems](federation.md#folders-as-systems).",
+    examples=(
+        ("postroom mount 'files:mail?layout=nanobot' --as nanobot", "its researcher is researcher@nanobot"),
+    ),
+    json="peer system socket",
+)
 def run_mount(context: Context) -> Answer:
     place = absolute(context.get("place"))
     peer = context.act_in_room(partial(_mount, context, place))
@@ -436,6 +599,16 @@ def _mount(context: Context, place: str, room: Room) -> Peer:
     )
 
 
+@command(
+    "unmount",
+    Option("NAME", help="what it was mounted as", required=True, complete="peers"),
+    about="The folder stays as it is, with its mail; our agents are removed from its registry. Mail that waits for"
+    " it is sent if the folder is mounted again in time; otherwise it is dead after outbox_max_age, with a"
+    " bounce.",
+    examples=(("postroom unmount chips", "gone"),),
+    json="removed told",
+    looks=True,
+)
 def run_unmount(context: Context) -> Answer:
     core, system = context.room.core, context.get("name")
     authorize.authorize(context.room.principal, "peers")

@@ -24,8 +24,10 @@ from ..model.search import read_query, words
 from ..store.address import file_of
 from . import views
 from .answer import Answer
+from .command import Option, command
 from .copies import FULL
 from .errors import NOTHING, CannotCreate, Usage
+from .options import FILTERS, ID, LIMIT, SINCE
 from .output import again, ago, hint, painted, sayable, table
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from ..model.search import Term
     from .answer import Screen
     from .context import Context
+
+
+PEEK = Option("--peek", help="mark nothing as read", kind="flag")
+EVERYONE = Option("--everyone", help="the whole room's, not only what you sent or received", kind="flag")
+SCOPE = Option("--scope", help="only this scope", metavar="NAME", complete="scopes")
 
 
 # -- saving the files of a letter
@@ -144,6 +151,25 @@ def filters_of(context: Context) -> dict[str, Any]:
     return context.passed_options(*_SAME, **_WANTED) | context.passed_options("since")
 
 
+@command(
+    "check",
+    Option("--all", help="also mail that was read and is still in the inbox", kind="flag"),
+    PEEK,
+    LIMIT,
+    *FILTERS,
+    SINCE,
+    about="Unread first, by priority, then age; 20 letters unless --limit says otherwise. Letters that are shown"
+    " are marked as read, and stay in the inbox until they are acknowledged. An empty inbox is no error. On"
+    " a terminal the answer is a table; otherwise each letter is printed whole, its content inside a fence"
+    " that it cannot break.",
+    examples=(
+        ("postroom check --as coder", "what is new"),
+        ("postroom check --as coder --all --min-priority high", "urgent and high, read or not"),
+        ("postroom check --as coder --peek --json", "for a program, stamping nothing"),
+    ),
+    json="mailbox letters",
+    looks=True,
+)
 def run_check(context: Context) -> Answer:
     found = context.mailbox.check(
         context.get("limit", 20),
@@ -158,6 +184,21 @@ def run_check(context: Context) -> Answer:
     return Answer(context.name, data, view, letters=tuple(letter.message for letter in found))
 
 
+@command(
+    "read",
+    ID,
+    Option("--markdown", help="for a prompt, its content inside a fence, also on a terminal", kind="flag"),
+    Option("--save", help="put the files it encloses into this folder", metavar="DIR", complete="files"),
+    about="Marks it as read. --save makes the folder if need be. A file gets the last part of the name that its"
+    " sender gave it, without hidden or misleading characters. Nothing is written outside the folder, and no"
+    " file is overwritten: a second report.txt becomes report-2.txt.",
+    examples=(
+        ("postroom read m-1 --as researcher", "one letter"),
+        ("postroom read m-1 --as researcher --save files", "and the files in it"),
+    ),
+    json="letter saved",
+    looks=True,
+)
 def run_read(context: Context) -> Answer:
     if context.get("markdown"):
         context.screen.tables = False
@@ -175,6 +216,37 @@ def run_read(context: Context) -> Answer:
     return Answer(context.name, data, views.read, letters=(letter.message,))
 
 
+@command(
+    "wait",
+    Option(
+        "-t",
+        "--timeout",
+        help="how long, such as 30s or 5m; 30 seconds by default",
+        kind="seconds",
+        metavar="SPAN",
+    ),
+    Option("--at-mailbox", help="wait at this mailbox too", many=True, metavar="NAME", complete="agents"),
+    Option(
+        "--cursor",
+        help="the next letter after this cursor, which an earlier wait or changes printed, read or not",
+        metavar="CURSOR",
+    ),
+    Option(
+        "--follow",
+        help="print one letter after the other, until none comes for the timeout; for ever without one",
+        kind="flag",
+    ),
+    PEEK,
+    *FILTERS,
+    about="Wakes within milliseconds. It marks the letter as read and does not claim it: for work that must not be"
+    " lost, use claim. --follow begins after --cursor, or else with the unread mail; with --json it prints"
+    " one document per line, each with the cursor after it.",
+    examples=(
+        ("postroom wait --as researcher --timeout 30s", "the next letter"),
+        ("postroom wait --as coder --thread m-2 --timeout 1s", "the answer to one letter"),
+    ),
+    json="letter cursor",
+)
 def run_wait(context: Context) -> Answer | Iterator[Answer]:
     names, wanted = _awaited(context)
     context.try_out(lambda box: box.room.wait(names, 0, **wanted))
@@ -225,6 +297,12 @@ def _waited(context: Context, found: Letter | None) -> Answer:
     return Answer(context.name, data, views.letter, letters=(found.message,))
 
 
+@command(
+    "counts",
+    examples=(("postroom counts --as coder", "how much is there"),),
+    json="mailbox urgent high normal low total",
+    looks=True,
+)
 def run_counts(context: Context) -> Answer:
     counted = context.mailbox.counts()
     if not counted["total"]:
@@ -232,6 +310,18 @@ def run_counts(context: Context) -> Answer:
     return Answer(context.name, {"mailbox": context.me, **counted}, views.counts)
 
 
+@command(
+    "sent",
+    LIMIT,
+    about="20 letters unless --limit says otherwise. trace shows what became of one; search from:NAME with words"
+    " finds older ones.",
+    examples=(
+        ("postroom sent --as coder", "the last twenty"),
+        ("postroom sent --as coder -n 1 --json", "the last one"),
+    ),
+    json="mailbox letters",
+    looks=True,
+)
 def run_sent(context: Context) -> Answer:
     found = context.mailbox.sent(context.get("limit", 20))
     if not found:
@@ -240,6 +330,16 @@ def run_sent(context: Context) -> Answer:
     return Answer(context.name, data, views.outbox, letters=tuple(found))
 
 
+@command(
+    "digest",
+    Option("--budget", help="at most so many characters; 4000 by default", kind="count", metavar="N"),
+    Option("--most", help="at most so many letters; 5 by default", kind="count", metavar="N"),
+    Option("--longest", help="characters of each letter; 500 by default", kind="count", metavar="N"),
+    about="What others wrote stands inside a fence that they cannot close. Marks nothing as read.",
+    examples=(("postroom digest --as coder --budget 2000", "for a prompt"),),
+    json="mailbox text",
+    looks=True,
+)
 def run_digest(context: Context) -> Answer:
     text = context.mailbox.digest(**context.passed_options("budget", "most", "longest"))
     if not context.mailbox.counts()["total"]:
@@ -253,6 +353,36 @@ _WORD = re.compile(r"[^\W_]+")
 _BEFORE = 30  # characters shown before the first match
 
 
+@command(
+    "search",
+    Option(
+        "QUERY", help="words, and what else is wanted; several words must all be there", many=True, required=True
+    ),
+    LIMIT,
+    Option("--ranked", help="the best first, among the newest; else the newest first", kind="flag"),
+    Option("--everyone", help="the whole room's letters, not only what you sent or received", kind="flag"),
+    about='A query is made of words, "phrases", beginnings such as sort*, from:NAME, to:NAME, tag:LABEL,'
+    " kind:WORD, thread:ID, before:WHEN and after:WHEN (a day, a time, or an age such as 7d); a - before one"
+    " of them means without. Any other word before a colon, as in subject:x, is a word like the rest. Case"
+    " and accents do not count. Your shell takes quotes away, so put a query with a phrase or a - into"
+    " single quotes, and -- before one that begins with -. Shows 20 letters unless --limit says otherwise,"
+    " and sees everything that was sent before it. On a terminal the answer is a table with the words"
+    " marked; otherwise each letter is printed whole, its content inside a fence that it cannot break.",
+    examples=(
+        ("postroom search stable --as coder", "letters with a word"),
+        (
+            "postroom search '\"which sort\" from:coder -draft' --as researcher",
+            "a phrase, by somebody, without a word",
+        ),
+        ("postroom search --everyone -- -draft", "all letters without a word"),
+        (
+            "postroom search sort kind:request after:7d --everyone --ranked --json",
+            "the operator's view, for a program",
+        ),
+    ),
+    json="letters",
+    looks=True,
+)
 def run_search(context: Context) -> Answer:
     query = " ".join(context.get("query"))
     terms = read_query(query, SystemClock().now().wall).terms  # a wrong query is refused before a room is opened
@@ -319,6 +449,19 @@ class QueryWords:
 # -- threads and conversations
 
 
+@command(
+    "thread",
+    Option("ID", help="the thread's root letter; with --chain, any letter", required=True, complete="letters"),
+    Option("--chain", help="from the root down to this letter alone", kind="flag"),
+    EVERYONE,
+    about="The letters you sent or received, the oldest first.",
+    examples=(
+        ("postroom thread m-1 --as researcher", "a whole thread"),
+        ("postroom thread m-3 --as coder --chain", "how it came to this letter"),
+    ),
+    json="letters",
+    looks=True,
+)
 def run_thread(context: Context) -> Answer:
     id, everyone = context.get("id"), context.get("everyone")
     if context.get("chain"):
@@ -328,26 +471,66 @@ def run_thread(context: Context) -> Answer:
     return _letters(context, context.room.thread(id) if everyone else context.mailbox.thread(id))
 
 
+@command(
+    "tagged",
+    Option("TAG", help="the thread tag", required=True),
+    SCOPE,
+    examples=(("postroom tagged release --as coder", "all about one label"),),
+    json="letters",
+    looks=True,
+)
 def run_tagged(context: Context) -> Answer:
     return _letters(context, context.mailbox.tagged(context.get("tag"), context.get("scope")))
 
 
+@command(
+    "threads",
+    LIMIT,
+    EVERYONE,
+    examples=(("postroom threads --as coder", "where something happened"),),
+    json="threads",
+    looks=True,
+)
 def run_threads(context: Context) -> Answer:
     found = (context.room if context.get("everyone") else context.mailbox).threads(context.get("limit", 50))
     return Answer(context.name, {"threads": to_plain(found)}, views.threads)
 
 
+@command(
+    "conversations",
+    SCOPE,
+    LIMIT,
+    EVERYONE,
+    examples=(("postroom conversations --as coder", "what is talked about"),),
+    json="conversations",
+    looks=True,
+)
 def run_conversations(context: Context) -> Answer:
     whose = context.room if context.get("everyone") else context.mailbox
     found = whose.conversations(scope=context.get("scope"), limit=context.get("limit", 50))
     return Answer(context.name, {"conversations": to_plain(found)}, views.conversations)
 
 
+@command(
+    "conversation",
+    Option("ID", help="the conversation's id", required=True),
+    examples=(("postroom conversation conv-general:default --as coder", "the catch-all of a scope"),),
+    json="conversation",
+    looks=True,
+)
 def run_conversation(context: Context) -> Answer:
     found = context.mailbox.conversation(context.get("id"))
     return Answer(context.name, {"conversation": to_plain(found)}, views.conversation)
 
 
+@command(
+    "turns",
+    Option("ID", help="the conversation's id", required=True),
+    EVERYONE,
+    examples=(("postroom turns conv-general:default --as coder", "who said something, in order"),),
+    json="turns",
+    looks=True,
+)
 def run_turns(context: Context) -> Answer:
     found = (context.room if context.get("everyone") else context.mailbox).turns(context.get("id"))
     return Answer(context.name, {"turns": to_plain(found)}, views.turns)

@@ -13,6 +13,7 @@ from ..model.codec import to_plain
 from ..room import open as open_room
 from . import views
 from .answer import Answer
+from .command import Option, command
 from .errors import CannotCreate, Usage
 from .output import Progress, sayable
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from .context import Context
 
 
+OLDER = Option("--older-than", help="settled so long ago, such as 30d", kind="seconds", metavar="SPAN")
+
+
+@command(
+    "init",
+    Option("FOLDER", help="the project's folder; the working one by default", complete="files"),
+    about="Makes .postroom/room.db, which every command and every program below this folder then uses, as git finds"
+    " .git. The folder is for you alone and keeps itself out of git. Where it is there already, nothing happens.",
+    examples=(("postroom init", "here"),),
+    json="path made",
+)
 def run_init(context: Context) -> Answer:
     if "room" in context.values:
         raise Usage("has no place here: the room is made in FOLDER", field="--room")
@@ -38,6 +50,13 @@ def run_init(context: Context) -> Answer:
     return Answer(context.name, {"path": sayable(str(path)), "made": made}, views.made)
 
 
+@command(
+    "rooms",
+    Option("--settings", help="every setting in force, too", kind="flag"),
+    examples=(("postroom rooms", "where am I"),),
+    json="store exists mailboxes quarantined cursor settings passed_by",
+    looks=True,
+)
 def run_room(context: Context) -> Answer:
     room = context.room
     known = to_plain(asdict(room.settings)) if context.get("settings") or context.get("json") else {}
@@ -60,6 +79,17 @@ def _cursor(context: Context) -> str | None:
     return None if context.is_new_room else str(cursor)
 
 
+@command(
+    "rooms changes",
+    Option(
+        "CURSOR",
+        help="a cursor that changes, wait or room printed; without one, only the present cursor is shown",
+    ),
+    Option("-n", "--limit", help="at most so many; 1000 by default", kind="count", metavar="N"),
+    examples=(("postroom rooms changes", "a cursor to begin with"),),
+    json="changes cursor",
+    looks=True,
+)
 def run_changes(context: Context) -> Answer:
     if "cursor" not in context.values:
         return Answer(context.name, {"changes": [], "cursor": _cursor(context)}, views.changes)
@@ -68,18 +98,43 @@ def run_changes(context: Context) -> Answer:
     return Answer(context.name, data, views.changes)
 
 
+@command(
+    "rooms janitor",
+    about="Run it regularly, from cron or a timer. It is safe at any time, from any number of processes.",
+    examples=(("postroom rooms janitor", "one round"),),
+    json="lapsed delivered expired buried archived purged forgotten trimmed climbed overdue indexed",
+    looks=True,
+)
 def run_janitor(context: Context) -> Answer:
     with Progress("sweeping", quiet=context.screen.json) as progress:
         done = context.room.sweep(progress=progress.tell)
     return Answer(context.name, to_plain(asdict(done)), views.numbers)
 
 
+@command(
+    "rooms archive",
+    OLDER,
+    about="By default what the setting archive_after says. It stays readable.",
+    examples=(("postroom rooms archive --older-than 1h", "all that was done an hour ago"),),
+    json="archived",
+    looks=True,
+)
 def run_archive(context: Context) -> Answer:
     with Progress("archiving", quiet=context.screen.json) as progress:
         archived = context.room.archive(older_than=context.get("older_than"), progress=progress.tell)
     return Answer(context.name, {"archived": archived}, views.numbers)
 
 
+@command(
+    "rooms purge",
+    OLDER,
+    Option("--keep", help="keep the newest so many, whatever their age", kind="count", metavar="N"),
+    about="By default what the settings retain_for and retain_count say. Open mail is never deleted; ids and keys"
+    " stay remembered.",
+    examples=(("postroom rooms purge --older-than 90d", "what was settled three months ago"),),
+    json="purged",
+    looks=True,
+)
 def run_purge(context: Context) -> Answer:
     with Progress("purging", quiet=context.screen.json) as progress:
         purged = context.room.purge(**context.passed_options("older_than", "keep"), progress=progress.tell)

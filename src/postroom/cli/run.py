@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..environment import Uninterrupted
@@ -11,7 +10,6 @@ from ..errors import PostroomError
 from .answer import Answer, screen_of
 from .main import end
 from .parse import parse
-from .table import FILE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from .parse import Call
 
 
-HELP = "help"  # the module of the commands about the program itself
+NEED_NO_ROOM = {"help", "version", "completion", "__complete"}  # commands about the program itself
 
 
 def run(words: Sequence[str], look: Look | None) -> int:
@@ -45,18 +43,22 @@ def run(words: Sequence[str], look: Look | None) -> int:
 
 
 def _run_call(call: Call) -> int:
-    file = FILE_OF.get(call.name, HELP)
-    if call.command is None or file == HELP or "help" in call.values:
-        return _run_help(call)
+    command = call.command
+    if command is None or "help" in call.values:
+        from .help import explain  # noqa: PLC0415 - rare
+
+        screen = screen_of(call)
+        return _print(explain(call, screen), screen)
+    if command.name in NEED_NO_ROOM:
+        answer: Answer = command.run(call)
+        return _print(answer, screen_of(call))
     with Uninterrupted():
         from .context import Context, complete_ids  # noqa: PLC0415 - the library, which help does not need
 
-        module = import_module(f".{file}", __package__)
     context = Context(call)
-    function = getattr(module, f"run_{call.command.function}")
     try:
         complete_ids(context)
-        answered: Answer | Iterator[Answer] = function(context)
+        answered: Answer | Iterator[Answer] = command.run(context)
         code = 0
         for answer in [answered] if isinstance(answered, Answer) else answered:
             code = _print(answer, context.screen)
@@ -69,17 +71,6 @@ def _run_call(call: Call) -> int:
         raise
     context.drop_draft()
     return code
-
-
-def _run_help(call: Call) -> int:
-    """Run a command about the program itself, which needs no room."""
-    from . import help  # noqa: PLC0415 - rare
-
-    screen = screen_of(call)
-    if call.command is None or "help" in call.values:
-        return _print(help.explain(call, screen), screen)
-    answer: Answer = getattr(help, f"run_{call.command.function}")(call)
-    return _print(answer, screen)
 
 
 def _print(answer: Answer, screen: Screen) -> int:

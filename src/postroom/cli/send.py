@@ -18,8 +18,10 @@ from ..model.message import file, reference
 from ..model.values import read_json
 from . import views
 from .answer import Answer
+from .command import Option, command
 from .context import body_text, read_source
 from .errors import NoInput, Usage
+from .options import BODY, FIELDS, ID
 from .output import body_lines, facts, hint, one_line, table
 
 if TYPE_CHECKING:
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
     from .context import Context
 
 
+_TEXT = (
+    "The text comes from --body, else from standard input when that is not a terminal, else from $VISUAL or $EDITOR."
+    " An empty text from the editor sends nothing. When the command returns, the letter is on stable storage; an"
+    " error that is temporary shows the key with which to send the same letter again."
+)
+NAME = Option("NAME", help="the template's name", required=True, complete="templates")
+
+
 _SAME = ("cc", "bcc", "subject", "priority", "kind", "at", "expires", "data", "scope", "thread_tag", "task",
          "callback", "context", "metadata", "extra", "key", "in_reply_to")  # fmt: skip
 _RENAMED = {"id": "letter_id", "tags": "tag", "attachments": "attachment", "conversation_id": "conversation"}
@@ -42,6 +52,51 @@ _HANDOFF = {
 }  # fmt: skip
 
 
+@command(
+    "send",
+    Option(
+        "TO",
+        help="who gets it, several with commas: an agent's name; NAME@SYSTEM, or JSON with agent, system, scope;"
+        " broadcast:SCOPE; or any:CAPABILITY, the least busy agent with that capability",
+        complete="agents",
+    ),
+    Option(
+        "TEXT", help="the text; where an option gives the text, further recipients", many=True, complete="agents"
+    ),
+    *BODY,
+    *FIELDS,
+    Option("--in-reply-to", help="the letter this one answers or follows", metavar="ID", complete="letters"),
+    Option(
+        "--template",
+        help="the text, kind, priority and tags of this template",
+        metavar="NAME",
+        complete="templates",
+    ),
+    Option("--fill", help="what stands in a place of the template", kind="pair", metavar="PLACE=TEXT", many=True),
+    Option(
+        "--drafts",
+        help="send many letters in one commit: a file of JSON lines, each with to, body and fields;"
+        " - is standard input",
+        metavar="PATH",
+        complete="files",
+    ),
+    about=_TEXT,
+    examples=(
+        ('postroom send researcher "Which sort is stable?" --as coder', "a plain letter"),
+        ("postroom send coder,tester Friday. --as planner -s Release -p urgent --at 10m", "to two, later"),
+        ("echo 'Please look at sort.py' | postroom send reviewer --as coder --key look-1", "the text from a pipe"),
+        (
+            "postroom send coder --as planner --body 'Sort it.' --data '{\"rows\": 10}' --json",
+            "with data, for a program",
+        ),
+        (
+            'postroom send any:python --as planner --body "Sort it."',
+            "to the least busy agent that knows Python; the receipt names it",
+        ),
+        ("postroom send coder --as planner --template review --fill file=sort.py", "from a template"),
+    ),
+    json="id thread repeated unknown routed letter receipts",
+)
 def run_send(context: Context) -> Answer:
     if "drafts" in context.values:
         if context.values.keys() & {"to", "body", "edit", "template"}:
@@ -49,7 +104,7 @@ def run_send(context: Context) -> Answer:
         drafts = drafts_of(context)
         sent = context.act(lambda box: box.send_many(drafts))
         return Answer(context.name, {"receipts": [plain_receipt(receipt) for receipt in sent]}, views.receipts)
-    to = context.get("to")
+    to = _recipients(context)
     if not to and "in_reply_to" not in context.values:
         raise Usage("nobody is named", field="TO", hint="an agent's name")
     if "template" in context.values:
@@ -58,6 +113,32 @@ def run_send(context: Context) -> Answer:
         raise Usage("fills the places of a template", field="--fill", hint="say --template NAME too")
     body, fields = content_of(context), fields_of(context)
     return answer(context, context.act(lambda box: box.send(to, body, **fields)))
+
+
+def _recipients(context: Context) -> list[Any]:
+    """Return the recipients: the first argument, parted at commas. The second is the text.
+
+    Where the text comes from an option, every argument names recipients.
+    """
+    words = [context.get("to"), *context.get("text", ())] if "to" in context.values else []
+    if len(words) > 1 and not {"body", "edit", "template"} & context.values.keys():
+        if len(words) > 2:
+            raise Usage("the text is one argument", field="TEXT", hint="quote it: postroom send TO,TO 'the text'")
+        context.values["body"] = words.pop()
+    return [to for word in words for to in _parted(context, word)]
+
+
+def _parted(context: Context, word: str) -> list[Any]:
+    """Return the recipients in a word: JSON is one, and the commas after any: belong to it."""
+    if word.startswith("{"):
+        return [
+            read_json(word, "TO", depth=context.settings.max_depth, largest=context.settings.max_message_bytes)
+        ]
+    found = []
+    while "," in word and not word.startswith("any:"):
+        first, _, word = word.partition(",")
+        found.append(first)
+    return [*found, word]
 
 
 def _send_template(context: Context, to: list[str]) -> Answer:
@@ -80,6 +161,25 @@ def _send_template(context: Context, to: list[str]) -> Answer:
     return answer(context, receipt)
 
 
+@command(
+    "reply",
+    ID,
+    *BODY,
+    Option("--to-all", "--all", help="to everyone the letter went to, not to its sender alone", kind="flag"),
+    Option(
+        "--done",
+        help="you are done with the letter: acknowledge it in the same commit, unless somebody has claimed it",
+        kind="flag",
+    ),
+    *FIELDS,
+    about="Keeps thread, scope, priority and conversation, and puts Re: before the subject once. " + _TEXT,
+    examples=(
+        ('postroom reply m-1 --as researcher --body "Merge sort."', "answer a letter"),
+        ('postroom reply m-1 --as researcher --done --body "Merge sort."', "and be done with it"),
+    ),
+    json="id thread repeated unknown routed letter",
+    looks=True,
+)
 def run_reply(context: Context) -> Answer:
     id, to_all = context.get("id"), bool(context.get("to_all"))
     body, fields = content_of(context), fields_of(context)
@@ -89,11 +189,35 @@ def run_reply(context: Context) -> Answer:
     return answer(context, box.read(id).ack_and_reply(body, to_all=to_all, **fields))
 
 
+@command(
+    "forward",
+    ID,
+    Option("TO", help="an agent's name", kind="address", many=True, required=True, complete="agents"),
+    *BODY,
+    *FIELDS,
+    about="A letter is relayed a limited number of times, and never back along its way. Without --body, nothing is"
+    " added to it.",
+    examples=(
+        ("postroom forward m-1 reviewer --as researcher --body 'Yours, I think.'", "with a word of your own"),
+    ),
+    json="id thread repeated unknown routed letter",
+    looks=True,
+)
 def run_forward(context: Context) -> Answer:
     body, fields = content_of(context, optional=True), fields_of(context)
     return answer(context, context.mailbox.forward(context.get("id"), context.get("to"), body, **fields))
 
 
+@command(
+    "broadcast",
+    Option("SCOPE", help="a team; agents join one when they register", required=True, complete="scopes"),
+    *BODY,
+    Option("--exclude", help="leave this agent out", many=True, metavar="NAME", complete="agents"),
+    *(option for option in FIELDS if option.name != "scope"),
+    about=_TEXT,
+    examples=(('postroom broadcast sorting --as planner --body "The release is on Friday."', "tell the team"),),
+    json="id thread repeated unknown routed letter",
+)
 def run_broadcast(context: Context) -> Answer:
     scope = context.values.pop("scope")
     body, fields = content_of(context), fields_of(context)
@@ -101,6 +225,41 @@ def run_broadcast(context: Context) -> Answer:
     return answer(context, context.act(lambda box: box.broadcast(scope, body, exclude=exclude, **fields)))
 
 
+@command(
+    "handoff",
+    Option("TO", help="an agent's name", kind="address", many=True, required=True, complete="agents"),
+    Option("--done", help="what you have done so far, as a text", metavar="TEXT"),
+    Option("--state", help="where it stands", metavar="TEXT"),
+    Option("--next", help="a next step", many=True, metavar="TEXT"),
+    Option("--blocker", help="what stands in the way", many=True, metavar="TEXT"),
+    Option("--modified", help="a file that was changed", many=True, metavar="PATH", complete="files"),
+    Option("--created", help="a file that was made", many=True, metavar="PATH", complete="files"),
+    Option("--dependency", help="what it depends on", many=True, metavar="TEXT"),
+    Option("--escalation", help="the id of a related escalation", many=True, metavar="ID"),
+    Option("--state-file", help="a file that holds the state", metavar="PATH", complete="files"),
+    Option("--job", help="the id of the job", metavar="ID"),
+    Option("--notes", help="anything else", metavar="TEXT"),
+    Option(
+        "--from-file",
+        help="the whole handoff as a JSON object; - is standard input",
+        metavar="PATH",
+        complete="files",
+    ),
+    *(option for option in FIELDS if option.name not in {"context", "file", "reference", "part", "data"}),
+    about="The recipient gets a letter of kind handoff: a text to read, and the same as an object in its context."
+    " Say at least --done, or give a file.",
+    examples=(
+        (
+            "postroom handoff reviewer --as coder --done 'Merge sort written.' --next 'Review sort.py' --created sort.py",
+            "by options",
+        ),
+        (
+            'echo \'{"work_completed": "All tests pass."}\' | postroom handoff reviewer --as coder --from-file -',
+            "from a program",
+        ),
+    ),
+    json="id thread repeated unknown routed letter",
+)
 def run_handoff(context: Context) -> Answer:
     fields = context.passed_options(**_HANDOFF)
     if "from_file" in context.values:
@@ -208,11 +367,31 @@ def _due(context: Context) -> datetime | None:
 # -- unsend, block
 
 
+@command(
+    "unsend",
+    Option("ID", help="the letter's id, or how it begins", many=True, required=True, complete="sent"),
+    about="A letter is taken back from all its recipients or none, as long as nobody has claimed or settled it. A"
+    " recipient who had not read it never sees it. Several letters are taken back one after the other, until"
+    " the first that cannot be. Taking one back twice is no error.",
+    examples=(("postroom unsend m-2 --as coder", "a slip of the pen"),),
+    json="letters",
+    looks=True,
+)
 def run_unsend(context: Context) -> Answer:
     back = [context.mailbox.unsend(id) for id in dict.fromkeys(context.get("id"))]
     return Answer(context.name, {"letters": [plain_message(message) for message in back]}, _taken_back)
 
 
+@command(
+    "block",
+    Option("NAME", help="whose mail; it may be nobody yet", complete="agents"),
+    about="Its sends to you fail with exit 77. You need not be registered.",
+    examples=(
+        ("postroom block spammer --as coder", "no more of it"),
+        ("postroom block --as coder", "who is refused"),
+    ),
+    json="blocked",
+)
 def run_block(context: Context) -> Answer:
     if "name" not in context.values:
         context.looks = True
@@ -220,6 +399,13 @@ def run_block(context: Context) -> Answer:
     return Answer(context.name, {"blocked": context.act(lambda box: box.block(context.get("name")))}, _blocked)
 
 
+@command(
+    "unblock",
+    Option("NAME", help="whose mail", required=True, complete="agents"),
+    examples=(("postroom unblock spammer --as coder", "all is forgiven"),),
+    json="blocked",
+    looks=True,
+)
 def run_unblock(context: Context) -> Answer:
     return Answer(context.name, {"blocked": context.mailbox.unblock(context.get("name"))}, _blocked)
 
@@ -237,15 +423,48 @@ def _blocked(_screen: Screen, data: Mapping[str, Any]) -> str:
 # -- templates: letters written beforehand, which `send --template` fills in
 
 
+@command(
+    "templates",
+    about="Templates belong to the room. postroom send --template NAME --fill PLACE=TEXT sends one. Needs no --as.",
+    examples=(("postroom templates", "all of them"),),
+    json="templates",
+    looks=True,
+)
 def run_templates(context: Context) -> Answer:
     found = context.room.templates()
     return Answer(context.name, {"templates": [plain_template(template) for template in found]}, _list)
 
 
+@command(
+    "templates show",
+    NAME,
+    examples=(("postroom templates show review", "one of them"),),
+    json="template",
+    looks=True,
+)
 def run_templates_show(context: Context) -> Answer:
     return Answer(context.name, {"template": plain_template(context.room.template(context.get("name")))}, _whole)
 
 
+@command(
+    "templates save",
+    NAME,
+    *BODY,
+    Option("-s", "--subject", help="one line", metavar="TEXT"),
+    Option("-k", "--kind", help="an open word, such as request or notification", metavar="WORD"),
+    Option("-p", "--priority", help="how urgent", kind="word", choices=("low", "normal", "high", "urgent")),
+    Option("--tag", help="a label", many=True, metavar="LABEL"),
+    about="Text, subject and tags may hold places such as {file}; a brace itself is written {{ or }}. Replaces a"
+    " template of the same name. The text comes from --body, else from standard input when that is not a terminal,"
+    " else from $VISUAL or $EDITOR.",
+    examples=(
+        (
+            "postroom templates save review -s 'Review {file}' --body 'Please look at {file}.' -k request",
+            "a new one",
+        ),
+    ),
+    json="template",
+)
 def run_templates_save(context: Context) -> Answer:
     fields = context.passed_options("subject", "kind", "priority", tags="tag")
     body = body_text(context)
@@ -254,6 +473,13 @@ def run_templates_save(context: Context) -> Answer:
     return Answer(context.name, {"template": plain_template(saved)}, _whole)
 
 
+@command(
+    "templates delete",
+    NAME,
+    examples=(("postroom templates delete review", "gone; letters made from it stay"),),
+    json="deleted",
+    looks=True,
+)
 def run_templates_delete(context: Context) -> Answer:
     name = context.get("name")
     context.room.delete_template(name)

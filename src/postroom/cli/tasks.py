@@ -14,7 +14,9 @@ from ..formats.plain import plain_message, plain_receipt, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from .answer import Answer
+from .command import Option, command
 from .errors import Usage
+from .options import BODY, FIELDS, LIMIT, TOKEN
 from .output import ago, due, facts, hint, table
 from .send import content_of, fields_of
 from .views import receipt, thread
@@ -29,6 +31,29 @@ if TYPE_CHECKING:
     from .answer import Screen
     from .context import Context
     from .views import Data
+
+
+STATES = (
+    "pending",
+    "accepted",
+    "working",
+    "input_required",
+    "completed",
+    "failed",
+    "rejected",
+    "canceled",
+)
+ID = Option("ID", help="the letter that opened it, or a later one of it", required=True, complete="tasks")
+NOT_HERE = {"kind", "task", "cc", "bcc", "at"}  # a step is reported to the other party alone, at once
+SAID = (*BODY, *(option for option in FIELDS if option.name not in NOT_HERE))
+WHY = tuple(option for option in SAID if option.name not in {"body", "edit", "file", "reference", "part"})
+REASON = Option("--reason", help="why", metavar="TEXT", required=True)
+NO_ACK = Option(
+    "--no-ack",
+    help="keep the letter claimed: it is offered again if its holder dies, and done when the task is",
+    kind="flag",
+)
+_TEXT = "A text comes from --body, - for standard input, or --edit."
 
 
 _STATES = {
@@ -104,6 +129,29 @@ _STEPS = {
 }  # fmt: skip
 
 
+@command(
+    "tasks",
+    Option("--role", help="which side you are on", kind="word", choices=("any", "given", "received")),
+    Option(
+        "--state",
+        help=f"only in this state: {', '.join(STATES)}",
+        kind="word",
+        metavar="STATE",
+        choices=STATES,
+        many=True,
+    ),
+    Option("--open", help="only those that are not over", kind="flag"),
+    LIMIT,
+    about="Those that moved last come first; 50 unless --limit says otherwise. A task is opened by a letter, and each"
+    " step is a letter to the other party: pending, accepted or rejected, working, input_required, completed, failed,"
+    " canceled.",
+    examples=(
+        ("postroom tasks --as planner --open", "what is not over yet"),
+        ("postroom tasks --as coder --role received --state pending --json", "what waits for you, for a program"),
+    ),
+    json="tasks",
+    looks=True,
+)
 def run_tasks(context: Context) -> Answer:
     states = context.get("state")
     if context.get("open"):
@@ -121,6 +169,13 @@ def _text(context: Context, task: Task) -> str:
     return next((m.text.strip().partition("\n")[0] for m in letters if m.id == task.id), "")
 
 
+@command(
+    "tasks show",
+    ID,
+    examples=(("postroom tasks show t-1 --as planner", "how it stands, and what was said"),),
+    json="task letters",
+    looks=True,
+)
 def run_tasks_show(context: Context) -> Answer:
     task = context.mailbox.task(context.get("id"))
     letters = task.letters()
@@ -128,6 +183,28 @@ def run_tasks_show(context: Context) -> Answer:
     return Answer(context.name, data, task_view, letters=tuple(letters))
 
 
+@command(
+    "tasks give",
+    Option("TO", help="an agent's name, or any:CAPABILITY", kind="address", required=True, complete="agents"),
+    *BODY,
+    Option("--deadline", help="until when: a span such as 2h, or a time", kind="when", metavar="WHEN"),
+    Option("--session", help="where you were asked for it, an object; it stays on your side", kind="json"),
+    *(option for option in FIELDS if option.name not in {"kind", "task"}),
+    about="The task is known by the id of its letter. The text comes from --body, else from standard input when that"
+    " is not a terminal, else from $VISUAL or $EDITOR. When its deadline passes and it is not over, you get a notice,"
+    " by janitor.",
+    examples=(
+        (
+            'postroom tasks give reviewer --as planner -s "Review sort.py" --body "By noon." --deadline 2h',
+            "with a deadline",
+        ),
+        (
+            "postroom tasks give reviewer --as planner --body 'Review it.' --session '{\"chat\": 7}' --json",
+            "remembering who asked",
+        ),
+    ),
+    json="id thread repeated unknown routed letter",
+)
 def run_tasks_give(context: Context) -> Answer:
     to, body, fields = context.get("to"), content_of(context), fields_of(context)
     terms = context.passed_options("deadline", "session")
@@ -138,11 +215,40 @@ def run_tasks_give(context: Context) -> Answer:
 # -- steps
 
 
+@command(
+    "tasks accept",
+    ID,
+    *SAID,
+    NO_ACK,
+    TOKEN,
+    about="The letter that opened it is acknowledged in the same commit. Your share (register --max-tasks), its"
+    f" deadline and your allow list are checked. {_TEXT}",
+    examples=(("postroom tasks accept t-1 --as reviewer", "I do it"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_accept(context: Context) -> Answer:
     body, fields = content_of(context, optional=True), fields_of(context)
     return _step(context, lambda task: task.accept(body, ack=not context.get("no_ack"), **fields))
 
 
+@command(
+    "tasks admit",
+    ID,
+    Option("--judge", help="a program that decides, too; else your capabilities do", metavar="PROGRAM"),
+    NO_ACK,
+    TOKEN,
+    about="The allow list, the deadline and your share come first. Then the judge: it gets your card and the letter as"
+    ' JSON on its standard input, {"card": …, "letter": …}; when it ends with 0 the task is accepted, else what'
+    " it prints is the reason. Without one, the capabilities that the task's metadata asks for"
+    " (required_capabilities) must be on your card. The giver is answered either way.",
+    examples=(
+        ("postroom tasks admit t-1 --as reviewer", "by the rules"),
+        ("postroom tasks admit t-1 --as reviewer --judge 'grep -q Review'", "by a program"),
+    ),
+    json="task accepted",
+    looks=True,
+)
 def run_tasks_admit(context: Context) -> Answer:
     task = _task(context)
     judge = _judge(context.get("judge")) if "judge" in context.values else None
@@ -151,36 +257,104 @@ def run_tasks_admit(context: Context) -> Answer:
     return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, moved)
 
 
+@command(
+    "tasks reject",
+    ID,
+    REASON,
+    *WHY,
+    TOKEN,
+    examples=(("postroom tasks reject t-1 --as reviewer --reason 'no time'", "not me"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_reject(context: Context) -> Answer:
     fields = fields_of(context)
     return _step(context, lambda task: task.reject(context.get("reason"), **fields))
 
 
+@command(
+    "tasks start",
+    ID,
+    *SAID,
+    TOKEN,
+    about=f"Or that you go on without an answer to your question. {_TEXT}",
+    examples=(("postroom tasks start t-2 --as reviewer", "begun"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_start(context: Context) -> Answer:
     body, fields = content_of(context, optional=True), fields_of(context)
     return _step(context, lambda task: task.start(body, **fields))
 
 
+@command(
+    "tasks ask",
+    ID,
+    *SAID,
+    TOKEN,
+    about="The task waits for the answer. The text comes from --body, else from standard input or $EDITOR, as in send.",
+    examples=(('postroom tasks ask t-3 --as reviewer --body "Which branch?"', "a question"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_ask(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)
     return _step(context, lambda task: task.ask(body, **fields))
 
 
+@command(
+    "tasks answer",
+    ID,
+    *SAID,
+    about="The work goes on. The text comes from --body, else from standard input or $EDITOR, as in send.",
+    examples=(('postroom tasks answer t-4 --as planner --body "main"', "an answer"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_answer(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)
     return _step(context, lambda task: task.answer(body, **fields))
 
 
+@command(
+    "tasks complete",
+    ID,
+    *SAID,
+    TOKEN,
+    about=_TEXT,
+    examples=(('postroom tasks complete t-3 --as reviewer --body "Looks good."', "with a result"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_complete(context: Context) -> Answer:
     body, fields = content_of(context, optional=True), fields_of(context)
     return _step(context, lambda task: task.complete(body, **fields))
 
 
+@command(
+    "tasks fail",
+    ID,
+    REASON,
+    *WHY,
+    TOKEN,
+    examples=(("postroom tasks fail t-3 --as reviewer --reason 'the file is gone'", "sorry"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_fail(context: Context) -> Answer:
     fields = fields_of(context)
     return _step(context, lambda task: task.fail(context.get("reason"), **fields))
 
 
+@command(
+    "tasks cancel",
+    ID,
+    Option("--reason", help="why", metavar="TEXT"),
+    *WHY,
+    examples=(("postroom tasks cancel t-3 --as planner --reason 'no longer needed'", "never mind"),),
+    json="task receipt",
+    looks=True,
+)
 def run_tasks_cancel(context: Context) -> Answer:
     fields = fields_of(context)
     return _step(context, lambda task: task.cancel(context.get("reason"), **fields))

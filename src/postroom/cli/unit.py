@@ -13,15 +13,18 @@ from ..errors import NameTaken, Refused
 from ..room import chosen_settings
 from ..store.address import absolute
 from .answer import Answer
+from .command import Option, command, command_of
 from .errors import CannotCreate
 from .output import facts, one_line, sayable
-from .table.serve import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .answer import Screen
     from .context import Context
+
+
+DRY = Option("--dry-run", help="only say what would be done", kind="flag")
 
 
 _PATHS = (
@@ -34,9 +37,23 @@ _PATHS = (
 _OURS = ("POSTROOM_", "INBOX_")
 _NOT_FOR_SERVE = {"POSTROOM_STORE", "POSTROOM_AGENT", "POSTROOM_AUTH_TOKEN", "INBOX_AGENT_NAME"}
 _NOT_THERE = f"Set here and unknown to the unit; say it as an option, or by systemctl --user edit {unit.NAME}"
-_OPTIONS = tuple(option.name for option in COMMANDS["serve"].options)
+_OPTIONS = tuple(option.name for option in command_of("serve").options)
 
 
+@command(
+    "service install",
+    DRY,
+    *command_of("serve").options,
+    about="Writes a unit for your own systemd, which starts postroom serve with the same options, and again when it"
+    " fails. The room is the one that you would use here, by its whole path. A file that Postroom did not write is left"
+    " as it is. Nothing is started: the lines that do are told. systemd need not be there.",
+    examples=(
+        ("postroom service install --dry-run", "what the unit would say"),
+        ("postroom service install --http off", "for the room of this project, without HTTP"),
+    ),
+    json="path outcome unit served next",
+    looks=True,
+)
 def run_service_install(context: Context) -> Answer:
     text = unit.text(_words(context))
     before = unit.held()
@@ -55,6 +72,16 @@ def run_service_install(context: Context) -> Answer:
     return Answer(context.name, {**data, "outcome": outcome, "next": lines}, _installed)
 
 
+@command(
+    "service uninstall",
+    DRY,
+    about="Only one that Postroom wrote. The room and its mail stay. Stop it first, by systemctl --user disable --now"
+    " postroom.service: while systemd says that it is active or enabled this is refused, for without the file systemd cannot"
+    " disable it.",
+    examples=(("postroom service uninstall", "after it was stopped"),),
+    json="path outcome next",
+    looks=True,
+)
 def run_service_uninstall(context: Context) -> Answer:
     was_there = unit.held() is not None
     if was_there and "dry_run" not in context.values:
@@ -76,6 +103,12 @@ def _check_stopped() -> None:
         raise Refused(f"the unit is still {state}", field="unit", hint=f"first type: {unit.BEFORE_UNINSTALL}")
 
 
+@command(
+    "service status",
+    examples=(("postroom service status", "ours? enabled? active?"),),
+    json="path file enabled active",
+    looks=True,
+)
 def run_service_status(context: Context) -> Answer:
     held = unit.held()
     file = "missing" if held is None else "ours" if held else "not ours"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..constants import NO_DIGEST, NO_MAIL
 from ..core.presentation import NOTICE, OWN_NOTICE, data_line, file_line
 from ..core.presentation import markdown as fenced
+from ..model.codec import encode
 from ..model.names import fold
 from .output import ago, body_lines, due, facts, hint, moment, one_line, state_word, table
 
@@ -352,3 +353,25 @@ def plain(_screen: Screen, data: Data) -> str:
 def made(screen: Screen, data: Data) -> str:
     what = "Made" if data["made"] else "There already is"
     return f"{what} {one_line(data['path'])}\n" + hint(screen, "send NAME --as ME --body TEXT")
+
+
+# -- anything else
+
+
+def anything(screen: Screen, data: Data) -> str:
+    """Show an answer for which there is no view: its values, and a table for each list of objects."""
+    lists = {name: value for name, value in data.items() if isinstance(value, (list, tuple))}
+    single = [(name, _text(value)) for name, value in data.items() if name not in lists and name != "accepted"]
+    shown = facts(screen, single)
+    for name, found in lists.items():
+        if not found or not isinstance(found[0], Mapping):
+            shown += facts(screen, [(name, ", ".join(map(_text, found)))])
+            continue
+        titles = [title for title, value in found[0].items() if not isinstance(value, (list, Mapping))]
+        rows = [[_text(one.get(title)) for title in titles] for one in found]
+        shown += table(screen, [title.upper() for title in titles], rows)
+    return shown or "Done.\n"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else encode(value).decode()

@@ -12,6 +12,7 @@ from ..model.codec import to_plain
 from ..model.message import Priority
 from ..model.webhook import shown
 from .answer import Answer
+from .command import Option, command
 from .context import note, note_unknown
 from .errors import NOT_NOW
 from .output import hint, one_line, table
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ..room import Room
     from .answer import Screen
     from .context import Context
+
+
+ID = Option("ID", help="as webhook list shows it", required=True, complete="webhooks")
 
 
 _PAINT = {"on": "green", "off": "red"}
@@ -75,6 +79,34 @@ def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
 # -- commands
 
 
+@command(
+    "webhooks add",
+    Option("URL", help="https://, and where; nothing else may stand in it", required=True),
+    Option("--for", help="whose mail", required=True, metavar="MAILBOX", complete="agents"),
+    Option(
+        "--min-priority",
+        help="mail of this priority or above; normal by default",
+        kind="word",
+        choices=("normal", "high", "urgent"),
+    ),
+    Option(
+        "--allow-private",
+        help="let it be on this machine (there http:// will do) or in a private network",
+        kind="flag",
+    ),
+    about="The daemon (postroom serve) calls it, by the rules of every ring: once for new mail, letters that come together in"
+    " one call, never too often, urgent mail until somebody acknowledges it. A call says who wrote, the subject, the priority and"
+    " the id, never what a letter says, and is signed as Standard Webhooks are. What waits already when it is added is not"
+    " told of. Into a file or a pipe the secret goes alone. See [webhooks](webhooks.md).",
+    examples=(
+        ("postroom webhooks add https://hooks.example.com/postroom --for human", "the secret is for the receiver"),
+        (
+            "postroom webhooks add http://127.0.0.1:8088/ring --for coder --min-priority high --allow-private",
+            "a program on this machine",
+        ),
+    ),
+    json="webhook secret",
+)
 def run_webhook_add(context: Context) -> Answer:
     secret, webhook = context.act_in_room(partial(_add, context))
     known = (*context.room.mailboxes(), context.settings.human)
@@ -102,11 +134,26 @@ def _note_beside_secret(context: Context, text: str) -> None:
         note(context.call, text)
 
 
+@command(
+    "webhooks",
+    examples=(("postroom webhooks", "list the webhooks"),),
+    json="webhooks",
+    looks=True,
+)
 def run_webhook_list(context: Context) -> Answer:
     found = webhooks.list_webhooks(context.room.core, context.room.principal)
     return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, listed)
 
 
+@command(
+    "webhooks test",
+    ID,
+    about="This program calls, without a daemon, and counts as no ring. One that was switched off, because it answered 410, is on"
+    " again when this gets through.",
+    examples=(('postroom webhooks test "$WEBHOOK_ID"', "does anybody answer?"),),
+    json="webhook rung status problem seconds",
+    looks=True,
+)
 def run_webhook_test(context: Context) -> Answer:
     core, caller = context.room.core, context.room.principal
     webhook = webhooks.webhook(core, caller, context.get("id"))
@@ -137,6 +184,15 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
         client.close()
 
 
+@command(
+    "webhooks rotate",
+    ID,
+    about="For a day each call is signed with both, so that the receiver can change to the new one in its own time. A secret"
+    " that leaked ends at once when it is rotated twice. Into a file or a pipe the secret goes alone.",
+    examples=(('postroom webhooks rotate "$WEBHOOK_ID"', "the new one"),),
+    json="webhook secret",
+    looks=True,
+)
 def run_webhook_rotate(context: Context) -> Answer:
     room = context.room
     secret, webhook = webhooks.rotate(room.core, room.principal, context.get("id"))
@@ -144,6 +200,14 @@ def run_webhook_rotate(context: Context) -> Answer:
     return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, rotated)
 
 
+@command(
+    "webhooks remove",
+    ID,
+    about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
+    examples=(('postroom webhooks remove "$WEBHOOK_ID"', "gone"),),
+    json="removed",
+    looks=True,
+)
 def run_webhook_remove(context: Context) -> Answer:
     gone = webhooks.remove(context.room.core, context.room.principal, context.get("id"))
     return Answer(context.name, {"removed": gone.id}, removed)

@@ -21,8 +21,10 @@ from ..model.codec import encode
 from ..model.delivery import State
 from . import views
 from .answer import Answer
+from .command import Option, command
 from .context import STDIN, note, read_stdin
 from .errors import NOTHING, Usage
+from .options import FILTERS, ID, LIMIT, SINCE, TOKEN
 from .read import FOR_EVER, filters_of
 
 if TYPE_CHECKING:
@@ -32,6 +34,19 @@ if TYPE_CHECKING:
     from ..letter import Letter, Work
     from ..mailbox import Mailbox
     from .context import Context
+
+
+IDS = Option(
+    "ID",
+    help="the letter's id, or how it begins; several are settled in one commit, all or none",
+    many=True,
+    required=True,
+    complete="letters",
+)
+LEASE = Option(
+    "--lease", help="how long, such as 60s or 1h; the setting lease by default", kind="seconds", metavar="SPAN"
+)
+DEAD_IDS = Option("ID", help="the id of a dead letter", many=True, required=True, complete="dead")
 
 
 # -- postroom work
@@ -159,6 +174,25 @@ def _environment(context: Context, claimed: Work) -> dict[str, str]:
 HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease ends"
 
 
+@command(
+    "claim",
+    Option("-n", "--count", help="up to so many at once", kind="count", metavar="N"),
+    LEASE,
+    Option(
+        "-t", "--timeout", help="wait for mail, such as 30s; not at all by default", kind="seconds", metavar="SPAN"
+    ),
+    Option("--holder", help="a name for the history", metavar="TEXT"),
+    *FILTERS,
+    SINCE,
+    about="No other process gets it while the lease lasts. The answer shows a token, the proof of the claim: ack,"
+    " fail, release and renew need it, in this process or another. A letter that is not settled in time"
+    " returns to the inbox.",
+    examples=(
+        ("postroom claim --as researcher --lease 5m", "one letter"),
+        ("postroom claim --as coder --count 10 --kind request --json", "up to ten, for a program"),
+    ),
+    json="letters",
+)
 def run_claim(context: Context) -> Answer:
     lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
     wanted = context.passed_options("holder") | filters_of(context)
@@ -169,6 +203,31 @@ def run_claim(context: Context) -> Answer:
     return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
 
 
+@command(
+    "ack",
+    IDS,
+    TOKEN,
+    Option("--reply", help="answer it in the same commit; - reads the text from standard input", metavar="TEXT"),
+    Option("--to-all", help="with --reply: to everyone it went to", kind="flag"),
+    Option(
+        "--drafts",
+        help="send these letters in the same commit: a file of JSON lines",
+        metavar="PATH",
+        complete="files",
+    ),
+    Option("--keep", help="do not archive it at once", kind="flag"),
+    about="Acknowledging twice is no error. A letter that nobody has claimed needs no token. --reply and --drafts"
+    " need one claimed letter; the ack and the new letters are then one commit.",
+    examples=(
+        ("postroom ack m-1 --as researcher", "a letter that was read"),
+        (
+            'postroom ack m-5 --as researcher --token "$TOKEN" --reply "Merge sort."',
+            "one that was claimed, with an answer",
+        ),
+    ),
+    json="letters receipts",
+    looks=True,
+)
 def run_ack(context: Context) -> Answer:
     archive = not context.get("keep")
     if "reply" in context.values or "drafts" in context.values:
@@ -176,24 +235,86 @@ def run_ack(context: Context) -> Answer:
     return _settle(context, lambda box, letters: box.ack(letters, archive=archive), bare=True)
 
 
+@command(
+    "fail",
+    IDS,
+    TOKEN,
+    Option("--reason", help="why", metavar="TEXT", required=True),
+    Option("--no-retry", help="to the dead letters at once", kind="flag"),
+    about="It is offered again after a pause. When its tries are spent it goes to the dead letters, and its sender"
+    " gets a notice.",
+    examples=(('postroom fail m-5 --as researcher --token "$TOKEN" --reason "no network"', "try again later"),),
+    json="letters",
+    looks=True,
+)
 def run_fail(context: Context) -> Answer:
     reason, retry = context.get("reason"), not context.get("no_retry")
     return _settle(context, lambda box, letters: box.fail(letters, reason, retry=retry))
 
 
+@command(
+    "reject",
+    IDS,
+    TOKEN,
+    Option("--reason", help="why", metavar="TEXT", required=True),
+    examples=(("postroom reject m-1 --as researcher --reason 'not my field'", "send it back"),),
+    json="letters",
+    looks=True,
+)
 def run_reject(context: Context) -> Answer:
     reason = context.get("reason")
     return _settle(context, lambda box, letters: box.reject(letters, reason), bare=True)
 
 
+@command(
+    "release",
+    IDS,
+    TOKEN,
+    examples=(('postroom release m-5 --as researcher --token "$TOKEN"', "somebody else may have it"),),
+    json="letters",
+    looks=True,
+)
 def run_release(context: Context) -> Answer:
     return _settle(context, lambda box, letters: box.release(letters))
 
 
+@command(
+    "renew",
+    IDS,
+    TOKEN,
+    LEASE,
+    examples=(('postroom renew m-5 --as researcher --token "$TOKEN" --lease 10m', "ten minutes more"),),
+    json="letters",
+    looks=True,
+)
 def run_renew(context: Context) -> Answer:
     return _settle(context, lambda box, letters: box.renew(letters, context.get("lease")))
 
 
+@command(
+    "work",
+    Option("COMMAND", help="the program and its arguments, after --", many=True, required=True, complete="files"),
+    Option("--loop", help="go on with the next letter; by default it ends after one", kind="flag"),
+    Option(
+        "-t", "--timeout", help="how long to wait for mail; for ever by default", kind="seconds", metavar="SPAN"
+    ),
+    LEASE,
+    Option(
+        "--reply",
+        help="reply with what the program prints (UTF-8 text), in the same commit as the ack",
+        kind="flag",
+    ),
+    *FILTERS,
+    about="Claims a letter and starts the program, with the letter's text on standard input, the letter as JSON in"
+    " POSTROOM_LETTER, and POSTROOM_ID, POSTROOM_TOKEN, POSTROOM_AGENT, POSTROOM_STORE set, so that the"
+    " program may call postroom itself. Exit code 0 settles the letter, 75 gives it back without counting a"
+    " try, and any other fails this try. The lease is renewed while it runs. Ctrl-C gives the letter back."
+    " With --reply, a program that prints nothing settles the letter without an answer, and output that is"
+    " not UTF-8 fails the try. Without --reply its output is passed through; with --json it goes to standard"
+    " error, so that standard output is JSON alone.",
+    examples=(("postroom work --as researcher --timeout 1s --reply -- wc -w", "answer with the number of words"),),
+    json="letter exit receipts",
+)
 def run_work(context: Context) -> Iterator[Answer]:
     return work(context)
 
@@ -254,12 +375,28 @@ def _moved(context: Context, letters: Sequence[Letter], sent: Any) -> Answer:
 # -- dead letters
 
 
+@command(
+    "dead",
+    LIMIT,
+    about="Mail that could not be handled: its tries were spent, it was rejected, or it expired. It is kept, with"
+    " the reason.",
+    examples=(("postroom dead --as tester", "what went wrong"),),
+    json="letters",
+    looks=True,
+)
 def run_dead(context: Context) -> Answer:
     found = context.mailbox.dead(context.get("limit"))
     data = {"letters": [plain_letter(letter) for letter in found]}
     return Answer(context.name, data, views.letters, letters=tuple(letter.message for letter in found))
 
 
+@command(
+    "dead show",
+    ID,
+    examples=(("postroom dead show m-6 --as tester", "one of them"),),
+    json="letter",
+    looks=True,
+)
 def run_dead_show(context: Context) -> Answer:
     letter = context.mailbox.read(context.get("id"))
     if letter.state is not State.DEAD:
@@ -267,10 +404,26 @@ def run_dead_show(context: Context) -> Answer:
     return Answer(context.name, {"letter": plain_letter(letter)}, views.dead_letter, letters=(letter.message,))
 
 
+@command(
+    "dead revive",
+    DEAD_IDS,
+    about="They get all their tries again, and no longer expire. All are revived or none.",
+    examples=(("postroom dead revive m-6 --as tester", "another chance"),),
+    json="letters",
+    looks=True,
+)
 def run_dead_revive(context: Context) -> Answer:
     revived = context.mailbox.revive(*context.get("id"))
     return Answer(context.name, {"letters": [plain_move(letter) for letter in revived]}, views.moved)
 
 
+@command(
+    "dead purge",
+    DEAD_IDS,
+    about="A letter that is still open in another mailbox is kept.",
+    examples=(("postroom dead purge m-6 --as tester", "gone"),),
+    json="purged",
+    looks=True,
+)
 def run_dead_purge(context: Context) -> Answer:
     return Answer(context.name, {"purged": context.mailbox.purge(*context.get("id"))}, views.numbers)

@@ -1,0 +1,299 @@
+"""What a command takes, declared beside its function.
+
+    @command("check", Option("--all", field="unread_only", value=False, help="…"), verb="inbox.Check", examples=…)
+    def run_check(context: Context) -> Answer: ...
+
+A command that calls a verb of the room says only what the verb cannot know: which parameters are arguments
+(`places`), options of the command line alone, examples. Every other parameter of the verb is an option, with the
+type, default and help that the verb declares; `SPELT` says how it is written where that is not `--NAME`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from ..environment import Uninterrupted
+from .table import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..core.verb import Parameter, Verb
+
+
+class Option:
+    """An option (`--subject`) or an argument (`ID`).
+
+    `kind` is the type of its value: text, flag, count, seconds, when (a later time), past (an earlier time), json,
+    address (a word, or a JSON object), word (one of `choices`), setting (NAME=VALUE of a setting), pair (any
+    NAME=VALUE), rule (a pair, or an empty text). `complete` is what shells offer: agents, letters, scopes, peers,
+    webhooks, dead, sent, tasks, templates, escalations, files, commands. `field` is the parameter of the verb that
+    it sets, and `value` what a flag sets it to.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        help: str,
+        kind: str = "text",
+        metavar: str = "",
+        many: bool = False,
+        required: bool = False,
+        default: Any = None,
+        choices: tuple[str, ...] = (),
+        complete: str = "",
+        field: str = "",
+        value: Any = True,
+    ) -> None:
+        self.names = names
+        long = next((name for name in names if name.startswith("--")), names[0])
+        self.name = long.lstrip("-").replace("-", "_").lower()  # the name of its value in a call
+        self.is_place = not names[0].startswith("-")
+        self.help = help
+        self.kind = kind
+        usual = _METAVARS.get(kind) or self.name.upper()
+        self.metavar = metavar or (names[0] if self.is_place else "|".join(choices) or usual)
+        self.many = many
+        self.required = required
+        self.default = default
+        self.choices = choices
+        self.complete = complete
+        self.field = field
+        self.value = value
+
+
+_METAVARS = {"json": "JSON", "count": "N", "seconds": "SPAN", "when": "WHEN", "past": "WHEN"}
+
+
+class Command:
+    """One command: its options, what it runs, and its examples."""
+
+    def __init__(
+        self,
+        name: str,
+        own: tuple[Option, ...],
+        function: Callable[..., Any] | None,
+        *,
+        verb: str | type[Verb] = "",
+        places: tuple[str, ...] = (),
+        without: tuple[str, ...] = (),
+        view: Callable[..., str] | None = None,
+        about: str = "",
+        examples: tuple[tuple[str, str], ...] = (),
+        json: str = "",
+        looks: bool = False,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.view = view  # shows what the verb returns, where the command has no function
+        self.about = about
+        self.examples = examples  # (command line, what it does); every one of them is run by a test
+        self.looks = looks  # only reads, or needs what exists already: it makes no room
+        self._own, self._verb, self._places, self._without, self._json = own, verb, places, without, json
+
+    def run(self, context: Any) -> Any:
+        """Run the command, and return its answer or answers."""
+        return context.answer(self.view) if self.function is None else self.function(context)
+
+    @cached_property
+    def summary(self) -> str:
+        if self.name in COMMANDS:
+            return COMMANDS[self.name][1]
+        about = self.verb.declaration().about if self.verb else ""
+        return about[:1].lower() + about[1:].rstrip(".")
+
+    @cached_property
+    def verb(self) -> type[Verb] | None:
+        """The verb that the command calls; it is loaded with the command."""
+        if not isinstance(self._verb, str) or not self._verb:
+            return self._verb or None
+        module, _, name = self._verb.partition(".")
+        with Uninterrupted():
+            found: type[Verb] = getattr(import_module(f"..core.{module}", __package__), name)
+        return found
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """Its arguments and options: those of its verb, each replaced by one of its own that sets the same field."""
+        if self.verb is None:
+            return self._own
+        from ..core.verb import parameters  # noqa: PLC0415 - not for commands without a verb
+
+        own = {option.field: option for option in self._own if option.field}
+        known = {
+            name: one for name, one in parameters(self.verb).items() if name not in {"agent_id", *self._without}
+        }
+        made = {name: own.get(name) or _option(one, name in self._places) for name, one in known.items()}
+        places = [made.pop(name) for name in self._places]
+        rest = [option for option in self._own if option.field not in known]
+        return (
+            *(one for one in rest if one.is_place),
+            *places,
+            *made.values(),
+            *(o for o in rest if not o.is_place),
+        )
+
+    @cached_property
+    def json(self) -> tuple[str, ...]:
+        """The fields of its answer in JSON, besides schema and command."""
+        if self._json or self.verb is None:
+            return tuple(self._json.split())
+        from ..formats.plain import result_names  # noqa: PLC0415 - only for help
+
+        return result_names(self.verb.declaration().result)
+
+
+# -- options from the parameters of a verb
+
+# Parameter -> how it is written, and what shells offer for it.
+SPELT: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "also": (("--at-mailbox",), "NAME", "agents"),
+    "id": (("--id",), "ID", "letters"),
+    "kind": (("-k", "--kind"), "WORD", ""),
+    "kinds": (("--kind",), "WORD", ""),
+    "limit": (("-n", "--limit"), "N", ""),
+    "name": (("--name",), "NAME", ""),
+    "scope": (("--scope",), "NAME", "scopes"),
+    "sender": (("--from",), "NAME", "agents"),
+    "tag": (("--tag",), "LABEL", ""),
+    "thread": (("--thread",), "ID", "letters"),
+    "thread_tag": (("--thread-tag",), "LABEL", ""),
+    "timeout": (("-t", "--timeout"), "SPAN", ""),
+}
+
+
+def _option(parameter: Parameter, is_place: bool) -> Option:
+    """Return the option for a parameter of a verb."""
+    kind, choices, many = _kind(parameter.type)
+    names, metavar, complete = SPELT.get(parameter.name, ((f"--{parameter.name.replace('_', '-')}",), "", ""))
+    is_off = kind == "flag" and parameter.default is True
+    if is_place:
+        names, metavar = (metavar or parameter.name.upper(),), ""
+    elif is_off:
+        names = (f"--no-{names[-1].lstrip('-')}",)
+    about = parameter.help
+    if kind in {"count", "seconds", "word", "text"} and parameter.default not in (None, ""):
+        about += (
+            f"; {parameter.default:g} by default" if kind == "seconds" else f"; {parameter.default} by default"
+        )
+    return Option(
+        *names,
+        help=about,
+        kind=kind,
+        metavar=metavar,
+        many=many,
+        required=parameter.required,
+        choices=choices,
+        complete=complete,
+        field=parameter.name,
+        value=not is_off,
+    )
+
+
+_PRIORITIES = ("low", "normal", "high", "urgent")
+
+
+def _kind(wanted: Any) -> tuple[str, tuple[str, ...], bool]:
+    """Return the kind of an option for a type, its choices, and whether it takes many values."""
+    kinds = [one for one in get_args(wanted) if one is not type(None)] if _is_union(wanted) else [wanted]
+    inner = [get_args(one)[0] for one in kinds if get_origin(one) is list]
+    if inner:
+        return (*_kind(inner[0])[:2], True)
+    if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
+        return "word", get_args(kinds[0]), False
+    if hasattr(kinds[0], "__metadata__"):  # PriorityWord
+        return "word", _PRIORITIES, False
+    if datetime in kinds:
+        return ("when" if float in kinds else "past"), (), False
+    return next((_KINDS[one] for one in kinds if one in _KINDS), "json"), (), False
+
+
+_KINDS: dict[Any, str] = {str: "text", bool: "flag", int: "count", float: "seconds"}
+
+
+def _is_union(wanted: Any) -> bool:
+    from types import UnionType  # noqa: PLC0415 - only for verbs
+    from typing import Union  # noqa: PLC0415 - only for verbs
+
+    return get_origin(wanted) in {UnionType, Union}
+
+
+# -- the commands that were declared
+
+_known: dict[str, Command] = {}
+
+
+def command(name: str, *options: Option, **declared: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a command, which runs the function."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        _known[name] = Command(name, options, function, **declared)
+        return function
+
+    return declare
+
+
+def command_of(name: str) -> Command:
+    """Return a command of the table. Its module is loaded; no other is."""
+    if name not in _known:
+        with Uninterrupted():
+            import_module(f".{COMMANDS[name][0]}", __package__)
+    return _known[name]
+
+
+def command_of_verb(word: str) -> Command | None:
+    """Return the command for a verb that is in no table, with its required parameters as arguments."""
+    from pkgutil import iter_modules  # noqa: PLC0415 - rare
+
+    from .. import core  # noqa: PLC0415 - rare
+    from ..core.verb import VERBS, parameters  # noqa: PLC0415 - rare
+
+    for module in iter_modules(core.__path__):
+        import_module(f"{core.__name__}.{module.name}")
+    found = VERBS.get(word.replace("-", "_"))
+    if found is None:
+        return None
+    places = tuple(name for name, one in parameters(found).items() if one.required)
+    return Command(word, (), None, verb=found, places=places)
+
+
+EVERYWHERE = (
+    Option(
+        "--as",
+        help="your agent name; by default POSTROOM_AGENT, or the agent of the host session that runs the command",
+        metavar="NAME",
+        complete="agents",
+    ),
+    Option(
+        "--room",
+        "--store",
+        help="which room: a path with a / or that ends in .db, or an address; by default POSTROOM_STORE, else"
+        " .postroom in the working folder or above it, else your own room",
+        metavar="ADDRESS",
+        complete="files",
+    ),
+    Option(
+        "--set",
+        help="a setting for this call, as in the reference",
+        kind="setting",
+        metavar="NAME=VALUE",
+        many=True,
+    ),
+    Option(
+        "--json",
+        help="answer with JSON: one document, or one per line where a command answers repeatedly",
+        kind="flag",
+    ),
+    Option("--color", help="colours and tables", kind="word", choices=("auto", "always", "never"), default="auto"),
+    Option("-h", "--help", help="this text", kind="flag"),
+)
+
+
+def with_common(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Return the options of a command and those of every command; its own come first where both have a name."""
+    own = tuple(options)
+    spelt = {name for option in own for name in option.names}
+    return (*own, *(option for option in EVERYWHERE if spelt.isdisjoint(option.names)))

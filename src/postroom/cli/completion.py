@@ -1,0 +1,230 @@
+"""Shell completion: a short script runs `postroom __complete`, which answers from the declarations and the room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..environment import Uninterrupted, environment, own_room, project_room, variable
+from ..errors import PostroomError
+from .answer import Answer
+from .command import EVERYWHERE, Option, command, command_of, with_common
+from .table import COMMANDS, HIDDEN, below, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..mailbox import Mailbox
+    from ..model.agent import Agent
+    from ..room import Room
+    from .parse import Call
+
+
+FILES = "\t"  # alone on a line: the shell completes files itself
+MOST = 200  # candidates of one kind
+
+_BASH = """\
+# postroom completion for bash
+_postroom() {
+    local IFS=$'\\n' rest=$COMP_LINE found word typed=() i last=-1 whole kept=""
+    for ((i = 0; i <= COMP_CWORD; i++)); do  # bash parts words at : and =; they are put together again
+        word=${COMP_WORDS[i]}
+        if ((i > 1)) && [[ $rest != [[:blank:]]* && "${COMP_WORDS[i-1]:(-1)}${word:0:1}" == *[:=]* ]]; then
+            typed[last]+=$word
+        else
+            typed[++last]=$word
+        fi
+        rest=${rest#*"$word"}
+    done
+    whole=${typed[last]}
+    [[ $whole == "$word" ]] || kept=${whole%"${whole##*[:=]}"}  # what stands there already
+    found=$(postroom __complete -- "${typed[@]:1}" 2>/dev/null) || return
+    if [[ $found == $'\\t' ]]; then
+        COMPREPLY=($(compgen -f -- "${whole#"$kept"}"))
+        compopt -o filenames 2>/dev/null
+    else
+        COMPREPLY=($found)
+        COMPREPLY=("${COMPREPLY[@]#"$kept"}")
+    fi
+}
+complete -F _postroom postroom
+"""
+_ZSH = """\
+#compdef postroom
+# postroom completion for zsh
+_postroom() {
+    local found
+    found=$(postroom __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null) || return
+    if [[ $found == $'\\t' ]]; then
+        _files
+    else
+        compadd -- ${(f)found}
+    fi
+}
+compdef _postroom postroom
+"""
+_FISH = """\
+# postroom completion for fish
+function __postroom_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found (postroom __complete -- $words[2..-1] 2>/dev/null)
+    if test "$found" = \\t
+        __fish_complete_path (commandline -ct)
+    else
+        printf '%s\\n' $found
+    end
+end
+complete -c postroom -f -a '(__postroom_complete)'
+"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def candidates(words: Sequence[str]) -> list[str]:
+    """Return the words that the last one could become. Never raise: completion must not print errors."""
+    *before, last = words or [""]
+    name, rest = _command(before)
+    if not name:
+        return _starting(last, _first_words(rest))
+    declared = with_common(command_of(name).options if name in COMMANDS else ())
+    options = {spelt: option for option in declared for spelt in option.names}
+    awaited = options.get(before[-1]) if before else None
+    if awaited is not None and awaited.kind != "flag":
+        return _values(awaited, last, words)
+    spelt, equals, value = last.partition("=")
+    if equals and spelt in options:
+        found = _values(options[spelt], value, words)
+        return found if found == [FILES] else [f"{spelt}={one}" for one in found]
+    if last.startswith("-"):
+        return _starting(last, sorted(spelt for spelt in options if spelt.startswith("--")))
+    places = [option for option in declared if option.is_place]
+    filled = _count_places(rest, options)
+    place = places[min(filled, len(places) - 1)] if places else None
+    found = _values(place, last, words) if place and (filled < len(places) or place.many) else []
+    return found if found == [FILES] else [*(_starting(last, below(name)) if not filled else ()), *found]
+
+
+def _command(before: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command among the words so far, and the words behind it."""
+    takes = {name for option in EVERYWHERE if option.kind != "flag" for name in option.names}
+    at = 0
+    while at < len(before) and before[at].startswith("-"):
+        at += 2 if before[at] in takes else 1
+    if at >= len(before):
+        return "", []
+    name, _, count = resolve(before[at], before[at + 1] if at + 1 < len(before) else "")
+    return ("", [before[at]]) if name in {"", *HIDDEN} else (name, list(before[at + count :]))
+
+
+def _first_words(unknown: Sequence[str]) -> list[str]:
+    return (
+        [] if unknown else list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS if name not in HIDDEN))
+    )
+
+
+def _count_places(words: Sequence[str], options: dict[str, Option]) -> int:
+    count, at = 0, 0
+    while at < len(words):
+        option = options.get(words[at])
+        if option is not None:
+            at += 1 if option.kind == "flag" else 2
+            continue
+        count += not words[at].startswith("-")
+        at += 1
+    return count
+
+
+def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
+    if option.choices:
+        return _starting(last, option.choices)
+    if option.complete == "files":
+        return [FILES]
+    if option.complete == "commands":
+        return _starting(last, [*_first_words(()), "all", "options"])
+    return _starting(last, _from_room(option.complete, words)) if option.complete else []
+
+
+def _from_room(what: str, words: Sequence[str]) -> list[str]:
+    """Return names and ids from the room; a room that does not exist is not made."""
+    with Uninterrupted():
+        from ..room import open as open_room  # noqa: PLC0415 - only here
+        from ..store.address import is_there  # noqa: PLC0415
+
+    address = _after("--room", words) or _after("--store", words) or variable("POSTROOM_STORE")
+    address = address or f"sqlite:{project_room() or own_room(environment())}"
+    me = _after("--as", words) or variable("POSTROOM_AGENT")
+    try:
+        if is_there(address) is not True:
+            return []
+        with open_room(address) as room:
+            if what == "agents":
+                return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
+            if (names := _named_in(room, what)) is not None:
+                return names
+            return _from_mailbox(what, room.mailbox(me)) if me else []
+    except PostroomError:
+        return []
+
+
+def _named_in(room: Room, what: str) -> list[str] | None:
+    """Return what a room lists by name; None where a mailbox lists it."""
+    from ..core import peers, webhooks  # noqa: PLC0415 - only here
+
+    if what == "scopes":
+        return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
+    if what == "templates":
+        return [template.name for template in room.templates()]
+    if what == "peers":
+        return list(peers.all_peers(room.core))
+    return [one.id for one in webhooks.all_webhooks(room.core)] if what == "webhooks" else None
+
+
+def _addresses(agents: Sequence[Agent]) -> list[str]:
+    """Return the addresses that reach agents by skill or scope."""
+    skills = {f"any:{skill}" for agent in agents for skill in agent.card.capabilities}
+    return sorted(skills | {f"broadcast:{scope}" for agent in agents for scope in agent.card.scopes})
+
+
+def _from_mailbox(what: str, box: Mailbox) -> list[str]:
+    if what == "tasks":
+        return [task.id for task in box.tasks(limit=MOST)]
+    if what == "escalations":
+        return [escalation.id for escalation in box.escalations()]
+    if what == "sent":
+        return [message.id for message in box.search(f"from:{box.name}", limit=MOST)]
+    found = box.dead(MOST) if what == "dead" else box.check(MOST, unread_only=False, peek=True)
+    return [letter.id for letter in found]
+
+
+def _after(option: str, words: Sequence[str]) -> str:
+    for at, word in enumerate(words[:-1]):
+        if word == option:
+            return words[at + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _starting(last: str, known: Iterable[str]) -> list[str]:
+    return [word for word in known if word.startswith(last)]
+
+
+@command(
+    "completion",
+    Option("SHELL", help="which shell", kind="word", choices=("bash", "zsh", "fish"), required=True),
+    about='bash: eval "$(postroom completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit. fish:'
+    " postroom completion fish > ~/.config/fish/completions/postroom.fish",
+    examples=(("postroom completion bash", "print it"),),
+    json="shell script",
+)
+def run_completion(call: Call) -> Answer:
+    shell: str = call.values["shell"]
+    text = _SCRIPTS[shell]
+    return Answer(call.name, {"shell": shell, "script": text}, lambda _screen, _data: text)
+
+
+@command(
+    "__complete",
+    Option("WORD", help="the words so far, the last one unfinished", many=True),
+)
+def run_complete(call: Call) -> Answer:
+    found = candidates(call.values.get("word", ()))
+    return Answer(call.name, {"candidates": found}, lambda _screen, _data: "".join(f"{one}\n" for one in found))

@@ -1,0 +1,329 @@
+"""The table of commands: their names by group, the module of each, and other words for them.
+
+`postroom help` and the completion of a command's name load this module alone. What a command takes stands beside
+its function, in the module that the table names.
+"""
+
+from __future__ import annotations
+
+# Title of a group -> name of a command -> (its module in `cli`, what it does).
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Sending": {
+        "send": ("send", "send a letter to one agent or many"),
+        "reply": ("send", "answer a letter"),
+        "forward": ("send", "pass a letter on"),
+        "broadcast": ("send", "send one letter to everyone in a scope"),
+        "handoff": ("send", "hand work over, with all its context"),
+    },
+    "Reading": {
+        "check": ("read", "show the unread mail"),
+        "read": ("read", "show one letter whole"),
+        "wait": ("read", "wait for the next letter"),
+        "counts": ("read", "count the unread mail by priority"),
+        "digest": ("read", "the unread mail as text for a prompt"),
+        "sent": ("read", "list the letters you sent, the newest first"),
+    },
+    "Working": {
+        "claim": ("work", "take the most urgent letter under a lease"),
+        "ack": ("work", "settle a letter: it is done and leaves the inbox"),
+        "fail": ("work", "report a failed try: the letter is offered again later"),
+        "reject": ("work", "refuse a letter: to the dead letters, with a notice to its sender"),
+        "release": ("work", "give a letter back, as if it had never been claimed"),
+        "renew": ("work", "extend a lease, counted from now"),
+        "work": ("work", "run a program for each letter"),
+    },
+    "Threads": {
+        "thread": ("read", "show the letters of a thread"),
+        "threads": ("read", "list threads with replies, the most recently active first"),
+        "tagged": ("read", "show the letters with a thread tag"),
+        "conversations": ("read", "list conversations, the most recently active first"),
+        "conversation": ("read", "show one conversation's participants and counts"),
+        "turns": ("read", "replay a conversation"),
+    },
+    "Finding": {
+        "search": ("read", "find letters by what they say"),
+    },
+    "Tasks": {
+        "tasks": ("tasks", "list the tasks you gave and were given"),
+        "tasks show": ("tasks", "show one task and its letters"),
+        "tasks give": ("tasks", "give one agent a task"),
+        "tasks accept": ("tasks", "take a task on"),
+        "tasks admit": ("tasks", "accept or reject a task by rules"),
+        "tasks reject": ("tasks", "say no to a task"),
+        "tasks start": ("tasks", "report that you work on a task now"),
+        "tasks ask": ("tasks", "ask the giver of a task a question"),
+        "tasks answer": ("tasks", "answer the receiver's question"),
+        "tasks complete": ("tasks", "complete a task; the text is its result"),
+        "tasks fail": ("tasks", "report that a task cannot be done"),
+        "tasks cancel": ("tasks", "take back a task you gave"),
+    },
+    "Asking": {
+        "escalate": ("escalation", "ask the next agent or person above you on the ladder"),
+        "escalations": ("escalation", "list questions that were escalated by you or to you, the oldest first"),
+        "resolve": ("escalation", "close an escalation without an answer"),
+        "waiting": ("escalation", "list what waits for you, the oldest first, with the command to type"),
+        "inbox": ("escalation", "show what waits for you, live: read, answer, approve and decline by keys"),
+    },
+    "Templates": {
+        "templates": ("send", "list the letters that were written beforehand"),
+        "templates show": ("send", "show one template"),
+        "templates save": ("send", "keep a recurring letter"),
+        "templates delete": ("send", "delete a template"),
+    },
+    "Errands": {
+        "unsend": ("send", "take back letters that you sent"),
+        "block": ("send", "refuse mail from an agent; without a name, list who is refused"),
+        "unblock": ("send", "accept mail from an agent again"),
+    },
+    "Rings": {
+        "watch": ("alerts", "alert you to new mail: print a line, run a program or show a desktop note"),
+        "rings": ("alerts", "list rings that were given up, for letters that are still unread"),
+        "rings retry": ("alerts", "try rings again that were given up"),
+    },
+    "Dead letters": {
+        "dead": ("work", "list dead letters, the oldest first"),
+        "dead show": ("work", "show a dead letter, why it died, and every try"),
+        "dead revive": ("work", "bring dead letters back into the inbox"),
+        "dead purge": ("work", "delete dead letters for good"),
+    },
+    "Agents": {
+        "agents": ("agents", "list agents, their capabilities and their status"),
+        "agents show": ("agents", "show one agent's card"),
+        "register": ("agents", "register yourself, or replace your card"),
+        "heartbeat": ("agents", "report that you are alive"),
+        "leave": ("agents", "leave the room; mail for you waits"),
+    },
+    "Health": {
+        "doctor": ("health", "check a room's health, and repair what is safe to repair"),
+        "stats": ("health", "show the numbers of the room, or of your own mailbox"),
+        "top": ("health", "watch the flow, the backlog and slow agents"),
+        "trace": ("health", "show the life of one letter: where it is, and what happened to it"),
+    },
+    "The room": {
+        "init": ("room", "make a room for the project in this folder"),
+        "rooms": ("room", "show which room is in use, and what is in it"),
+        "rooms changes": ("room", "list what happened after a cursor"),
+        "rooms janitor": ("room", "run maintenance once: leases, expiry, archive, retention"),
+        "rooms archive": ("room", "archive mail that was acknowledged"),
+        "rooms purge": ("room", "delete old mail that is done or dead everywhere"),
+    },
+    "Copies": {
+        "rooms copy": ("copies", "copy mail from one room into another"),
+        "rooms export": ("copies", "write the whole room as JSON lines"),
+        "rooms import": ("copies", "fill an empty room from an export"),
+        "rooms backup": ("copies", "copy the room, while others use it"),
+        "rooms restore": ("copies", "restore a room from a backup"),
+    },
+    "For agents": {
+        "mcp": ("serve", "serve mail to an agent as an MCP server, over standard input and output"),
+    },
+    "Other designs": {
+        "swarm install": ("edges", "let programs written for agent-swarm's mailbox use Postroom"),
+    },
+    "nanobot": {
+        "nanobot doctor": ("edges", "check whether nanobot finds the channel mailbox, and why not"),
+    },
+    "Chipset": {
+        "chipset check": (
+            "chipset",
+            "show the work on your hook, the nudge in your slot, and your last handoff note",
+        ),
+        "chipset hooks": ("chipset", "list the hooks of all agents"),
+        "chipset dispatch": ("chipset", "put a work item on an agent's empty hook, and send the assignment"),
+        "chipset remind": ("chipset", "send the assignment of a pending item again, if it is missing"),
+        "chipset activate": ("chipset", "take up the work on your hook"),
+        "chipset touch": ("chipset", "report that you still work on the item on your hook"),
+        "chipset report": ("chipset", "complete the work on your hook, and send the completion report"),
+        "chipset accept": ("chipset", "accept completed work: its hook is empty again"),
+        "chipset reassign": ("chipset", "give the item of a stalled agent to another, or to the same once more"),
+        "chipset clear": ("chipset", "take whatever is on an agent's hook off it"),
+        "chipset nudge": ("chipset", "nudge an agent: one slot, the latest wins"),
+        "chipset answer": ("chipset", "answer the nudge in your slot"),
+        "chipset handle": ("chipset", "mark the nudge in your slot as handled, without an answer"),
+        "chipset note": ("chipset", "leave a handoff note for your next session"),
+        "chipset notes": ("chipset", "list handoff notes, the oldest first"),
+        "witness": (
+            "chipset",
+            "watch the hooks of a chipset: nudge stalled agents, and report silent ones to the mayor",
+        ),
+    },
+    "Service": {
+        "serve": (
+            "serve",
+            "open the post room for programs that are not Python: a socket, HTTP, WebSocket, MCP, MAP",
+        ),
+        "tokens create": ("serve", "make a token; it is shown once"),
+        "tokens": ("serve", "list all tokens, without their secrets"),
+        "tokens revoke": ("serve", "revoke a token at once"),
+        "tokens unseal": ("serve", "let callers of the socket act for an agent without a token again"),
+    },
+    "Other systems": {
+        "peers add": ("peers", "add another system as a peer, or change what it may do"),
+        "peers": ("peers", "list all other systems that are known here, without their secrets"),
+        "peers show": ("peers", "show another system, and what it may do"),
+        "peers ping": ("peers", "check whether another system answers, how fast, and what to do if it does not"),
+        "peers trust": ("peers", "pin another system's certificate, or give it a new token"),
+        "peers remove": ("peers", "remove another system: no mail goes there or comes from there"),
+    },
+    "Webhooks": {
+        "webhooks add": ("webhooks", "call an address when mail waits; its secret is shown once"),
+        "webhooks": ("webhooks", "list all webhooks, without their secrets"),
+        "webhooks test": ("webhooks", "call a webhook now, without mail, and show the outcome"),
+        "webhooks rotate": ("webhooks", "give a webhook another secret, shown once"),
+        "webhooks remove": ("webhooks", "remove a webhook"),
+    },
+    "Agent hosts": {
+        "hook claude": (
+            "hooks",
+            "the hook of Claude Code, for all of its events: show new mail, and wake an idle session",
+        ),
+        "hook codex": (
+            "hooks",
+            "the hook of Codex, for all of its events: show new mail, and wake an idle session",
+        ),
+        "hook gemini": (
+            "hooks",
+            "the hook of Gemini CLI, for all of its events: show new mail. Nothing wakes an idle session",
+        ),
+    },
+    "Hooks": {
+        "hook session-start": ("hooks", "for a host, when a session starts: register, and show waiting mail"),
+        "hook prompt": ("hooks", "for a host, with each prompt: show new mail, and mark what was shown as read"),
+    },
+    "In your hosts": {
+        "install claude": (
+            "install",
+            "let the sessions of Claude Code get their mail: hooks, MCP server and a rules text",
+        ),
+        "install codex": (
+            "install",
+            "let the sessions of Codex get their mail: hooks, MCP server and a rules text",
+        ),
+        "install gemini": (
+            "install",
+            "let the sessions of Gemini CLI get their mail: hooks, MCP server and a rules text",
+        ),
+        "uninstall claude": ("install", "take out of Claude Code what install put into it"),
+        "uninstall codex": ("install", "take out of Codex what install put into it"),
+        "uninstall gemini": ("install", "take out of Gemini CLI what install put into it"),
+    },
+    "Other hosts": {
+        "install agent-inbox-shim": (
+            "install",
+            "put a command named agent-inbox on your PATH, for hosts that start one",
+        ),
+        "uninstall agent-inbox-shim": ("install", "take that command away again"),
+    },
+    "Systemd": {
+        "service install": ("unit", "let systemd start the post room when you log in"),
+        "service uninstall": ("unit", "take the unit away again"),
+        "service status": ("unit", "show whether there is a unit, and its state in systemd"),
+    },
+    "Folders as systems": {
+        "mount": ("peers", "make the agents of another mail folder reachable, as a system"),
+        "unmount": ("peers", "unmount a mail folder: it is no system any more"),
+    },
+    "This program": {
+        "help": ("help", "explain a command"),
+        "completion": ("completion", "a script that teaches your shell to complete postroom"),
+        "version": ("help", "print the version"),
+    },
+}
+HIDDEN = {"__complete": ("completion", "what could come next")}  # for shells, not for people
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()} | HIDDEN
+
+# The commands of the first help.
+EVERYDAY = (
+    "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "inbox", "escalate",
+    "agents", "register", "tasks", "tasks give", "peers", "tokens", "tokens create", "webhooks", "templates", "dead",
+    "rooms", "init", "doctor", "serve", "mcp", "install claude",
+)  # fmt: skip
+
+# Names of earlier versions, which still work. An answer in JSON has the name that was typed.
+FORMER = {
+    "token create": "tokens create",
+    "token list": "tokens",
+    "token revoke": "tokens revoke",
+    "token unseal": "tokens unseal",
+    "peers list": "peers",
+    "room": "rooms",
+    "changes": "rooms changes",
+    "janitor": "rooms janitor",
+    "archive": "rooms archive",
+    "purge": "rooms purge",
+    "copy": "rooms copy",
+    "export": "rooms export",
+    "import": "rooms import",
+    "backup": "rooms backup",
+    "restore": "rooms restore",
+    "webhook list": "webhooks",
+    "webhook add": "webhooks add",
+    "webhook test": "webhooks test",
+    "webhook rotate": "webhooks rotate",
+    "webhook remove": "webhooks remove",
+}
+RETIRED = {  # what earlier versions could do, and what to do instead
+    "rename": "retired: agents keep their names; postroom register --name changes what others are shown",
+    "--move": "retired: mounts keep rooms in step; see postroom help mount",
+    "--watch": "retired: mounts keep rooms in step; see postroom help mount",
+}
+
+ALSO = {  # what belongs to a noun, too
+    "agents register": "register",
+    "agents heartbeat": "heartbeat",
+    "agents leave": "leave",
+    "rooms init": "init",
+    "rooms add": "init",
+}
+# Other words for the second word of a command. A noun alone lists.
+SAME = (
+    ("list", "ls", "all"),
+    ("show", "get", "view", "info"),
+    ("remove", "rm", "delete", "del"),
+    ("add", "create", "new", "save", "give"),
+)
+# What is meant by words that are no commands.
+MEANT = {
+    "list": "postroom check lists your mail; postroom agents, tasks, peers list those",
+    "ls": "postroom check lists your mail; postroom agents, tasks, peers list those",
+    "delete": "postroom ack settles a letter; postroom dead purge deletes dead ones",
+    "rm": "postroom ack settles a letter; postroom dead purge deletes dead ones",
+    "whoami": "you are who --as or POSTROOM_AGENT names: postroom agents show NAME",
+    "login": "no login is needed: --as NAME or POSTROOM_AGENT says who you are",
+    "status": "postroom counts, postroom doctor, or postroom rooms",
+    "start": "postroom serve",
+    "--to": "recipients are arguments: postroom send NAME",
+    "-m": "the text follows the recipients, or --body TEXT",
+    "--message": "the text follows the recipients, or --body TEXT",
+    "--text": "the text follows the recipients, or --body TEXT",
+    "--name": "--as NAME says who you are",
+    "--agent": "--as NAME says who you are",
+    "--db": "--room ADDRESS names the room",
+}
+
+
+def resolve(first: str, second: str) -> tuple[str, str, int]:
+    """Return the command that these words mean, the name that its answer has, and how many of the words name it.
+
+    The name is empty where they mean no command. A noun may be singular or plural, and stands for its list.
+    """
+    typed = f"{first} {second}"
+    if typed in FORMER:
+        return FORMER[typed], typed, 2
+    nouns = (first, f"{first}s", first.removesuffix("s"))
+    for noun in nouns:
+        for word in (second, *next((same for same in SAME if second in same), ())):
+            name = ALSO.get(f"{noun} {word}", f"{noun} {word}")
+            if name in COMMANDS:
+                return name, name, 2
+            if word == "list" and noun in COMMANDS and below(noun):
+                return noun, noun, 2
+    if first in FORMER:
+        return FORMER[first], first, 1
+    name = next((noun for noun in nouns if noun in COMMANDS or below(noun)), "")
+    return name, name, 1
+
+
+def below(name: str) -> list[str]:
+    """Return the second words of the commands that begin with this word."""
+    return [full.removeprefix(f"{name} ") for full in COMMANDS if full.startswith(f"{name} ")]
