@@ -65,7 +65,7 @@ coder` (0.166) writes these lines but the last, which you add by hand, and `code
 
 It opens the room itself, as every command does: no daemon is needed. `--socket PATH` (or `POSTROOM_SOCKET`, or
 `INBOX_SOCKET_PATH`) asks a running daemon instead; where agents have tokens, set `POSTROOM_AUTH_TOKEN`. Over HTTP a host needs
-the URL and a token (`postroom token create --agent coder`), as the header `Authorization: Bearer …`.
+the URL and a token (`postroom tokens create --agent coder`), as the header `Authorization: Bearer …`.
 
 Without a socket it acts for the owner of the room, as the command line does: tokens do not hold there, `--as` is only who is
 meant where a call names nobody, and a call may name any agent, also one that has a token. Who wants that refused gives the host

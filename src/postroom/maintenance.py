@@ -197,13 +197,15 @@ def _salvaged(path: Path) -> Iterator[Finding]:
     if saved is None:
         fresh = f"without one, stop all agents and move {path} and its {path.name}-* and {path.name}.* files away"
         yield note(
-            "salvage", "no letter could be read", f"postroom restore FILE{force} brings back a backup; {fresh}"
+            "salvage",
+            "no letter could be read",
+            f"postroom rooms restore FILE{force} brings back a backup; {fresh}",
         )
         return
     text = (
         f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known to be lost"
     )
-    yield note("salvage", text, f"postroom restore {quote(str(saved.path))}{force} makes it the room")
+    yield note("salvage", text, f"postroom rooms restore {quote(str(saved.path))}{force} makes it the room")
 
 
 def _around(path: Path | None, *, repair: bool) -> Iterator[Finding]:

@@ -155,7 +155,7 @@ def _checked(values: dict[str, Any]) -> Settings:
     except msgspec.ValidationError as broken:
         what, _, name = str(broken).partition(" - at `$.")
         field = name.strip("`") or "settings"
-        raise Invalid(what, field=field, hint=_HINTS.get(field, "postroom room --settings shows all")) from None
+        raise Invalid(what, field=field, hint=_HINTS.get(field, "postroom rooms --settings shows all")) from None
 
 
 def _unknown(name: str, value: Any) -> Invalid:

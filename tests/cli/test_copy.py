@@ -1,4 +1,4 @@
-"""`postroom copy`: between rooms of any kind, again, cut off, and refused with clear words."""
+"""`postroom rooms copy`: between rooms of any kind, again, cut off, and refused with clear words."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def test_who_closed_our_output_hears_nothing_and_gets_the_right_code(shell: Shel
     send = "postroom send bob --as ann --body x"
     for script, code in (
         (f"{send} >&-", 0), (f"{send} --json >&- 2>&-", 0), (f"{send} <&- >&- 2>&-", 0), ("postroom check --peek --as bob >&-", 0),
-        ("postroom check --as nobody >&-", 0), ("postroom stats >&-", 0), ("postroom export >&-", 0),
-        ("postroom export out.jsonl 2>&-", 0), ("postroom read m-1 --as bob 2>&-", 67), ("postroom nothing 2>&- >&-", 64),
+        ("postroom check --as nobody >&-", 0), ("postroom stats >&-", 0), ("postroom rooms export >&-", 0),
+        ("postroom rooms export out.jsonl 2>&-", 0), ("postroom read m-1 --as bob 2>&-", 67), ("postroom nothing 2>&- >&-", 64),
         ("postroom check --as 'a b' --json 2>&-", 65), ("postroom top --once >&-", 0), ("postroom help >&-", 0),
         ("EDITOR=true postroom send bob --as ann <&-", 64),
     ):  # fmt: skip

@@ -244,7 +244,7 @@ def test_a_room_that_cannot_be_mended_is_saved_and_its_hint_can_be_typed(shell: 
     assert result.out.splitlines()[-1].startswith("Nothing more can be mended in its place; salvage says")
     (salvage,) = [f for f in shell.run("doctor", "--repair", "--json").json["findings"] if f["check"] == "salvage"]
     command = salvage["hint"].removesuffix(" makes it the room")
-    assert command == f"postroom restore {path}.salvaged --room {path} --force"
+    assert command == f"postroom rooms restore {path}.salvaged --room {path} --force"
     assert shell.run(*shlex.split(command)[1:]).code == 0
     assert len(shell.json("check", "--as", "bob", "-n", "100")["letters"]) > 40
 

@@ -39,7 +39,7 @@ def test_a_secret_is_shown_once_and_goes_alone_into_a_file(shell: Shell) -> None
 def test_at_a_terminal_the_secret_is_explained(shell: Shell) -> None:
     terminal = Terminal(shell, "webhook", "add", URL, "--for", "human", "--room", "room.db")
     code, shown = terminal.finish()
-    assert 0 == code and "It is not shown again." in shown and "postroom webhook test" in shown
+    assert 0 == code and "It is not shown again." in shown and "postroom webhooks test" in shown
     [webhook] = shell.json("webhook", "list", "--room", "room.db")["webhooks"]
     code, shown = Terminal(shell, "webhook", "rotate", webhook["id"], "--room", "room.db").finish()
     assert 0 == code and "signs beside it for a day" in shown

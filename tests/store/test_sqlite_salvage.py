@@ -99,7 +99,7 @@ def test_an_unreadable_room_is_reported_with_a_remedy(tmp_path: Path) -> None:
     Path(f"{path}-wal").write_bytes(b"")
     (result,) = (finding for finding in postroom.doctor(path, repair=True).findings if finding.check == "salvage")
     assert "no letter could be read" == result.what
-    assert f"postroom restore FILE --room {path} --force" in result.hint
+    assert f"postroom rooms restore FILE --room {path} --force" in result.hint
     with postroom.open(tmp_path / "other.db") as other:
         other.backup(tmp_path / "backup")
     postroom.restore(tmp_path / "backup", path, overwrite=True)

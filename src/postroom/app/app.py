@@ -162,7 +162,7 @@ def _check_tokens(executor: Executor, options: Options) -> None:
     has_tokens = any(token.is_live for token in tokens.list_tokens(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
         text = f"{options.host} can be reached from outside, and no token exists"
-        raise Invalid(text, field="http", hint="postroom token create, or peers add, then start again")
+        raise Invalid(text, field="http", hint="postroom tokens create, or peers add, then start again")
 
 
 # -- the log on stderr: one JSON object per line, or plain text at a terminal

@@ -388,7 +388,7 @@ _EXIT_CODES = {Level.WARNING: 1, Level.ERROR: 70}
 
 # A hint in terms of the library -> the same for the command line.
 _IN_A_SHELL = {
-    "repair=True or room.sweep()": "postroom doctor --repair or postroom janitor",
+    "repair=True or room.sweep()": "postroom doctor --repair or postroom rooms janitor",
     "repair=True": "postroom doctor --repair",
     "full=True": "--full",
     "with dead(), revive or purge": "with postroom dead, then dead revive or dead purge",

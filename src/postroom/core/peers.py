@@ -69,7 +69,7 @@ def known_peer(core: Core, system: str) -> Peer:
     """Return the peer of this name, or raise Missing."""
     found = peer(core, check_name(system, "system"))
     if found is None:
-        raise Missing(f"there is no peer {system!r}", field="system", hint="postroom peers list shows all")
+        raise Missing(f"there is no peer {system!r}", field="system", hint="postroom peers shows all")
     return found
 
 

@@ -103,7 +103,7 @@ def revoke(core: Core, caller: Principal, id: str) -> Token:
     def plan() -> Sequence[Write]:
         held = _find(core, id)
         if held is None:
-            raise Missing(f"there is no token {id!a}", field="id", hint="postroom token list shows all")
+            raise Missing(f"there is no token {id!a}", field="id", hint="postroom tokens shows all")
         token = convert(held.value, Token)
         if not token.revoked_at:
             token = replace(token, revoked_at=core.now().wall)

@@ -149,13 +149,13 @@ def _held(core: Core, id: Any) -> Record:
     is_one = isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
     held = find_record(core, WEBHOOK, id) if is_one else None
     if held is None:
-        raise Missing(f"there is no webhook {id!a}", field="id", hint="postroom webhook list shows all")
+        raise Missing(f"there is no webhook {id!a}", field="id", hint="postroom webhooks shows all")
     return held
 
 
 def _check_space(core: Core) -> None:
     if len(core.store.keys(WEBHOOK)) >= MOST:
-        raise Invalid(f"there are {MOST} webhooks already", field="url", hint="postroom webhook remove ID")
+        raise Invalid(f"there are {MOST} webhooks already", field="url", hint="postroom webhooks remove ID")
 
 
 def _fresh_secret() -> str:

@@ -426,7 +426,7 @@ class WebhookWorker:
             off = partial(webhooks.switch_off, self.core, OWNER, id, outcome.problem)
             self.webhook = await self._executor.run_slow(off)
             log.warning(
-                "webhook %s is off: %s; if that is over: postroom webhook test %s", id, outcome.problem, id
+                "webhook %s is off: %s; if that is over: postroom webhooks test %s", id, outcome.problem, id
             )
 
     async def _run(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

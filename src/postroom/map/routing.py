@@ -112,7 +112,7 @@ def _far(room: Room, own: str, one: Remote) -> str:
     place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
     is_led_to = outbox.peer_towards(room.core, all_peers(room.core), place.system) is not None
     if not is_led_to and not same_name(place.system, own):
-        raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers list")
+        raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers")
     return format_address(place)
 
 

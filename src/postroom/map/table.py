@@ -22,7 +22,7 @@ _CURSOR = Param("cursor", "text", "continue after this one: the last answer's ne
 _FILTER = Param("filter", "object", "only what matches all of it")
 _REASON = Param("reason", "text", "why; ignored")
 _METADATA = Param("metadata", "object", "anything; shown as it was given")
-_CREDENTIAL = Param("credential", "text", "the token that `postroom token create` printed")
+_CREDENTIAL = Param("credential", "text", "the token that `postroom tokens create` printed")
 _METHOD = Param("method", "text", "api-key or bearer; none, if the server runs with `--map open`", required=True)
 _OF_AGENT = (
     Param("name", "text", "a name for people; without an id, also the id, if it is a valid name of a mailbox"),

@@ -134,7 +134,7 @@ class HttpAuth:
         if token is None:
             return error_reply(
                 401,
-                "a token is needed: the header Authorization: Bearer pr_...; postroom token create makes one",
+                "a token is needed: the header Authorization: Bearer pr_...; postroom tokens create makes one",
                 CHALLENGE,
                 code=TOKEN_NEEDED,
             )

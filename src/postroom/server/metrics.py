@@ -27,7 +27,7 @@ Sample = tuple[dict[str, str], float]
 
 async def metrics(executor: Executor, caller: Principal) -> Reply:
     if not caller.operator:
-        return error_reply(403, "/metrics needs an operator's token: postroom token create, without --agent")
+        return error_reply(403, "/metrics needs an operator's token: postroom tokens create, without --agent")
     stats = await executor.run_slow(executor.room.stats)
     links = [] if executor.links is None else executor.links.describe()
     lines = [*_room_lines(stats), *server_lines(executor.counters), *link_lines(links), *_process_lines()]

@@ -306,7 +306,7 @@ SESSION_ROWS = (
         "authenticate",
         "show a token: from now on this connection speaks for its agent",
         _authenticate,
-        Param("token", "text", "as `postroom token create` showed it", required=True),
+        Param("token", "text", "as `postroom tokens create` showed it", required=True),
         result="agent_id, scopes",
     ),
     _session_row(
