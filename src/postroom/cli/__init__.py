@@ -2,8 +2,11 @@
 
     main      the entry point
     quick     answers an empty check and the hooks without loading the rest
-    table     the commands and their options: parsing, help, completion and docs/commands.md come from it
-    parse     from words to a command and its values
+    table     the names of the commands, the module of each, and former names
+    command   what a command takes: declared beside its function, with the parameters of its verb
+    options   options that several commands share
+    parse     from words to a command and its values, with argparse
+    help      the pages of help; completion  what shells offer
     run       runs the command
     context   what a command works with: caller, room, texts
     answer    the answer of a command, and the screen on which it is shown

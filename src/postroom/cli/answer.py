@@ -1,6 +1,6 @@
 """The answer of a command, and the screen on which it is shown.
 
-With --json an answer is one document, whose fields are those of the command table; else a view lays it out for
+With --json an answer is one document, whose fields the command names; else a view lays it out for
 people. This module imports neither the library nor `output`, so that help and the version cost little.
 """
 
