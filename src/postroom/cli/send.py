@@ -115,12 +115,14 @@ def run_send(context: Context) -> Answer:
     return answer(context, context.act(lambda box: box.send(to, body, **fields)))
 
 
-def _recipients(context: Context) -> list[Any]:
+def _recipients(context: Context) -> list[Any] | None:
     """Return the recipients: the first argument, parted at commas. The second is the text.
 
     Where the text comes from an option, every argument names recipients.
     """
-    words = [context.get("to"), *context.get("text", ())] if "to" in context.values else []
+    if "to" not in context.values:
+        return None
+    words = [context.values["to"], *context.get("text", ())]
     if len(words) > 1 and not {"body", "edit", "template"} & context.values.keys():
         if len(words) > 2:
             raise Usage("the text is one argument", field="TEXT", hint="quote it: postroom send TO,TO 'the text'")
@@ -141,7 +143,7 @@ def _parted(context: Context, word: str) -> list[Any]:
     return [*found, word]
 
 
-def _send_template(context: Context, to: list[str]) -> Answer:
+def _send_template(context: Context, to: list[str] | None) -> Answer:
     """Send a letter with the text of a template; other fields may be set as in any letter."""
     for name in ("body", "edit", "file", "reference", "part"):
         if name in context.values:
