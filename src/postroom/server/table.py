@@ -282,7 +282,6 @@ _KINDS: tuple[tuple[Kind, set[type]], ...] = (
 # -- parameters that several methods share, and how they are read
 
 AGENT = Param("agent_id", "text", "whose mailbox; with a token, the token's agent")
-IDS = Param("message_ids", "texts", "ids of letters", required=True)
 ID = Param("message_id", "text", "the id of a letter", required=True)
 TOKEN = Param("token", "text", "the lease's token, from claim")
 LIMIT = Param("limit", "count", "how many at most")
@@ -312,7 +311,6 @@ FIELDS = (
 _FIELD_NAMES = tuple(param.name for param in FIELDS)
 
 RECEIPT = "id, thread, repeated, unknown, routed, letter"
-LETTERS = "letters, each with its delivery"
 
 
 def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:

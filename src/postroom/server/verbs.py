@@ -24,7 +24,6 @@ from ..core import (
     threads,
     work,
 )
-from ..core.verb import LONGEST_WAIT
 from ..errors import Invalid
 from ..formats.plain import (
     plain_receipt,
@@ -53,23 +52,7 @@ if TYPE_CHECKING:
     from ..room import Room
 
 
-TO = Param("to", "any", "a name, or a list of names", required=True)
-TO_OR_REPLY = Param("to", "any", "a name, or a list of names; without it, the sender of the letter in in_reply_to")
-SINCE = Param("since", "text", "a cursor: what came after it, read or not, so that nothing is missed")
-TIMEOUT = Param("timeout", "seconds", f"how long to wait; {LONGEST_WAIT:g} at most, 30 by default")
-
-# -- reading
-
-
-def is_empty(answer: Any) -> bool:
-    """Return whether a method that waits has found nothing yet."""
-    return not (answer.get("letter") or answer.get("letters"))
-
-
-def _row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
-    args = {"action": "send", "whose": "agent_id"} | more
-    return Method(name=name, about=about, run=run, params=(AGENT, *params), result=result, **args)
-
+# -- mail
 
 MAIL_ROWS = (
     of_verb(messages.Send),
