@@ -147,7 +147,7 @@ def test_one_odd_line_keeps_no_other_from_being_shown(bob: Shell) -> None:
 
 
 def test_a_reader_that_believes_every_line_shows_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_parsed", json.loads)
+    monkeypatch.setattr(sources, "read_line", json.loads)
     InboxFolder(str(tmp_path)).append("bob", [line + b"\n" for line in ODD])
     with pytest.raises((RecursionError, ValueError)):
         sources.FileSource(InboxFolder(str(tmp_path)), "bob").waiting()

@@ -6,17 +6,32 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from postroom import Room, data, text
-from postroom.formats.inbox import agent_record, message_record, milliseconds, stamp
+from postroom.formats import inbox
+from postroom.formats.inbox import (
+    agent_record,
+    entry_of,
+    entry_of_record,
+    line_of,
+    message_record,
+    milliseconds,
+    read_line,
+    read_send,
+    stamp,
+)
 from postroom.model.codec import encode
 from postroom.model.delivery import Delivery
-from postroom.model.message import Message, content_of, content_type, payload_to_parts
+from postroom.model.message import Message, Recipient, content_of, content_type, part_from_json, payload_to_parts
 from postroom.model.query import Query
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
-from tests.formats.asking import PAYLOADS
+from tests.formats.asking import JSON, PAYLOADS, TEXT
+from tests.formats.drawn import FULL, letters
 from tests.letters import NOW, letter
 from tests.rooms import FakeClock, RoomFactory
 
@@ -141,3 +156,91 @@ def test_stamps_survive_a_restart(factory: RoomFactory) -> None:
     before = record(room, id, "bob")
     factory.reopen()
     assert before == record(factory.room(), id, "bob")
+
+
+# -- there and back
+
+OURS = {  # a field of a record -> of a request
+    "scope": "scope",
+    "sender_id": "from",
+    "conversation_id": "conversation_id",
+    "importance": "importance",
+    "metadata": "meta",
+    "subject": "subject",
+    "thread_tag": "thread_tag",
+    "in_reply_to": "in_reply_to",
+    "content": "payload",
+}
+HAD = ROOM.mailbox("bob").send("ann", "a question").id  # that others answer
+
+
+def request_of(found: dict[str, Any]) -> dict[str, Any]:
+    """The request that sends what a record says."""
+    to = [{"agent_id": one["agent_id"], "kind": one["kind"]} for one in found["recipients"]]
+    return {theirs: found[name] for name, theirs in OURS.items() if name in found} | {"to": to}
+
+
+def sent_again(message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A letter as a record, and the record of the letter that a request with its fields sends."""
+    before = record_of(message, (), "ann")
+    request = request_of(before)
+    if message.conversation_id is None:
+        del request["conversation_id"]  # the record names the catch-all of its scope
+    fields = read_send(request)
+    written = ROOM.mailbox("ann").send(**fields).message
+    return before, record_of(written, (), "ann")
+
+
+def said(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in OURS if name in record}
+
+
+SAID = st.builds(
+    replace,
+    letters,
+    sender=st.just("ann"),
+    recipients=st.lists(
+        st.builds(Recipient, st.sampled_from(["bob", "carl", "dora"]), st.sampled_from(["to", "cc"])),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda one: one.address,
+    ).map(lambda some: tuple(sorted(some, key=lambda one: one.kind != "to"))),
+    subject=st.sampled_from(["", "a line", "ein Gruß"]),
+    parts=PAYLOADS.map(lambda payload: tuple(map(part_from_json, payload_to_parts(payload)))),
+    metadata=st.dictionaries(TEXT, JSON, max_size=3),
+    in_reply_to=st.none() | st.just(HAD),
+    conversation_id=st.none() | st.sampled_from(["conv-1", "conv-2"]),
+)
+
+
+@given(SAID)
+def test_what_a_record_says_survives_a_request(message: Message) -> None:
+    before, again = sent_again(message)
+    assert said(before) == said(again)
+    assert before["recipients"] == again["recipients"]
+
+
+@pytest.mark.parametrize("lost", ["scope", "importance", "meta", "subject", "thread_tag", "conversation_id"])
+def test_the_loss_of_any_field_of_a_request_would_be_found(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = replace(FULL, in_reply_to=None)
+    before, again = sent_again(message)
+    assert said(before) == said(again)
+    monkeypatch.delitem(inbox._FIELDS, lost)
+    _, less = sent_again(message)
+    assert said(again) != said(less)
+
+
+@given(SAID, TEXT.filter(bool), JSON)
+def test_a_line_of_inbox_jsonl_comes_back_whole(message: Message, name: str, value: Any) -> None:
+    entry = entry_of(message, "bob")
+    assert entry == read_line(line_of(message, "bob"))
+    odd = {name: value} | entry  # what another program adds is kept
+    assert odd == read_line(encode(odd))
+    assert entry_of_record(record_of(message, (), "bob")).items() <= entry.items()
+
+
+def test_the_loss_of_any_field_of_an_entry_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "_TEXT_FIELDS", frozenset({"subject"}))
+    assert {"subject": 7} != read_line(b'{"subject": 7}')
+    monkeypatch.setattr(inbox, "DEEPEST", 1)
+    assert read_line(line_of(FULL, "bob")) is None

@@ -1,4 +1,4 @@
-"""The agent-inbox codec: letters, agents, and the lines of `inbox.jsonl`.
+"""The agent-inbox codec: letters, requests to send one, agents, and the lines of `inbox.jsonl`.
 
 Field names are snake_case, and missing values are left out. The recipients of a letter are those that got it, with
 their times. A bcc recipient is shown to the sender and to itself only.
@@ -9,13 +9,25 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct, to_builtins
 
+from ..errors import Invalid
 from ..model.agent import MAP_STATES, WORDS, Status
 from ..model.codec import encode
-from ..model.message import DEFAULT_SCOPE, Priority, content_of, is_any, is_broadcast, payload_to_parts, same_name
+from ..model.message import (
+    DEFAULT_SCOPE,
+    Part,
+    Priority,
+    content_of,
+    is_any,
+    is_broadcast,
+    payload_to_parts,
+    same_name,
+)
 from ..model.names import POSTMASTER
 from ..model.thread import conversation_of
+from ..model.values import check_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,9 +37,6 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from ..model.peer import Route
 
-
-__all__ = ["agent_record", "far_agent_record", "message_record", "milliseconds", "payload_to_parts"]
-__all__ += ["present", "stamp"]
 
 _IMPORTANCE = {priority: priority.name.lower() for priority in Priority}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -169,6 +178,61 @@ def _is_shown(message: Message, name: str, kind: str, reader: str | None) -> boo
     return kind != "bcc" or (reader is not None and (same_name(reader, name) or reader == message.sender))
 
 
+# A request to send a letter
+
+_FIELDS = {  # agent-inbox's name of a field -> ours
+    "scope": "scope", "thread_tag": "thread_tag", "in_reply_to": "in_reply_to", "importance": "priority",
+    "meta": "metadata", "subject": "subject", "conversation_id": "conversation_id", "kind": "kind", "key": "key",
+    "expires": "expires", "at": "at", "tags": "tags", "priority": "priority", "data": "data",
+}  # fmt: skip
+FIELD_IN_ERRORS = {"priority": "importance", "metadata": "meta", "mailbox": "from", "sender": "from"}
+
+
+def read_send(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Mailbox.send` for a request, by agent-inbox's names or ours; or raise Invalid.
+
+    One name and plain text are passed on as they are: looking at lists and parts takes an eighth of the call.
+    """
+    fields = (
+        {} if _FIELDS.keys().isdisjoint(params) else {_FIELDS[w]: v for w, v in params.items() if w in _FIELDS}
+    )
+    if "priority" in params:
+        fields["priority"] = params["priority"]  # wins over `importance`, in whichever order they came
+    to = params.get("to")
+    fields |= {"to": to} if to is None or isinstance(to, str) else _recipients(to)
+    for kind in ("cc", "bcc"):
+        if kind in params:
+            fields[kind] = [*fields.get(kind, ()), *_recipients(params[kind])["to"]]
+    body = params.get("payload")
+    if "payload" not in params:
+        if "body" not in params and "data" not in params:
+            raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
+        body = params.get("body")
+    elif not isinstance(body, str):
+        body = payload_to_parts(body)
+    return fields | {"body": body}
+
+
+def _recipients(to: Any) -> dict[str, Any]:
+    """Return the recipients by kind (to, cc, bcc). A list may mix names and objects."""
+    found: dict[str, list[Any]] = {"to": []}
+    for one in to if isinstance(to, list) else [to]:
+        kind, name = ("to", one) if isinstance(one, str) else _recipient(one)
+        found.setdefault(kind, []).append(name)
+    return found
+
+
+def _recipient(one: Any) -> tuple[str, Any]:
+    params = dict(one) if isinstance(one, dict) else {}
+    kind = params.pop("kind", "to")
+    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or not params:
+        hint = (
+            'a name, {"agent", "system"}, or a list of these or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
+        )
+        raise Invalid("names nobody", field="to", hint=hint)
+    return kind, params.get("agent_id", params)
+
+
 # Lines of `inbox.jsonl`, with the fields of both designs that have such files
 
 
@@ -188,6 +252,48 @@ def entry_of(message: Message, mailbox: str) -> dict[str, Any]:
         "conversationId": conversation_of(message),
     }
     return {name: value for name, value in entry.items() if value is not None or name == "payload"}
+
+
+DEEPEST = 64  # levels of nesting in an entry of an inbox file
+_IN_RECORD = {  # a field of a record -> of an entry
+    "id": "messageId",
+    "sender_id": "from",
+    "subject": "subject",
+    "content": "content",
+    "thread_tag": "threadTag",
+    "importance": "importance",
+    "created_at": "timestamp",
+}
+_TEXT_FIELDS = frozenset({"importance", "timestamp"})  # fields of an entry that are dropped unless they are text
+
+
+def entry_of_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a letter in agent-inbox's form."""
+    return {ours: record[theirs] for theirs, ours in _IN_RECORD.items() if theirs in record}
+
+
+def entry_of_plain(letter: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a letter in our own JSON."""
+    return present(
+        messageId=letter["id"],
+        subject=letter["subject"],
+        content=content_of([Part(**part) for part in letter["parts"]]),
+        threadTag=letter["thread_tag"],
+        importance=letter["priority"],
+        timestamp=letter["created_at"],
+    ) | {"from": letter["sender"]}
+
+
+def read_line(line: bytes) -> dict[str, Any] | None:
+    """Return the entry in a line; None if it is none.
+
+    A program that may write the file may write anything, and one line must not keep the others from being shown.
+    """
+    try:
+        entry = check_object(msgspec.json.decode(line), "entry", DEEPEST)
+    except (msgspec.DecodeError, UnicodeDecodeError, Invalid, RecursionError):
+        return None
+    return {name: value for name, value in entry.items() if name not in _TEXT_FIELDS or isinstance(value, str)}
 
 
 def line_of(message: Message, mailbox: str) -> bytes:

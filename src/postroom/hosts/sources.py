@@ -19,15 +19,14 @@ import msgspec
 
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
 from ..environment import AUTH_TOKEN, variable
-from ..errors import Busy, Invalid, PostroomError, Unreadable
-from ..formats.inbox import entry_of
+from ..errors import Busy, PostroomError, Unreadable
+from ..formats.inbox import entry_of, entry_of_plain, entry_of_record, read_line
 from ..formats.plain import plain_agent
 from ..model.alert import Rung
 from ..model.codec import convert, encode
-from ..model.message import Part, Priority, content_of, origin_word
+from ..model.message import Priority, origin_word
 from ..model.names import HUMAN, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE, TaskState
-from ..model.values import check_object
 from .quick import exchange, may_have_nudge, may_have_work, state_of
 from .sessions import BEAT
 from .text import MOST_POINTERS, PERSON, orders
@@ -48,21 +47,10 @@ MOST = 20  # letters read for one prompt
 MOST_SEEN = 100  # letters among which to look for those that were shown before
 AGENT_INBOX_HOST = "claude"  # the host that runs agent-inbox's hooks
 SPARE = 20.0  # seconds in which a daemon answers, besides those for which it waits
-DEEPEST = 64  # levels of nesting in an entry of an inbox file
 Entry = dict[str, Any]  # a letter in the words of the inbox design
 L = TypeVar("L")
-_TEXT_FIELDS = frozenset({"importance", "timestamp"})  # fields of an entry that are dropped unless they are text
 _STEP_KINDS = [TASK, TASK_UPDATE, ESCALATION]
 _PRESSING = frozenset({"high", "urgent"})
-_FIELDS = {  # of a record of agent-inbox's protocol -> of an entry
-    "id": "messageId",
-    "sender_id": "from",
-    "subject": "subject",
-    "content": "content",
-    "thread_tag": "threadTag",
-    "importance": "importance",
-    "created_at": "timestamp",
-}
 
 
 class Access(Protocol):
@@ -160,10 +148,7 @@ class SocketSource:
         check = {"action": "check_inbox", "agentId": self.agent, "unreadOnly": True, "limit": MOST}
         found, counted = self.ask(check, {"action": "counts", "agentId": self.agent})
         self.letters = found["messages"]
-        entries = [
-            {ours: record[theirs] for theirs, ours in _FIELDS.items() if theirs in record}
-            for record in self.letters
-        ]
+        entries = [entry_of_record(record) for record in self.letters]
         return entries, max(counted.get("total", 0), len(self.letters))
 
     def mark(self, count: int) -> None:
@@ -211,7 +196,7 @@ class FileSource:
         else:
             self._taken = self._folder.take(self.agent)
             content = self._taken.content if self._taken else b""
-        read = [(line, entry) for line in content.splitlines() if (entry := _parsed(line)) is not None]
+        read = [(line, entry) for line in content.splitlines() if (entry := read_line(line)) is not None]
         self._lines = [line for line, _ in read]
         self.entries = [entry for _, entry in read[:MOST]]
         return self.entries, len(read)
@@ -224,18 +209,6 @@ class FileSource:
             self._folder.append(self.agent, rest)
         if self._taken:
             self._taken.done()
-
-
-def _parsed(line: bytes) -> Entry | None:
-    """Return the entry in a line of an inbox file; None where the line holds none.
-
-    A program that may write the file may write anything, and one line must not keep the others from being shown.
-    """
-    try:
-        entry = check_object(msgspec.json.decode(line), "entry", DEEPEST)
-    except (msgspec.DecodeError, UnicodeDecodeError, Invalid, RecursionError):
-        return None
-    return {name: value for name, value in entry.items() if name not in _TEXT_FIELDS or isinstance(value, str)}
 
 
 # -- for the sessions of a host
@@ -459,18 +432,11 @@ def host_entry(letter: Mapping[str, Any]) -> Entry:
 
     A daemon does not say what it calls the person, so only the default name counts as the person's.
     """
-    entry = {
-        "messageId": letter["id"],
+    return entry_of_plain(letter) | {
         "kind": letter["kind"],
         "from": f"{letter['sender']} ({origin_word(letter['sender'], proven=letter['proven'])})",
-        "subject": letter["subject"],
-        "content": content_of([Part(**part) for part in letter["parts"]]),
-        "threadTag": letter["thread_tag"],
-        "importance": letter["priority"],
-        "timestamp": letter["created_at"],
         PERSON: letter["proven"] and letter["sender"] == HUMAN,
     }
-    return {name: value for name, value in entry.items() if value is not None}
 
 
 # -- for the waiter of a session

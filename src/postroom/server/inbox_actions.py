@@ -17,9 +17,8 @@ from ..core.authorize import OWNER
 from ..core.peers import system_id
 from ..core.verb import perform
 from ..errors import Invalid, PostroomError, UnknownAgent
-from ..formats.inbox import agent_record, far_agent_record, message_record
+from ..formats.inbox import FIELD_IN_ERRORS, agent_record, far_agent_record, message_record, read_send
 from ..model.codec import to_plain
-from ..model.message import payload_to_parts
 from ..model.names import check_agent, is_scope_only
 from ..model.query import Query
 from .table import LIMIT, Method, Param, box_of
@@ -34,53 +33,20 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "default"  # agent and scope of a caller that names none
-# agent-inbox's name of a field → ours.
-_FIELDS = {
-    "scope": "scope", "thread_tag": "thread_tag", "in_reply_to": "in_reply_to", "importance": "priority",
-    "meta": "metadata", "subject": "subject", "conversation_id": "conversation_id", "kind": "kind", "key": "key",
-    "expires": "expires", "at": "at", "tags": "tags", "priority": "priority", "data": "data",
-}  # fmt: skip
-_FIELD_IN_ERRORS = {
-    "priority": "importance",
-    "metadata": "meta",
-    "mailbox": "from",
-    "sender": "from",
-}  # fields in errors
 
 # -- mail
 
 
 def _send(room: Room, params: dict[str, Any]) -> Any:
-    """Send a letter. The parameters of our own `send` are accepted, too. One name and plain text are passed on as
-    they are: looking at lists and parts takes an eighth of the whole call.
-    """
-    fields = {} if _FIELDS.keys().isdisjoint(params) else _fields_of(params)
-    named = params.get("to")
-    to: dict[str, Any] = {"to": named} if named is None or isinstance(named, str) else _recipients(named)
-    for kind in ("cc", "bcc"):
-        if kind in params:
-            to[kind] = [*to.get(kind, ()), *_recipients(params[kind])["to"]]
-    body = params.get("payload")
-    if "payload" not in params:
-        if "body" not in params and "data" not in params:
-            raise Invalid("is missing", field="payload", hint="text, an object with a `type`, or any JSON")
-        body = params.get("body")
-    elif not isinstance(body, str):
-        body = payload_to_parts(body)
+    """Send a letter. The parameters of our own `send` are accepted, too."""
+    fields = read_send(params)
     if "in_reply_to" not in fields:
         fields.setdefault("scope", room._default_scope)
     try:
-        return {"messageId": room.mailbox(_writer(room, params)).send(body=body, **to, **fields).id}
+        return {"messageId": room.mailbox(_writer(room, params)).send(**fields).id}
     except PostroomError as refused:
-        refused.field = _FIELD_IN_ERRORS.get(refused.field or "", refused.field)
+        refused.field = FIELD_IN_ERRORS.get(refused.field or "", refused.field)
         raise
-
-
-def _fields_of(params: dict[str, Any]) -> dict[str, Any]:
-    fields = {_FIELDS[theirs]: value for theirs, value in params.items() if theirs in _FIELDS}
-    if "priority" in params:
-        fields["priority"] = params["priority"]  # wins over `importance`, in whichever order they came
-    return fields
 
 
 def _sender(params: dict[str, Any]) -> str | None:
@@ -92,26 +58,6 @@ def _sender(params: dict[str, Any]) -> str | None:
 def _writer(room: Room, params: dict[str, Any]) -> str:
     """Return the sender: the named agent, else the caller's, else the server itself, by the name of its system."""
     return _sender(params) or room.principal.agent or system_id(room.core, OWNER, room.settings.system)
-
-
-def _recipients(to: Any) -> dict[str, Any]:
-    """Return the recipients by kind (to, cc, bcc). A list may mix names and objects."""
-    found: dict[str, list[Any]] = {"to": []}
-    for one in to if isinstance(to, list) else [to]:
-        kind, name = ("to", one) if isinstance(one, str) else _recipient(one)
-        found.setdefault(kind, []).append(name)
-    return found
-
-
-def _recipient(one: Any) -> tuple[str, Any]:
-    params = dict(one) if isinstance(one, dict) else {}
-    kind = params.pop("kind", "to")
-    if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or not params:
-        hint = (
-            'a name, {"agent", "system"}, or a list of these or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
-        )
-        raise Invalid("names nobody", field="to", hint=hint)
-    return kind, params.get("agent_id", params)
 
 
 def _check_inbox(room: Room, params: dict[str, Any]) -> Any:
