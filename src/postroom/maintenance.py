@@ -17,6 +17,7 @@ from .core.authorize import OWNER
 from .core.doctor import LOG_END
 from .core.portable import check_path
 from .core.validation import check_progress
+from .core.verb import perform
 from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.report import BackupReport, Diagnosis, Level, error, note
 from .settings import default_room
@@ -118,7 +119,7 @@ def copy_room(
     """Copy all mail of one room into another, of whatever kind each is. A second copy brings only what is new."""
     source_core, target_core, origin = _open_both(source, target, settings)
     try:
-        return transfer.copy_room(source_core, target_core, OWNER, origin=origin, progress=progress)
+        return perform(target_core, OWNER, transfer.Copy(source=source_core, origin=origin, progress=progress))
     finally:
         target_core.store.close()
         source_core.store.close()

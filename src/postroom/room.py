@@ -154,13 +154,15 @@ class Room:
 
     def quarantined(self) -> list[str]:
         """Return the ids of letters that were found damaged on disk and set aside."""
-        authorize(self.principal, "room")
-        return self.core.store.quarantined()
+        from .core import doctor as core_doctor
+
+        return self._perform(core_doctor.ListQuarantined).quarantined
 
     def mailboxes(self) -> list[str]:
         """Return every name that ever wrote, was written to, or registered."""
-        authorize(self.principal, "room")
-        return self.core.store.mailboxes()
+        from .core import agents
+
+        return self._perform(agents.ListMailboxes).mailboxes
 
     def agents(
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
@@ -289,8 +291,8 @@ class Room:
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
         """Return the changes after a cursor, and the next cursor; raise Resync if they are not kept any more."""
-        authorize(self.principal, "room")
-        return self.core.store.changes(inbox.check_cursor(since), check_count(limit, "limit"))
+        found = self._perform(inbox.GetChanges, since=since, limit=limit)
+        return found.changes, found.cursor
 
     # -- maintenance
 
@@ -298,13 +300,13 @@ class Room:
         """Do one round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it regularly."""
         from .core import retention
 
-        return retention.sweep(self.core, self.principal, progress)
+        return self._perform(retention.SweepRoom, progress=progress)
 
     def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
         """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
         from .core import retention
 
-        return retention.archive(self.core, self.principal, older_than, progress)
+        return self._perform(retention.Archive, older_than=older_than, progress=progress).archived
 
     def purge(
         self,
@@ -320,19 +322,19 @@ class Room:
         """
         from .core import retention
 
-        return retention.purge(self.core, self.principal, older_than, keep, progress)
+        return self._perform(retention.Purge, older_than=older_than, keep=keep, progress=progress).purged
 
     def stats(self) -> Stats:
         """Return the room in numbers: letters, deliveries by state, what waits where and for how long."""
         from .core import stats
 
-        return stats.room_stats(self.core, self.principal)
+        return self._perform(stats.RoomStats)
 
     def flow(self, last: Flow | None = None) -> Flow:
         """Return what waits now, and what was sent and settled since the last call: `flow = room.flow(flow)`."""
         from .core import stats
 
-        return stats.flow(self.core, self.principal, last)
+        return self._perform(stats.GetFlow, last=last)
 
     def trace(self, id: str) -> Trace:
         """Return the history of one letter, with every delivery and its outcome."""
@@ -369,9 +371,7 @@ class Room:
             warning("settings", f"{name} is not a setting and is ignored", f"did you mean {likely}?")
             for name, likely in misspelt().items()
         ]
-        return core_doctor.doctor(
-            self.core, self.principal, repair=repair, full=full, progress=progress, known=known
-        )
+        return self._perform(core_doctor.Doctor, repair=repair, full=full, progress=progress, known=known)
 
     def backup(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
@@ -379,19 +379,19 @@ class Room:
         """Copy this room as it is now into a file of its own. Other processes may go on using the room."""
         from .core import portable
 
-        return portable.backup(self.core, self.principal, path, overwrite=overwrite, progress=progress)
+        return self._perform(portable.Backup, path=path, overwrite=overwrite, progress=progress)
 
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """Yield the whole room as JSON lines."""
         from .core import portable
 
-        return portable.export_room(self.core, self.principal, progress)
+        return self._perform(portable.Export, progress=progress)
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
         from .core import portable
 
-        return portable.import_room(self.core, self.principal, lines, progress)
+        return self._perform(portable.Import, lines=lines, progress=progress)
 
     def markdown(self, message: Message) -> str:
         """Return a letter as text for a prompt; its content stands in a fence that it cannot break."""

@@ -9,7 +9,8 @@ import pytest
 from postroom import Draft, Room
 from postroom.core import outbox, peers
 from postroom.core.authorize import OWNER
-from postroom.core.transfer import copy_room
+from postroom.core.transfer import Copy
+from postroom.core.verb import perform
 from postroom.errors import IllegalMove, UnknownMessage
 from postroom.model.delivery import State
 from postroom.model.message import BOUNCE
@@ -236,14 +237,14 @@ def test_a_copy_of_a_room_holds_its_mail_for_other_systems_and_can_be_made_again
 ) -> None:
     ids = [send(room, text) for text in ("waits", "gone")]
     other = Room(MemoryStore("other"), Settings(system="here"), clock=clock)
-    copy_room(room.core, other.core, OWNER)
+    perform(other.core, OWNER, Copy(source=room.core))
     outbox.record_departure(room.core, [found_one(room, ids[1]).delivery], "far")
-    copy_room(room.core, other.core, OWNER)
+    perform(other.core, OWNER, Copy(source=room.core))
 
     assert [found_one(other, id).delivery.state for id in ids] == [State.QUEUED, State.DONE]
     assert found_one(other, ids[1]).delivery.reason == "moved to far"
     outbox.record_departure(other.core, [found_one(other, ids[0]).delivery], "far")
-    copy_room(room.core, other.core, OWNER)
+    perform(other.core, OWNER, Copy(source=room.core))
     assert outbox.waiting_mailboxes(other.core) == []
 
 

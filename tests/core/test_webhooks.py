@@ -10,6 +10,7 @@ from msgspec import Struct
 from postroom import Room
 from postroom.core import transfer, webhooks
 from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.verb import perform
 from postroom.errors import Invalid, Missing, NotAllowed
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
@@ -151,7 +152,7 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     head, *lines, end = room.export()
     assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
     elsewhere = Room(MemoryStore("copy"), Settings(), clock=clock)
-    transfer.copy_room(room.core, elsewhere.core, OWNER)
+    perform(elsewhere.core, OWNER, transfer.Copy(source=room.core))
     assert 1 == elsewhere.stats().letters and [] == webhooks.list_webhooks(elsewhere.core, OWNER)
     kept = to_plain(webhooks.webhook(room.core, OWNER, one.id))
     smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()

@@ -274,7 +274,7 @@ def test_who_was_renamed_since_the_last_copy_is_renamed_in_both_rooms(tmp_path: 
     with open_room(target, **QUICK) as other:
         assert other.mailboxes() == ["ann", "robert"]
         assert [letter.text for letter in other.mailbox("robert").check()] == ["one", "two"]
-        assert [agent.card.id for agent in other.agents(gone=True)] == ["robert"]
+        assert [agent.card.id for agent in other.agents(gone=True) if agent.registered] == ["robert"]
     assert copy(target, source).refused == ()
 
 
@@ -289,7 +289,7 @@ def test_a_former_name_that_is_somebody_elses_over_there_is_refused_and_stays_th
     with open_room(target, **QUICK) as other:
         other.mailbox("ann").send("bob", "for bob")
         assert [letter.text for letter in other.mailbox("bob").check()] == ["for bob"]
-        assert [agent.card.id for agent in other.agents()] == ["bob", "robert"]
+        assert [agent.card.id for agent in other.agents() if agent.registered] == ["bob", "robert"]
 
 
 def test_what_cannot_come_is_named_and_the_rest_comes(tmp_path: Path) -> None:

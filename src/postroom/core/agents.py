@@ -310,6 +310,20 @@ class ListAgents(Verb, kw_only=True):
         return Agents(found, announced_agents(core, principal))
 
 
+class Mailboxes(Struct):
+    """The names of the mailboxes of a room."""
+
+    mailboxes: list[str]
+
+
+@verb("mailboxes", Mailboxes, action="room", many=True, writes=False)
+class ListMailboxes(Verb, kw_only=True):
+    """Return every name that ever wrote, was written to, or registered."""
+
+    def run(self, core: Core, _principal: Principal) -> Mailboxes:
+        return Mailboxes(core.store.mailboxes())
+
+
 def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
     """Return the registered agents, sorted by name; with `gone`, also those that are gone, whose mail waits."""
     moment = core.now()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+from msgspec import Struct
 
 from .. import __version__
 from ..errors import PostroomError
@@ -18,22 +20,17 @@ from ..model.agent import Warmth
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
 from ..model.record import Record
-from ..model.report import Diagnosis, Finding, Level, error, note, ok, warning
+from ..model.report import Diagnosis, Finding, Level, Progress, error, note, ok, warning
 from ..policy.trust import no_route
 from ..store.protocol import Put
 from .agents import registered_agents
-from .authorize import Principal, authorize
+from .authorize import Principal
 from .core import Core
 from .deliveries import apply_timers, is_process_gone
 from .outbox import count_waiting
 from .peers import all_peers
 from .validation import check_progress
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..model.report import Progress
-
+from .verb import LOCAL, Verb, verb
 
 PROBE = "doctor"  # kind of the records that test a write; none is left behind
 SLOW = 1.0  # seconds for one durable write
@@ -42,47 +39,66 @@ MOST = 10  # names listed in one finding
 MANY = 1000  # how many overdue deliveries are counted
 
 
-def doctor(
-    core: Core,
-    caller: Principal,
-    *,
-    repair: bool = False,
-    full: bool = False,
-    progress: Progress | None = None,
-    known: Sequence[Finding] = (),
-) -> Diagnosis:
-    """Run every check, in order; `known` are findings from before the room was opened."""
-    authorize(caller, "doctor")
-    report = check_progress(progress)
-    findings = list(known)
-    findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
-    reached = [0, 0]
+@verb("doctor", Diagnosis, action="doctor", slow=True)
+class Doctor(Verb, kw_only=True):
+    """Return the room's health, with a real write and read. `known` are findings from before it was opened."""
 
-    def report_store(done: int, total: int) -> None:
-        reached[:] = [done, total]
-        report(done, total + len(CHECKS))
+    full: Annotated[bool, "look at every letter"] = False
+    repair: Annotated[bool, LOCAL] = False
+    progress: Annotated[Progress | None, LOCAL] = None
+    known: Annotated[Sequence[Finding], LOCAL] = ()
 
-    try:
-        findings += core.store.examine(repair=repair, full=full, progress=report_store)
-    except PostroomError as broken:
-        findings.append(error("store", broken.message, broken.hint or ""))
-    total = reached[1] + len(CHECKS)
-    unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
-    # A write would overwrite what lies behind the damage in the log, which repair could still save (G2).
-    torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
-    for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
-        if unsound and not repair and name in READ_LETTERS:  # reading a damaged letter would quarantine it
-            findings.append(note(name, "not looked at while letters are damaged", "repair=True sets them aside"))
-            continue
-        if torn and name in WRITE:
-            findings.append(note(name, "not tried: it would be written over what lies behind the end of the log"))
-            continue
+    def run(self, core: Core, principal: Principal) -> Diagnosis:
+        report = check_progress(self.progress)
+        findings = list(self.known)
+        findings.append(ok("versions", f"Postroom {__version__}, Python {platform.python_version()}"))
+        reached = [0, 0]
+
+        def report_store(done: int, total: int) -> None:
+            reached[:] = [done, total]
+            report(done, total + len(CHECKS))
+
         try:
-            findings += check(core, caller, repair)
-        except PostroomError as broken:  # a check that cannot be made is a finding too
-            findings.append(error(name, broken.message, broken.hint or ""))
-        report(place, total)
-    return Diagnosis(findings=tuple(findings))
+            findings += core.store.examine(repair=self.repair, full=self.full, progress=report_store)
+        except PostroomError as broken:
+            findings.append(error("store", broken.message, broken.hint or ""))
+        total = reached[1] + len(CHECKS)
+        unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
+        # A write would overwrite what lies behind the damage in the log, which repair could still save (G2).
+        torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
+        for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
+            if (
+                unsound and not self.repair and name in READ_LETTERS
+            ):  # reading a damaged letter would quarantine it
+                findings.append(
+                    note(name, "not looked at while letters are damaged", "repair=True sets them aside")
+                )
+                continue
+            if torn and name in WRITE:
+                findings.append(
+                    note(name, "not tried: it would be written over what lies behind the end of the log")
+                )
+                continue
+            try:
+                findings += check(core, principal, self.repair)
+            except PostroomError as broken:  # a check that cannot be made is a finding too
+                findings.append(error(name, broken.message, broken.hint or ""))
+            report(place, total)
+        return Diagnosis(findings=tuple(findings))
+
+
+class Quarantined(Struct):
+    """The ids of letters that were found damaged on disk and set aside."""
+
+    quarantined: list[str]
+
+
+@verb("quarantined", Quarantined, action="room", writes=False)
+class ListQuarantined(Verb, kw_only=True):
+    """Return the ids of letters that were found damaged on disk and set aside."""
+
+    def run(self, core: Core, _principal: Principal) -> Quarantined:
+        return Quarantined(core.store.quarantined())
 
 
 def _write_and_read(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:

@@ -21,12 +21,12 @@ from ..model.delivery import State
 from ..model.message import Message
 from ..model.names import check_id, check_kind, check_party, check_scope, fold, meant
 from ..model.query import Found, Order, Query
-from ..model.record import Cursor
+from ..model.record import Change, Cursor
 from ..model.values import check_label, check_time
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
 from .validation import as_list, check_count, check_limit, check_seconds
-from .verb import LONGEST_SLEEP, LONGEST_WAIT, MailboxVerb, PriorityWord, checked_mailbox, verb
+from .verb import LONGEST_SLEEP, LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -346,6 +346,24 @@ class GetCursor(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> CursorText:
         return CursorText(str(current_cursor(core, principal)))
+
+
+class Changes(Struct):
+    """Changes of a room, and the cursor for the next call."""
+
+    changes: list[Change]
+    cursor: Cursor
+
+
+@verb("changes", Changes, action="room", many=True, writes=False)
+class GetChanges(Verb, kw_only=True):
+    """Return the changes after a cursor, and the next cursor; Resync if they are not kept any more."""
+
+    since: Annotated[str, "a cursor"]
+    limit: Annotated[int | None, "how many at most"] = 1000
+
+    def run(self, core: Core, _principal: Principal) -> Changes:
+        return Changes(*core.store.changes(check_cursor(self.since), check_count(self.limit, "limit")))
 
 
 def current_cursor(core: Core, principal: Principal) -> Cursor:

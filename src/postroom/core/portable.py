@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -48,22 +48,19 @@ from ..model.record import (
     TEMPLATE,
     Record,
 )
-from ..model.report import BackupReport
+from ..model.report import BackupReport, Progress
 from ..model.task import Due, Escalation, Standing
 from ..model.thread import STATUSES, TYPES, ConversationRecord
 from ..model.values import check_line, check_object, check_time, read_json
 from ..store.protocol import Introduce, Post, Put, Rename, vouched
 from .agents import check_card
-from .authorize import authorize
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .presentation import escape_json
 from .templates import check_template
 from .validation import check_count, check_progress, quoted
+from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..model.report import Progress
     from ..policy.limits import Limits
     from ..store.protocol import Write
     from .authorize import Principal
@@ -100,21 +97,28 @@ class Name(Struct, frozen=True):
     known: bool
 
 
-def export_room(core: Core, caller: Principal, progress: Progress | None = None) -> Iterator[bytes]:
+@verb("export", Iterator, action="export", writes=False, local=True)
+class Export(Verb, kw_only=True):
     """Yield the room line by line. Letters accepted meanwhile may be missing; none is ever half in it."""
-    authorize(caller, "export")
-    report = check_progress(progress)
+
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, _principal: Principal) -> Iterator[bytes]:
+        return _exported(core, check_progress(self.progress))
+
+
+def _exported(core: Core, tell: Progress) -> Iterator[bytes]:
     total = len(core.store.mailboxes()) + core.store.count_letters(LetterQuery())
     total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
-    done = 0  # counted again: the room may have changed since the head was written
+    done = 0  # counted anew: the room may have changed since the head was written
     for done, line in enumerate(_lines(core), start=1):
         if done % SLICE == 0:
-            report(min(done, total), total)
+            tell(min(done, total), total)
         yield line
     # The importer needs this line: a file that was cut off would look complete without it.
     yield encode({"end": True, "lines": done})
-    report(total, total)
+    tell(total, total)
 
 
 def _line(value: dict[str, Any]) -> bytes:
@@ -142,38 +146,41 @@ def _lines(core: Core) -> Iterator[bytes]:
         after = letters[-1].number
 
 
-def import_room(
-    core: Core, caller: Principal, lines: Iterable[bytes | str], progress: Progress | None = None
-) -> Imported:
+@verb("import", Imported, action="import", local=True)
+class Import(Verb, kw_only=True):
     """Fill an empty room from an export. If it is interrupted, the same import again goes on where it stopped."""
-    authorize(caller, "import")
-    if not isinstance(lines, Iterable):
-        raise Invalid(f"must be lines, not {type(lines).__name__}", field="lines")
-    report, source = check_progress(progress), iter(lines)
-    head = check_head(core.limits, next(source, b""))
-    room, total = head.room, head.lines
-    # Marked before the first line: an interrupted import is known, and only its own export may go on.
-    _begin(core, room)
-    taken = {Post: 0, Put: 0, Introduce: 0}
-    slice: list[Write] = []
-    for number, value in _values(core.limits, source, has_end=head.postroom not in OLDER):
-        write = _write(core, value, f"line {number + 1}")
-        # Taken in by an earlier try. Letters need no such look: the same id with the same content is a no-op
-        # (G3).
-        if isinstance(write, Put) and core.store.records(write.record.kind, write.record.key):
-            continue
-        taken[type(write)] += 1
-        if isinstance(write, Put):
-            slice += alias_of(write.record)
-        slice.append(write)
-        if len(slice) >= SLICE:
-            core.store.commit(slice)
-            slice = []
-            report(number, total and max(number, total))
-    core.store.commit(slice)
-    _finish(core)
-    report(total, total)
-    return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
+
+    lines: Annotated[Iterable[bytes | str], "the lines of the export"]
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, _principal: Principal) -> Imported:
+        if not isinstance(self.lines, Iterable):
+            raise Invalid(f"must be lines, not {type(self.lines).__name__}", field="lines")
+        report, source = check_progress(self.progress), iter(self.lines)
+        head = check_head(core.limits, next(source, b""))
+        room, total = head.room, head.lines
+        # Marked before the first line: an interrupted import is known, and only its own export may go on.
+        _begin(core, room)
+        taken = {Post: 0, Put: 0, Introduce: 0}
+        slice: list[Write] = []
+        for number, value in _values(core.limits, source, has_end=head.postroom not in OLDER):
+            write = _write(core, value, f"line {number + 1}")
+            # Taken in by an earlier try. Letters need no such look: the same id with the same content is a no-op
+            # (G3).
+            if isinstance(write, Put) and core.store.records(write.record.kind, write.record.key):
+                continue
+            taken[type(write)] += 1
+            if isinstance(write, Put):
+                slice += alias_of(write.record)
+            slice.append(write)
+            if len(slice) >= SLICE:
+                core.store.commit(slice)
+                slice = []
+                report(number, total and max(number, total))
+        core.store.commit(slice)
+        _finish(core)
+        report(total, total)
+        return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
 
 def check_head(limits: Limits, line: bytes | str) -> Head:
@@ -476,17 +483,21 @@ def _check_escalation(key: str, value: Escalation) -> None:
 # -- backup
 
 
-def backup(
-    core: Core, caller: Principal, path: Any, *, overwrite: bool = False, progress: Progress | None = None
-) -> BackupReport:
+@verb("backup", BackupReport, action="backup", writes=False, local=True)
+class Backup(Verb, kw_only=True):
     """Copy the room as it is at this moment into a file of its own."""
-    authorize(caller, "backup")
-    place = check_path(path, "path")
-    began = time.monotonic()
-    letters = core.store.backup(place, overwrite=overwrite, progress=check_progress(progress))
-    return BackupReport(
-        path=str(place), letters=letters, bytes=place.stat().st_size, seconds=time.monotonic() - began
-    )
+
+    path: Annotated[str | os.PathLike[str], "the file"]
+    overwrite: Annotated[bool, "replace a file that is there"] = False
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, _principal: Principal) -> BackupReport:
+        place = check_path(self.path, "path")
+        began = time.monotonic()
+        letters = core.store.backup(place, overwrite=self.overwrite, progress=check_progress(self.progress))
+        return BackupReport(
+            path=str(place), letters=letters, bytes=place.stat().st_size, seconds=time.monotonic() - began
+        )
 
 
 def check_path(value: Any, field: str) -> Path:

@@ -8,7 +8,7 @@ task or an open escalation.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,21 +18,21 @@ from ..model import delivery as model_delivery
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN, SPENT, Record
+from ..model.report import Progress
 from ..policy.limits import archive_cutoff, memory_cutoff, purge_cutoff
 from ..store.protocol import Put
-from .authorize import authorize
 from .deliveries import SLICE, apply_timers, move_found
 from .escalation import climb_overdue, forget_closed, letters_of_open
 from .outbox import give_up_old
 from .task_index import all_active
 from .tasks import report_overdue
 from .validation import check_count, check_progress, check_seconds
+from .verb import LOCAL, Verb, verb
 from .work import forget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model.report import Progress
     from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
@@ -59,56 +59,77 @@ class Sweep(Struct, frozen=True, kw_only=True):
     indexed: int = 0  # letters added to the search index
 
 
-def sweep(core: Core, caller: Principal, progress: Progress | None = None) -> Sweep:
-    """Do one round. Safe at any time, from any number of processes."""
-    authorize(caller, "janitor")
-    moment = core.now()
-    report = check_progress(progress)
-    time_did = apply_timers(core, moment, None)
-    given_up = give_up_old(core, moment.wall)
-    climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
-    forget_closed(core, moment.wall)
-    return Sweep(
-        lapsed=time_did.get("lapse", 0),
-        delivered=time_did.get("deliver", 0),
-        expired=time_did.get("expire", 0),
-        buried=time_did.get("bury", 0) + given_up,
-        archived=_archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), report),
-        purged=_purge(core, moment.wall, *_retention(core, moment.wall), report),
-        forgotten=_forget_memories(core, moment.wall),
-        trimmed=core.store.trim_changes(core.limits.retain_changes),
-        climbed=climbed,
-        overdue=report_overdue(core, moment.wall),
-        indexed=core.store.keep_index(),
-    )
+@verb("sweep", Sweep, action="janitor", slow=True)
+class SweepRoom(Verb, kw_only=True):
+    """Do one round of the janitor. Safe at any time, from any number of processes."""
+
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, _principal: Principal) -> Sweep:
+        moment = core.now()
+        tell = check_progress(self.progress)
+        time_did = apply_timers(core, moment, None)
+        given_up = give_up_old(core, moment.wall)
+        climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
+        forget_closed(core, moment.wall)
+        return Sweep(
+            lapsed=time_did.get("lapse", 0),
+            delivered=time_did.get("deliver", 0),
+            expired=time_did.get("expire", 0),
+            buried=time_did.get("bury", 0) + given_up,
+            archived=_archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), tell),
+            purged=_purge(core, moment.wall, *_retention(core, moment.wall), tell),
+            forgotten=_forget_memories(core, moment.wall),
+            trimmed=core.store.trim_changes(core.limits.retain_changes),
+            climbed=climbed,
+            overdue=report_overdue(core, moment.wall),
+            indexed=core.store.keep_index(),
+        )
 
 
-def archive(core: Core, caller: Principal, older_than: Any = None, progress: Progress | None = None) -> int:
+class Archived(Struct):
+    """The number of letters that were archived."""
+
+    archived: int
+
+
+@verb("archive", Archived, action="janitor", slow=True)
+class Archive(Verb, kw_only=True):
     """Archive mail that was acknowledged so many seconds ago, or as long ago as the settings say."""
-    authorize(caller, "janitor")
-    now = core.now().wall
-    cutoff = archive_cutoff(now, core.limits) if older_than is None else _before(now, older_than)
-    return _archive(core, now, cutoff, check_progress(progress))
+
+    older_than: Annotated[float | None, "for how long it has been done, in seconds"] = None
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, _principal: Principal) -> Archived:
+        now, old = core.now().wall, self.older_than
+        cutoff = archive_cutoff(now, core.limits) if old is None else _before(now, old)
+        return Archived(_archive(core, now, cutoff, check_progress(self.progress)))
 
 
-def purge(
-    core: Core,
-    caller: Principal,
-    older_than: Any = None,
-    keep: int | None = None,
-    progress: Progress | None = None,
-) -> int:
+class Purged(Struct):
+    """The number of letters that were deleted."""
+
+    purged: int
+
+
+@verb("purge", Purged, action="janitor", slow=True)
+class Purge(Verb, kw_only=True):
     """Delete letters settled everywhere so many seconds ago, and all settled ones but the newest `keep`.
 
-    Without either, as the settings say. Returns how many.
+    Without either, as the settings say.
     """
-    authorize(caller, "janitor")
-    now = core.now().wall
-    if older_than is None and keep is None:
-        return _purge(core, now, *_retention(core, now), check_progress(progress))
-    cutoff = None if older_than is None else _before(now, older_than)
-    most = None if keep is None else check_count(keep, "keep", least=0)
-    return _purge(core, now, cutoff, most, check_progress(progress))
+
+    older_than: Annotated[float | None, "for how long they have been settled, in seconds"] = None
+    keep: Annotated[int | None, "how many settled letters stay"] = None
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, _principal: Principal) -> Purged:
+        now, tell = core.now().wall, check_progress(self.progress)
+        if self.older_than is None and self.keep is None:
+            return Purged(_purge(core, now, *_retention(core, now), tell))
+        cutoff = None if self.older_than is None else _before(now, self.older_than)
+        most = None if self.keep is None else check_count(self.keep, "keep", least=0)
+        return Purged(_purge(core, now, cutoff, most, tell))
 
 
 def _retention(core: Core, now: datetime) -> tuple[datetime | None, int | None]:

@@ -21,10 +21,9 @@ from . import alerts, outbox, task_index
 from . import deliveries as core_deliveries
 from .addressing import routed_to, without_copy
 from .alerts import audit_of
-from .authorize import authorize
 from .inbox import check_spelling
 from .names import is_sent_by, seen_by
-from .verb import MailboxVerb, verb
+from .verb import MailboxVerb, Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,32 +38,34 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-def room_stats(core: Core, caller: Principal) -> Stats:
-    """Count all mail of the room, by state and by mailbox."""
-    authorize(caller, "room")
-    tallies = core.store.tally(None)
-    deliveries = core.store.count_deliveries()
-    states = {
-        State.QUEUED: sum(tally.queued for tally in tallies),
-        State.UNREAD: sum(tally.total_unread + tally.seen for tally in tallies),
-        State.CLAIMED: sum(tally.claimed for tally in tallies),
-        State.DONE: 0,
-        State.DEAD: sum(tally.dead for tally in tallies),
-    }
-    # Done mail is most of a room and has no index: it is what the other states leave. The counts are of two
-    # moments, so the difference may be below zero.
-    states[State.DONE] = max(0, deliveries - sum(states.values()))
-    return Stats(
-        letters=core.store.count_letters(LetterQuery()),
-        deliveries=deliveries,
-        states=states,
-        unread={priority: sum(tally.unread[priority] for tally in tallies) for priority in Priority},
-        oldest_unread_at=min((t.oldest_unread_at for t in tallies if t.oldest_unread_at), default=None),
-        agents=len(core.store.keys(CARD)),
-        quarantined=len(core.store.quarantined()),
-        mailboxes=tuple(tallies),
-        rates=alerts.rates(core),
-    )
+@verb("room_stats", Stats, action="room", slow=True, writes=False)
+class RoomStats(Verb, kw_only=True):
+    """Return the room in numbers: all its mail, by state and by mailbox."""
+
+    def run(self, core: Core, _principal: Principal) -> Stats:
+        tallies = core.store.tally(None)
+        deliveries = core.store.count_deliveries()
+        states = {
+            State.QUEUED: sum(tally.queued for tally in tallies),
+            State.UNREAD: sum(tally.total_unread + tally.seen for tally in tallies),
+            State.CLAIMED: sum(tally.claimed for tally in tallies),
+            State.DONE: 0,
+            State.DEAD: sum(tally.dead for tally in tallies),
+        }
+        # Done mail is most of a room and has no index: it is what the other states leave. The counts are of two
+        # moments, so the difference may be below zero.
+        states[State.DONE] = max(0, deliveries - sum(states.values()))
+        return Stats(
+            letters=core.store.count_letters(LetterQuery()),
+            deliveries=deliveries,
+            states=states,
+            unread={priority: sum(tally.unread[priority] for tally in tallies) for priority in Priority},
+            oldest_unread_at=min((t.oldest_unread_at for t in tallies if t.oldest_unread_at), default=None),
+            agents=len(core.store.keys(CARD)),
+            quarantined=len(core.store.quarantined()),
+            mailboxes=tuple(tallies),
+            rates=alerts.rates(core),
+        )
 
 
 @verb("stats", Tally, action="count", writes=False)
@@ -81,33 +82,39 @@ class MailboxStats(MailboxVerb, kw_only=True):
         return Tally(mailbox=self.agent_id, unread=dict.fromkeys(Priority, 0))
 
 
-def flow(core: Core, caller: Principal, last: Flow | None) -> Flow:
+@verb("flow", Flow, action="room", writes=False, local=True)
+class GetFlow(Verb, kw_only=True):
     """Return what waits now, and what was sent and settled since the last call."""
-    authorize(caller, "room")
-    if last is not None and not isinstance(last, Flow):
-        raise Invalid(f"must be a Flow, not {type(last).__name__}", field="last", hint="the one flow() gave you")
-    moment = core.now()
-    traffic, seconds = _since(core, moment, last)
-    settled: dict[str, list[Settled]] = {}
-    for one in traffic.settled:
-        settled.setdefault(one.mailbox, []).append(one)
-    tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
-    for mailbox in settled:
-        tallies.setdefault(mailbox, Tally(mailbox=mailbox, unread={}))
-    agents = [_agent(tally, settled.get(name, ()), moment.wall) for name, tally in tallies.items()]
-    return Flow(
-        cursor=traffic.cursor,
-        at=moment.wall,
-        uptime=moment.steady,
-        boot=moment.boot,
-        seconds=seconds,
-        sent=traffic.sent,
-        settled=len(traffic.settled),
-        died=traffic.died,
-        backlog=sum(agent.backlog for agent in agents),
-        median_to_done=_median(traffic.settled),
-        agents=tuple(sorted(agents, key=lambda agent: (-agent.backlog, agent.mailbox))),
-    )
+
+    last: Annotated[Flow | None, "what the last call returned"] = None
+
+    def run(self, core: Core, _principal: Principal) -> Flow:
+        if self.last is not None and not isinstance(self.last, Flow):
+            raise Invalid(
+                f"must be a Flow, not {type(self.last).__name__}", field="last", hint="the one flow() gave you"
+            )
+        moment = core.now()
+        traffic, seconds = _since(core, moment, self.last)
+        settled: dict[str, list[Settled]] = {}
+        for one in traffic.settled:
+            settled.setdefault(one.mailbox, []).append(one)
+        tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
+        for mailbox in settled:
+            tallies.setdefault(mailbox, Tally(mailbox=mailbox, unread={}))
+        agents = [_agent(tally, settled.get(name, ()), moment.wall) for name, tally in tallies.items()]
+        return Flow(
+            cursor=traffic.cursor,
+            at=moment.wall,
+            uptime=moment.steady,
+            boot=moment.boot,
+            seconds=seconds,
+            sent=traffic.sent,
+            settled=len(traffic.settled),
+            died=traffic.died,
+            backlog=sum(agent.backlog for agent in agents),
+            median_to_done=_median(traffic.settled),
+            agents=tuple(sorted(agents, key=lambda agent: (-agent.backlog, agent.mailbox))),
+        )
 
 
 def _since(core: Core, moment: Moment, last: Flow | None) -> tuple[Traffic, float]:

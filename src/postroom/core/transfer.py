@@ -16,7 +16,7 @@ a letter in the target. Copied back, it stays put away until it is settled over 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,21 +44,22 @@ from ..model.record import (
     Record,
     moved_key,
 )
+from ..model.report import Progress
 from ..model.task import Standing
 from ..store.protocol import Introduce, Move, Post, Put, Rename, vouched
 from .authorize import authorize
+from .core import Core
 from .portable import record_kinds
 from .validation import check_progress
+from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ..errors import PostroomError
     from ..model.message import Message
-    from ..model.report import Progress
     from ..store.protocol import Letter, Posted, Store, Write
     from .authorize import Principal
-    from .core import Core
 
 
 _LIFE = ("state", "attempts", "delivered_at", "acked_at", "dead_at", "due_at", "archived_at", "expires_at",
@@ -165,18 +166,17 @@ class Copied(Struct, frozen=True, kw_only=True):
         return bool(self.letters or self.states or self.names or self.records or self.refused)
 
 
-def copy_room(
-    source: Core,
-    target: Core,
-    caller: Principal,
-    *,
-    origin: str = "",
-    progress: Progress | None = None,
-) -> Copied:
-    """Copy everything that `target` does not have yet. `origin` is the path of the source."""
-    authorize(caller, "export")
-    authorize(caller, "import")
-    return _Run(source, target, origin).run(check_progress(progress))
+@verb("copy", Copied, action="import", local=True)
+class Copy(Verb, kw_only=True):
+    """Copy everything that another room has and this one does not have yet. `origin` is the path of the source."""
+
+    source: Annotated[Core, "the other room"]
+    origin: Annotated[str, "its path"] = ""
+    progress: Annotated[Progress | None, LOCAL] = None
+
+    def run(self, core: Core, principal: Principal) -> Copied:
+        authorize(principal, "export")  # of the other room
+        return _Run(self.source, core, self.origin).run(check_progress(self.progress))
 
 
 class _Run:

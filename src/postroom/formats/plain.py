@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..model.agent import Agent
     from ..model.alert import Rung
     from ..model.delivery import Delivery
-    from ..model.report import Stats, Stop, Trace
+    from ..model.report import Diagnosis, Stats, Stop, Trace
     from ..model.task import Escalation
     from ..task import Task
 
@@ -179,6 +179,11 @@ def plain_tally(tally: Tally) -> dict[str, Any]:
     return plain | {"unread": unread, "total_unread": tally.total_unread, "backlog": tally.backlog}
 
 
+def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
+    findings = [asdict(finding) | {"level": str(finding.level)} for finding in found.findings]
+    return {"healthy": found.is_healthy, "worst": str(found.worst), "findings": findings}
+
+
 def plain_trace(trace: Trace) -> dict[str, Any]:
     return {
         "letter": plain_message(trace.message),
@@ -205,12 +210,17 @@ def _encoders() -> dict[type, Callable[[Any], Any]]:
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
     from ..model.alert import Rung  # noqa: PLC0415
-    from ..model.report import Trace  # noqa: PLC0415
+    from ..model.record import Change, Cursor  # noqa: PLC0415
+    from ..model.report import Diagnosis, Stats, Trace  # noqa: PLC0415
     from ..model.task import Escalation  # noqa: PLC0415
 
     return {
         Agent: plain_agent,
         Agents: plain_agents,
+        Change: to_plain,
+        Cursor: str,
+        Diagnosis: plain_diagnosis,
+        Stats: plain_stats,
         Claimed: plain_claimed,
         Escalation: plain_escalation,
         Found: plain_found,
@@ -230,5 +240,6 @@ def _encoders() -> dict[type, Callable[[Any], Any]]:
 _RESULT_NAMES = {
     "Receipt": ("id", "thread", "repeated", "unknown", "routed", "letter"),
     "Tally": (*Tally.__struct_fields__, "total_unread", "backlog"),
+    "Diagnosis": ("healthy", "worst", "findings"),
     "Trace": ("letter", "number", "stops", "replies", "relays", "bounces"),
 }

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec.structs import asdict
-
 from ..core import (
     agents,
     alerts,
     asking,
+    doctor,
     escalation,
     inbox,
     messages,
+    retention,
     search,
     stats,
     tasks,
@@ -27,16 +27,13 @@ from ..core import (
 from ..errors import Invalid
 from ..formats.plain import (
     plain_receipt,
-    plain_stats,
     plain_task,
 )
-from ..model.codec import to_plain
 from .table import (
     AGENT,
     BODY,
     FIELDS,
     ID,
-    LIMIT,
     RECEIPT,
     TOKEN,
     Method,
@@ -48,7 +45,6 @@ from .table import (
 )
 
 if TYPE_CHECKING:
-    from ..model.report import Diagnosis
     from ..room import Room
 
 
@@ -158,40 +154,6 @@ WORK_ROWS = (
 )  # fmt: skip
 
 
-NAME = Param("name", "text", "its name", required=True)
-
-# -- the room
-
-
-def _room_stats(room: Room, _params: dict[str, Any]) -> Any:
-    return plain_stats(room.stats())
-
-
-def _doctor(room: Room, params: dict[str, Any]) -> Any:
-    return plain_diagnosis(room.doctor(**some(params, "full")))
-
-
-def _sweep(room: Room, _params: dict[str, Any]) -> Any:
-    return to_plain(asdict(room.sweep()))
-
-
-def _changes(room: Room, params: dict[str, Any]) -> Any:
-    changes, cursor = room.changes(params["since"], **some(params, "limit"))
-    return {"changes": [to_plain(change) for change in changes], "cursor": str(cursor)}
-
-
-def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
-    findings = [
-        {"check": f.check, "level": str(f.level), "what": f.what, "hint": f.hint, "repaired": f.repaired}
-        for f in found.findings
-    ]
-    return {"healthy": found.is_healthy, "worst": str(found.worst), "findings": findings}
-
-
-def _room_row(name: str, about: str, run: Any, *params: Param, result: str, **more: Any) -> Method:
-    return Method(name=name, about=about, run=run, params=params, result=result, **{"action": "room", **more})
-
-
 ROOM_ROWS = (
     of_verb(agents.Register),
     of_verb(agents.RecordHeartbeat),
@@ -211,16 +173,15 @@ ROOM_ROWS = (
     of_verb(templates.GetTemplate),
     of_verb(templates.SaveTemplate),
     of_verb(templates.DeleteTemplate),
-    _room_row("room_stats", "the room in numbers", _room_stats,
-                 result="letters, deliveries, states, unread, agents, mailboxes", slow=True, writes=False),
-    _room_row("doctor", "the room's health, with a real write and read", _doctor,
-                 Param("full", "flag", "look at every letter"), result="healthy, worst, findings", action="doctor",
-                 slow=True),
-    _room_row("sweep", "one round of the janitor", _sweep, result="what was done, in numbers",
-                 action="janitor", slow=True),
+    of_verb(stats.RoomStats),
+    of_verb(doctor.Doctor),
+    of_verb(retention.SweepRoom),
     of_verb(inbox.GetCursor),
-    _room_row("changes", "changes after a cursor", _changes, Param("since", "text", "a cursor",
-                 required=True), LIMIT, result="changes, cursor", many=True, writes=False),
+    of_verb(inbox.GetChanges),
+    of_verb(agents.ListMailboxes),
+    of_verb(doctor.ListQuarantined),
+    of_verb(retention.Archive),
+    of_verb(retention.Purge),
 )  # fmt: skip
 
 
