@@ -441,7 +441,7 @@ class Mailbox:
     ) -> Receipt:
         """Ask the next agent up the ladder; the answer comes into the same thread.
 
-        A question that stays unanswered climbs further, by `room.sweep()`.
+        A question that stays unanswered climbs further when its time is up.
         """
         from .core import escalation
 

@@ -63,6 +63,12 @@ class SenderRates:
                     self._full_at[sender] -= count / limits.sender_rate
 
 
+class NextLook:
+    """The uptime at which this process looks again for what is due (`due`)."""
+
+    at = 0.0
+
+
 class Core(Struct, frozen=True):
     """One open room as the verbs see it: the store and the policy under which it is used."""
 
@@ -73,6 +79,7 @@ class Core(Struct, frozen=True):
     file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
     system: str = ""  # this room's name among other systems; empty if no setting gives one
     rates: SenderRates = field(default_factory=SenderRates)
+    next_look: NextLook = field(default_factory=NextLook)
 
     @contextmanager
     def within_rate(self, senders: Iterable[str]) -> Iterator[None]:

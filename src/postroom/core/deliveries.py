@@ -76,9 +76,12 @@ def move_found(
     return after
 
 
-def apply_timers(core: Core, moment: Moment, mailboxes: Sequence[str] | None) -> dict[str, int]:
+def apply_timers(
+    core: Core, moment: Moment, mailboxes: Sequence[str] | None, *, slices: int | None = None
+) -> dict[str, int]:
     """Apply what is due: end leases, deliver delayed mail, expire mail. Return how often, by action.
 
+    `slices` is how many commits it may take; None means as many as it needs.
     A letter that dies after too many attempts bounces in the same commit.
     """
     done: dict[str, int] = {}
@@ -97,7 +100,8 @@ def apply_timers(core: Core, moment: Moment, mailboxes: Sequence[str] | None) ->
         return writes
 
     # In slices, so that no commit is long. Stop when a slice moved nothing: another process did the work.
-    while core.store.overdue(moment, mailboxes, 1):
+    while slices != 0 and core.store.overdue(moment, mailboxes, 1):
+        slices = None if slices is None else slices - 1
         moved = sum(done.values())
         core.store.commit(plan)
         if moved == sum(done.values()):

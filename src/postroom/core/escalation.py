@@ -275,10 +275,16 @@ def span(since: datetime, now: datetime) -> str:
 # -- climbing, by the janitor
 
 
-def climb_overdue(core: Core, now: datetime) -> int:
-    """Close answered escalations, let overdue ones climb, and return how many climbed."""
+def climb_overdue(core: Core, now: datetime, *, most: int | None = None) -> int:
+    """Close answered escalations, let overdue ones climb, and return how many climbed.
+
+    With `most`, at most so many that are overdue, and no others.
+    """
     waiting = [convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION)]
-    ready = [one.id for one in waiting if _is_due(one, now) or current(core, one).status != "open"]
+    if most is None:
+        ready = [one.id for one in waiting if _is_due(one, now) or current(core, one).status != "open"]
+    else:
+        ready = [one.id for one in waiting if _is_due(one, now)][:most]
     return sum(_close_or_climb(core, id, now) for id in ready)
 
 

@@ -146,7 +146,7 @@ def _lines(core: Core) -> Iterator[bytes]:
         after = letters[-1].number
 
 
-@verb("import", Imported, action="import", local=True)
+@verb("import", Imported, action="import", slow=True, local=True)
 class Import(Verb, kw_only=True):
     """Fill an empty room from an export. If it is interrupted, the same import again goes on where it stopped."""
 

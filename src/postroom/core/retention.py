@@ -1,8 +1,9 @@
 """The janitor: one round handles leases, expiry, archive, retention, escalations, deadlines and the search index.
 
-Nothing runs by itself: `sweep` is called by the server or by a program. Any number of processes may call it at the
-same time. A purge deletes only letters that are done or dead for every recipient, and never those of an active
-task or an open escalation.
+Nothing runs by itself: `sweep` is called by the server or by a program; of leases, expiry, deadlines and
+escalations everybody who writes does a share (`due`). Any number of processes may call it at the same time. A
+purge deletes only letters that are done or dead for every recipient, and never those of an active task or an open
+escalation.
 """
 
 from __future__ import annotations

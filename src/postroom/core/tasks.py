@@ -526,9 +526,12 @@ _PROGRESS = {
 }
 
 
-def report_overdue(core: Core, now: datetime) -> int:
-    """Send a notice to the givers of tasks whose deadline is over; return the number of notices."""
-    due = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now]
+def report_overdue(core: Core, now: datetime, *, most: int | None = None) -> int:
+    """Send a notice to the givers of tasks whose deadline is over; return the number of notices.
+
+    `most` is how many tasks are looked at; None means all.
+    """
+    due = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now][:most]
     notices = 0
 
     def plan() -> Sequence[Write]:

@@ -166,7 +166,7 @@ class Copied(Struct, frozen=True, kw_only=True):
         return bool(self.letters or self.states or self.names or self.records or self.refused)
 
 
-@verb("copy", Copied, action="import", local=True)
+@verb("copy", Copied, action="import", slow=True, local=True)
 class Copy(Verb, kw_only=True):
     """Copy everything that another room has and this one does not have yet. `origin` is the path of the source."""
 

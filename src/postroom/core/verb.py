@@ -156,14 +156,24 @@ def verb(name: str, result: type, **declared: Any) -> Callable[[V], V]:
 
 
 def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
-    """Authorise the caller and carry out the request. One that waits blocks until there is something."""
+    """Authorise the caller and carry out the request. One that waits blocks until there is something.
+
+    After a request that writes, a share of what is due in the room is done, too (`due`).
+    """
     look = authorised(core, principal, request)
     declaration = cast("Verb", request).declaration()
-    if not declaration.waits:
-        return look()
+    result = _waited(core, cast("Any", request), look) if declaration.waits else look()
+    if declaration.writes and not declaration.slow:  # what is slow looks after the room itself
+        from .due import do_some  # noqa: PLC0415 - a request that only reads needs none of it
+
+        do_some(core)
+    return result
+
+
+def _waited(core: Core, asked: Any, look: Callable[[], T]) -> T:
+    """Look until there is something, or the time of the request is up; return what was found last."""
     from .inbox import wait_until  # noqa: PLC0415 - the module declares verbs itself
 
-    asked = cast("Any", request)
     last: list[T] = []
 
     def found() -> T | None:

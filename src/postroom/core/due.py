@@ -1,0 +1,73 @@
+"""What is due by the clock: done by whoever uses a room, so that it needs no server and no janitor.
+
+After a verb that writes, its process does a share of what is due in the whole room: leases end, delayed mail is
+delivered, mail expires or is given up, givers of tasks are told of deadlines, and escalations climb. A process
+looks at most once a second, and less often where a look takes long, so looking takes at most a thousandth of its
+time; between two looks it compares two numbers and asks the store nothing. Of what is due it does a few at a time.
+A server and `postroom janitor` do the rest (`retention`).
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from ..errors import PostroomError
+from ..model.codec import convert
+from ..model.record import DUE, OPEN_ESCALATION
+from ..model.task import Due, Escalation
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..model.query import Moment
+    from .core import Core
+
+
+LOOK_EVERY = 1.0  # seconds between two looks of one process, at least
+SHARE = 1000  # a look that takes so long is followed by a pause of so many times as long
+FEW = 20  # tasks and escalations at a time
+
+
+def do_some(core: Core) -> None:
+    """Do a share of what is due, if it is time to look. What fails here is tried again by the next look."""
+    moment = core.now()
+    if moment.steady < core.next_look.at:
+        return
+    core.next_look.at = moment.steady + LOOK_EVERY  # first, so that other threads go on
+    began = perf_counter()
+    try:
+        soonest, did_something = _look(core, moment)
+    except PostroomError:  # the caller's own work is committed and must not fail
+        return
+    if did_something:
+        return
+    pause = max(LOOK_EVERY, SHARE * (perf_counter() - began))
+    until = pause if soonest is None else (soonest - moment.wall).total_seconds()
+    core.next_look.at = moment.steady + min(pause, until)
+
+
+def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
+    """Do a share of what is due; return when the next task or escalation is due, and whether anything was done."""
+    now, done = moment.wall, 0
+    if core.store.overdue(moment, None, 1):
+        from .deliveries import apply_timers  # noqa: PLC0415 - nothing is due at most looks
+
+        done += sum(apply_timers(core, moment, None, slices=1).values())
+    if core.store.outgoing(None):
+        from .outbox import give_up_old  # noqa: PLC0415 - as above
+
+        done += give_up_old(core, now)
+    deadlines = [convert(record.value, Due).at for record in core.store.records(DUE)]
+    if deadlines and min(deadlines) <= now:
+        from .tasks import report_overdue  # noqa: PLC0415 - as above
+
+        done += report_overdue(core, now, most=FEW)
+    asked = [convert(record.value, Escalation).due_at for record in core.store.records(OPEN_ESCALATION)]
+    climbs = [at for at in asked if at is not None]
+    if climbs and min(climbs) <= now:
+        from .escalation import climb_overdue  # noqa: PLC0415 - as above
+
+        done += climb_overdue(core, now, most=FEW)
+    later = [at for at in (*deadlines, *climbs) if at > now]
+    return min(later, default=None), done > 0
