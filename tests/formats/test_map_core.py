@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import postroom
 from postroom import PostroomError, errors
 from postroom.errors import IllegalMove, Invalid
+from postroom.formats import map as map_codec
 from postroom.formats.errors import NoSuchMethod
 from postroom.formats.map import (
     CONNECT,
     Address,
+    Incoming,
     Kin,
     Remote,
     Role,
+    decode_message,
     dotted,
+    encode_send,
     letter_fields,
     map_error,
     map_letter,
@@ -30,7 +36,10 @@ from postroom.formats.map import (
 )
 from postroom.map.session import BEFORE, STEPS, Answer, Session, State, Step
 from postroom.map.table import MAP, ROWS, for_map
+from postroom.model.codec import encode
+from postroom.model.message import Message, content_of, part_from_json
 from tests.formats.asking import JSON, TEXT
+from tests.formats.drawn import FULL, letters
 
 CORE = """connect disconnect auth/refresh send subscribe unsubscribe agents/list agents/get agents/register
     agents/spawn agents/unregister agents/update agents/stop agents/suspend agents/resume structure/graph
@@ -136,6 +145,41 @@ def test_payload_and_meta_arrive_as_they_were_sent(params: dict[str, Any], prior
             sent.thread_tag,
             sent.expires_at is not None,
         )
+
+
+def over_the_link(letter: Message) -> Incoming:
+    """What comes of a letter that goes through a link."""
+    message = encode_send(
+        letter, system="here", to="id-1", title="bob", expires_in=60.0, answers=None, beside=False
+    )
+    came = decode_message({"id": "M1", "from": "session", **json.loads(encode(message))})
+    assert came is not None
+    return came
+
+
+def assert_said(letter: Message, came: Incoming) -> None:
+    """All that MAP can say of a letter, and what its sender says beside that, has come."""
+    fields, meta = came.fields, came.fields["metadata"]
+    assert content_of(letter.parts) == content_of([part_from_json(part) for part in fields["body"]])
+    assert (letter.priority.name.lower(), 60.0) == (fields["priority"], fields["expires"])
+    assert (letter.subject, letter.conversation_id) == (fields.get("subject", ""), fields.get("conversation_id"))
+    assert (letter.thread_tag or letter.thread, letter.in_reply_to) == (fields["thread_tag"], came.answers)
+    assert letter.metadata.items() <= meta.items()
+    assert (letter.id, letter.sender) == (came.origin, came.says_from)
+
+
+@given(letters, st.sampled_from(["", "a subject"]), st.dictionaries(TEXT.map("x-{}".format), JSON, max_size=3))
+def test_a_letter_survives_the_link(letter: Message, subject: str, metadata: dict[str, Any]) -> None:
+    letter = replace(letter, subject=subject, metadata=metadata)
+    assert_said(letter, over_the_link(letter))
+
+
+@pytest.mark.parametrize("lost", ["body", "priority", "expires", "conversation_id", "subject", "metadata"])
+def test_the_loss_of_any_field_of_a_message_would_be_found(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_said(FULL, over_the_link(FULL))
+    monkeypatch.setattr(map_codec, "_LETTER_FIELDS", [name for name in map_codec._LETTER_FIELDS if name != lost])
+    with pytest.raises((AssertionError, KeyError)):
+        assert_said(FULL, over_the_link(FULL))
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,15 @@ def delivered_event(event: Event, mailbox: str, type: str) -> Event:
     return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=data, in_map={})
 
 
+def delivered_data(message: Message, agent: str) -> dict[str, Any]:
+    """Return the data of MAP's event that an agent has received a letter."""
+    letter = map_letter(message)
+    meta = letter.get("meta") or {}
+    data: dict[str, Any] = {"messageId": message.id, "agentId": agent, "deliveredTo": [agent]}
+    data |= {"from": message.sender, "timestamp": letter["timestamp"], "message": letter}
+    return data | {word: meta[word] for word in ("correlationId",) if word in meta}
+
+
 def stream_data(type: str, data: dict[str, Any]) -> dict[str, Any]:
     """Return the data of an event as agent-inbox's streams have it, and all other fields under EXTRA_KEY."""
     theirs = _STREAM_FIELDS.get(type)

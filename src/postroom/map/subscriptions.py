@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PostroomError
-from ..formats.events import Event
+from ..formats.events import Event, delivered_data
 from ..formats.inbox import present
 from ..formats.map import (
     AGENT_CHANGED,
@@ -26,7 +26,6 @@ from ..formats.map import (
     SCOPE_JOINED,
     SCOPE_LEFT,
     agent_record,
-    map_letter,
 )
 from ..model.message import DEFAULT_SCOPE
 
@@ -108,11 +107,7 @@ class AgentEvents:
         """Publish that an agent has received a letter, to both of them and to operators."""
         if not self._broker.has_subscribers:
             return
-        letter = map_letter(message.seen_by(agent))
-        meta = letter.get("meta") or {}
-        data: dict[str, Any] = {"messageId": message.id, "agentId": agent, "deliveredTo": [agent]}
-        data |= {"from": message.sender, "timestamp": letter["timestamp"], "message": letter}
-        data |= {word: meta[word] for word in ("correlationId",) if word in meta}
+        data = delivered_data(message.seen_by(agent), agent)
         self._publish(
             MESSAGE_DELIVERED, data, message.sender, scope=message.scope, parties=(message.sender, agent)
         )
