@@ -40,8 +40,9 @@ def test_the_public_door_is_pinned() -> None:
         IllegalMove Imported Invalid LeaseLost Letter Level LookAlike LoopDetected Mailbox Message Missing
         NameTaken NoAnswer NotAllowed Part PostroomError Presence Priority QuotaFull Receipt Recipient Refusal
         Refused Resync Room SchemaTooNew StaleRevision Standing State Stats Stop StoreBusy StoreFailing Sweep Tally
-        Task TaskState Template Thread TooFast TooLarge Trace Turn Undeliverable UnknownAgent UnknownMessage
-        Unreadable Work __version__ aio copy_room data doctor draft event file open reference restore text
+        Task TaskState TaskStatus Template Thread TooFast TooLarge Trace Turn Undeliverable UnknownAgent
+        UnknownMessage Unreadable Work __version__ aio copy_room data doctor draft event file open reference
+        restore text
     """.split()
     assert expected == sorted(postroom.__all__)
 

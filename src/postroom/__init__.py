@@ -32,7 +32,7 @@ _HOMES = {
     "model.record": "Change Cursor",
     "model.query": "Tally",
     "model.report": "AgentFlow BackupReport Diagnosis Finding Flow Level Stats Stop Trace",
-    "model.task": "Escalation Standing TaskState",
+    "model.task": "Escalation Standing TaskState TaskStatus",
     "model.thread": "Conversation Thread Turn",
     "maintenance": "copy_room doctor restore",
     "room": "Room open",

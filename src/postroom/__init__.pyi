@@ -59,7 +59,7 @@ from .model.message import (
 from .model.query import Tally
 from .model.record import Change, Cursor
 from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Trace
-from .model.task import Escalation, Standing, TaskState
+from .model.task import Escalation, Standing, TaskState, TaskStatus
 from .model.thread import Conversation, Thread, Turn
 from .room import Room, open
 from .task import Task
@@ -127,6 +127,7 @@ __all__ = [
     "Tally",
     "Task",
     "TaskState",
+    "TaskStatus",
     "Template",
     "Thread",
     "TooFast",

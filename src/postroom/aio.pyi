@@ -19,7 +19,7 @@ from .model.message import Handoff, Message, Part, Priority, Recipient, Template
 from .model.query import Tally
 from .model.record import Change, Cursor
 from .model.report import BackupReport, Diagnosis, Flow, Progress, Stats, Trace
-from .model.task import Escalation, Standing, TaskState
+from .model.task import Escalation, TaskState, TaskStatus
 from .model.thread import Conversation, Thread, Turn
 from .policy.admission import Judge
 from .room import Room
@@ -377,7 +377,7 @@ class AsyncTask:
     _room: AsyncRoom
     def __init__(self, room: AsyncRoom, task: Task) -> None: ...
     @property
-    def standing(self) -> Standing: ...
+    def standing(self) -> TaskStatus: ...
     @property
     def session(self) -> dict[str, Any] | None: ...
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .letter import Letter
     from .mailbox import Mailbox
     from .model.message import Message
-    from .model.task import Standing
+    from .model.task import TaskStatus
     from .policy.admission import Judge
 
 
@@ -30,13 +30,13 @@ class Task:
     Each verb sends the other party a `task_update` letter.
     """
 
-    standing: Standing
+    standing: TaskStatus
     session: dict[str, Any] | None
 
     def __init__(
         self,
         mailbox: Mailbox,
-        standing: Standing,
+        standing: TaskStatus,
         letter: Letter | None = None,
         *,
         session: dict[str, Any] | None = None,

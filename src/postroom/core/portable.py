@@ -49,7 +49,7 @@ from ..model.record import (
     Record,
 )
 from ..model.report import BackupReport, Progress
-from ..model.task import Due, Escalation, Standing
+from ..model.task import Due, Escalation, TaskStatus
 from ..model.thread import STATUSES, TYPES, ConversationRecord
 from ..model.values import check_line, check_object, check_time, read_json
 from ..store.protocol import Introduce, Post, Put, Rename, vouched
@@ -343,7 +343,7 @@ _VALUES: dict[str, Any] = {
     CLOSED_ESCALATION: Escalation,
     FORGOTTEN: Memory,
     SPENT: Memory,
-    TASKS: Standing,
+    TASKS: TaskStatus,
     ACTIVE_TASKS: tuple[str, ...],
     DUE: Due,
     SESSION: dict[str, Any],
@@ -380,7 +380,7 @@ def checked_record(core: Core, record: Record) -> Put:
         check_times(value)
     if kind == MEMBER:
         check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if isinstance(value, Standing):
+    if isinstance(value, TaskStatus):
         _check_standing(value, record)
     if isinstance(value, ScopeCard):
         _check_scope_card(core, record.key, value)
@@ -408,7 +408,7 @@ def _check_key(kind: str, key: str) -> None:
         check_party(key, "key")
 
 
-def _check_standing(task: Standing, record: Record) -> None:
+def _check_standing(task: TaskStatus, record: Record) -> None:
     """Check that an entry of the task index belongs to one of the task's parties and to its letter."""
     if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
         raise Invalid("is the task of others", field="value")

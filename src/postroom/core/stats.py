@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from ..model.query import Moment, Settled
     from ..model.report import Stop
-    from ..model.task import Standing
+    from ..model.task import TaskStatus
     from .authorize import Principal
     from .core import Core
 
@@ -188,7 +188,7 @@ class GetTrace(MailboxVerb, kw_only=True):
         )
 
 
-def _stop(core: Core, delivery: Delivery, task: Standing | None, *, whole: bool) -> Stop:
+def _stop(core: Core, delivery: Delivery, task: TaskStatus | None, *, whole: bool) -> Stop:
     """Return one delivery as a stop of the trace; `whole` for its recipient or the operator."""
     stop = stop_of(delivery, with_holder=whole)
     stop = with_audit(stop, audit_of(core, delivery.mailbox, delivery.message_id), whole=whole)

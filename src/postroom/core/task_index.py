@@ -17,8 +17,8 @@ from ..model.record import ACTIVE_TASKS, FORGOTTEN, SESSION, SPENT, TASKS, sessi
 from ..model.task import (
     TASK_UPDATE,
     RecordBuffer,
-    Standing,
     TaskState,
+    TaskStatus,
     advance,
     note_task,
     open_task,
@@ -99,7 +99,7 @@ def redirect(core: Core, messages: Sequence[Message], name: str, mailbox: str) -
     return _puts(pages)
 
 
-def opened_by(core: Core, message: Message) -> Standing | None:
+def opened_by(core: Core, message: Message) -> TaskStatus | None:
     """Return the task that this letter opened, also if its parties were renamed since."""
     opened = open_task(message)
     return None if opened is None else task_of(core, names.current_name(core, opened.giver), message.id)
@@ -115,19 +115,19 @@ def has_moved(core: Core, message: Message) -> bool:
     return task is not None and task.id == message.task.id
 
 
-def task_of(core: Core, mailbox: str, letter: str) -> Standing | None:
+def task_of(core: Core, mailbox: str, letter: str) -> TaskStatus | None:
     """Return the task that this letter opened, if `mailbox` gave or received it."""
     found = core.store.records(TASKS + mailbox, letter)
-    return convert(found[0].value, Standing) if found else None
+    return convert(found[0].value, TaskStatus) if found else None
 
 
-def tasks_of(core: Core, mailbox: str) -> list[Standing]:
-    return [convert(record.value, Standing) for record in core.store.records(TASKS + mailbox)]
+def tasks_of(core: Core, mailbox: str) -> list[TaskStatus]:
+    return [convert(record.value, TaskStatus) for record in core.store.records(TASKS + mailbox)]
 
 
-def all_tasks(core: Core) -> list[Standing]:
+def all_tasks(core: Core) -> list[TaskStatus]:
     """Return every task of the room once: giver and receiver each have a record of it."""
-    found = (convert(record.value, Standing) for record in core.store.records_under(TASKS))
+    found = (convert(record.value, TaskStatus) for record in core.store.records_under(TASKS))
     return list({task.letter: task for task in found}.values())
 
 

@@ -39,8 +39,8 @@ from ..model.task import (
     TASK,
     TASK_UPDATE,
     Due,
-    Standing,
     TaskState,
+    TaskStatus,
     check_answer,
     check_move,
     check_mover,
@@ -150,7 +150,7 @@ def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> Mapping[s
 class FoundTask(Struct):
     """A task, and the session in which its giver was asked for it, which the giver alone sees."""
 
-    standing: Standing
+    standing: TaskStatus
     session: dict[str, Any] | None
 
 
@@ -190,12 +190,12 @@ class GetTask(MailboxVerb, kw_only=True):
         return TaskWithLetters(found, perform(core, principal, thread).letters)
 
 
-def _with_session(core: Core, mailbox: str, task: Standing) -> FoundTask:
+def _with_session(core: Core, mailbox: str, task: TaskStatus) -> FoundTask:
     is_givers = task.giver == (mailbox or task.giver)
     return FoundTask(task, session_of(core, task.giver, task.letter) if is_givers else None)
 
 
-def _find(core: Core, mailbox: str, id: Any) -> Standing:
+def _find(core: Core, mailbox: str, id: Any) -> TaskStatus:
     check_id(id, "id")
     deliveries.apply_timers(core, core.now(), (mailbox,))
     task = task_of(core, mailbox, id) or _task_of_update(core, mailbox, id) or _task_named(core, mailbox, id)
@@ -207,7 +207,7 @@ def _find(core: Core, mailbox: str, id: Any) -> Standing:
     return task
 
 
-def _task_of_update(core: Core, mailbox: str, id: str) -> Standing | None:
+def _task_of_update(core: Core, mailbox: str, id: str) -> TaskStatus | None:
     """Return the task that a later letter is about.
 
     The task index decides, by the letter it answers: what the letter says of a task is its sender's claim.
@@ -224,7 +224,7 @@ def _task_of_update(core: Core, mailbox: str, id: str) -> Standing | None:
     return None
 
 
-def _task_named(core: Core, mailbox: str, id: str) -> Standing | None:
+def _task_named(core: Core, mailbox: str, id: str) -> TaskStatus | None:
     named = [task for task in tasks_of(core, mailbox) if task.id == id]
     if len(named) > 1:
         raise Invalid(f"{len(named)} tasks are called so", field="id", hint="give the id of the opening letter")
@@ -252,7 +252,7 @@ class ListTasks(MailboxVerb, kw_only=True):
         newest = sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
         return MailboxTasks([_with_session(core, self.agent_id, task) for task in newest])
 
-    def _of_mailbox(self, core: Core) -> list[Standing]:
+    def _of_mailbox(self, core: Core) -> list[TaskStatus]:
         """Return the tasks in which the mailbox has the role that is asked for."""
         mailbox = self.agent_id
         deliveries.apply_timers(core, core.now(), (mailbox,))
@@ -282,7 +282,7 @@ OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step goes t
 class Moved(Struct, frozen=True):
     """A task after a move, the receipt of its letter, and the opening letter's delivery if that was settled."""
 
-    task: Standing
+    task: TaskStatus
     receipt: Receipt
     delivery: Delivery | None
 
@@ -414,7 +414,7 @@ def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
 def _update(
     core: Core,
     mailbox: str,
-    task: Standing,
+    task: TaskStatus,
     after: TaskState,
     body: Any,
     reason: str | None,
@@ -427,7 +427,7 @@ def _update(
     return Reply(agent_id=mailbox, id=task.letter, body=content, **(dict(fields) | own)).draft(core)
 
 
-def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> Standing:
+def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> TaskStatus:
     """Return the task as it is now; raise unless this move is legal and this mailbox may make it."""
     task = task_of(core, mailbox, letter)
     if task is None:  # deleted or unsent since it was found
@@ -442,7 +442,7 @@ def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answ
 
 def _settle(
     core: Core,
-    task: Standing,
+    task: TaskStatus,
     mailbox: str,
     after: TaskState,
     lease: Lease | None,
@@ -484,7 +484,7 @@ def _moved(core: Core, mailbox: str, letter: str, post: Post, posted: Posted, se
 # -- admission
 
 
-def _check_admission(core: Core, task: Standing, moment: Moment) -> None:
+def _check_admission(core: Core, task: TaskStatus, moment: Moment) -> None:
     card = _card(core, task.receiver, moment)
     check_admission(
         task,
@@ -496,7 +496,7 @@ def _check_admission(core: Core, task: Standing, moment: Moment) -> None:
     )
 
 
-def _why_not(core: Core, task: Standing, moment: Moment) -> str | None:
+def _why_not(core: Core, task: TaskStatus, moment: Moment) -> str | None:
     """Return the reason for which the rules refuse the task, or None."""
     try:
         _check_admission(core, task, moment)
@@ -505,7 +505,7 @@ def _why_not(core: Core, task: Standing, moment: Moment) -> str | None:
     return None
 
 
-def _judged(core: Core, task: Standing, judge: Judge) -> str | None:
+def _judged(core: Core, task: TaskStatus, judge: Judge) -> str | None:
     letter = inbox.received(core, task.receiver, task.letter).message
     verdict: Any = judge(_card(core, task.receiver, core.now()), seen_by(core, letter, task.receiver))
     return None if verdict is None else check_text(verdict, "judge", LONGEST_REASON) or "not fit"
@@ -558,7 +558,7 @@ def _report(core: Core, key: str, now: datetime) -> list[Write]:
     return [done] if task is None or letter is None else [done, _notice(core, task, letter.message, now)]
 
 
-def _notice(core: Core, task: Standing, letter: Message, now: datetime) -> Post:
+def _notice(core: Core, task: TaskStatus, letter: Message, now: datetime) -> Post:
     at = "" if task.deadline is None else task.deadline.isoformat()
     progress = _PROGRESS.get(task.state, "has not finished")
     facts = {

@@ -45,7 +45,7 @@ from ..model.record import (
     moved_key,
 )
 from ..model.report import Progress
-from ..model.task import Standing
+from ..model.task import TaskStatus
 from ..store.protocol import Introduce, Move, Post, Put, Rename, vouched
 from .authorize import authorize
 from .core import Core
@@ -445,13 +445,13 @@ class RecordCopy:
 
     def _is_over(self, due: Record) -> bool:
         found = self._target.records(f"{TASKS}{due.value['giver']}", due.key)
-        return bool(found) and convert(found[0].value, Standing).is_final
+        return bool(found) and convert(found[0].value, TaskStatus).is_final
 
     def _with(self, record: Record) -> Iterator[Write]:
         """Return what else changes in the target with this record."""
         if record.kind == CLOSED_ESCALATION:
             yield from _removals(self._target.records(OPEN_ESCALATION, record.key))
-        elif record.kind.startswith(TASKS) and convert(record.value, Standing).is_final:
+        elif record.kind.startswith(TASKS) and convert(record.value, TaskStatus).is_final:
             yield from _removals(self._target.records(DUE, record.key))
         elif record.kind == CARD:
             for former in self._target.records(CARD, record.key):
@@ -466,7 +466,7 @@ def _removals(records: Iterable[Record]) -> Iterator[Put]:
 
 def _is_later(theirs: Record, ours: Record) -> bool:
     if theirs.kind.startswith(TASKS):
-        return convert(theirs.value, Standing).moved_at > convert(ours.value, Standing).moved_at
+        return convert(theirs.value, TaskStatus).moved_at > convert(ours.value, TaskStatus).moved_at
     return theirs.revision > ours.revision
 
 

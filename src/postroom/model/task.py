@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .message import Message
 
-    Step: TypeAlias = Callable[["Standing", Message], "Standing"]  # `advance`, or `answer`
+    Step: TypeAlias = Callable[["TaskStatus", Message], "TaskStatus"]  # `advance`, or `answer`
 
 TASK = "task"  # the kind of a letter that opens a task
 TASK_UPDATE = "task_update"  # the kind of a letter that changes its state
@@ -73,7 +73,7 @@ MOVES: dict[TaskState, tuple[TaskState, ...]] = {
 ACTIVE = frozenset({TaskState.ACCEPTED, TaskState.WORKING, TaskState.INPUT_REQUIRED})
 
 
-class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The status of a task after all its letters."""
 
     letter: str  # the id of the letter that opened it, by which Postroom knows the task
@@ -103,6 +103,9 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(role for role, name in named if name == agent)
 
 
+Standing = TaskStatus  # deprecated name
+
+
 def check_state(word: str, field: str) -> TaskState:
     try:
         return TaskState(word)
@@ -129,14 +132,14 @@ def movers(before: TaskState, after: TaskState) -> tuple[Role, ...]:
     return ("giver", "receiver") if before is TaskState.INPUT_REQUIRED else ("receiver",)
 
 
-def check_mover(task: Standing, agent: str, after: TaskState) -> None:
+def check_mover(task: TaskStatus, agent: str, after: TaskState) -> None:
     """Refuse a legal transition by an agent that has not the role for it."""
     allowed = movers(task.state, after)
     if not set(allowed) & set(task.roles_of(agent)):
         raise NotAllowed(f"only the {allowed[0]} of a task can make it {after}", field="id")
 
 
-def check_answer(task: Standing, agent: str) -> None:
+def check_answer(task: TaskStatus, agent: str) -> None:
     """Refuse an answer if there is no question, and the receiver's answer to its own question."""
     if task.state is not TaskState.INPUT_REQUIRED:
         raise IllegalMove(f"nobody asked anything: the task is {task.state}", field="id")
@@ -146,7 +149,7 @@ def check_answer(task: Standing, agent: str) -> None:
         )
 
 
-def open_task(letter: Message) -> Standing | None:
+def open_task(letter: Message) -> TaskStatus | None:
     """Return the task that a letter opens: one of kind `task`, with a pending note, `to` exactly one agent."""
     note = letter.task
     receivers = [r.address for r in letter.recipients if r.kind == "to"]
@@ -154,7 +157,7 @@ def open_task(letter: Message) -> Standing | None:
         return None
     if len(receivers) != 1 or is_broadcast(receivers[0]):
         return None
-    return Standing(
+    return TaskStatus(
         letter=letter.id,
         id=note.id,
         thread=letter.thread,
@@ -169,7 +172,7 @@ def open_task(letter: Message) -> Standing | None:
     )
 
 
-def advance(task: Standing, letter: Message) -> Standing:
+def advance(task: TaskStatus, letter: Message) -> TaskStatus:
     """Return the task after one more letter; unchanged if the letter makes no legal transition of it."""
     note = letter.task
     if letter.kind != TASK_UPDATE or note is None or note.id != task.id or letter.thread != task.thread:
@@ -181,7 +184,7 @@ def advance(task: Standing, letter: Message) -> Standing:
     return replace(task, state=after, reason=note.reason, moved_at=letter.created_at, last=letter.id)
 
 
-def answer(task: Standing, letter: Message) -> Standing:
+def answer(task: TaskStatus, letter: Message) -> TaskStatus:
     """Return the task like `advance`, but a result from a foreign client implies acceptance."""
     after = advance(task, letter)
     if after != task or task.state is not TaskState.PENDING:
@@ -190,9 +193,9 @@ def answer(task: Standing, letter: Message) -> Standing:
     return taken if taken.last == letter.id and "receiver" in task.roles_of(letter.sender) else task
 
 
-def fold_task(letters: Iterable[Message]) -> Standing | None:
+def fold_task(letters: Iterable[Message]) -> TaskStatus | None:
     """Return the first task in these letters, which are in order of acceptance."""
-    task: Standing | None = None
+    task: TaskStatus | None = None
     for letter in letters:
         task = open_task(letter) if task is None else advance(task, letter)
     return task
@@ -238,13 +241,13 @@ class RecordBuffer:
         ]
 
 
-def task_on(pages: RecordBuffer, party: str, letter: str) -> Standing | None:
+def task_on(pages: RecordBuffer, party: str, letter: str) -> TaskStatus | None:
     """Return the task that a letter opened, from the records of one of its parties."""
     value = pages.read(TASKS + party, letter)
-    return None if value is None else convert(value, Standing)
+    return None if value is None else convert(value, TaskStatus)
 
 
-def task_above(pages: RecordBuffer, message: Message) -> Standing | None:
+def task_above(pages: RecordBuffer, message: Message) -> TaskStatus | None:
     """Return the task a letter is about: its sender's, found by the answered letter or the thread's root."""
     for above in (message.in_reply_to, message.thread_id):
         task = None if above is None else task_on(pages, message.sender, above)
@@ -253,14 +256,14 @@ def task_above(pages: RecordBuffer, message: Message) -> Standing | None:
     return None
 
 
-def write_task(pages: RecordBuffer, task: Standing) -> None:
+def write_task(pages: RecordBuffer, task: TaskStatus) -> None:
     """Write the status of a task to the records of both parties."""
     for party in (task.giver, task.receiver):
         pages.write(TASKS + party, task.letter, to_plain(task))
     note_task(pages, task, active=task.is_active, due=not task.is_final)
 
 
-def note_task(pages: RecordBuffer, task: Standing, *, active: bool, due: bool) -> None:
+def note_task(pages: RecordBuffer, task: TaskStatus, *, active: bool, due: bool) -> None:
     """Record whether the receiver is busy with a task, and whether its deadline is still to be watched."""
     busy_with = list(pages.read(ACTIVE_TASKS, task.receiver) or ())
     if active != (task.letter in busy_with):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..errors import PostroomError
     from ..model.agent import Card, Guard
     from ..model.message import Message
-    from ..model.task import Standing
+    from ..model.task import TaskStatus
 
 
 Judge: TypeAlias = "Callable[[Card, Message], str | None]"  # returns why an agent is not fit for a task, or None
@@ -116,7 +116,7 @@ def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) 
 
 
 def check_admission(
-    task: Standing,
+    task: TaskStatus,
     *,
     giver: Sequence[str],
     guard: Guard,

@@ -28,7 +28,7 @@ from ...model.message import OVERDUE, is_broadcast, same_name
 from ...model.names import POSTMASTER, fold
 from ...model.query import LetterQuery, Query
 from ...model.record import SESSION, Record, session_key
-from ...model.task import TASK, TASK_UPDATE, Standing, TaskState
+from ...model.task import TASK, TASK_UPDATE, TaskState, TaskStatus
 from ...policy.admission import check_allowed
 from ...store.protocol import Put
 from . import auto_reply, gateways
@@ -69,7 +69,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     action: Literal["work", "continue", "report", "stop", "refuse", "done"]
     session: str = ""
     origin: Origin | None = None  # for `report` and `continue`
-    task: Standing | None = None
+    task: TaskStatus | None = None
     answers: str | None = None  # the letter of a peer that the model's final answer answers
     wants_answer: bool = False
     rounds: int = 0
@@ -131,14 +131,14 @@ def _lacks_its_task(letter: Message, delivery: Delivery) -> bool:
     return to_us and letter.kind == TASK and (letter.task is None or letter.task.state != TaskState.PENDING)
 
 
-def _task_about(mailbox: Mailbox, work: Work) -> Standing | None:
+def _task_about(mailbox: Mailbox, work: Work) -> TaskStatus | None:
     try:
         return mailbox._perform(tasks.FindTask, id=work.id).standing
     except UnknownMessage:
         return None
 
 
-def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
+def _of_task(mailbox: Mailbox, letter: Message, task: TaskStatus) -> Intent:
     if task.giver != mailbox.name:
         return _of_task_received(mailbox, letter, task)
     if letter.kind == TASK_UPDATE and (task.last != letter.id or task.state not in REPORTED):
@@ -151,7 +151,7 @@ def _of_task(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
     return _back_to(origin, task)
 
 
-def _of_task_received(mailbox: Mailbox, letter: Message, task: Standing) -> Intent:
+def _of_task_received(mailbox: Mailbox, letter: Message, task: TaskStatus) -> Intent:
     if task.state is TaskState.CANCELED:
         return Intent(action="stop", task=task, home=_home_of_work(mailbox, task))
     if task.is_final or task.last != letter.id:
@@ -161,7 +161,7 @@ def _of_task_received(mailbox: Mailbox, letter: Message, task: Standing) -> Inte
     return Intent(action="work", session=session, task=task, answers=task.letter, home=home)
 
 
-def _home_of_work(mailbox: Mailbox, task: Standing) -> str:
+def _home_of_work(mailbox: Mailbox, task: TaskStatus) -> str:
     """Return the home of the gateway that worked on a task: it holds the session and any running turn."""
     lease = inbox.received(mailbox.core, mailbox.name, task.letter).delivery.lease
     return "" if lease is None else gateways.home_of(mailbox.core, mailbox.name, lease.holder)
@@ -222,7 +222,7 @@ def _is_answer_to_us(mailbox: Mailbox, letter: Message) -> bool:
     return any(same_name(sender, core_names.current_name(core, one.address)) for one in recipients)
 
 
-def _back_to(origin: Origin, task: Standing | None) -> Intent:
+def _back_to(origin: Origin, task: TaskStatus | None) -> Intent:
     """Return an intent for the session that asked. A session of mail continues with the letter it worked on."""
     if origin.channel != OWN_CHANNEL:
         rounds = origin.rounds + 1

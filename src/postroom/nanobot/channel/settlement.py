@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...aio import AsyncTask
     from ...letter import Work
     from ...mailbox import Mailbox
-    from ...model.task import Standing
+    from ...model.task import TaskStatus
     from .post import Post
     from .turns import Turn
 
@@ -90,13 +90,13 @@ async def unanswered(post: Post) -> list[AsyncTask]:
     return [task for task in waiting if answer_due(task.standing) <= now]
 
 
-def answer_due(task: Standing) -> datetime:
+def answer_due(task: TaskStatus) -> datetime:
     """Return when a question about a task must be answered: within a day, and by the deadline of the task."""
     latest = task.moved_at + ANSWERED_WITHIN
     return latest if task.deadline is None else min(task.deadline, latest)
 
 
-def check_time_to_answer(task: Standing, now: datetime) -> None:
+def check_time_to_answer(task: TaskStatus, now: datetime) -> None:
     """Refuse a question that leaves too little time for an answer: the task would fail at once."""
     if task.deadline is not None and task.deadline - now < LEAST_TO_ANSWER:
         due = "was" if task.deadline <= now else "is"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ...model.message import Message
-    from ...model.task import Standing
+    from ...model.task import TaskStatus
 
 
 LONGEST = 100_000  # characters of one letter's content
@@ -38,7 +38,7 @@ WORK = (
 )
 
 
-def work(letter: Message, content: str, nonce: str, *, answered: bool, task: Standing | None) -> str:
+def work(letter: Message, content: str, nonce: str, *, answered: bool, task: TaskStatus | None) -> str:
     """Return the text of a letter to work on."""
     what = "Task" if task is not None else "Mail"
     notice = NOTICE if task is None else WORK
@@ -46,7 +46,7 @@ def work(letter: Message, content: str, nonce: str, *, answered: bool, task: Sta
     return "\n".join([_head(what, letter), how, _fenced(letter, content, nonce, notice=notice)])
 
 
-def result(letter: Message, content: str, nonce: str, *, task: Standing | None) -> str:
+def result(letter: Message, content: str, nonce: str, *, task: TaskStatus | None) -> str:
     """Return the text of an answer to something that this session sent."""
     head = _head_of_notice(letter) if letter.sender == POSTMASTER else _head("Answer", letter)
     return "\n".join([head, *_about(letter, task), _fenced(letter, content, nonce, task)])
@@ -79,7 +79,7 @@ def minute(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _how_to_answer(letter: Message, task: Standing | None, *, answered: bool) -> str:
+def _how_to_answer(letter: Message, task: TaskStatus | None, *, answered: bool) -> str:
     who = letter.sender
     if task is not None:
         due = f" It is due at {minute(task.deadline)}." if task.deadline else ""
@@ -92,7 +92,7 @@ def _how_to_answer(letter: Message, task: Standing | None, *, answered: bool) ->
     return f"No answer is expected: what you say is not sent to {who}. Note what matters, and be brief."
 
 
-def _about(letter: Message, task: Standing | None) -> list[str]:
+def _about(letter: Message, task: TaskStatus | None) -> list[str]:
     if task is None:
         return ["It is about a mail that you sent from this conversation. Tell the person what matters of it."]
     lines = [_how_it_stands(letter, task)]
@@ -105,7 +105,7 @@ def _about(letter: Message, task: Standing | None) -> list[str]:
     return lines
 
 
-def _how_it_stands(letter: Message, task: Standing) -> str:
+def _how_it_stands(letter: Message, task: TaskStatus) -> str:
     which = f"task you gave to {task.receiver} from this conversation (id {task.letter})"
     if letter.kind == OVERDUE and task.deadline is not None:
         due = minute(task.deadline)
@@ -122,7 +122,7 @@ def in_words(state: TaskState) -> str:
 
 
 def _fenced(
-    letter: Message, content: str, nonce: str, task: Standing | None = None, *, notice: str = NOTICE
+    letter: Message, content: str, nonce: str, task: TaskStatus | None = None, *, notice: str = NOTICE
 ) -> str:
     """Return everything that the peer wrote, subject and reason included, in a fence."""
     pieces = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []

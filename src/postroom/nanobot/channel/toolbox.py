@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...aio import AsyncTask
     from ...model.agent import Agent
     from ...model.message import Message
-    from ...model.task import Standing
+    from ...model.task import TaskStatus
     from .post import Caller, Post
     from .turns import Turn
 
@@ -78,20 +78,20 @@ async def _answers(post: Post, id: str) -> str:
     return "\n".join([f"The mail {id} is {'answered.' if answers else 'not answered yet.'}", *_fenced(answers)])
 
 
-def _letters(post: Post, tasks: Sequence[Standing]) -> dict[str, Message]:
+def _letters(post: Post, tasks: Sequence[TaskStatus]) -> dict[str, Message]:
     """Return by id the letters that opened the tasks, and the last letter about each."""
     wanted = {id for task in tasks for id in (task.letter, task.last) if id}
     return {id: held.message for id, held in post.core.store.get(sorted(wanted)).items()}
 
 
-def _line(post: Post, task: Standing, letters: dict[str, Message]) -> str:
+def _line(post: Post, task: TaskStatus, letters: dict[str, Message]) -> str:
     party = f"given to {task.receiver}" if task.giver == post.name else f"given by {task.giver}"
     reason = f" ({quoted(task.reason)})" if task.reason else ""
     status = f"{in_words(task.state)}{reason}{_due(post, task)}"
     return f"- {task.letter} {_subject(task, letters)!r} {party}: {status}"
 
 
-def _subject(task: Standing, letters: dict[str, Message]) -> str:
+def _subject(task: TaskStatus, letters: dict[str, Message]) -> str:
     if task.subject or task.letter not in letters:
         return one_line(task.subject)
     return _beginning(letters[task.letter].text, LONGEST_BEGINNING)
@@ -102,14 +102,14 @@ def quoted(text: str) -> str:
     return repr(one_line(text)[:LONGEST_EXCERPT])
 
 
-def _due(post: Post, task: Standing) -> str:
+def _due(post: Post, task: TaskStatus) -> str:
     if task.deadline is None:
         return ""
     is_late = not task.is_final and task.deadline < post.core.now().wall
     return f", {'overdue since' if is_late else 'due'} {minute(task.deadline)}"
 
 
-def _excerpt(post: Post, task: Standing, letters: dict[str, Message]) -> str:
+def _excerpt(post: Post, task: TaskStatus, letters: dict[str, Message]) -> str:
     letter = _received_letter(post, task, letters)
     if letter is None or not letter.text:
         return ""
@@ -117,7 +117,7 @@ def _excerpt(post: Post, task: Standing, letters: dict[str, Message]) -> str:
     return f"; {what} {_beginning(letter.text, LONGEST_EXCERPT)!r}"
 
 
-def _received_letter(post: Post, task: Standing, letters: dict[str, Message]) -> Message | None:
+def _received_letter(post: Post, task: TaskStatus, letters: dict[str, Message]) -> Message | None:
     """Return the result of a task that we gave, or the question about it."""
     has_letter = task.giver == post.name and task.state in {TaskState.COMPLETED, TaskState.INPUT_REQUIRED}
     return letters.get(task.last) if has_letter else None

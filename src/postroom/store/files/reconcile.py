@@ -27,7 +27,7 @@ from ...model.codec import blake2b, convert, to_plain
 from ...model.delivery import OPEN, UNSENT, Attempt, Lease, State, open_delivery
 from ...model.message import OWN_NOTES
 from ...model.record import GUARD, TASKS
-from ...model.task import TASK_UPDATE, RecordBuffer, Standing, answer, open_task, task_above, task_on, write_task
+from ...model.task import TASK_UPDATE, RecordBuffer, TaskStatus, answer, open_task, task_above, task_on, write_task
 from ..protocol import Put
 from ..sqlite import rows
 from ..sqlite.writes import WriteTransaction
@@ -173,7 +173,7 @@ class TaskImporter:
         if after != task:
             self._write(after)
 
-    def _task_named(self, message: Message) -> Standing | None:
+    def _task_named(self, message: Message) -> TaskStatus | None:
         """Return the only task of the sender with this id, for an update that names no letter of the task."""
         if message.task is None:
             return None
@@ -181,14 +181,14 @@ class TaskImporter:
         if party not in self._known:
             self._known.add(party)
             for record in self._conn.records(TASKS + party):
-                self._remember_task(party, convert(record.value, Standing))
+                self._remember_task(party, convert(record.value, TaskStatus))
         letters = self._letters_by_task.get((party, message.task.id), ())
         return task_on(self._pages, party, *letters) if len(letters) == 1 else None
 
-    def _remember_task(self, party: str, task: Standing) -> None:
+    def _remember_task(self, party: str, task: TaskStatus) -> None:
         self._letters_by_task.setdefault((party, task.id), set()).add(task.letter)
 
-    def _write(self, task: Standing) -> None:
+    def _write(self, task: TaskStatus) -> None:
         write_task(self._pages, task)
         for party in (task.giver, task.receiver):
             self._remember_task(party, task)
