@@ -11,14 +11,18 @@ from pathlib import Path
 
 from postroom import errors
 from postroom.core.authorize import NEEDS, RULES
-from postroom.federation.methods import ROWS as FEDERATION
+from postroom.core.verb import Declaration, Verb, parameters
+from postroom.federation.methods import FEDERATION
 from postroom.formats.errors import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
 from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
 from postroom.formats.events import MAP_TYPES, TYPES
 from postroom.formats.federation import NUMBERS, Refusal
+from postroom.formats.plain import result_names
 from postroom.map.table import MAP
-from postroom.server.protocol import ACTIONS, ALIASES, MAIL, SESSION, VERBS
-from postroom.server.table import Method
+from postroom.server.describe import kind_of
+from postroom.server.inbox_actions import ACTIONS
+from postroom.server.protocol import ALIASES, MAIL, wire_verbs
+from postroom.server.session import SESSION
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"
@@ -36,16 +40,16 @@ def page() -> str:
         "<!-- Written by `make docs` from tools/service_head.md and the tables in src/postroom/wire. -->\n",
         HEAD.read_text(encoding="utf-8"),
         "## Actions on the socket\n\nThose of agent-inbox, with its replies. Unknown fields are ignored.\n",
-        *(described(method, f"`{method.name}`") for method in ACTIONS.values()),
+        *map(described, ACTIONS.values()),
         "## About the connection\n\nOn the socket and on a WebSocket.\n",
-        *(described(method, f"`{method.name}`") for method in SESSION.values()),
+        *map(described, SESSION.values()),
         "## Our own verbs\n\nOn the socket as an action of that name, in JSON-RPC with `mail/` before it.\n",
-        *(described(method, f"`{method.name}`") for method in VERBS.values()),
+        *map(described, sorted(wire_verbs().values(), key=lambda cls: cls.__module__)),
         "## Conversations: `mail/*`\n\nIn JSON-RPC, in both dialects: agent-inbox's and MAP's.\n",
-        *(described(method, f"`{method.name}`") for method in MAIL.values()),
+        *map(described, MAIL.values()),
         "## MAP\n\nAt `/map`, one JSON object in each text frame, and `mail/*` beside it. Names are written so"
         " or with a dot, such as `map/agents.list`; parameters also as `agentId`. See [MAP](map.md).\n",
-        *(described(method, f"`{method.name}`") for method in MAP.values() if method not in FEDERATION),
+        *(described(cls) for name, cls in MAP.items() if name not in FEDERATION),
         "What systems say to each other, `map/federation/*`, has [a page of its own](federation-wire.md).\n",
         "## Events\n\n" + ", ".join(map(event_name, TYPES)) + ", `resync`, and what `emit` was told.\n",
         "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
@@ -59,7 +63,7 @@ def federation_page() -> str:
         "<!-- Written by `make docs` from tools/federation_wire_head.md and tables of src/postroom/wire. -->\n",
         BETWEEN.read_text(encoding="utf-8"),
         "## Methods\n",
-        *(described(method, f"`{method.name}`", "For a peer that has proven who it is.") for method in FEDERATION),
+        *(described(cls, "For a peer that has proven who it is.") for cls in FEDERATION.values()),
         "## Refusals\n\n" + "\n".join(refusal_rows()) + "\n",
     ]
     return "\n".join(pieces)
@@ -75,17 +79,18 @@ def refusal_rows() -> Iterator[str]:
         yield f"| `{kind.__name__}` | {field or 'any'} | {number} | {becomes} |"
 
 
-def described(method: Method, title: str, whose: str = "") -> str:
-    lines = [f"### {title}", "", f"{sentence(method.about)} {whose or who(method)}"]
-    other = [alias for alias, name in ALIASES.items() if name == method.name]
+def described(cls: type[Verb], whose: str = "") -> str:
+    declaration, params = cls.declaration(), parameters(cls).values()
+    lines = [f"### `{declaration.name}`", "", f"{sentence(declaration.about)} {whose or who(declaration)}"]
+    other = [alias for alias, name in ALIASES.items() if name == declaration.name]
     if other:
         lines[-1] += f" Also `{'`, `'.join(other)}`."
-    if method.params:
+    if params:
         lines += ["", "| parameter | kind | |", "|---|---|---|"]
-        lines += [
-            f"| `{p.name}` | {p.kind}{', required' if p.required else ''} | {p.about} |" for p in method.params
-        ]
-    return "\n".join([*lines, "", f"Answers: {method.result}.", ""])
+        lines += [f"| `{p.name}` | {kind_of(p)}{', required' if p.required else ''} | {p.help} |" for p in params]
+    result = declaration.result
+    fields = result if isinstance(result, str) else ", ".join(result_names(result))
+    return "\n".join([*lines, "", f"Answers: {fields}.", ""])
 
 
 def sentence(text: str) -> str:
@@ -93,7 +98,7 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "?")) else f"{text}."
 
 
-def who(method: Method) -> str:
+def who(method: Declaration) -> str:
     rule = RULES[method.action]
     scopes = (
         f", with a token good for {' or '.join(sorted(NEEDS[method.action]))}" if method.action in NEEDS else ""

@@ -11,7 +11,7 @@ needed and none is started. As in `mailbox.py`, rare verbs import their module o
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from msgspec.structs import replace
 
@@ -24,7 +24,6 @@ from .core.verb import perform, request
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
-from .model.message import DEFAULT_SCOPE
 from .model.names import AT, check_agent
 from .settings import default_room, load_settings, misspelt
 from .store.address import open_store
@@ -87,6 +86,13 @@ def chosen_settings(
     return chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")
 
 
+def room_of(core: Core, principal: Principal) -> Room:
+    """Return the room of this core, for this principal."""
+    room = Room.__new__(Room)
+    room.core, room.principal, room.settings = core, principal, cast("Settings", core.limits)
+    return room
+
+
 class Room:
     """A post room. Any number of threads may use one; processes each open their own."""
 
@@ -100,7 +106,6 @@ class Room:
         principal: Principal = OWNER,
     ) -> None:
         self.settings = settings
-        self._default_scope = DEFAULT_SCOPE  # for agent-inbox programs that name none; the server sets it
         self.principal = principal  # for whom this room acts
         self.core = Core(
             store,

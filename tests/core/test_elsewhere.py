@@ -13,7 +13,7 @@ from postroom.core.agents import ListAgents
 from postroom.core.authorize import OWNER
 from postroom.core.compose import Draft
 from postroom.core.messages import prepare_all
-from postroom.core.verb import perform
+from postroom.core.verb import from_params, perform
 from postroom.errors import IdTaken, Invalid, Missing, NotAllowed, QuotaFull
 from postroom.formats.plain import plain
 from postroom.model.codec import to_plain
@@ -367,14 +367,14 @@ def test_agents_that_other_systems_announced_are_listed_on_request(room: Room) -
     room.mailbox("ann").register()
     route(room, "zoe", "far")
     route(room, "max", "gone")  # nobody leads there
-    listed = find_action("list_agents").run(room, {"include_federated": True})
+    list_agents = find_action("list_agents")
+    listed = from_params(list_agents, {"include_federated": True}).run(room.core, room.principal)
     far = {"agentId": "zoe", "peerId": "far", "scope": "default", "status": "active", "location": "federated"}
     assert (2, far) == (listed["count"], listed["agents"][1])
     assert [far] == plain(perform(room.core, OWNER, ListAgents(elsewhere=True)))["elsewhere"]
     for message in ({}, {"include_federated": True, "scope": "team"}):
-        assert "federated" not in {
-            one["location"] for one in find_action("list_agents").run(room, message)["agents"]
-        }
+        found = from_params(list_agents, message).run(room.core, room.principal)
+        assert "federated" not in {one["location"] for one in found["agents"]}
 
 
 def test_letters_that_are_sent_together_count_each_other(factory: RoomFactory) -> None:

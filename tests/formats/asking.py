@@ -9,11 +9,10 @@ import pytest
 from hypothesis import strategies as st
 
 from postroom import PostroomError, Room
+from postroom.core.verb import from_params
 from postroom.formats.errors import Problem, mail_problem
-from postroom.server.mail import MAIL
-from postroom.server.table import check_params
-
-METHODS = {method.name: method for method in MAIL}
+from postroom.server.protocol import MAIL
+from postroom.server.requests import in_json
 
 # JSON as our letters may hold it: no NUL, no lone surrogates, integers of 64 bits.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -42,8 +41,8 @@ ANYTHING = _WORDS | JSON | _INNER | st.lists(_INNER, max_size=2)
 
 
 def ask(room: Room, name: str, **message: Any) -> dict[str, Any]:
-    method = METHODS[f"mail/{name}"]
-    answer: dict[str, Any] = method.run(room, check_params(method, message))
+    request = from_params(MAIL[f"mail/{name}"], message)
+    answer: dict[str, Any] = in_json(request.run(room.core, room.principal))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 

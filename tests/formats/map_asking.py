@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from postroom import Room
+from postroom.core.verb import from_params
 from postroom.map.table import MAP
-from postroom.server.table import check_params
+from postroom.server.requests import in_json
 
 
 def ask(room: Room, name: str, /, **message: Any) -> dict[str, Any]:
-    method = MAP[f"map/{name}"]
-    answer: dict[str, Any] = method.run(room, check_params(method, message))
+    request = from_params(MAP[f"map/{name}"], message)
+    answer: dict[str, Any] = in_json(request.run(room.core, room.principal))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from postroom import Invalid, Missing, PostroomError, Room, StoreBusy, UnknownAgent
 from postroom.core.authorize import RULES, Principal, agent_principal
+from postroom.core.verb import parameters
 from postroom.formats.errors import mail_problem
 from postroom.model.values import check_label
-from postroom.server.mail import MAIL
-from postroom.server.table import Method
+from postroom.server.protocol import MAIL
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.conftest import LONG
-from tests.formats.asking import ANYTHING, METHODS, PAYLOADS, ask, refused
+from tests.formats.asking import ANYTHING, PAYLOADS, ask, refused
 from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
@@ -50,10 +50,11 @@ def contents(answer: dict[str, Any]) -> list[Any]:
 def test_every_method_of_the_design_has_a_row_and_a_rule() -> None:
     names = """create get list close reopen join leave invite turn turns/list thread/create thread/list summary
         replay presence recent""".split()
-    assert [f"mail/{name}" for name in names] == [method.name for method in MAIL]
-    for method in MAIL:
-        assert method.action in RULES and method.about and method.result and not method.strict
-        assert method.whose in {None, *(param.name for param in method.params)}
+    assert [f"mail/{name}" for name in names] == [*MAIL]
+    for cls in MAIL.values():
+        row = cls.declaration()
+        assert row.action in RULES and row.about and row.result and not row.strict
+        assert cls.whose in {None, *parameters(cls)}
 
 
 def test_the_words_of_agent_inbox(room: Room) -> None:
@@ -153,16 +154,16 @@ def test_a_turn_holds_what_was_written(payload: Any) -> None:
 
 
 @settings(max_examples=500 if LONG else 25)
-@given(st.sampled_from(MAIL), st.data())
-def test_every_request_is_answered_or_refused(method: Method, data: st.DataObject) -> None:
+@given(st.sampled_from([*MAIL]), st.data())
+def test_every_request_is_answered_or_refused(name: str, data: st.DataObject) -> None:
     room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
     talk(room, "ann", "bob", id="c-1")
     say(room, "c-1", "ann")
-    message = data.draw(st.fixed_dictionaries({}, optional={param.name: ANYTHING for param in method.params}))
+    message = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(parameters(MAIL[name]), ANYTHING)))
     for caller in (room, room.acting_as(agent_principal("ann"))):
         for more in ({}, {"conversation_id": "c-1"}):
             with suppress(PostroomError):
-                ask(caller, method.name.removeprefix("mail/"), **(message | more))
+                ask(caller, name.removeprefix("mail/"), **(message | more))
 
 
 def test_a_letter_is_a_turn_of_its_conversation_too(room: Room) -> None:
@@ -336,7 +337,7 @@ def test_absent_and_forbidden_look_the_same(factory: RoomFactory) -> None:
     who = {"participantId": "eve", "agentId": "eve"}
     for principal in (agent_principal("eve"), Principal("nobody")):
         stranger = factory.room(principal)
-        for name in METHODS.keys() - {"mail/create", "mail/list", "mail/recent"}:
+        for name in MAIL.keys() - {"mail/create", "mail/list", "mail/recent"}:
             received = []
             for one in (id, "conv-nowhere"):
                 problem = refused(stranger, name.removeprefix("mail/"), conversationId=one, **who, **params)

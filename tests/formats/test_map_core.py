@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 import postroom
 from postroom import PostroomError, errors
+from postroom.core.verb import parameters
 from postroom.errors import IllegalMove, Invalid
 from postroom.formats import map as map_codec
 from postroom.formats.errors import NoSuchMethod
@@ -35,9 +36,10 @@ from postroom.formats.map import (
     spellings,
 )
 from postroom.map.session import BEFORE, STEPS, Answer, Session, State, Step
-from postroom.map.table import MAP, ROWS, for_map
+from postroom.map.table import MAP, for_map
 from postroom.model.codec import encode
 from postroom.model.message import Message, content_of, part_from_json
+from postroom.server.protocol import MAIL
 from tests.formats.asking import JSON, TEXT
 from tests.formats.drawn import FULL, letters
 
@@ -84,9 +86,9 @@ def test_the_core_methods_of_map_are_in_the_table() -> None:
     assert {f"map/{name}" for name in CORE} <= set(MAP)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_both_spellings_of_a_name_are_one_method(row: Any) -> None:
-    assert {row.name} == {for_map(spelling).name for spelling in spellings(row.name)}
+@pytest.mark.parametrize("name", MAP)
+def test_both_spellings_of_a_name_are_one_method(name: str) -> None:
+    assert {MAP[name]} == {for_map(spelling) for spelling in spellings(name)}
 
 
 def test_agentic_mesh_writes_a_dot_after_the_noun() -> None:
@@ -96,7 +98,7 @@ def test_agentic_mesh_writes_a_dot_after_the_noun() -> None:
 
 
 def test_conversations_are_served_and_nothing_else_is() -> None:
-    assert "mail/turn" == for_map("mail/turn").name
+    assert MAIL["mail/turn"] is for_map("mail/turn")
     for name in ("map/inject", "mail/send", "authenticate", "check_inbox", ""):
         with pytest.raises(NoSuchMethod):
             for_map(name)
@@ -236,10 +238,10 @@ def test_numbers_are_the_sdks() -> None:
 
 def test_before_it_is_let_in_a_session_hears_of_nothing_but_who_it_is() -> None:
     session = Session("s")
-    for row in ROWS:
-        params = {param.name: "x" for param in row.params if param.required}
-        received = session.receive(request(1, row.name, **params))
-        if row.name in BEFORE[State.CONNECTED]:
+    for name, cls in MAP.items():
+        params = {one.name: "x" for one in parameters(cls).values() if one.required}
+        received = session.receive(request(1, name, **params))
+        if name in BEFORE[State.CONNECTED]:
             assert isinstance(received, Step)
         else:
             assert isinstance(received, dict) and received["error"]["code"] == 1000

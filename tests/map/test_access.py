@@ -11,8 +11,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import postroom
+from postroom.core.verb import parameters
 from postroom.map.session import BEFORE, State
-from postroom.map.table import ROWS
+from postroom.map.table import MAP
 from tests.daemons import Line, until
 from tests.map.people import Refused, agent, closed, refused, visitor
 from tests.server.http.running import PATIENCE, Client, Daemon, daemon
@@ -29,10 +30,10 @@ def test_who_has_shown_no_token_hears_of_nothing(port: int) -> None:
     with visitor(port) as silent, visitor(port) as person:
         welcome = person.join()
         assert (["api-key", "bearer"], False) == (welcome["authRequired"]["methods"], "sessionId" in welcome)
-        for row in ROWS:
-            params = {param.name: FILLED[param.name] for param in row.params if param.required}
-            if row.name not in BEFORE[State.AUTHENTICATING]:
-                assert (1000, 1000) == (refused(person, row.name, **params), refused(silent, row.name, **params))
+        for name, cls in MAP.items():
+            params = {one.name: FILLED[one.name] for one in parameters(cls).values() if one.required}
+            if name not in BEFORE[State.AUTHENTICATING]:
+                assert (1000, 1000) == (refused(person, name, **params), refused(silent, name, **params))
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,14 @@ import postroom
 from postroom.app import app
 from postroom.app.app import JsonFormatter
 from postroom.core.authorize import agent_principal
+from postroom.core.verb import from_params
 from postroom.errors import PostroomError, StoreBusy
 from postroom.server import broker, events, executor
 from postroom.server.broker import INITIAL_SLICE, Broker
 from postroom.server.callers import Caller
 from postroom.server.executor import MAX_ON_LOOP, Executor, Job, JobFuture, JobQueue
-from postroom.server.protocol import find_method
+from postroom.server.protocol import find_verb
+from postroom.server.requests import answer
 from postroom.store.protocol import Undone
 from postroom.store.sqlite.commit import Batch, Joint
 from postroom.store.sqlite.lock import WriterLock
@@ -146,8 +148,9 @@ def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
 
             def send(caller: object, times: int = 1) -> list[JobFuture]:
                 calls: list[JobFuture] = []
-                method = find_method("send")
-                once = partial(executor.carry_out, executor.room, method, message, caller=caller)
+                request = from_params(find_verb("send"), message)
+                look = partial(answer, executor.room.core, executor.room.principal, request)
+                once = partial(executor.carry_out, request, look, caller=caller)
                 executor.submit_from(caller, lambda: calls.extend(once() for _ in range(times)))
                 return calls
 
@@ -190,9 +193,9 @@ def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
             await executor.submit(lambda: time.sleep(0.01))  # what follows such a one is done beside the loop
             blocked = [executor.submit(lambda: time.sleep(0.1)), executor.submit(int)]
             await asyncio.sleep(0)
-            wait = asyncio.ensure_future(
-                executor.carry_out(executor.room, find_method("wait"), {"agent_id": "b", "timeout": 9.0})
-            )
+            call = executor.call(executor.room.principal, "wait", {"agent_id": "b", "timeout": 9.0})
+            wait = asyncio.ensure_future(call)
+            await asyncio.sleep(0)
             executor.room.mailbox("a").send("b", "x")
             await asyncio.sleep(0)
             wait.cancel()

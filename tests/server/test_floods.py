@@ -262,9 +262,9 @@ def test_small_letters_are_sent_between_the_broadcasts_of_others(tmp_path: Path,
 
 
 NO_TURNS = """
-from postroom.server.table import Method
+from postroom.server import requests
 
-Method.is_heavy = lambda self, params: False  # everything is carried out by the one thread beside the loop
+requests.is_heavy = lambda request: False  # everything is carried out by the one thread beside the loop
 """
 
 

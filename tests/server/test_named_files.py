@@ -23,14 +23,17 @@ import postroom
 from postroom import PostroomError, Room
 from postroom.core import compose, tokens
 from postroom.core.authorize import OWNER, SOCKET
+from postroom.core.verb import Verb, parameters
 from postroom.map.table import MAP
 from postroom.mcp.tools import Caller as ToolCaller
 from postroom.mcp.tools import check_args
 from postroom.server.broker import Broker
 from postroom.server.callers import PrincipalCalls
+from postroom.server.describe import kind_of
 from postroom.server.executor import Executor
-from postroom.server.protocol import ACTIONS, SESSION
-from postroom.server.table import Method
+from postroom.server.inbox_actions import ACTIONS
+from postroom.server.requests import SessionVerb
+from postroom.server.session import SESSION
 from tests.contract.mcp_surface import Mcp
 from tests.daemons import PATIENCE, Daemon
 from tests.map.people import Refused, visitor
@@ -56,8 +59,8 @@ WORDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def places(method: Method) -> list[str]:
-    return [param.name for param in method.params if param.kind in JSON]
+def places(method: type[Verb]) -> list[str]:
+    return [one.name for one in parameters(method).values() if kind_of(one) in JSON]
 
 
 OURS = [name for name, row in METHODS.items() if BODIES & {*places(row)}]
@@ -162,12 +165,14 @@ class Served:
             self.token, _ = tokens.create(room.core, room.principal, None)
         self.port = int(self.daemon.where["http"].rpartition(":")[2])
 
-    def everything(self, ask: Ask, methods: dict[str, Method]) -> list[str]:
+    def everything(self, ask: Ask, methods: dict[str, type[Verb]]) -> list[str]:
         """All replies: verbs of ours first, while there is something for them to speak about; what makes a
         connection hear of events last.
         """
         replies = []
-        for name, method in sorted(methods.items(), key=lambda row: (row[0] not in OURS, row[1].of_session)):
+        for name, method in sorted(
+            methods.items(), key=lambda row: (row[0] not in OURS, issubclass(row[1], SessionVerb))
+        ):
             message = self.filled.params_of(name, method, WORDS)
             for place in places(method):
                 replies += [json.dumps(ask(name, message | {place: shape})) for shape in SHAPES]
@@ -233,7 +238,7 @@ def rpc(name: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
 
 
-def by_rpc() -> dict[str, Method]:
+def by_rpc() -> dict[str, type[Verb]]:
     return {name: row for name, row in METHODS.items() if name.startswith("mail/")} | SESSION
 
 

@@ -20,7 +20,7 @@ from postroom import NotAllowed, PostroomError, Room
 from postroom.core import agents, conversations, inbox, tokens
 from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
 from postroom.core.conversations import ConversationRequest, Guest
-from postroom.core.verb import perform
+from postroom.core.verb import Verb, from_params, parameters, perform
 from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
 from postroom.mcp.tools import ROWS, check_args
@@ -31,16 +31,18 @@ from postroom.model.query import Query
 from postroom.model.record import CONVERSATION
 from postroom.server.broker import Broker
 from postroom.server.callers import Caller, PrincipalCalls
+from postroom.server.describe import kind_of
 from postroom.server.executor import Executor
-from postroom.server.protocol import ACTIONS, MAIL, VERBS, Action, Request, Step
-from postroom.server.table import Method, check_params
+from postroom.server.inbox_actions import ACTIONS
+from postroom.server.protocol import MAIL, Action, Request, Step, wire_verbs
+from postroom.server.requests import SessionVerb
 from tests.renaming import rename
 
-METHODS: dict[str, Method] = {f"action {name}": row for name, row in ACTIONS.items()} | {
-    **{f"mail/{name}": row for name, row in VERBS.items()},
+METHODS: dict[str, type[Verb]] = {f"action {name}": row for name, row in ACTIONS.items()} | {
+    **{f"mail/{name}": row for name, row in wire_verbs().items()},
     **MAIL,
     # What a session does itself: map/test_access; what systems say to each other: federation/test_strangers.
-    **{name: row for name, row in MAP.items() if not row.of_session and name not in FEDERATION},
+    **{name: row for name, row in MAP.items() if not issubclass(row, SessionVerb) and name not in FEDERATION},
 }
 TOOLS = {row.name: row for row in ROWS}
 # What these say of alice, for whom no parameter of the table stands.
@@ -74,11 +76,13 @@ class Told(Step, frozen=True):
         return {"told": type(error).__name__, "error": str(error)}
 
 
-def checked(method: Method, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as the executor gets them, without words that the verb does not know."""
-    if method.verb is None:
-        return params
-    return check_params(method, {name: params[name] for name in params if name in method.known})
+def action_of(name: str) -> str:
+    return METHODS[name].declaration().action
+
+
+def checked(method: type[Verb], params: dict[str, Any]) -> Verb:
+    """The request that these words make, without those that the verb does not know."""
+    return from_params(method, {name: params[name] for name in params if name in parameters(method)})
 
 
 class Filled:
@@ -103,12 +107,12 @@ class Filled:
         self.cursor = str(room.cursor())
 
     def params_of(
-        self, name: str, method: Method, more: Mapping[str, Any] = MappingProxyType({})
+        self, name: str, method: type[Verb], more: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         """Words for a method, about alice; `more` for methods of other tables."""
         known = {
             **more,
-            "to": "dan", "scope": "default", "escalation_id": "m-1",
+            "to": "dan", "scope": "default", "escalation_id": "m-1", "conversation": TALK,
             "step": "accept", "query": WORD, "since": self.cursor, "thread": self.letter,
             "thread_tag": "tag", "tag": "tag", "message_id": self.letter, "message_ids": [self.letter],
             "id": self.letter, "ids": [self.letter],
@@ -118,8 +122,8 @@ class Filled:
             "scope_id": "team", "parent": "alice", "agent_id": "bob", "host": "claude",
             "way": "claude", "why": "x",
         }  # fmt: skip
-        params: dict[str, Any] = {p.name: known[p.name] for p in method.params if p.required}
-        names = {param.name for param in method.params}
+        params: dict[str, Any] = {p.name: known[p.name] for p in parameters(method).values() if p.required}
+        names = set(parameters(method))
         params |= {"timeout": 0} if "timeout" in names else {}
         params |= {"payload": "x"} if "payload" in names else {}
         params |= {"to": "dan"} if name in {"action send", "mail/send", "map/send"} else {}
@@ -144,17 +148,18 @@ def room() -> Iterator[Room]:
         yield room
 
 
-def carried_out(room: Room, principal: Principal, method: Method, params: dict[str, Any]) -> dict[str, Any]:
+def carried_out(room: Room, principal: Principal, method: type[Verb], params: dict[str, Any]) -> dict[str, Any]:
     """One call, as a daemon carries it out; its reply."""
 
     async def call() -> Any:
         executor = Executor(room)
         broker = Broker(executor)
+        action = Action(method.declaration().name, params)
         try:
-            caller = Caller(executor, broker, principal=principal)
-            return await caller.carry_out(
-                Request([Told(Action(method.name, params), method, checked(method, params))])
-            )
+            step = Told(action, checked(method, params))
+            return await Caller(executor, broker, principal=principal).carry_out(Request([step]))
+        except PostroomError as refused:
+            return {"told": type(refused).__name__, "error": str(refused)}
         finally:
             broker.close()
             await executor.close()
@@ -203,7 +208,7 @@ def beside(agent: str) -> Callable[[Room], Principal]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_lets_in_the_callers_that_its_rule_names(name: str) -> None:
-    rule, done = RULES[METHODS[name].action], NOT_DONE.get(name, "done")
+    rule, done = RULES[action_of(name)], NOT_DONE.get(name, "done")
     own = "NotAllowed" if rule == "operator" else done
 
     assert OF_AN_OPERATOR.get(name, done) == outcome(name, holder(None)), "an operator"
@@ -222,13 +227,13 @@ def test_every_method_lets_in_the_callers_that_its_rule_names(name: str) -> None
 
 @pytest.mark.parametrize("name", METHODS)
 def test_who_is_nobody_does_what_anyone_may(name: str) -> None:
-    expected = NOT_DONE.get(name, "done") if RULES[METHODS[name].action] == "anyone" else "NotAllowed"
+    expected = NOT_DONE.get(name, "done") if RULES[action_of(name)] == "anyone" else "NotAllowed"
     assert expected == outcome(name, lambda _room: Principal("nobody"))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_token_is_good_only_for_what_it_says(name: str) -> None:
-    action, done = METHODS[name].action, NOT_DONE.get(name, "done")
+    action, done = action_of(name), NOT_DONE.get(name, "done")
     if RULES[action] != "own":
         assert action not in NEEDS
         return
@@ -243,7 +248,7 @@ def test_a_token_is_good_only_for_what_it_says(name: str) -> None:
 def ways_to_say(name: str) -> list[dict[str, Any]]:
     """Every word by which a method may be told that it is about alice."""
     words = {"agent_id", "participant_id", "from", "scope", "id", "name", "old", "to", "sender", "holder"}
-    known = {param.name for param in METHODS[name].params if param.kind in {"text", "any"}}
+    known = {one.name for one in parameters(METHODS[name]).values() if kind_of(one) in {"text", "any"}}
     ways: list[dict[str, Any]] = [{word: "alice"} for word in sorted(words & known)]
     if name == "action notify":
         ways += [{"event": {"type": kind, **at}} for kind in ("agent.spawn", "agent.done")
@@ -321,7 +326,7 @@ def test_without_a_token_an_agent_that_has_none_is_spoken_for_as_before(name: st
     """What names an agent works for those who are not sealed; what is about the room needs an operator."""
     method = METHODS[name]
     result = outcome(name, beside("zoe"))
-    if method.whose is not None or name in INSIDE or RULES[method.action] == "anyone":
+    if method.whose is not None or name in INSIDE or RULES[action_of(name)] == "anyone":
         assert result == NOT_DONE.get(name, "done")
     else:
         assert result == "NotAllowed"
@@ -414,8 +419,8 @@ def carl(room: Room) -> Principal:
 
 @pytest.mark.parametrize(
     ("name", "word"),
-    [(name, param.name) for name, row in METHODS.items() for param in row.params
-     if param.name in NAMING and name != "mail/create"],  # where an id that others have cannot be used
+    [(name, word) for name, row in METHODS.items() for word in parameters(row)
+     if word in NAMING and name != "mail/create"],  # where an id that others have cannot be used
 )  # fmt: skip
 def test_what_others_have_and_what_nobody_has_look_the_same(name: str, word: str) -> None:
     received = []

@@ -22,6 +22,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
 from .. import __version__
 from ..core import peers, tokens
 from ..core.authorize import OWNER
@@ -338,7 +340,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     settings = options.settings
     _raise_file_limit()
     room = open_room(settings.store, **_settings_of(options))
-    room._default_scope = options.scope
+    room.core = replace(room.core, default_scope=options.scope)
     stack.callback(room.close)
     room_lock = RoomLock(settings.store)
     room_lock.take()

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from ..clock import Clock, Ids
 from ..errors import StoreFailing
+from ..model.message import DEFAULT_SCOPE
 from ..model.names import fold
 from ..model.record import Record
 from ..policy.admission import check_rate
@@ -78,6 +79,7 @@ class Core(Struct, frozen=True):
     ids: Ids
     file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
     system: str = ""  # this room's name among other systems; empty if no setting gives one
+    default_scope: str = DEFAULT_SCOPE  # of letters by programs of agent-inbox that name none
     rates: SenderRates = field(default_factory=SenderRates)
     next_look: NextLook = field(default_factory=NextLook)
 

@@ -21,10 +21,21 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from ..errors import Invalid
 from ..model.names import HUMAN, check_agent, meant
@@ -61,7 +72,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
 
     name: str
     about: str  # the first line of its docstring
-    result: type  # the type of what it returns
+    result: type | str  # the type of what it returns; in words where another program's protocol defines it
     action: str  # the row of `authorize.RULES` that decides who may call it
     writes: bool = True  # does it change anything?
     slow: bool = False  # may it take long? Then never on the thread that serves everyone
@@ -77,9 +88,25 @@ class Declaration(Struct, frozen=True, kw_only=True):
 class Verb(Struct, kw_only=True):
     """One request to a room, with its parameters. It is made for one call, and filled in while it is checked."""
 
+    whose: ClassVar[str | None] = None  # the parameter that names the mailbox; None: it is about the room
+
     def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
         """Return the mailboxes that the request is about, for `authorize`; None stands for the room."""
         return [None]
+
+    def named(self) -> str | None:
+        """Return the agent whose mailbox the request names."""
+        if self.whose is None:
+            return None
+        return getattr(self, parameters(type(self))[self.whose].field) or None
+
+    def acting(self) -> str | None:
+        """Return the agent as which a caller without a token makes this request; None: as no agent.
+
+        There is never more than one: the request is carried out as this agent, and whatever else it would touch is
+        refused.
+        """
+        return self.named()
 
     def run(self, core: Core, principal: Principal) -> Any:
         """Carry out the request, which is authorised. One that waits looks once, and never blocks."""
@@ -105,6 +132,7 @@ class Verb(Struct, kw_only=True):
 class MailboxVerb(Verb, kw_only=True):
     """A request about one agent's mailbox."""
 
+    whose: ClassVar[str | None] = "agent_id"
     agent_id: Annotated[str, "whose mailbox; with a token, the token's agent"] = ""
 
     def owners(self, core: Core, principal: Principal) -> list[str | None]:
@@ -143,13 +171,15 @@ VERBS: dict[str, type[Verb]] = {}  # every verb that was imported, by its name
 declared_by: dict[type[Verb], Declaration] = {}
 
 
-def verb(name: str, result: type, **declared: Any) -> Callable[[V], V]:
-    """Declare a verb, and make it known to every surface."""
+def verb(
+    name: str, result: type | str, *, registry: dict[str, type[Verb]] = VERBS, **declared: Any
+) -> Callable[[V], V]:
+    """Declare a verb, and make it known to every surface; one of another protocol, to its registry alone."""
 
     def declare(cls: V) -> V:
         about = (cls.__doc__ or "").strip().partition("\n")[0]
         declared_by[cls] = Declaration(name=name, about=about, result=result, **declared)
-        VERBS[name] = cls
+        registry[name] = cls
         return cls
 
     return declare
@@ -213,6 +243,7 @@ class Parameter(Struct, frozen=True):
     """A parameter of a verb, for help, schemas and pages."""
 
     name: str
+    field: str  # its name in Python, where the name itself is a keyword
     type: Any
     help: str
     required: bool
@@ -228,13 +259,14 @@ def parameters(cls: type[Verb]) -> dict[str, Parameter]:
     found = {}
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     own_first = dict.fromkeys(name for base in cls.__mro__ for name in vars(base).get("__annotations__", ()))
-    for name in own_first:
-        field, hint = fields[name], hints[name]
+    for field in (fields[name] for name in own_first if name in fields):  # without class variables
+        hint = hints[field.name]
         wanted, about = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
         if about is LOCAL:
             continue
-        old = tuple(old for old, new in declaration.old_names.items() if new == field.name)
-        found[field.name] = Parameter(field.name, wanted, about, field.required, field.default, old)
+        name = field.encode_name
+        old = tuple(old for old, new in declaration.old_names.items() if new == name)
+        found[name] = Parameter(name, field.name, wanted, about, field.required, field.default, old)
     if "agent_id" in found:
         found["agent_id"] = found.pop("agent_id")
     return found
@@ -253,7 +285,7 @@ def given_names(cls: type[Verb], params: Mapping[str, Any]) -> Iterator[str]:
 def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
     """Return the request that these parameters of a wire make, every value of the right type.
 
-    Names may be written in camelCase. Null means "not given".
+    Names may be written in camelCase. Null means "not given", except for a parameter whose default is UNSET.
     """
     known, declaration = parameters(cls), cls.declaration()
     values: dict[str, Any] = {}
@@ -265,7 +297,7 @@ def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
             if declaration.strict:
                 raise Invalid("there is no such parameter", field=name, hint=", ".join(known) or "it takes none")
             continue
-        if value is not None:
+        if value is not None or known[own].default is UNSET:
             is_time = isinstance(value, str) and datetime in get_args(known[own].type)
             values[own], written[own] = parse_time(value, name) if is_time else value, name
     for name, parameter in known.items():
@@ -290,6 +322,12 @@ def parse_time(text: str, field: str) -> datetime:
 
 
 V_ = TypeVar("V_", bound=Verb)
+
+
+def given(request: Verb) -> dict[str, Any]:
+    """Return the parameters of a request that are not as their defaults, by name."""
+    values = ((one, getattr(request, one.field)) for one in parameters(type(request)).values())
+    return {one.name: value for one, value in values if one.required or value != one.default}
 
 
 def snake(name: str) -> str:

@@ -20,6 +20,7 @@ from .. import __version__
 from ..core import arrivals as core_arrivals
 from ..core import deliveries, peers
 from ..core.arrivals import Verdict
+from ..core.verb import from_params
 from ..errors import Busy, Invalid, NotAllowed, PostroomError
 from ..formats.federation import NOT_TRUSTED, federation_error, read_route, routed
 from ..formats.map import ANNOUNCE, CONNECT, FIND, GATEWAY, MEET, PART, ROUTE, SOFTWARE, VERSION
@@ -27,7 +28,7 @@ from ..model.message import same_name
 from ..model.names import fold
 from ..policy.trust import check_way
 from ..server.protocol import EXTRA_BYTES
-from ..server.table import check_params
+from ..server.table import row_params
 from . import exposure as federation_exposure
 from .connection import MapRefusal
 from .methods import for_peer
@@ -124,18 +125,19 @@ class PeerHandler:
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Carry out a call and return a `result` or an `error`, as RpcConnection wants it."""
         try:
-            row = for_peer(method)
-            return {"result": await self.call(row.name, check_params(row, params))}
+            cls = for_peer(method)
+            return {"result": await self.call(cls.declaration().name, row_params(from_params(cls, params)))}
         except PostroomError as refused:
             return {"error": federation_error(refused)}
 
     def notified(self, method: str, params: Mapping[str, Any]) -> None:
         """Carry out a notification."""
         try:
-            row = for_peer(method)
-            if row.name == ANNOUNCE:
-                self._queue_exposure(check_params(row, params))
-            elif row.name == PART:
+            cls = for_peer(method)
+            name = cls.declaration().name
+            if name == ANNOUNCE:
+                self._queue_exposure(row_params(from_params(cls, params)))
+            elif name == PART:
                 self.leave()
         except PostroomError as wrong:
             log.info("the system %s sent a malformed notification: %s", self._link.system, wrong)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAllowed
 from ..formats.map import ANNOUNCE, FIND, MEET, PART, ROUTE, spellings
-from ..server.table import Method, Param
+from ..server.table import Method, Param, verb_of
 
 if TYPE_CHECKING:
+    from ..core.verb import Verb
     from ..room import Room
 
 
@@ -97,11 +98,12 @@ ROWS: tuple[Method, ...] = (
         of_session=True,
     ),
 )  # fmt: skip
-SPELT: dict[str, Method] = {spelling: row for row in ROWS for spelling in spellings(row.name)}
+FEDERATION: dict[str, type[Verb]] = {row.name: verb_of(row) for row in ROWS}
+SPELT: dict[str, type[Verb]] = {spelling: cls for name, cls in FEDERATION.items() for spelling in spellings(name)}
 
 
-def for_peer(name: str) -> Method:
-    """Return the method that a peer calls by this name, in either spelling."""
+def for_peer(name: str) -> type[Verb]:
+    """Return the verb that a peer calls by this name, in either spelling."""
     found = SPELT.get(name)
     if found is None:
         raise NotAllowed(f"{name[:200]} is nothing that a peer may ask", field="method")

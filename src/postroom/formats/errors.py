@@ -20,6 +20,7 @@ from ..errors import (
     QuotaFull,
     Refused,
     TooFast,
+    TooLarge,
     UnknownAgent,
     UnknownMessage,
 )
@@ -66,6 +67,26 @@ def rpc_error(error: PostroomError) -> dict[str, Any]:
     known = next((code for kind, code in CODES if isinstance(error, kind)), INTERNAL_ERROR)
     code = BAD_TOKEN if is_bad_token(error) else known
     return {"code": code, "message": str(error), "data": details(error)}
+
+
+# The HTTP status of an error: that of the first class that fits.
+STATUS: tuple[tuple[type[PostroomError], int], ...] = (
+    (TooLarge, 413),
+    (Invalid, 400),
+    (NotAllowed, 403),
+    (Refused, 422),
+    (Missing, 404),
+    (TooFast, 429),
+    (Busy, 503),
+    (Conflict, 409),
+)
+
+
+def http_status(error: PostroomError) -> int:
+    """Return the HTTP status of an error."""
+    if is_bad_token(error):
+        return 401
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
 
 
 def is_bad_token(error: PostroomError) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def plain(value: Any) -> Any:
     """Return any value that a verb returns as JSON."""
-    encode = _encoders().get(type(value))
+    encode = encoders().get(type(value))
     if encode is not None:
         return encode(value)
     if isinstance(value, (list, tuple)):
@@ -202,7 +202,7 @@ def _plain_stop(stop: Stop) -> dict[str, Any]:
 
 
 @cache
-def _encoders() -> dict[type, Callable[[Any], Any]]:
+def encoders() -> dict[type, Callable[[Any], Any]]:
     """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
     from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415

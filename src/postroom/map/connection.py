@@ -20,8 +20,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec.structs import replace
-
 from ..errors import IllegalMove, Invalid, NotAllowed, PostroomError, QuotaFull
 from ..formats.inbox import milliseconds
 from ..formats.map import (
@@ -41,10 +39,11 @@ from ..server.broker import MAILBOX
 from ..server.callers import Caller
 from ..server.executor import JobFuture
 from ..server.protocol import PREFIX, Request
+from ..server.requests import SessionVerb
 from .access import METHODS, NONE, Identity, acting_as, principal_record
 from .connection_agents import ConnectionAgents
 from .peer_link import PeerLink
-from .session import Answer, Later, Session, Step, is_answer, read_text, unsound
+from .session import Answer, Later, Session, Step, is_answer, name_agent, read_text, unsound
 from .table import MAP
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ class MapConnection:
             self.peer.check_allowed(step)
             # These change who the connection is. Until one is settled, later frames wait (`read`), so that none
             # acts as the wrong agent (G8).
-            if step.method.of_session or step.method.name in {REGISTER, SPAWN}:
+            if isinstance(step.request, SessionVerb) or step.name in {REGISTER, SPAWN}:
                 return JobFuture.of(self._settle(step))
             if self.peer.handles(step):
                 return JobFuture.of(asyncio.ensure_future(self.peer.answer(step)))
@@ -171,7 +170,7 @@ class MapConnection:
             return _replied(step.refuse(refused) or None)
         caller, step = self._caller_of(step)
         reply = caller.carry_out(Request([step]))
-        if step.method.writes and step.method.name in MAP:
+        if step.request.declaration().writes and step.name in MAP:
             reply.add_done_callback(partial(self._after_call, step))
         return reply
 
@@ -180,29 +179,30 @@ class MapConnection:
 
         That is any name but its own, and its own while an agent of that name is on another connection.
         """
-        method, participant = step.method, self.identity.participant
-        speaks = method.whose or method.name.startswith(PREFIX)
+        request, participant = step.request, self.identity.participant
+        speaks = request.whose or step.name.startswith(PREFIX)
         if not self.identity.is_anonymous or self.session.agents or not speaks:
             return
-        named = step.params.get(method.whose) if method.whose is not None else None
+        named = request.named()
         if named not in (None, participant) or self.server.connection_of(participant) is not None:
             text = f"{str(named or participant)[:128]!a} is no agent of this connection"
-            raise NotAllowed(text, field=method.whose, hint="register it, or show a token")
+            raise NotAllowed(text, field=request.whose, hint="register it, or show a token")
 
     def _caller_of(self, step: Step) -> tuple[Caller, Step]:
         """Return the caller that carries out a step: that of the calling agent, else the connection's own.
 
         A client without agents writes letters and opens conversations under its own name.
         """
-        speaker, name = self.session.speaker(step), step.method.name
+        speaker, name = self.session.speaker(step), step.name
         speaks = name == SEND or name.startswith(PREFIX)
         if speaker is None and self.session.agents and (speaks or self.principal.heeds_seals):
             speaker = self.session.agents[0]  # it is then refused, where the step names an agent of another
         if speaker is not None:
             return self.agents.callers[speaker], step
         if self.principal.agent is None and not self.session.agents:
-            if name == SEND and "from" not in step.params:
-                return self._own_caller(), replace(step, params={**step.params, "from": self.identity.participant})
+            if name == SEND and step.request.named() is None:
+                name_agent(step.request, self.identity.participant)
+                return self._own_caller(), step
             if name.startswith(PREFIX):
                 self._client = self._client or self.caller_for(self.identity.participant)
                 return self._client, step
@@ -226,11 +226,11 @@ class MapConnection:
         agent = result.get("agent")
         holder = self.server.connection_of(agent["id"]) if isinstance(agent, dict) else None
         if holder is not None and isinstance(agent, dict):
-            if step.method.name == UNREGISTER:
+            if step.name == UNREGISTER:
                 holder.agents.drop(agent["id"])
             else:
                 holder.agents.pause(agent["id"], agent["state"])
-        self.server.events.after_call(step.method.name, step.params, result)
+        self.server.events.after_call(step.name, step.params, result)
 
     def _settle(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
         def settled(_: object) -> None:
@@ -243,12 +243,13 @@ class MapConnection:
 
     async def _answer(self, step: Step) -> dict[str, Any] | None:
         try:
-            if step.method.name == REGISTER:
+            if step.name == REGISTER:
                 result = await self._register(step.params)
-            elif step.method.name == SPAWN:
+            elif step.name == SPAWN:
                 result = await self.agents.spawn(step.params)
             else:
-                result = step.method.run(self, step.params)
+                assert isinstance(step.request, SessionVerb)  # noqa: S101 - see `carry_out`
+                result = step.request.serve(self)
                 if asyncio.iscoroutine(result):
                     result = await result
             return step.answer(result) or None

@@ -10,6 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..core.verb import from_params
 from ..errors import NotAllowed, PostroomError
 from ..formats.map import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED, request
 from ..server.protocol import Request
@@ -101,12 +102,14 @@ class ConnectionAgents:
         # it.
         self._server.reserve(name, self._conn, is_proven=self._is_same_agent(name))
         was_here = name in self._session.agents
-        fields = {**params, "agent_id": name, "owner": self._conn.identity.participant, IS_HERE: was_here}
+        fields = {**params, "agent_id": name, "owner": self._conn.identity.participant}
         try:
             if not was_here:
                 self._session.take(name)
                 self.callers[name] = self._conn.caller_for(name)
-            result: dict[str, Any] = await self.callers[name].call_row(MAP[method], fields)
+            request = from_params(MAP[method], fields)
+            setattr(request, IS_HERE, was_here)
+            result: dict[str, Any] = await self.callers[name].make(request)
         except PostroomError:
             if not was_here:
                 self._forget(name)

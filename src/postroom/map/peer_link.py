@@ -218,7 +218,7 @@ class PeerLink:
 
     def check_allowed(self, step: Step) -> None:
         """Refuse a call that a peer may not make."""
-        name = step.method.name
+        name = step.name
         if name == MEET:
             self._uses_dots = step.call.method != MEET
         is_inbox_call = self._registers_as_agent and name in _INBOX_METHODS | {REGISTER}
@@ -227,7 +227,7 @@ class PeerLink:
 
     def handles(self, step: Step) -> bool:
         """Return whether this call is one of federation."""
-        name = step.method.name
+        name = step.name
         return name in FEDERATION or (self._registers_as_agent and name in _INBOX_METHODS)
 
     async def answer(self, step: Step) -> dict[str, Any] | None:
@@ -241,7 +241,7 @@ class PeerLink:
             return step.refuse(refused) or None
 
     async def _result(self, session: PeerSession, step: Step) -> dict[str, Any]:
-        name = step.method.name
+        name = step.name
         if self._registers_as_agent and name == SEND:
             return await self._accept_message(session, step.params)
         if self._registers_as_agent and name == UNREGISTER:

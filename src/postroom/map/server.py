@@ -16,11 +16,11 @@ from .. import __version__
 from ..core import peers
 from ..core.authorize import OWNER
 from ..core.presentation import one_line
-from ..core.verb import snake
+from ..core.verb import parameters, snake
 from ..errors import NameTaken, QuotaFull
 from .agents import BEAT_EVERY, away
 from .subscriptions import AgentEvents, StateWatcher
-from .table import ROWS
+from .table import MAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -41,7 +41,7 @@ log = logging.getLogger("postroom")
 AGAIN = 3600.0  # seconds after which the same kind of misuse is logged once more
 LONGEST = 200  # characters of an example
 _REFUSED = "a MAP connection does what is refused"
-_FIELDS = frozenset(param.name for row in ROWS for param in row.params)
+_FIELDS = frozenset(name for cls in MAP.values() for name in parameters(cls))
 
 
 class MisuseLog:

@@ -8,11 +8,11 @@ It does no I/O and knows no room. A transport drives it, over WebSocket or in li
     received = session.receive(value)          # one JSON value that came in
     if isinstance(received, dict): reply       # known already, such as the refusal of an unknown method
     elif isinstance(received, Answer): ...     # the answer to a call of ours; `received.id` names the call
-    elif received is not None:                 # a Step: carry out `received.method` with `received.params`
+    elif received is not None:                 # a Step: carry out `received.request`
         reply = received.answer(result)        # or received.refuse(error); {} where no reply is due
 
-A method of the session itself (`method.of_session`) is run with the connection (`Host`) in place of a room; all
-others with a room that acts as `session.speaker(step)`, the agent that makes the call. The host reports what it
+A verb about the session itself (a `SessionVerb`) is carried out by the connection (`Host`); all others for
+`session.speaker(step)`, the agent that makes the call. The host reports what it
 does: `session.step("challenge")`, `"admit"`, `"close"`, `session.take(agent)`, `drop(agent)`. The table STEPS says
 which step leads where; whatever is not in it is refused.
 
@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from ..core.verb import from_params, parameters
 from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
 from ..formats.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from ..formats.federation import PREFIX as FEDERATION
@@ -56,12 +57,12 @@ from ..formats.map import (
 from ..model.values import read_json
 from ..server import protocol
 from ..server.protocol import PREFIX
-from ..server.table import check_params
+from ..server.table import row_params
 from .table import for_map
 
 if TYPE_CHECKING:
+    from ..core.verb import Verb
     from ..policy.limits import Limits
-    from ..server.table import Method
 
 
 MOST_AGENTS = 1000  # of one connection
@@ -121,6 +122,10 @@ class Answer(Struct, frozen=True):
 
 class Step(protocol.Step, frozen=True):
     """One call whose method and parameters were checked."""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return row_params(self.request)
 
     def answer(self, result: Any) -> dict[str, Any]:
         return {} if self.call.is_notification else self.call.answer(result)
@@ -204,35 +209,42 @@ class Session:
             return None if call.is_notification else refusal(call, refused, is_in=self.is_in)
 
     def _step(self, call: protocol.Call) -> Step | None:
-        method = for_map(call.method)
+        cls = for_map(call.method)
+        name = cls.declaration().name
         # Nobody would get the refusal or the result.
-        if call.is_notification and method.name not in NOTIFIED:
+        if call.is_notification and name not in NOTIFIED:
             return None
         allowed = BEFORE.get(self.state)
-        if allowed is not None and method.name not in allowed:
+        if allowed is not None and name not in allowed:
             text = f"Authentication required{f': {self.refused}' if self.refused else ''}"
             raise NotAllowed(text, field="auth", hint="map/connect, with auth, comes first")
-        if method.name == CONNECT and self.is_in:
+        if name == CONNECT and self.is_in:
             raise IllegalMove("this connection is connected already", field="session")
-        return Step(call, method, self._with_agent(method, check_params(method, call.params)))
+        return Step(call, self._with_agent(name, from_params(cls, call.params)))
 
-    def _with_agent(self, method: Method, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters with the first agent of this connection, where they name none."""
-        name = method.whose
-        is_new = method.name in {REGISTER, SPAWN}  # its id is not known yet
-        if name is None or name in params or not self.agents or is_new or method.name.startswith(PREFIX):
-            return params
-        return {**params, name: self.agents[0]}
+    def _with_agent(self, name: str, request: Verb) -> Verb:
+        """Return the request with the first agent of this connection, where it names none."""
+        is_new = name in {REGISTER, SPAWN}  # its id is not known yet
+        if request.whose is None or request.named() or not self.agents or is_new or name.startswith(PREFIX):
+            return request
+        name_agent(request, self.agents[0])
+        return request
 
     def speaker(self, step: Step) -> str | None:
         """Return the agent of this connection that makes a call: the one it names, else the first.
 
         None: it names an agent of another connection, or there is none.
         """
-        named = step.params.get(step.method.whose) if step.method.whose is not None else None
+        named = step.request.named()
         if named is not None:
             return named if named in self.agents else None
         return self.agents[0] if self.agents else None
+
+
+def name_agent(request: Verb, agent: str) -> None:
+    """Make a request about this agent."""
+    assert request.whose is not None  # noqa: S101 - only for requests about an agent
+    setattr(request, parameters(type(request))[request.whose].field, agent)
 
 
 def read_text(raw: bytes | str, limits: Limits) -> Any:

@@ -5,14 +5,18 @@ Methods about the connection itself are carried out by it (`connection.MapConnec
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..federation import methods
 from ..formats.errors import NoSuchMethod
 from ..formats.map import SUBSCRIBE_ACK, spellings
 from ..server.protocol import MAIL
-from ..server.table import Method, Param
+from ..server.table import Method, Param, verb_of
 from . import agents, routing
+
+if TYPE_CHECKING:
+    from ..core.verb import Verb
+
 
 _WHO = Param("agent_id", "text", "the agent; without it, the one that this connection registered")
 _NEEDED = Param("agent_id", "text", "the agent", required=True)
@@ -195,14 +199,13 @@ ROWS: tuple[Method, ...] = (
            Param("parent", "text", "only below this one"), _LIMIT, _CURSOR, result="scopes, nextCursor"),
     _query("scopes/members", "the members of a scope", agents.members, _SCOPE, _LIMIT, _CURSOR,
            result="members (ids), nextCursor"),
-    *methods.ROWS,
 )  # fmt: skip
-MAP: dict[str, Method] = {row.name: row for row in ROWS}
-SPELT: dict[str, Method] = {spelling: row for row in ROWS for spelling in spellings(row.name)}
+MAP: dict[str, type[Verb]] = {row.name: verb_of(row) for row in ROWS} | methods.FEDERATION
+SPELT: dict[str, type[Verb]] = {spelling: cls for name, cls in MAP.items() for spelling in spellings(name)}
 
 
-def for_map(name: str) -> Method:
-    """Return the method of this name, in either spelling; `mail/*` of conversations are methods of MAP, too."""
+def for_map(name: str) -> type[Verb]:
+    """Return the verb of this name, in either spelling; `mail/*` of conversations are methods of MAP, too."""
     found = SPELT.get(name) or MAIL.get(name)
     if found is None:
         raise NoSuchMethod(f"Method not found: {name[:200]}", field="method")

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from ..core.verb import snake
+from ..core.verb import from_params, snake
 from ..errors import Invalid, NotAllowed, Refused, UnknownAgent
 from ..formats.inbox import stamp
 from ..model.agent import Presence
 from ..model.codec import convert
 from ..model.message import DEFAULT_SCOPE, Part, content_of, payload_to_parts
-from ..server.table import Kind, Method, Param, check_params
+from ..server.table import Kind, Method, Param, row_params, verb_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ..core.verb import Verb
 
 
 _TASK = ("id", "state", "giver", "receiver", "thread", "deadline", "reason", "subject", "is_final")
@@ -161,10 +163,11 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):  # dict: for what is m
         return {"type": "object", "properties": self.answer, "required": list(self.always)}
 
     @cached_property
-    def method(self) -> Method:
-        """Return its arguments as the parameters of a method, for `check_params`."""
+    def verb(self) -> type[Verb]:
+        """Return its arguments as the parameters of a verb, for `from_params`."""
         params = tuple(Param(snake(arg.name), arg.kind, arg.about, arg.required) for arg in self.args)
-        return Method(name=self.name, about=self.about, action="agents", run=_unused, params=params, result="")
+        row = Method(name=self.name, about=self.about, action="agents", run=_unused, params=params, result="")
+        return verb_of(row)
 
     @cached_property
     def with_choices(self) -> tuple[tuple[str, Arg], ...]:
@@ -174,7 +177,7 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):  # dict: for what is m
 
 def check_args(tool: Tool, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by their names in snake case, every value checked."""
-    values = check_params(tool.method, params, [arg.name for arg in tool.args])
+    values = row_params(from_params(tool.verb, params))
     for name, arg in tool.with_choices:
         value = values.get(name)
         if value is not None and value not in arg.choices:

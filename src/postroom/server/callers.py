@@ -17,21 +17,22 @@ from msgspec import Raw
 
 from ..core import tokens
 from ..core.authorize import SOCKET, authorize
+from ..core.verb import authorised, from_params, given
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
 from .executor import INTERNAL, JobFuture
-from .protocol import Step, acting_agent, authorize_call, find_method
-from .table import check_params
+from .protocol import Step, find_verb
+from .requests import SessionVerb, in_json, is_heavy, is_slow, patience
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from ..core.authorize import Principal
+    from ..core.verb import Verb
     from ..room import Room
     from .broker import Broker
     from .executor import Executor
     from .protocol import Request
-    from .table import Method, Run
 
 
 log = logging.getLogger("postroom")
@@ -100,63 +101,59 @@ class Caller:
         return [reply for reply in replies if reply] or None
 
     def _begin(self, step: Step) -> JobFuture:
-        method, params = step.method, step.params
-        if method.of_session:  # at once, on this thread: no other call of this caller is under way
-            return _run_now(partial(method.run, self, params))
-        is_wait = method.empty is not None and method.patience(params) > 0
+        request = step.request
+        if isinstance(request, SessionVerb):  # at once, on this thread: no other call of this caller is under way
+            return _run_now(partial(request.serve, self))
+        is_wait = patience(request) > 0
         if is_wait and self._has_left:  # do not hand out a letter that nobody receives
             return _cancelled()
-        run = partial(self._run_checked, method)
-        if (method.is_slow(params) or method.is_heavy(params)) and not is_wait:
+        run = partial(self._run_checked, request)
+        if not is_wait and (is_slow(request) or is_heavy(request)):
             run = partial(_encode_answer, step, run)
-        done = self._executor.carry_out(self.room, method, params, run, self)
-        if method.name == "emit":
-            done.add_done_callback(partial(self._publish, method, params))
+        done = self._executor.carry_out(request, run, self)
+        if step.name == "emit":
+            done.add_done_callback(partial(self._publish, request))
         if is_wait:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
         return done
 
-    def _run_checked(self, method: Method, room: Room, params: dict[str, Any]) -> Any:
-        """Carry out a method if the caller may still do it, and record that its agent is active."""
-        token = room.principal.token
-        if token is not None and not tokens.is_live(room.core, token):
+    def _run_checked(self, request: Verb) -> Any:
+        """Carry out a request if the caller may still make it, and record that its agent is active."""
+        core, token = self.room.core, self.room.principal.token
+        if token is not None and not tokens.is_live(core, token):
             raise NotAllowed("this token is not valid any more", field="token")
-        room = self._room_today(room, method, params)
-        authorize_call(room, method, params)
-        answer = method.run(room, params)
-        if method.action in {"register", "heartbeat"}:  # the agent itself sets its status
+        principal = self._principal_of(request)
+        result = authorised(core, principal, request)()
+        if request.declaration().action in {"register", "heartbeat"}:  # the agent itself sets its status
             self._executor.forget_activity()
-        elif method.whose is not None:
-            self._executor.record_activity(params.get(method.whose) or room.principal.agent)
-        return answer
+        elif request.whose is not None:
+            self._executor.record_activity(principal.agent or request.acting())
+        return result
 
-    def _publish(self, method: Method, params: dict[str, Any], done: JobFuture) -> None:
+    def _publish(self, request: Verb, done: JobFuture) -> None:
         """Publish an emitted event after the call has succeeded, and only then: a job may run twice."""
         if not done.cancelled() and done.exception() is None:
-            principal = self._room_today(self.room, method, params).principal
-            event = {"scope": self.room._default_scope} | params
-            self._broker.publish(event, principal.agent or params.get("agent_id") or tokens.OPERATOR)
+            agent = self._principal_of(request).agent or request.acting()
+            event = {"scope": self.room.core.default_scope} | given(request)
+            self._broker.publish(event, agent or tokens.OPERATOR)
 
-    def _room_today(self, room: Room, method: Method, params: dict[str, Any]) -> Room:
-        """Return the room as this caller may use it now: one without a token cannot act as an agent
+    def _principal_of(self, request: Verb) -> Principal:
+        """Return the principal that makes a request now: a caller without a token cannot act as an agent
         that has one.
         """
-        principal = room.principal
-        if not principal.heeds_seals or not tokens.sealed(room.core):
-            return room
-        today = tokens.effective_principal(room.core, principal, acting_agent(method, params))
-        return room if today is principal else room.acting_as(today)
+        core, principal = self.room.core, self.room.principal
+        if not principal.heeds_seals or not tokens.sealed(core):
+            return principal
+        return tokens.effective_principal(core, principal, request.acting())
 
     async def call(self, name: str, params: Mapping[str, Any]) -> Any:
         """Carry out a verb by its name."""
-        method = find_method(name)
-        return await self.call_row(method, check_params(method, params))
+        return await self.make(from_params(find_verb(name), params))
 
-    async def call_row(self, method: Method, params: dict[str, Any]) -> Any:
-        """Carry out a method whose parameters were checked."""
-        run = partial(self._run_checked, method)
-        return await self._executor.carry_out(self.room, method, params, run, self)
+    async def make(self, request: Verb) -> Any:
+        """Carry out a request and return its result as JSON."""
+        return await self._executor.carry_out(request, partial(self._run_checked, request), self)
 
     # -- the session
 
@@ -260,9 +257,9 @@ def _failed(error: PostroomError) -> JobFuture:
     return done
 
 
-def _encode_answer(step: Step, run: Run, room: Room, params: dict[str, Any]) -> Raw:
+def _encode_answer(step: Step, run: Callable[[], Any]) -> Raw:
     """Carry out a call with a large answer and encode it on the same thread: the loop's thread serves others."""
-    return Raw(encode(step.answer(run(room, params))))
+    return Raw(encode(step.answer(in_json(run()))))
 
 
 def _cancelled() -> JobFuture:
@@ -282,5 +279,5 @@ def _reply(step: Step, error: BaseException | None, result: Any) -> Any:
         return step.refuse(error)
     if isinstance(error, OSError) and error.errno in _NO_FILES:  # maybe for a module that is imported late
         return step.refuse(StoreFailing("no more files can be opened", hint=_NO_FILES_HINT))
-    log.error("%s failed because of a bug", step.method.name, exc_info=error)
+    log.error("%s failed because of a bug", step.name, exc_info=error)
     return step.refuse(PostroomError(INTERNAL))

@@ -12,7 +12,7 @@ import msgspec
 from .. import errors
 from ..errors import Busy, PostroomError
 from ..model.codec import encode
-from .protocol import PREFIX, VERBS
+from .protocol import PREFIX, own_verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ class SocketClient:
 
     def _lines(self, name: str, params: Mapping[str, Any]) -> bytes:
         login = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
-        if name in VERBS:  # in JSON-RPC: agent-inbox's actions of the same name return less
+        if own_verb(name) is not None:  # in JSON-RPC: agent-inbox's actions of the same name return less
             request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": PREFIX + name, "params": dict(params)}
         else:
             request = {"action": name, **params}

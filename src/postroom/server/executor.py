@@ -26,12 +26,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.inbox import seconds_to_sleep
+from ..core.verb import authorised, from_params
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..store.protocol import Undone
 from ..watcher import SharedWatcher
+from . import requests
 from .counters import Counters
-from .protocol import Request, authorize_call, find_method
-from .table import box_of, check_params
+from .protocol import Request, find_verb
+from .requests import in_json, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..core.authorize import Principal
+    from ..core.verb import Verb
     from ..room import Room
-    from .table import Method, Run
 
 
 log = logging.getLogger("postroom")
@@ -233,26 +235,26 @@ class JobQueue:
 
     def take(self, most: int) -> list[Job]:
         """Remove and return at most so many jobs, one of each caller in turn."""
-        check_params: list[Job] = []
+        taken: list[Job] = []
         self._last_count = 0
-        while self._lines and len(check_params) < most:
+        while self._lines and len(taken) < most:
             caller = next(iter(self._lines))
             line = self._lines.pop(caller)
-            check_params.append(line.popleft())
+            taken.append(line.popleft())
             if line:
                 self._lines[caller] = line  # behind the others
-        return check_params
+        return taken
 
     def take_read_only(self, busy: set[object]) -> list[Job]:
         """Remove and return the read-only jobs that are next of their caller, except of `busy` callers: a job
         never overtakes another of the same caller.
         """
         free = [caller for caller, line in self._lines.items() if caller not in busy and line[0].is_read_only]
-        check_params = [self._lines[caller].popleft() for caller in free]
+        taken = [self._lines[caller].popleft() for caller in free]
         for caller in free:
             if not self._lines[caller]:
                 del self._lines[caller]
-        return check_params
+        return taken
 
 
 def settle_all(batch: list[Job], answers: list[Any]) -> None:
@@ -371,32 +373,35 @@ class Executor:
 
     async def call(self, principal: Principal, name: str, params: Mapping[str, Any]) -> Any:
         """Carry out a verb for a caller, and return its result."""
-        method, room = find_method(name), self.room.acting_as(principal)
-        checked = check_params(method, params)
-        authorize_call(room, method, checked)
-        return await self.carry_out(room, method, checked)
+        request = from_params(find_verb(name), params)
 
-    def carry_out(
-        self, room: Room, method: Method, params: dict[str, Any], run: Run | None = None, caller: object = None
-    ) -> JobFuture:
-        """Carry out a method whose parameters were checked. Quick calls of one caller are done in the order in
-        which they came. `run` replaces the method's own function, to check the caller first.
+        def look() -> Any:
+            return authorised(self.room.core, principal, request)()
+
+        return await self.carry_out(request, look)
+
+    def carry_out(self, request: Verb, run: Callable[[], Any], caller: object = None) -> JobFuture:
+        """Carry out a request by `run`, which looks once and returns the result; the future holds it as JSON.
+        Quick calls of one caller are done in the order in which they came.
         """
-        done = self._begin(room, method, params, partial(run or method.run, room, params), caller)
-        done.add_done_callback(partial(self.counters.called, method.name, perf_counter()))
+        done = self._begin(request, run, caller)
+        done.add_done_callback(partial(self.counters.called, request.declaration().name, perf_counter()))
         return done
 
-    def _begin(
-        self, room: Room, method: Method, params: dict[str, Any], call: Callable[[], Any], caller: object
-    ) -> JobFuture:
-        if method.empty is not None and (seconds := method.patience(params)):
-            look = partial(self.submit, call, caller, is_wait=True)
-            return JobFuture.of(asyncio.ensure_future(self._wait(room, method, params, look, seconds)))
-        if method.is_slow(params):
-            return JobFuture.of(self._run_on(self._slow_threads if method.slow else self._read_threads, call))
-        if method.is_heavy(params):
+    def _begin(self, request: Verb, run: Callable[[], Any], caller: object) -> JobFuture:
+        if seconds := patience(request):
+            look = partial(self.submit, run, caller, is_wait=True)
+            return JobFuture.of(asyncio.ensure_future(self._wait(request, look, seconds)))
+        declaration = request.declaration()
+
+        def call() -> Any:
+            return in_json(run())
+
+        if requests.is_slow(request):
+            return JobFuture.of(self._run_on(self._slow_threads if declaration.slow else self._read_threads, call))
+        if requests.is_heavy(request):
             return JobFuture.of(self._run_on(self._large_thread, call))
-        return self.submit(call, caller, is_read_only=not method.writes)
+        return self.submit(call, caller, is_read_only=not declaration.writes)
 
     def submit_from(self, caller: object, submit: Callable[[], object]) -> None:
         """Call `submit`, which submits all that one caller has sent so far. A caller that was alone the last time,
@@ -634,31 +639,23 @@ class Executor:
 
     # -- waiting
 
-    async def _wait(
-        self,
-        room: Room,
-        method: Method,
-        params: dict[str, Any],
-        look: Callable[[], JobFuture],
-        seconds: float,
-    ) -> Any:
-        """Look until there is an answer that is not empty, or the time is over. Between two looks it sleeps until
-        the mailbox is notified, or until a letter in it comes due.
+    async def _wait(self, request: Verb, look: Callable[[], JobFuture], seconds: float) -> Any:
+        """Look until there is a result that is not empty, or the time is over; return it as JSON. Between two
+        looks it sleeps until a mailbox is notified, or until a letter in it comes due.
         """
-        is_empty = method.empty or bool
-        answer = await look()
+        found = await look()
         end = self._loop.time() + seconds
-        if not is_empty(answer):
-            return answer
-        mailboxes = [box_of(room, params).name]
+        if not request.is_empty(found):
+            return in_json(found)
+        mailboxes = request.mailboxes()
         with self._watcher.listen(mailboxes) as notified:
             while True:
                 notified.clear()  # before looking: what comes during the look must wake us
-                answer = await look()
+                found = await look()
                 left = end - self._loop.time()
-                if not is_empty(answer) or left <= 0:
-                    return answer
-                nap = seconds_to_sleep(room.core, mailboxes)
+                if not request.is_empty(found) or left <= 0:
+                    return in_json(found)
+                nap = seconds_to_sleep(self.room.core, mailboxes)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
                         await notified.wait()

@@ -1,4 +1,6 @@
-"""HTTP: replies, authentication, and JSON-RPC by POST. Errors are JSON-RPC error objects on every path.
+"""HTTP: replies, authentication, JSON-RPC by POST, and plain calls of verbs.
+
+Errors are JSON-RPC error objects on every path but those of plain calls.
 
 Every request and every upgrade is checked before a byte of a body is read. A page in a browser can send requests
 to this machine, from its own site or by a host name that points here (DNS rebinding). So the Host must be one of
@@ -13,18 +15,29 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ..core import tokens
-from ..errors import Busy, Invalid, Missing, NotAllowed, PostroomError, TooLarge
-from ..formats.errors import BAD_TOKEN, INVALID_REQUEST, PARSE_ERROR, TOKEN_NEEDED, rpc_error
+from ..core.verb import from_params
+from ..errors import Invalid, NotAllowed, PostroomError
+from ..formats.errors import (
+    BAD_TOKEN,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    TOKEN_NEEDED,
+    NoSuchMethod,
+    details,
+    http_status,
+    rpc_error,
+)
 from ..model.codec import encode
 from ..model.values import read_json
 from . import protocol
 from .callers import Caller
-from .protocol import EXTRA_BYTES, EXTRA_DEPTH, Request, failure, read_value
+from .protocol import EXTRA_BYTES, EXTRA_DEPTH, Call, Request, Step, failure, own_verb, read_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,14 +59,6 @@ JSON = b"application/json"
 CHALLENGE = (b"www-authenticate", b'Bearer realm="postroom"')
 _NOT_KEPT = (b"cache-control", b"no-store")
 _NOT_GUESSED = (b"x-content-type-options", b"nosniff")
-# The status of an error: that of the first class that fits.
-STATUS: tuple[tuple[type[PostroomError], int], ...] = (
-    (TooLarge, 413),
-    (Invalid, 400),
-    (NotAllowed, 403),
-    (Missing, 404),
-    (Busy, 503),
-)
 
 
 class Reply(Struct, frozen=True):
@@ -75,8 +80,7 @@ def error_reply(status: int, why: str, *headers: tuple[bytes, bytes], code: int 
 
 def reply_for_error(error: PostroomError) -> Reply:
     """Return the reply for an error outside of any JSON-RPC call."""
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    return json_reply(status, {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)})
+    return json_reply(http_status(error), {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)})
 
 
 async def send_reply(scope: Scope, send: Send, reply: Reply) -> None:
@@ -167,8 +171,10 @@ def _token(headers: Headers) -> str | None:
     return token.strip() if scheme.lower().encode() == _BEARER else None
 
 
-# -- JSON-RPC by POST
+# -- calls by POST
 
+VERBS_AT = "/v1/"  # the path of each verb begins so
+DESCRIPTION = "/openapi.json"
 BODY_SECONDS = 30.0  # to receive a whole body
 RETRY = (b"retry-after", b"1")
 CLOSING = error_reply(503, "the server is shutting down; try again", RETRY)
@@ -188,7 +194,7 @@ def read_rpc(raw: bytes | str, limits: Limits) -> Request | dict[str, Any]:
     are not accepted here.
     """
     try:
-        value = read_json(raw, "body", depth=limits.max_depth + EXTRA_DEPTH, largest=max_body_bytes(limits))
+        value = _read_value(raw, limits)
     except PostroomError as broken:
         return protocol.unreadable(str(broken))
     if protocol.is_rpc(value):
@@ -198,13 +204,65 @@ def read_rpc(raw: bytes | str, limits: Limits) -> Request | dict[str, Any]:
     return Request([error])
 
 
+def _read_value(raw: bytes | str, limits: Limits) -> Any:
+    return read_json(raw, "body", depth=limits.max_depth + EXTRA_DEPTH, largest=max_body_bytes(limits))
+
+
 def too_large(most: int) -> Reply:
     return error_reply(413, f"the body is larger than {most} bytes", code=PARSE_ERROR)
 
 
 async def serve_call(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
-    """Return the reply to a POST. The body is read up to the size that a letter needs."""
-    limits = app.limits
+    """Return the reply to a call in JSON-RPC."""
+    body = await _read_json_body(app.limits, scope, receive)
+    if isinstance(body, Reply):
+        return body
+    request = read_rpc(body, app.limits)
+    if not isinstance(request, Request):
+        return json_reply(400, request)
+    return await _carry_out(app, principal, request, receive)
+
+
+class PlainCall(Call, frozen=True):
+    """A call of a verb by its path, answered with the result alone and an honest status."""
+
+    def answer(self, result: Any) -> Any:
+        return result
+
+    def refuse(self, error: PostroomError) -> Any:
+        return plain_refusal(error)
+
+
+def plain_refusal(error: PostroomError) -> Reply:
+    """Return the refusal of a plain call."""
+    status = http_status(error)
+    headers = (CHALLENGE,) if status == 401 else ()
+    if status in {429, 503}:
+        headers = ((b"retry-after", b"%d" % max(1, ceil(error.retry_after or 1))),)
+    return json_reply(status, {"error": str(error), **details(error)}, *headers)
+
+
+async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
+    """Return the reply to `POST /v1/VERB` with the parameters as a JSON object; without a body there are none."""
+    body = await _read_json_body(app.limits, scope, receive)
+    if isinstance(body, Reply):
+        return body
+    name = scope["path"].removeprefix(VERBS_AT)
+    try:
+        cls = own_verb(name)
+        if cls is None:
+            raise NoSuchMethod(f"there is no verb {name[:100]!a}", hint=f"GET {DESCRIPTION} lists them")
+        params = _read_value(body, app.limits) if body.strip() else {}
+        if not isinstance(params, dict):
+            raise Invalid("must be an object: the parameters by name", field="body")
+        step = Step(PlainCall(name, params), from_params(cls, params))
+    except PostroomError as wrong:
+        return plain_refusal(wrong)
+    return await _carry_out(app, principal, Request([step]), receive)
+
+
+async def _read_json_body(limits: Limits, scope: Scope, receive: Receive) -> bytes | Reply:
+    """Return the body of a POST, read up to the size that a letter needs; or the refusal."""
     if not _is_json(scope["headers"]):
         return error_reply(415, "the body must be application/json")
     most = max_body_bytes(limits)
@@ -215,12 +273,7 @@ async def serve_call(app: HttpApp, principal: Principal, scope: Scope, receive: 
             body = await _read(receive, most)
     except TimeoutError:
         return error_reply(408, f"the body did not come within {BODY_SECONDS:g} seconds")
-    if body is None:
-        return too_large(most)
-    request = read_rpc(body, limits)
-    if not isinstance(request, Request):
-        return json_reply(400, request)
-    return await _carry_out(app, principal, request, receive)
+    return too_large(most) if body is None else body
 
 
 async def _carry_out(app: HttpApp, principal: Principal, request: Request, receive: Receive) -> Reply:
@@ -231,6 +284,8 @@ async def _carry_out(app: HttpApp, principal: Principal, request: Request, recei
         if future.cancelled():
             return CLOSING
     reply = await future
+    if isinstance(reply, Reply):
+        return reply
     return Reply(204) if reply is None else json_reply(200, reply)
 
 

@@ -1,7 +1,9 @@
 """The ASGI app: which path is served by what, the health check, and the mounted MCP app.
 
 POST /mcp, GET /mcp, ...  the mounted app
+POST /v1/VERB             a verb, with its parameters as a JSON object
 POST anything else        JSON-RPC
+GET /openapi.json         the verbs and their parameters
 GET /subscribe            server-sent events
 GET /healthz, /metrics    health and numbers
 /ws                       JSON-RPC in WebSocket frames
@@ -20,9 +22,12 @@ from .. import __version__
 from ..core import core
 from ..errors import PostroomError
 from .callers import Caller
+from .describe import openapi
 from .http import (
     CLOSING,
+    DESCRIPTION,
     RETRY,
+    VERBS_AT,
     Disconnected,
     Reply,
     content_length,
@@ -33,6 +38,7 @@ from .http import (
     reply_for_error,
     send_reply,
     serve_call,
+    serve_verb,
     too_large,
 )
 from .metrics import metrics
@@ -289,17 +295,22 @@ class HttpApp:
     async def _answer(self, caller: Principal, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         path, method = scope["path"], scope["method"]
         if method == "POST":
-            return await serve_call(self, caller, scope, receive)
+            serve = serve_verb if path.startswith(VERBS_AT) else serve_call
+            return await serve(self, caller, scope, receive)
         if method not in _READ_METHODS:
             return _NO_METHOD
-        if path == HEALTH:
-            return await self._health.check(is_detailed=True)
-        if path == METRICS:
-            return await metrics(self.executor, caller)
         if path == SUBSCRIBE and method == "GET":
             await serve_stream(self, caller, scope, receive, send)
             return None
-        return _NO_METHOD
+        replies: dict[str, Callable[[], Awaitable[Reply]]] = {
+            HEALTH: partial(self._health.check, is_detailed=True),
+            METRICS: partial(metrics, self.executor, caller),
+            DESCRIPTION: self._describe,
+        }
+        return await replies[path]() if path in replies else _NO_METHOD
+
+    async def _describe(self) -> Reply:
+        return json_reply(200, await self.executor.run_slow(openapi))
 
     # -- requests that stay
 
@@ -348,6 +359,7 @@ class HttpApp:
 
 _NO_METHOD = error_reply(
     405,
-    "calls are sent by POST; GET serves /subscribe, /healthz and /metrics; /ws and /map are WebSockets",
+    "calls are sent by POST; GET serves /openapi.json, /subscribe, /healthz and /metrics; /ws and /map are"
+    " WebSockets",
     (b"allow", b"POST"),
 )

@@ -182,7 +182,7 @@ def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     creator = named_creator(params) or room.principal.agent
     opening = ConversationRequest(
         id=params.get("id") or params.get("conversation_id"),
-        scope=params.get("scope", room._default_scope),
+        scope=params.get("scope", room.core.default_scope),
         subject=params.get("subject"),
         type=params.get("type"),
         metadata=params.get("metadata"),

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..core.authorize import authorize
-from ..core.verb import given_names, parameters
+from ..core.verb import VERBS, Verb, from_params, given_names, parameters
 from ..errors import PostroomError, TooLarge
 from ..formats.errors import (
     INVALID_PARAMS,
@@ -27,9 +26,12 @@ from ..formats.errors import (
 )
 from ..model.codec import to_plain
 from ..model.values import read_json
-from . import inbox_actions, mail
+from . import mail
 from . import verbs as server_verbs
-from .table import Method, check_params
+from .inbox_actions import ACTIONS
+from .requests import answer, is_long, is_slow, patience
+from .session import SESSION
+from .table import verb_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ..formats.errors import Problem
     from ..policy.limits import Limits
     from ..room import Room
+    from .table import Method
 
 
 class LineSplitter:
@@ -143,47 +146,54 @@ def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
-# -- all methods by name
+# -- all verbs by name
 
 PREFIX = "mail/"
-VERBS: dict[str, Method] = {
-    row.name: row
-    for row in (
-        *server_verbs.MAIL_ROWS,
-        *server_verbs.WORK_ROWS,
-        *server_verbs.ALERT_ROWS,
-        *server_verbs.ROOM_ROWS,
-    )
-}
-ACTIONS: dict[str, Method] = {row.name: row for row in inbox_actions.ROWS}
-MAIL: dict[str, Method] = {row.name: row for row in mail.MAIL}
-SESSION: dict[str, Method] = {row.name: row for row in server_verbs.SESSION_ROWS}  # the caller's connection itself
+_ROWS: tuple[Method | type[Verb], ...] = (
+    *server_verbs.MAIL_ROWS,
+    *server_verbs.WORK_ROWS,
+    *server_verbs.ALERT_ROWS,
+    *server_verbs.ROOM_ROWS,
+)
+ROWS: dict[str, type[Verb]] = {cls.declaration().name: cls for cls in map(verb_of, _ROWS)}
+MAIL: dict[str, type[Verb]] = {row.name: verb_of(row) for row in mail.MAIL}
 ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
 
 
-def find_method(name: str) -> Method:
-    """Return a method by its name inside the server: a verb, else an action of agent-inbox."""
-    found = VERBS.get(name) or ACTIONS.get(name) or MAIL.get(name)
+def wire_verbs() -> dict[str, type[Verb]]:
+    """Return our own verbs by name, without those that make sense only in the caller's process."""
+    return ROWS | {name: cls for name, cls in VERBS.items() if not cls.declaration().local}
+
+
+def own_verb(name: str) -> type[Verb] | None:
+    """Return one of our own verbs by its name."""
+    cls = VERBS.get(name) or ROWS.get(name)
+    return None if cls is None or cls.declaration().local else cls
+
+
+def find_verb(name: str) -> type[Verb]:
+    """Return a verb by its name inside the server: one of ours, else an action of agent-inbox."""
+    found = own_verb(name) or ACTIONS.get(name) or MAIL.get(name)
     if found is None:
         raise NoSuchMethod(f"Method not found: {name}", field="method")
     return found
 
 
-def find_action(name: str) -> Method:
-    """Return a method by its name on the socket."""
-    found = ACTIONS.get(name) or VERBS.get(name) or SESSION.get(name)
+def find_action(name: str) -> type[Verb]:
+    """Return a verb by its name on the socket."""
+    found = ACTIONS.get(name) or own_verb(name) or SESSION.get(name)
     if found is None:
-        known = (*ACTIONS, *VERBS, *SESSION)
+        known = (*ACTIONS, *wire_verbs(), *SESSION)
         raise NoSuchMethod(f"Unknown action: {name}", field="action", hint=_similar(name, known))
     return found
 
 
-def find_rpc_method(name: str) -> Method:
-    """Return a method by its name in JSON-RPC."""
+def find_rpc_method(name: str) -> type[Verb]:
+    """Return a verb by its name in JSON-RPC."""
     bare = ALIASES.get(name) or name.removeprefix(PREFIX)
-    found = MAIL.get(name) or SESSION.get(name) or (VERBS.get(bare) if bare != name else None)
+    found = MAIL.get(name) or SESSION.get(name) or (own_verb(bare) if bare != name else None)
     if found is None:
-        known = (*MAIL, *SESSION, *(PREFIX + verb for verb in VERBS))
+        known = (*MAIL, *SESSION, *(PREFIX + verb for verb in wire_verbs()))
         raise NoSuchMethod(f"Method not found: {name}", field="method", hint=_similar(name, known))
     return found
 
@@ -198,29 +208,8 @@ def _similar(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def call(room: Room, name: str, params: Mapping[str, Any]) -> Any:
-    """Carry out a method at once; one that waits for mail only looks."""
-    method = find_method(name)
-    checked = check_params(method, params)
-    authorize_call(room, method, checked)
-    return method.run(room, checked)
-
-
-def acting_agent(method: Method, params: Mapping[str, Any]) -> str | None:
-    """Return the agent as which a call without a token acts, by its parameters; None: as no agent. There is never
-    more than one: the call is carried out as this agent, and whatever else it would touch is refused.
-    """
-    if method.speaker is not None:
-        return method.speaker(params)
-    return None if method.whose is None else params.get(method.whose)
-
-
-def authorize_call(room: Room, method: Method, params: Mapping[str, Any]) -> None:
-    """Refuse a call that this caller may not make, before anything else about it is checked. The verbs check again
-    for the mailboxes they touch.
-    """
-    principal, whose = room.principal, method.whose
-    mailbox = params.get(whose) if whose is not None else None
-    authorize(principal, method.action, mailbox or principal.agent)
+    """Carry out a verb at once; one that waits for mail only looks."""
+    return answer(room.core, room.principal, from_params(find_verb(name), params))
 
 
 # -- requests
@@ -246,17 +235,20 @@ class Action(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One valid call: its method and parameters, and how it is answered."""
+    """One valid call: the request that it makes, and how it is answered."""
 
     call: Action | Call
-    method: Method
-    params: dict[str, Any]
+    request: Verb
+
+    @property
+    def name(self) -> str:
+        return self.request.declaration().name
 
     def answer(self, result: Any) -> dict[str, Any]:
         return self.call.answer(result)
 
     def refuse(self, error: PostroomError) -> dict[str, Any]:
-        return refusal(self.call, self.method, error)
+        return refusal(self.call, self.name, error)
 
 
 class Request(Struct, frozen=True):
@@ -271,7 +263,7 @@ class Request(Struct, frozen=True):
         caller overtakes it.
         """
         for step in self.steps:  # noqa: SIM110 - loops are faster, here and below, and every request comes by
-            if isinstance(step, Step) and step.method.is_long(step.params):
+            if isinstance(step, Step) and is_long(step.request):
                 return True
         return False
 
@@ -284,11 +276,11 @@ class Request(Struct, frozen=True):
     def is_large(self) -> bool:
         """Return whether its reply may be large and comes without waiting for mail."""
         for step in self.steps:
-            if isinstance(step, Step) and step.method.is_slow(step.params):
+            if isinstance(step, Step) and is_slow(step.request):
                 break
         else:
             return False
-        return not any(isinstance(step, Step) and step.method.patience(step.params) > 0 for step in self.steps)
+        return not any(isinstance(step, Step) and patience(step.request) > 0 for step in self.steps)
 
 
 def read_line(line: bytes | None, limits: Limits) -> Request | dict[str, Any]:
@@ -315,9 +307,9 @@ def read_value(value: Any) -> Request:
     return Request([to_step(_read_action(value))])
 
 
-def refusal(call: Action | Call, method: Method | None, error: PostroomError) -> dict[str, Any]:
+def refusal(call: Action | Call, name: str, error: PostroomError) -> dict[str, Any]:
     """Return the reply to a call that is refused. Errors about conversations have MAP's codes."""
-    special = mail_problem(error) if method is not None and method.name.startswith(PREFIX) else None
+    special = mail_problem(error) if name.startswith(PREFIX) else None
     return call.refuse(error) if special is None else problem_reply(call.id, special)
 
 
@@ -325,21 +317,19 @@ def to_step(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
     """Return the step of a call, or the reply that refuses it; {} for a notification, which gets no answer."""
     if isinstance(call, dict):
         return call
-    method = None
+    name = ""
     try:
-        if isinstance(call, Action):
-            method = find_action(call.method)
-            return Step(call, method, check_params(method, _with_letter_id(call, method)))
-        method = find_rpc_method(call.method)
-        return Step(call, method, check_params(method, call.params))
+        cls = find_action(call.method) if isinstance(call, Action) else find_rpc_method(call.method)
+        name = cls.declaration().name
+        params = _with_letter_id(call, cls) if isinstance(call, Action) else call.params
+        return Step(call, from_params(cls, params))
     except PostroomError as wrong:
-        return {} if call.is_notification else refusal(call, method, wrong)
+        return {} if call.is_notification else refusal(call, name, wrong)
 
 
-def _with_letter_id(call: Action, method: Method) -> dict[str, Any]:
+def _with_letter_id(call: Action, cls: type[Verb]) -> dict[str, Any]:
     """Return the parameters of an action. The `id` of a line names the line, and the letter if none else does."""
-    cls = method.verb
-    if cls is None or call.id is None or "id" not in parameters(cls) or "id" in given_names(cls, call.params):
+    if call.id is None or "id" not in parameters(cls) or "id" in given_names(cls, call.params):
         return call.params
     return call.params | {"id": call.id}
 

@@ -1,12 +1,12 @@
 """The verbs: the methods of Postroom's own protocol, one for each verb of the Python library.
 
 Each reads its parameters, calls the verb of the same name on `Mailbox` or `Room`, and returns plain values. The
-tables `MAIL_ROWS`, `WORK_ROWS`, `ROOM_ROWS`, `ALERT_ROWS` and `SESSION_ROWS` at the end of each section list them.
+tables `MAIL_ROWS`, `WORK_ROWS`, `ROOM_ROWS` and `ALERT_ROWS` at the end of each section list them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core import (
     agents,
@@ -196,93 +196,4 @@ ALERT_ROWS = (
     of_verb(alerts.AlertFailed),
     of_verb(alerts.DeadAlerts),
     of_verb(alerts.RetryAlerts),
-)
-
-
-# -- the caller's connection: authentication, subscriptions, links
-
-
-class Session(Protocol):
-    """A connection, as far as these verbs need it."""
-
-    def authenticate(self, token: str) -> dict[str, Any]: ...
-    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]: ...
-    def unsubscribe(self, id: str) -> dict[str, Any]: ...
-    def links(self) -> dict[str, Any]: ...
-    def ping_peer(self, system: str) -> Any: ...
-
-
-def _authenticate(session: Session, params: dict[str, Any]) -> Any:
-    return session.authenticate(params["token"])
-
-
-def _subscribe(session: Session, params: dict[str, Any]) -> Any:
-    return session.subscribe(params)
-
-
-def _unsubscribe(session: Session, params: dict[str, Any]) -> Any:
-    return session.unsubscribe(params["subscription_id"])
-
-
-def _links(session: Session, _params: dict[str, Any]) -> Any:
-    return session.links()
-
-
-def _ping_peer(session: Session, params: dict[str, Any]) -> Any:
-    return session.ping_peer(params["system"])
-
-
-def _session_row(name: str, about: str, run: Any, *params: Param, result: str, action: str = "agents") -> Method:
-    return Method(
-        name=name,
-        about=about,
-        action=action,
-        run=run,
-        params=params,
-        result=result,
-        of_session=True,
-        strict=False,
-    )
-
-
-SESSION_ROWS = (
-    _session_row(
-        "authenticate",
-        "show a token: from now on this connection speaks for its agent",
-        _authenticate,
-        Param("token", "text", "as `postroom tokens create` showed it", required=True),
-        result="agent_id, scopes",
-    ),
-    _session_row(
-        "map/subscribe",
-        "get events as map/event notifications on this connection",
-        _subscribe,
-        Param("filter", "object", "event_types, scopes, from_agents, priorities, mail; only what fits all of it"),
-        Param("since", "text", "a cursor: first what came after it"),
-        Param("replay_from", "text", "MAP's name for since"),
-        Param("options", "object", "accepted and ignored"),
-        result="subscriptionId, cursor",
-    ),
-    _session_row(
-        "map/unsubscribe",
-        "end a subscription",
-        _unsubscribe,
-        Param("subscription_id", "text", "from map/subscribe", required=True),
-        result="subscription (id, closedAt)",
-    ),
-    _session_row(
-        "links",
-        "the state of the links to other systems",
-        _links,
-        result="links (system, state: connected, authenticating or disconnected, problem, sent, taken)",
-        action="peers",
-    ),
-    _session_row(
-        "ping_peer",
-        "check that another system answers; one that is not connected is called at once",
-        _ping_peer,
-        Param("system", "text", "its name", required=True),
-        result="system, state, url, answers, seconds (there and back), problem, hint",
-        action="peers",
-    ),
 )

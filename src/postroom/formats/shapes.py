@@ -1,0 +1,72 @@
+"""The types of our own JSON, for schemas: what `plain` makes of each value that a verb returns."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from ..core.work import Claimed
+from ..model.delivery import Delivery
+from ..model.message import Message
+from ..model.query import Found
+from .plain import encoders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+
+@cache
+def json_type(wanted: Any) -> Any:
+    """Return the type of the JSON that `plain` makes of a value of this type."""
+    if wanted in _SHAPES:
+        return _SHAPES[wanted]()
+    if wanted in encoders():
+        return dict[str, Any]
+    if isinstance(wanted, type) and issubclass(wanted, Struct):
+        return _shape(wanted.__name__, wanted, **{name: json_type(hint) for name, hint in _hints(wanted).items()})
+    parts = get_args(wanted)
+    if get_origin(wanted) in {Union, UnionType}:
+        return Union[tuple(map(json_type, parts))]  # noqa: UP007 - of any number of types
+    return (
+        get_origin(wanted)[tuple(map(json_type, parts))] if get_origin(wanted) in {list, tuple, dict} else wanted
+    )
+
+
+def _shape(name: str, of: type[Struct], without: Collection[str] = (), **more: Any) -> type[Struct]:
+    """Return a type of JSON that has all fields of a struct, without some, and more."""
+    own = {field: hint for field, hint in _hints(of).items() if field not in without}
+    return msgspec.defstruct(name, list((own | more).items()))
+
+
+def _hints(of: type[Struct]) -> dict[str, Any]:
+    hints = get_type_hints(of, include_extras=True)
+    return {field: hints[field] for field in of.__struct_fields__}
+
+
+@cache
+def _message_shape() -> type[Struct]:
+    return _shape("Message", Message, priority=_Priority, text=str, thread=str)
+
+
+@cache
+def _letter_shape() -> type[Struct]:
+    delivery = _shape("Delivery", Delivery, ("lease", "priority", "message_id"), holder=str | None)
+    return _shape("Letter", _message_shape(), delivery=delivery)
+
+
+@cache
+def _claimed_shape() -> type[Struct]:
+    letter = _shape("ClaimedLetter", _letter_shape(), token=str | None, lease_seconds=float)
+    return msgspec.defstruct("Claimed", [("letters", list[letter])])  # type: ignore[valid-type] # a type made here
+
+
+_Priority = Literal["low", "normal", "high", "urgent"]
+_SHAPES: dict[type, Callable[[], type[Struct]]] = {
+    Claimed: _claimed_shape,
+    Found: _letter_shape,
+    Message: _message_shape,
+}

@@ -1,0 +1,109 @@
+"""What the server asks of a request before it is carried out: how long it waits, how much work it may be, and how
+its result is written.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Raw
+from msgspec.structs import astuple
+
+from ..core.verb import LONGEST_WAIT, MANY, Verb, authorised
+from ..errors import Invalid
+from ..formats.plain import plain
+from ..model.names import BROADCAST
+
+if TYPE_CHECKING:
+    from ..core.authorize import Principal
+    from ..core.core import Core
+
+
+Milliseconds = Annotated[float, Meta(description="milliseconds since 1970")]
+_GROUPS = (BROADCAST, "scope:")  # beginnings of an address that stands for any number of agents
+_ONE = frozenset({"agent", "agentId", "agent_id", "participant"})  # fields of an address that names one agent
+
+
+class SessionVerb(Verb, kw_only=True):
+    """A request about the caller's connection, which carries it out at once."""
+
+    def serve(self, session: Any) -> Any:
+        """Carry out the request for this connection and return the result, or a coroutine of it."""
+        raise NotImplementedError
+
+
+class ForeignVerb(Verb, kw_only=True):
+    """A request in the protocol of another program: about the agent that it names, else the caller's own."""
+
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        return [self.named() or principal.agent]
+
+
+def time_of(value: datetime | float | None, field: str) -> datetime | None:
+    """Return a time that is given as such, or in milliseconds since 1970."""
+    if value is None or isinstance(value, datetime):
+        return value
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        hint = "milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
+        raise Invalid(f"{value!r} is not a time", field=field, hint=hint) from None
+
+
+def answer(core: Core, principal: Principal, request: Verb) -> Any:
+    """Carry out a request once, without waiting, and return the result as JSON."""
+    return in_json(authorised(core, principal, request)())
+
+
+def in_json(result: Any) -> Any:
+    """Return the result of a verb as JSON. Results in another program's protocol are JSON already."""
+    return result if type(result) in {dict, Raw} else plain(result)
+
+
+def patience(request: Verb) -> float:
+    """Return how many seconds a request waits when there is nothing."""
+    if not request.declaration().waits:
+        return 0.0
+    seconds: float = request.timeout  # type: ignore[attr-defined] # a verb that waits has it
+    return max(0.0, min(seconds, LONGEST_WAIT))
+
+
+def is_slow(request: Verb) -> bool:
+    """Return whether a request may keep the others waiting, by the number of things that it may return."""
+    declaration = request.declaration()
+    if not declaration.many or declaration.slow:
+        return declaration.slow
+    limit: int | None = getattr(request, "limit", None)
+    return limit is None or limit > MANY
+
+
+def is_heavy(request: Verb) -> bool:
+    """Return whether a request may take long because it names many letters, or a group of any size."""
+    if request.declaration().wide or getattr(request, "to_all", None) is True:
+        return True
+    return _names_many(request) or _has_group(getattr(request, "to", None))
+
+
+def is_long(request: Verb) -> bool:
+    """Return whether a request may take long, or change who is calling."""
+    if isinstance(request, SessionVerb) or patience(request) > 0:
+        return True
+    return is_slow(request) or is_heavy(request)
+
+
+def _has_group(to: Any) -> bool:
+    """Return whether a group is among these recipients, in our spelling or in MAP's."""
+    if type(to) is str:
+        return to.startswith(_GROUPS)
+    if type(to) is list:
+        return any(map(_has_group, to))
+    return type(to) is dict and _ONE.isdisjoint(to)
+
+
+def _names_many(request: Verb) -> bool:
+    lists = [value for value in astuple(request) if type(value) is list]
+    if not lists:  # most requests have none
+        return False
+    inner = [value for one in lists for each in one if type(each) is dict for value in each.values()]
+    return sum(map(len, lists)) + sum(len(value) for value in inner if type(value) is list) > MANY

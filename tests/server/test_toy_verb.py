@@ -1,0 +1,130 @@
+"""A verb that is declared once is on every wire: a toy verb, declared in this test and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pytest
+from msgspec import Struct
+
+from postroom.core.verb import VERBS, MailboxVerb, verb
+from postroom.errors import Invalid
+from postroom.server.unix_socket import UnixServer
+from tests.server.http.running import PATIENCE, Client, in_thread, make_token, open_server, port_of
+
+if TYPE_CHECKING:
+    from postroom.core.authorize import Principal
+    from postroom.core.core import Core
+
+
+class Echoed(Struct):
+    """A text, as often as it was wanted."""
+
+    mailbox: str
+    texts: list[str]
+
+
+@pytest.fixture
+def toy() -> Iterator[None]:
+    """The verb, as long as a test lasts."""
+
+    @verb("echo", Echoed, action="check", writes=False, old_names={"words": "text"})
+    class Echo(MailboxVerb, kw_only=True):
+        """Return a text several times."""
+
+        text: Annotated[str, "what to return"]
+        times: Annotated[int, "how often"] = 1
+
+        def run(self, _core: Core, _principal: Principal) -> Echoed:
+            if self.times > 3:
+                raise Invalid("is too often", field="times")
+            return Echoed(self.agent_id, [self.text] * self.times)
+
+    yield
+    del VERBS["echo"]
+
+
+def over_socket(place: Path, line: dict[str, Any]) -> Any:
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(PATIENCE)
+        stream.connect(str(place))
+        stream.sendall(json.dumps(line).encode() + b"\n")
+        return json.loads(stream.makefile("rb").readline())
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_verb_is_found_on_every_wire_and_in_every_description(tmp_path: Path) -> None:
+    params = {"agent_id": "ann", "text": "x", "times": 2}
+    expected = {"mailbox": "ann", "texts": ["x", "x"]}
+
+    def calls(client: Client, place: Path) -> None:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "mail/echo", "params": params}
+        assert expected == over_socket(place, call)["result"]
+        assert {"ok": True, **expected} == over_socket(place, {"action": "echo", **params})
+        assert expected == client.call("mail/echo", **params)
+        assert expected == client.post(params, "/v1/echo").json
+        assert expected == client.post({"agentId": "ann", "words": "x", "times": 2}, "/v1/echo").json
+        too_often = client.post({**params, "times": 4}, "/v1/echo")
+        assert (400, "times") == (too_often.status, too_often.json["field"])
+        wrong = client.post({"agent_id": "ann", "words": 1}, "/v1/echo")
+        assert (400, "words") == (wrong.status, wrong.json["field"])  # as the caller wrote it
+
+        described = client.ask("GET", "/openapi.json").json
+        post = described["paths"]["/v1/echo"]["post"]
+        fields = post["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        assert "Return a text several times." == post["summary"]
+        assert {"type": "integer", "description": "how often", "default": 1} == fields["times"]
+        assert fields["words"]["deprecated"]
+        assert ["mailbox", "texts"] == [*described["components"]["schemas"]["Echoed"]["properties"]]
+        for found in (client.call("rpc.discover"), over_socket(place, {"action": "rpc.discover"})):
+            assert "mail/echo" in [method["name"] for method in found["methods"]]
+
+    async def play() -> None:
+        async with open_server(tmp_path) as (server, room, executor, broker):
+            place = tmp_path / "socket"
+            unix = UnixServer(executor, broker, str(place))
+            await unix.start()
+            try:
+                # The socket is asked as the operator: no agent has a token in this room.
+                with closing(Client(port_of(server), make_token(room))) as client:
+                    await in_thread(calls, client, place)
+            finally:
+                await unix.stop()
+
+    asyncio.run(play())
+
+
+def test_a_verb_that_nobody_declares_is_nowhere(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with open_server(tmp_path) as (server, room, *_):
+            with closing(Client(port_of(server), make_token(room))) as client:
+                assert 404 == (await in_thread(client.post, {}, "/v1/echo")).status
+
+    asyncio.run(play())
+
+
+def test_a_local_verb_is_on_no_wire(tmp_path: Path) -> None:
+    @verb("whisper", Echoed, action="check", local=True)
+    class Whisper(MailboxVerb, kw_only=True):
+        """Return what is told to nobody."""
+
+        def run(self, _core: Core, _principal: Principal) -> Echoed:
+            return Echoed(self.agent_id, [])
+
+    async def play() -> None:
+        async with open_server(tmp_path) as (server, room, *_):
+            with closing(Client(port_of(server), make_token(room))) as client:
+                assert 404 == (await in_thread(client.post, {}, "/v1/whisper")).status
+                described = await in_thread(client.ask, "GET", "/openapi.json")
+            assert "/v1/whisper" not in described.json["paths"]
+
+    try:
+        asyncio.run(play())
+    finally:
+        del VERBS["whisper"]
