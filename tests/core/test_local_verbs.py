@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from postroom.core import agents, portable, stats, transfer
-from postroom.core.verb import LOCAL, Verb, parameters
+from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import ROWS
-from postroom.server.protocol import ACTIONS, MAIL, VERBS
-from postroom.server.table import check_params
+from postroom.server.inbox_actions import ACTIONS
+from postroom.server.protocol import MAIL, wire_verbs
+from postroom.server.session import SESSION
 
 LOCAL_VERBS: list[type[Verb]] = [
     agents.UpdateCard,
@@ -23,10 +24,10 @@ LOCAL_VERBS: list[type[Verb]] = [
 
 
 def test_no_wire_offers_a_local_verb() -> None:
-    offered = {row.verb for table in (ACTIONS, MAIL, VERBS) for row in table.values() if row.verb is not None}
-    assert offered and not [verb for verb in offered if verb.declaration().local]
+    offered = ACTIONS | MAIL | SESSION | wire_verbs()
+    assert not [name for name, verb in offered.items() if verb.declaration().local]
     names = {verb.declaration().name for verb in LOCAL_VERBS}
-    assert not names & {*ACTIONS, *MAIL, *VERBS, *(row.name for row in ROWS)}
+    assert not names & {*offered, *(row.name for row in ROWS)}
 
 
 @pytest.mark.parametrize("verb", LOCAL_VERBS)
@@ -36,8 +37,8 @@ def test_a_verb_that_takes_a_path_or_a_function_is_local(verb: type[Verb]) -> No
 
 @pytest.mark.parametrize(("name", "field"), [("register", "extra"), ("doctor", "repair"), ("sweep", "progress")])
 def test_a_field_for_callers_in_this_process_is_no_parameter_of_a_wire(name: str, field: str) -> None:
-    row = VERBS[name]
-    assert row.verb is not None and field not in parameters(row.verb)
-    assert LOCAL not in {param.about for param in row.params}
+    verb = wire_verbs()[name]
+    assert field not in parameters(verb)
+    assert LOCAL not in {one.help for one in parameters(verb).values()}
     with pytest.raises(Invalid, match="no such parameter"):
-        check_params(row, {field: True})
+        from_params(verb, {field: True})

@@ -25,7 +25,7 @@ def json_type(wanted: Any) -> Any:
     if wanted in _SHAPES:
         return _SHAPES[wanted]()
     if wanted in encoders():
-        return dict[str, Any]
+        return Any  # JSON of its own, of which no shape is given below
     if isinstance(wanted, type) and issubclass(wanted, Struct):
         return _shape(wanted.__name__, wanted, **{name: json_type(hint) for name, hint in _hints(wanted).items()})
     parts = get_args(wanted)
@@ -39,7 +39,8 @@ def json_type(wanted: Any) -> Any:
 def _shape(name: str, of: type[Struct], without: Collection[str] = (), **more: Any) -> type[Struct]:
     """Return a type of JSON that has all fields of a struct, without some, and more."""
     own = {field: hint for field, hint in _hints(of).items() if field not in without}
-    return msgspec.defstruct(name, list((own | more).items()))
+    # The module tells apart two types of one name.
+    return msgspec.defstruct(name, list((own | more).items()), module=of.__module__)
 
 
 def _hints(of: type[Struct]) -> dict[str, Any]:
