@@ -168,9 +168,9 @@ def test_people_see_tasks_and_what_agents_work_on(shell: Shell) -> None:
     assert "Do it." in show(shell, "tasks", "show", id, "--as", "ann", columns=140)[1]
     assert "Review" in show(shell, "agents", columns=140)[1]
     assert "Works on" in show(shell, "agents", "show", "bob")[1]
-    (agent,) = shell.json("agents")["agents"]
+    agent = next(agent for agent in shell.json("agents")["agents"] if agent["registered"])
     assert agent["tasks"] == [{"id": id, "subject": "Review", "state": "accepted", "giver": "ann"}]
-    assert json.loads(shell.run("agents", "--gone", "--json").out)["agents"] == [agent]
+    assert agent in json.loads(shell.run("agents", "--gone", "--json").out)["agents"]
 
 
 def refused(shell: Shell, verb: str, *more: str, me: str = "bob") -> tuple[str, str | None]:

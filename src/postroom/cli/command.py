@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from ..environment import Uninterrupted
 from .table import COMMANDS
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..core.verb import Parameter, Verb
+
+    F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Option:
@@ -128,6 +130,8 @@ class Command:
         }
         made = {name: own.get(name) or _option(one, name in self._places) for name, one in known.items()}
         places = [made.pop(name) for name in self._places]
+        if self.verb.declaration().everyone and not any(option.name == "everyone" for option in self._own):
+            made["everyone"] = EVERYONE
         rest = [option for option in self._own if option.field not in known]
         return (
             *(one for one in rest if one.is_place),
@@ -146,22 +150,46 @@ class Command:
         return result_names(self.verb.declaration().result)
 
 
+EVERYONE = Option("--everyone", help="of the whole room, not of one agent", kind="flag")
+
 # -- options from the parameters of a verb
 
 # Parameter -> how it is written, and what shells offer for it.
 SPELT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "also": (("--at-mailbox",), "NAME", "agents"),
+    "attachments": (("--attachment",), "NAME", ""),
+    "capabilities": (("--capability",), "LABEL", ""),
+    "conversation": (("--conversation",), "ID", ""),
+    "conversation_id": (("--conversation",), "ID", ""),
+    "count": (("-n", "--count"), "N", ""),
+    "current_tasks": (("--task",), "TEXT", ""),
+    "display_name": (("--name",), "TEXT", ""),
     "id": (("--id",), "ID", "letters"),
+    "ids": (("--id",), "ID", "letters"),
     "kind": (("-k", "--kind"), "WORD", ""),
     "kinds": (("--kind",), "WORD", ""),
     "limit": (("-n", "--limit"), "N", ""),
+    "max_concurrent_tasks": (("--max-tasks",), "N", ""),
+    "min_priority": (("--min-priority",), "", ""),
     "name": (("--name",), "NAME", ""),
+    "priority": (("-p", "--priority"), "", ""),
     "scope": (("--scope",), "NAME", "scopes"),
+    "scopes": (("--scope",), "NAME", "scopes"),
     "sender": (("--from",), "NAME", "agents"),
+    "reason": (("--reason",), "TEXT", ""),
+    "states": (("--state",), "STATE", ""),
+    "subject": (("-s", "--subject"), "TEXT", ""),
     "tag": (("--tag",), "LABEL", ""),
+    "tags": (("--tag",), "LABEL", ""),
     "thread": (("--thread",), "ID", "letters"),
     "thread_tag": (("--thread-tag",), "LABEL", ""),
+    "token": (("--token",), "TOKEN", ""),
     "timeout": (("-t", "--timeout"), "SPAN", ""),
+}
+_FORMS = {
+    "seconds": "such as 90s or 5m",
+    "past": "or a span back such as 2h",
+    "when": "or a span from now such as 2h",
 }
 
 
@@ -174,8 +202,13 @@ def _option(parameter: Parameter, is_place: bool) -> Option:
         names, metavar = (metavar or parameter.name.upper(),), ""
     elif is_off:
         names = (f"--no-{names[-1].lstrip('-')}",)
-    about = parameter.help
-    if kind in {"count", "seconds", "word", "text"} and parameter.default not in (None, ""):
+    about = f"{parameter.help}, {_FORMS[kind]}" if kind in _FORMS else parameter.help
+    about += ", or how it begins" if parameter.name in {"id", "ids"} else ""
+    if (
+        kind in {"count", "seconds", "word", "text"}
+        and not parameter.required
+        and parameter.default not in (None, "", 0)
+    ):
         about += (
             f"; {parameter.default:g} by default" if kind == "seconds" else f"; {parameter.default} by default"
         )
@@ -201,7 +234,7 @@ def _kind(wanted: Any) -> tuple[str, tuple[str, ...], bool]:
     kinds = [one for one in get_args(wanted) if one is not type(None)] if _is_union(wanted) else [wanted]
     inner = [get_args(one)[0] for one in kinds if get_origin(one) is list]
     if inner:
-        return (*_kind(inner[0])[:2], True)
+        return ("text", (), True) if inner[0] is Any else (*_kind(inner[0])[:2], True)
     if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
         return "word", get_args(kinds[0]), False
     if hasattr(kinds[0], "__metadata__"):  # PriorityWord
@@ -226,14 +259,19 @@ def _is_union(wanted: Any) -> bool:
 _known: dict[str, Command] = {}
 
 
-def command(name: str, *options: Option, **declared: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def command(name: str, *options: Option, **declared: Any) -> Callable[[F], F]:
     """Declare a command, which runs the function."""
 
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(function: F) -> F:
         _known[name] = Command(name, options, function, **declared)
         return function
 
     return declare
+
+
+def declare(name: str, *options: Option, **declared: Any) -> None:
+    """Declare a command that shows what its verb returns, and needs no function."""
+    _known[name] = Command(name, options, None, **declared)
 
 
 def command_of(name: str) -> Command:

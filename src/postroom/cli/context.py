@@ -354,16 +354,19 @@ class Context:
         check_agent(self.me, "mailbox")  # before a room is made for a name that cannot be
         return self.room.mailbox(self.me)
 
-    def perform(self, verb: type[Verb], **params: Any) -> Any:
-        """Carry out a verb with the values of the command's options; `params` are more of its parameters.
+    def perform(self, verb: type[Verb] | None = None, **params: Any) -> Any:
+        """Carry out a verb, or that of the command, with the values of the options; `params` take precedence.
 
         Where there is no room yet, a verb that makes one is tried in memory first, so that a refused one leaves no
         empty room behind.
         """
+        asked = verb or (self.call.command.verb if self.call.command else None)
+        if asked is None:
+            raise TypeError(f"{self.name} calls no verb")
         if self.is_new_room and not self.looks:
-            at_once = {"timeout": 0.0} if verb.declaration().waits else {}
-            self._perform_in(self._room_in_memory(), verb, params | at_once)
-        return self._perform_in(self.room, verb, params)
+            at_once = {"timeout": 0.0} if asked.declaration().waits else {}
+            self._perform_in(self._room_in_memory(), asked, params | at_once)
+        return self._perform_in(self.room, asked, params)
 
     def _perform_in(self, room: Room, verb: type[Verb], params: dict[str, Any]) -> Any:
         known = parameters(verb)
@@ -377,13 +380,21 @@ class Context:
 
     def answer(self, view: View = None, **params: Any) -> Answer:
         """Carry out the command's verb, and return its result as an answer."""
-        from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
-        from .views import anything  # noqa: PLC0415 - likewise
+        from .views import anything  # noqa: PLC0415 - only for commands that are a verb
 
-        verb = self.call.command.verb if self.call.command else None
-        if verb is None:
-            raise TypeError(f"{self.name} calls no verb")
-        return Answer(self.name, plain(self.perform(verb, **params)), view or anything)
+        command = self.call.command
+        return self.answer_with(self.perform(**params), view or (command.view if command else None) or anything)
+
+    def answer_with(self, result: Any, view: Any, **more: Any) -> Answer:
+        """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
+        from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
+
+        data: dict[str, Any] = plain(result)
+        if not self.get("everyone") and not any(value for name, value in data.items() if name != "mailbox"):
+            self.note_if_unknown()
+        letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
+        messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
+        return Answer(self.name, data | more, view, letters=messages)
 
     def act(self, verb: Callable[[Mailbox], T]) -> T:
         """Carry out a verb at the caller's mailbox.

@@ -17,32 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 from ..clock import SystemClock
 from ..errors import Invalid, StoreFailing, UnknownMessage
-from ..formats.plain import plain_letter, plain_message
-from ..model.codec import to_plain
 from ..model.message import same_name
 from ..model.search import read_query, words
 from ..store.address import file_of
 from . import views
-from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .copies import FULL
 from .errors import NOTHING, CannotCreate, Usage
-from .options import FILTERS, ID, LIMIT, SINCE
 from .output import again, ago, hint, painted, sayable, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..letter import Letter
+    from ..core.inbox import NextLetter
     from ..model.message import Message, Part
     from ..model.search import Term
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
-
-
-PEEK = Option("--peek", help="mark nothing as read", kind="flag")
-EVERYONE = Option("--everyone", help="the whole room's, not only what you sent or received", kind="flag")
-SCOPE = Option("--scope", help="only this scope", metavar="NAME", complete="scopes")
 
 
 # -- saving the files of a letter
@@ -153,42 +144,35 @@ def filters_of(context: Context) -> dict[str, Any]:
 
 @command(
     "check",
-    Option("--all", help="also mail that was read and is still in the inbox", kind="flag"),
-    PEEK,
-    LIMIT,
-    *FILTERS,
-    SINCE,
-    about="Unread first, by priority, then age; 20 letters unless --limit says otherwise. Letters that are shown"
-    " are marked as read, and stay in the inbox until they are acknowledged. An empty inbox is no error. On"
-    " a terminal the answer is a table; otherwise each letter is printed whole, its content inside a fence"
-    " that it cannot break.",
+    Option(
+        "--all",
+        help="also mail that was read and is still in the inbox",
+        kind="flag",
+        field="unread_only",
+        value=False,
+    ),
+    verb="inbox.Check",
+    without=("order",),
+    about="Letters that are shown are marked as read, and stay in the inbox until they are acknowledged. An empty"
+    " inbox is no error. On a terminal the answer is a table; otherwise each letter is printed whole, its content"
+    " inside a fence that it cannot break.",
     examples=(
         ("postroom check --as coder", "what is new"),
         ("postroom check --as coder --all --min-priority high", "urgent and high, read or not"),
         ("postroom check --as coder --peek --json", "for a program, stamping nothing"),
     ),
-    json="mailbox letters",
     looks=True,
 )
 def run_check(context: Context) -> Answer:
-    found = context.mailbox.check(
-        context.get("limit", 20),
-        unread_only=not context.get("all"),
-        peek=bool(context.get("peek")),
-        **filters_of(context),
-    )
-    if not found:
-        context.note_if_unknown()
-    data = {"mailbox": context.me, "letters": [plain_letter(letter) for letter in found]}
-    view = partial(views.inbox, states=bool(context.get("all")))
-    return Answer(context.name, data, view, letters=tuple(letter.message for letter in found))
+    return context.answer(partial(views.inbox, states=bool(context.get("all"))))
 
 
 @command(
     "read",
-    ID,
     Option("--markdown", help="for a prompt, its content inside a fence, also on a terminal", kind="flag"),
     Option("--save", help="put the files it encloses into this folder", metavar="DIR", complete="files"),
+    verb="inbox.Read",
+    places=("id",),
     about="Marks it as read. --save makes the folder if need be. A file gets the last part of the name that its"
     " sender gave it, without hidden or misleading characters. Nothing is written outside the folder, and no"
     " file is overwritten: a second report.txt becomes report-2.txt.",
@@ -205,39 +189,30 @@ def run_read(context: Context) -> Answer:
     id, box = context.get("id"), context.mailbox
     folder = None if context.get("save") is None else folder_for(context)
     try:
-        letter = box.read(id)
+        found = context.perform()
     except UnknownMessage as missing:
         if any(message.id == id and same_name(message.sender, box.name) for message in box.thread(id)):
             text = f"{id}{again(context.screen, '')}"
             missing.hint = f"you sent it: postroom thread {text}, or postroom trace {text}"
         raise
-    saved = None if folder is None else save(context, letter.message, folder)
-    data = {"letter": plain_letter(letter), "saved": saved}
-    return Answer(context.name, data, views.read, letters=(letter.message,))
+    saved = None if folder is None else save(context, found.letter.message, folder)
+    return context.answer_with(found, views.read, saved=saved)
 
 
 @command(
     "wait",
     Option(
-        "-t",
-        "--timeout",
-        help="how long, such as 30s or 5m; 30 seconds by default",
-        kind="seconds",
-        metavar="SPAN",
-    ),
-    Option("--at-mailbox", help="wait at this mailbox too", many=True, metavar="NAME", complete="agents"),
-    Option(
         "--cursor",
         help="the next letter after this cursor, which an earlier wait or changes printed, read or not",
         metavar="CURSOR",
+        field="since",
     ),
     Option(
         "--follow",
         help="print one letter after the other, until none comes for the timeout; for ever without one",
         kind="flag",
     ),
-    PEEK,
-    *FILTERS,
+    verb="inbox.Wait",
     about="Wakes within milliseconds. It marks the letter as read and does not claim it: for work that must not be"
     " lost, use claim. --follow begins after --cursor, or else with the unread mail; with --json it prints"
     " one document per line, each with the cursor after it.",
@@ -245,76 +220,51 @@ def run_read(context: Context) -> Answer:
         ("postroom wait --as researcher --timeout 30s", "the next letter"),
         ("postroom wait --as coder --thread m-2 --timeout 1s", "the answer to one letter"),
     ),
-    json="letter cursor",
 )
-def run_wait(context: Context) -> Answer | Iterator[Answer]:
-    names, wanted = _awaited(context)
-    context.try_out(lambda box: box.room.wait(names, 0, **wanted))
-    if context.get("follow"):
-        return _follow(context)
-    found = _wait(context, context.get("timeout", 30.0), context.get("cursor"))
-    return _waited(context, found)
+def run_wait(context: Context) -> Iterator[Answer]:
+    """Answer with the next letter; with --follow with one after the other.
 
-
-def _follow(context: Context) -> Iterator[Answer]:
-    """Answer with one letter after the other: first the unread mail, then what comes after the cursor.
-
-    By the cursor, a letter that another process reads meanwhile is seen too.
+    These are first the unread mail, then what comes after the cursor. By the cursor, a letter that another process
+    reads meanwhile is seen too.
     """
-    cursor: Any = context.get("cursor")
-    has_answered = False
+    if not context.get("follow"):
+        yield _waited(context, context.perform())
+        return
+    cursor, timeout, has_answered = context.get("cursor"), context.get("timeout", FOR_EVER), False
     if cursor is None:
         # The cursor is taken before the look: a letter that comes meanwhile may be shown twice, never missed.
-        cursor = context.room.cursor()
+        cursor = str(context.room.cursor())
         seen = set()
-        while (found := _wait(context, 0.0, None)) and found.id not in seen:
-            seen.add(found.id)  # with --peek the same letter would come for ever
+        while (found := context.perform(timeout=0.0)).letter and found.letter.message.id not in seen:
+            seen.add(found.letter.message.id)  # with --peek the same letter would come for ever
             has_answered = True
             yield _waited(context, found)
-    while found := _wait(context, context.get("timeout", FOR_EVER), cursor):
-        cursor = found.cursor
-        has_answered = True
+    while (found := context.perform(since=cursor, timeout=timeout)).letter:
+        cursor, has_answered = found.cursor, True
         yield _waited(context, found)
     if not has_answered:
-        yield _waited(context, None)
+        yield _waited(context, found)
 
 
-def _awaited(context: Context) -> tuple[list[str], dict[str, Any]]:
-    """Return the mailboxes at which to wait, and the filters for letters."""
-    return [context.me, *context.get("at_mailbox", ())], context.passed_options(*_SAME, **_WANTED)
+def _waited(context: Context, found: NextLetter) -> Answer:
+    answer = context.answer_with(found, views.letter)
+    answer.code = NOTHING if found.letter is None else 0
+    return answer
 
 
-def _wait(context: Context, timeout: float, since: Any) -> Letter | None:
-    names, wanted = _awaited(context)
-    return context.room.wait(names, timeout, since=since, peek=bool(context.get("peek")), **wanted)
-
-
-def _waited(context: Context, found: Letter | None) -> Answer:
-    if found is None:
-        nothing = {"letter": None, "cursor": str(context.get("cursor") or context.room.cursor())}
-        return Answer(context.name, nothing, views.letter, code=NOTHING)
-    data = {"letter": plain_letter(found), "cursor": str(found.cursor)}
-    return Answer(context.name, data, views.letter, letters=(found.message,))
-
-
-@command(
+declare(
     "counts",
+    verb="inbox.Counts",
+    view=views.counts,
     examples=(("postroom counts --as coder", "how much is there"),),
-    json="mailbox urgent high normal low total",
     looks=True,
 )
-def run_counts(context: Context) -> Answer:
-    counted = context.mailbox.counts()
-    if not counted["total"]:
-        context.note_if_unknown()
-    return Answer(context.name, {"mailbox": context.me, **counted}, views.counts)
 
 
 @command(
     "sent",
-    LIMIT,
-    about="20 letters unless --limit says otherwise. trace shows what became of one; search from:NAME with words"
-    " finds older ones.",
+    verb="search.Sent",
+    about="trace shows what became of one; search from:NAME with words finds older ones.",
     examples=(
         ("postroom sent --as coder", "the last twenty"),
         ("postroom sent --as coder -n 1 --json", "the last one"),
@@ -323,28 +273,21 @@ def run_counts(context: Context) -> Answer:
     looks=True,
 )
 def run_sent(context: Context) -> Answer:
-    found = context.mailbox.sent(context.get("limit", 20))
-    if not found:
-        context.note_if_unknown()
-    data = {"mailbox": context.me, "letters": [plain_message(message) for message in found]}
-    return Answer(context.name, data, views.outbox, letters=tuple(found))
+    return context.answer_with(context.perform(), views.outbox, mailbox=context.me)
 
 
 @command(
     "digest",
-    Option("--budget", help="at most so many characters; 4000 by default", kind="count", metavar="N"),
-    Option("--most", help="at most so many letters; 5 by default", kind="count", metavar="N"),
-    Option("--longest", help="characters of each letter; 500 by default", kind="count", metavar="N"),
+    verb="inbox.Digest",
     about="What others wrote stands inside a fence that they cannot close. Marks nothing as read.",
     examples=(("postroom digest --as coder --budget 2000", "for a prompt"),),
     json="mailbox text",
     looks=True,
 )
 def run_digest(context: Context) -> Answer:
-    text = context.mailbox.digest(**context.passed_options("budget", "most", "longest"))
     if not context.mailbox.counts()["total"]:
         context.note_if_unknown()
-    return Answer(context.name, {"mailbox": context.me, "text": text}, views.digest)
+    return context.answer_with(context.perform(), views.digest, mailbox=context.me)
 
 
 # -- search: on a terminal the line that matches is shown, with the words marked
@@ -356,17 +299,20 @@ _BEFORE = 30  # characters shown before the first match
 @command(
     "search",
     Option(
-        "QUERY", help="words, and what else is wanted; several words must all be there", many=True, required=True
+        "QUERY",
+        help="words, and what else is wanted; several words must all be there",
+        many=True,
+        required=True,
+        field="query",
     ),
-    LIMIT,
-    Option("--ranked", help="the best first, among the newest; else the newest first", kind="flag"),
-    Option("--everyone", help="the whole room's letters, not only what you sent or received", kind="flag"),
+    verb="search.Search",
+    places=("query",),
     about='A query is made of words, "phrases", beginnings such as sort*, from:NAME, to:NAME, tag:LABEL,'
     " kind:WORD, thread:ID, before:WHEN and after:WHEN (a day, a time, or an age such as 7d); a - before one"
     " of them means without. Any other word before a colon, as in subject:x, is a word like the rest. Case"
     " and accents do not count. Your shell takes quotes away, so put a query with a phrase or a - into"
-    " single quotes, and -- before one that begins with -. Shows 20 letters unless --limit says otherwise,"
-    " and sees everything that was sent before it. On a terminal the answer is a table with the words"
+    " single quotes, and -- before one that begins with -."
+    " It sees everything that was sent before it. On a terminal the answer is a table with the words"
     " marked; otherwise each letter is printed whole, its content inside a fence that it cannot break.",
     examples=(
         ("postroom search stable --as coder", "letters with a word"),
@@ -380,16 +326,12 @@ _BEFORE = 30  # characters shown before the first match
             "the operator's view, for a program",
         ),
     ),
-    json="letters",
     looks=True,
 )
 def run_search(context: Context) -> Answer:
     query = " ".join(context.get("query"))
     terms = read_query(query, SystemClock().now().wall).terms  # a wrong query is refused before a room is opened
-    whose = context.room if context.get("everyone") else context.mailbox
-    found = whose.search(query, ranked=bool(context.get("ranked")), **context.passed_options("limit"))
-    data = {"letters": [plain_message(message) for message in found]}
-    return Answer(context.name, data, partial(_results, terms), letters=tuple(found))
+    return context.answer(partial(_results, terms), query=query)
 
 
 def _results(terms: Sequence[Term], screen: Screen, data: Mapping[str, Any]) -> str:
@@ -451,91 +393,68 @@ class QueryWords:
 
 @command(
     "thread",
-    Option("ID", help="the thread's root letter; with --chain, any letter", required=True, complete="letters"),
+    Option(
+        "ID",
+        help="the thread's root letter; with --chain, any letter",
+        required=True,
+        complete="letters",
+        field="thread",
+    ),
     Option("--chain", help="from the root down to this letter alone", kind="flag"),
-    EVERYONE,
+    verb="threads.GetThread",
+    places=("thread",),
     about="The letters you sent or received, the oldest first.",
     examples=(
         ("postroom thread m-1 --as researcher", "a whole thread"),
         ("postroom thread m-3 --as coder --chain", "how it came to this letter"),
     ),
-    json="letters",
     looks=True,
 )
 def run_thread(context: Context) -> Answer:
-    id, everyone = context.get("id"), context.get("everyone")
-    if context.get("chain"):
-        if everyone:
-            raise Usage("shows your own view", field="--chain")
-        return _letters(context, context.mailbox.reply_chain(id))
-    return _letters(context, context.room.thread(id) if everyone else context.mailbox.thread(id))
+    if not context.get("chain"):
+        return context.answer(views.thread)
+    if context.get("everyone"):
+        raise Usage("shows your own view", field="--chain")
+    from ..core.threads import GetReplyChain  # noqa: PLC0415 - only here
+
+    return context.answer_with(context.perform(GetReplyChain, id=context.get("id")), views.thread)
 
 
-@command(
+declare(
     "tagged",
-    Option("TAG", help="the thread tag", required=True),
-    SCOPE,
+    verb="threads.GetTagged",
+    places=("tag",),
+    view=views.thread,
     examples=(("postroom tagged release --as coder", "all about one label"),),
-    json="letters",
     looks=True,
 )
-def run_tagged(context: Context) -> Answer:
-    return _letters(context, context.mailbox.tagged(context.get("tag"), context.get("scope")))
-
-
-@command(
+declare(
     "threads",
-    LIMIT,
-    EVERYONE,
+    verb="threads.ListThreads",
+    view=views.threads,
     examples=(("postroom threads --as coder", "where something happened"),),
-    json="threads",
     looks=True,
 )
-def run_threads(context: Context) -> Answer:
-    found = (context.room if context.get("everyone") else context.mailbox).threads(context.get("limit", 50))
-    return Answer(context.name, {"threads": to_plain(found)}, views.threads)
-
-
-@command(
+declare(
     "conversations",
-    SCOPE,
-    LIMIT,
-    EVERYONE,
+    verb="threads.ListConversations",
+    view=views.conversations,
     examples=(("postroom conversations --as coder", "what is talked about"),),
-    json="conversations",
     looks=True,
 )
-def run_conversations(context: Context) -> Answer:
-    whose = context.room if context.get("everyone") else context.mailbox
-    found = whose.conversations(scope=context.get("scope"), limit=context.get("limit", 50))
-    return Answer(context.name, {"conversations": to_plain(found)}, views.conversations)
-
-
-@command(
+declare(
     "conversation",
-    Option("ID", help="the conversation's id", required=True),
+    verb="threads.GetConversation",
+    places=("conversation",),
+    view=views.conversation,
     examples=(("postroom conversation conv-general:default --as coder", "the catch-all of a scope"),),
-    json="conversation",
     looks=True,
 )
-def run_conversation(context: Context) -> Answer:
-    found = context.mailbox.conversation(context.get("id"))
-    return Answer(context.name, {"conversation": to_plain(found)}, views.conversation)
-
-
-@command(
+declare(
     "turns",
-    Option("ID", help="the conversation's id", required=True),
-    EVERYONE,
+    verb="threads.ListTurns",
+    places=("conversation",),
+    view=views.turns,
     examples=(("postroom turns conv-general:default --as coder", "who said something, in order"),),
-    json="turns",
     looks=True,
 )
-def run_turns(context: Context) -> Answer:
-    found = (context.room if context.get("everyone") else context.mailbox).turns(context.get("id"))
-    return Answer(context.name, {"turns": to_plain(found)}, views.turns)
-
-
-def _letters(context: Context, found: Sequence[Message]) -> Answer:
-    data = {"letters": [plain_message(message) for message in found]}
-    return Answer(context.name, data, views.thread, letters=tuple(found))

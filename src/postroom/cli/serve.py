@@ -269,7 +269,7 @@ def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
 
 def _list(screen: Screen, data: Mapping[str, Any]) -> str:
     if not data["tokens"]:
-        return "No tokens yet.\n" + hint(screen, "token create --agent NAME")
+        return "No tokens yet.\n" + hint(screen, "tokens create --agent NAME")
     rows = [
         (
             t["id"],

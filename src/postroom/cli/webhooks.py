@@ -38,7 +38,7 @@ def added(screen: Screen, data: Mapping[str, Any]) -> str:
         return f"{data['secret']}\n"
     webhook = data["webhook"]
     whose = f"The secret of {webhook['id']}, which is called for {one_line(webhook['mailbox'])}."
-    next_one = hint(screen, f"webhook test {webhook['id']}", "does anybody answer?")
+    next_one = hint(screen, f"webhooks test {webhook['id']}", "does anybody answer?")
     calls = hint(screen, "serve", "calls it when mail waits")
     return f"{data['secret']}\n\n{whose} It is not shown again.\n{next_one}{calls}"
 
@@ -52,7 +52,7 @@ def rotated(screen: Screen, data: Mapping[str, Any]) -> str:
 
 def listed(screen: Screen, data: Mapping[str, Any]) -> str:
     if not data["webhooks"]:
-        return "No webhooks: nothing is called.\n" + hint(screen, "webhook add URL --for NAME")
+        return "No webhooks: nothing is called.\n" + hint(screen, "webhooks add URL --for NAME")
     rows = [
         (w["id"], w["mailbox"], "off" if w["off_at"] else "on", w["min_priority"], _note(w), w["url"])
         for w in data["webhooks"]

@@ -8,6 +8,7 @@ Ctrl-C gives it back, too.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -16,23 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..environment import environment, variable
 from ..errors import LeaseLost, UnknownAgent, UnknownMessage
-from ..formats.plain import plain_letter, plain_move, plain_receipt, plain_work
+from ..formats.plain import plain_letter, plain_move, plain_receipt
 from ..model.codec import encode
 from ..model.delivery import State
 from . import views
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .context import STDIN, note, read_stdin
 from .errors import NOTHING, Usage
-from .options import FILTERS, ID, LIMIT, SINCE, TOKEN
+from .options import FILTERS
 from .read import FOR_EVER, filters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from ..core.messages import Receipt
-    from ..letter import Letter, Work
-    from ..mailbox import Mailbox
+    from ..letter import Work
     from .context import Context
 
 
@@ -46,7 +45,6 @@ IDS = Option(
 LEASE = Option(
     "--lease", help="how long, such as 60s or 1h; the setting lease by default", kind="seconds", metavar="SPAN"
 )
-DEAD_IDS = Option("ID", help="the id of a dead letter", many=True, required=True, complete="dead")
 
 
 # -- postroom work
@@ -176,14 +174,7 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
 
 @command(
     "claim",
-    Option("-n", "--count", help="up to so many at once", kind="count", metavar="N"),
-    LEASE,
-    Option(
-        "-t", "--timeout", help="wait for mail, such as 30s; not at all by default", kind="seconds", metavar="SPAN"
-    ),
-    Option("--holder", help="a name for the history", metavar="TEXT"),
-    *FILTERS,
-    SINCE,
+    verb="work.Claim",
     about="No other process gets it while the lease lasts. The answer shows a token, the proof of the claim: ack,"
     " fail, release and renew need it, in this process or another. A letter that is not settled in time"
     " returns to the inbox.",
@@ -194,28 +185,28 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
     json="letters",
 )
 def run_claim(context: Context) -> Answer:
-    lease, count = context.get("lease", context.settings.lease), context.get("count", 1)
-    wanted = context.passed_options("holder") | filters_of(context)
-    context.try_out(lambda box: box.claim(count, lease=lease, **wanted))
-    claimed = context.mailbox.claim(count, lease=lease, timeout=context.get("timeout", 0), **wanted)
-    data = {"letters": [plain_work(work, lease) for work in claimed]}
-    letters = tuple(work.message for work in claimed)
-    return Answer(context.name, data, views.work, letters=letters, code=0 if claimed else NOTHING)
+    holder = context.get("holder", f"{context.me} (process {os.getpid()})")
+    answer = context.answer(views.work, holder=holder)
+    answer.code = 0 if answer.letters else NOTHING
+    return answer
 
 
 @command(
     "ack",
-    IDS,
-    TOKEN,
-    Option("--reply", help="answer it in the same commit; - reads the text from standard input", metavar="TEXT"),
-    Option("--to-all", help="with --reply: to everyone it went to", kind="flag"),
+    Option(
+        "--reply",
+        help="answer it in the same commit; - reads the text from standard input",
+        metavar="TEXT",
+        field="reply",
+    ),
     Option(
         "--drafts",
         help="send these letters in the same commit: a file of JSON lines",
         metavar="PATH",
         complete="files",
     ),
-    Option("--keep", help="do not archive it at once", kind="flag"),
+    verb="work.Ack",
+    places=("ids",),
     about="Acknowledging twice is no error. A letter that nobody has claimed needs no token. --reply and --drafts"
     " need one claimed letter; the ack and the new letters are then one commit.",
     examples=(
@@ -225,70 +216,83 @@ def run_claim(context: Context) -> Answer:
             "one that was claimed, with an answer",
         ),
     ),
-    json="letters receipts",
     looks=True,
 )
 def run_ack(context: Context) -> Answer:
-    archive = not context.get("keep")
-    if "reply" in context.values or "drafts" in context.values:
-        return _ack_and_send(context, archive=archive)
-    return _settle(context, lambda box, letters: box.ack(letters, archive=archive), bare=True)
+    ids, token = context.get("id"), _token(context)
+    if not {"reply", "drafts"} & context.values.keys():
+        return run_settle(context)
+    if len(ids) != 1:
+        raise Usage("is sent with the ack of one letter", field="--reply")
+    if {"reply", "drafts"} <= context.values.keys():
+        raise Usage("is either a reply or drafts", field="--reply")
+    if not token:
+        raise Usage("is missing", field="--token", hint="an ack with an answer needs a letter that was claimed")
+    if "drafts" in context.values:
+        from .send import drafts_of  # noqa: PLC0415 - rare
+
+        drafts = drafts_of(context)
+        held = context.mailbox.held(ids[0], token)
+        sent = held.ack_and_send(drafts, archive=not context.get("keep"))
+        data = {"letters": [plain_move(held)], "receipts": [plain_receipt(receipt) for receipt in sent]}
+        return Answer(context.name, data, views.moved)
+    text = read_stdin(context, "reply") if context.get("reply") == STDIN else context.get("reply")
+    return context.answer(views.moved, token=token, reply=text)
 
 
 @command(
     "fail",
-    IDS,
-    TOKEN,
-    Option("--reason", help="why", metavar="TEXT", required=True),
-    Option("--no-retry", help="to the dead letters at once", kind="flag"),
+    verb="work.Fail",
+    places=("ids",),
     about="It is offered again after a pause. When its tries are spent it goes to the dead letters, and its sender"
     " gets a notice.",
     examples=(('postroom fail m-5 --as researcher --token "$TOKEN" --reason "no network"', "try again later"),),
     json="letters",
     looks=True,
 )
-def run_fail(context: Context) -> Answer:
-    reason, retry = context.get("reason"), not context.get("no_retry")
-    return _settle(context, lambda box, letters: box.fail(letters, reason, retry=retry))
-
-
 @command(
     "reject",
-    IDS,
-    TOKEN,
-    Option("--reason", help="why", metavar="TEXT", required=True),
+    verb="work.Reject",
+    places=("ids",),
     examples=(("postroom reject m-1 --as researcher --reason 'not my field'", "send it back"),),
     json="letters",
     looks=True,
 )
-def run_reject(context: Context) -> Answer:
-    reason = context.get("reason")
-    return _settle(context, lambda box, letters: box.reject(letters, reason), bare=True)
-
-
 @command(
     "release",
-    IDS,
-    TOKEN,
+    verb="work.Release",
+    places=("ids",),
     examples=(('postroom release m-5 --as researcher --token "$TOKEN"', "somebody else may have it"),),
     json="letters",
     looks=True,
 )
-def run_release(context: Context) -> Answer:
-    return _settle(context, lambda box, letters: box.release(letters))
-
-
 @command(
     "renew",
-    IDS,
-    TOKEN,
-    LEASE,
+    verb="work.Renew",
+    places=("ids",),
     examples=(('postroom renew m-5 --as researcher --token "$TOKEN" --lease 10m', "ten minutes more"),),
     json="letters",
     looks=True,
 )
-def run_renew(context: Context) -> Answer:
-    return _settle(context, lambda box, letters: box.renew(letters, context.get("lease")))
+def run_settle(context: Context) -> Answer:
+    """Settle all named letters in one commit, all or none. The letters of one claim share a token."""
+    token = _token(context)
+    if not token and context.name not in {"ack", "reject"}:
+        raise Usage("is missing", field="--token", hint=HOLDERS_ALONE)
+    try:
+        settled = context.perform(token=token or None)
+    except LeaseLost as lost:
+        lost.hint = lost.hint if token else HOLDERS_ALONE
+        raise
+    answer = context.answer_with(settled, views.moved)
+    if context.name != "ack":
+        answer.data = {"letters": answer.data["letters"]}
+    return answer
+
+
+def _token(context: Context) -> str:
+    token: str = context.get("token") or variable("POSTROOM_TOKEN")
+    return token
 
 
 @command(
@@ -319,111 +323,55 @@ def run_work(context: Context) -> Iterator[Answer]:
     return work(context)
 
 
-def _settle(context: Context, step: Callable[[Mailbox, Sequence[Letter]], None], *, bare: bool = False) -> Answer:
-    """Settle all named letters in one commit, all or none.
-
-    The letters of one claim share a token. `bare` steps also take letters that nobody has claimed, without a
-    token.
-    """
-    ids, token, box = list(dict.fromkeys(context.get("id"))), _token(context), context.mailbox
-    if not token and not bare:
-        raise Usage("is missing", field="--token", hint=HOLDERS_ALONE)
-    letters = [box.held(id, token) if token else box.read(id) for id in ids]
-    try:
-        step(box, letters)
-    except LeaseLost as lost:
-        lost.hint = lost.hint if token else HOLDERS_ALONE
-        raise
-    return _moved(context, letters, ())
-
-
-def _ack_and_send(context: Context, *, archive: bool) -> Answer:
-    """Settle a letter and send others in one commit."""
-    ids, token = context.get("id"), _token(context)
-    if len(ids) != 1:
-        raise Usage("is sent with the ack of one letter", field="--reply")
-    if {"reply", "drafts"} <= context.values.keys():
-        raise Usage("is either a reply or drafts", field="--reply")
-    if not token:
-        raise Usage("is missing", field="--token", hint="an ack with an answer needs a letter that was claimed")
-    if "drafts" in context.values:
-        from .send import drafts_of  # noqa: PLC0415 - rare
-
-        drafts = drafts_of(context)
-        held = context.mailbox.held(ids[0], token)
-        return _moved(context, [held], held.ack_and_send(drafts, archive=archive))
-    text = read_stdin(context, "reply") if context.get("reply") == STDIN else context.get("reply")
-    held = context.mailbox.held(ids[0], token)
-    receipt = held.ack_and_reply(text, to_all=bool(context.get("to_all")), archive=archive)
-    return _moved(context, [held], [receipt])
-
-
-def _token(context: Context) -> str:
-    token: str = context.get("token") or variable("POSTROOM_TOKEN")
-    return token
-
-
-def _moved(context: Context, letters: Sequence[Letter], sent: Any) -> Answer:
-    receipts: list[Receipt] = list(sent)
-    data = {"letters": [plain_move(letter) for letter in letters]}
-    result = data | (
-        {"receipts": [plain_receipt(receipt) for receipt in receipts]} if context.name == "ack" else {}
-    )
-    return Answer(context.name, result, views.moved)
-
-
 # -- dead letters
 
+_DEAD = Option(
+    "ID", help="the letter's id, or how it begins", many=True, required=True, complete="dead", field="ids"
+)
 
-@command(
+declare(
     "dead",
-    LIMIT,
+    verb="work.Dead",
+    view=views.letters,
     about="Mail that could not be handled: its tries were spent, it was rejected, or it expired. It is kept, with"
     " the reason.",
     examples=(("postroom dead --as tester", "what went wrong"),),
-    json="letters",
     looks=True,
 )
-def run_dead(context: Context) -> Answer:
-    found = context.mailbox.dead(context.get("limit"))
-    data = {"letters": [plain_letter(letter) for letter in found]}
-    return Answer(context.name, data, views.letters, letters=tuple(letter.message for letter in found))
 
 
 @command(
     "dead show",
-    ID,
+    verb="inbox.Read",
+    places=("id",),
     examples=(("postroom dead show m-6 --as tester", "one of them"),),
-    json="letter",
     looks=True,
 )
 def run_dead_show(context: Context) -> Answer:
-    letter = context.mailbox.read(context.get("id"))
-    if letter.state is not State.DEAD:
-        raise UnknownMessage(f"{letter.id} is {letter.state}, not dead", field="id")
-    return Answer(context.name, {"letter": plain_letter(letter)}, views.dead_letter, letters=(letter.message,))
+    found = context.perform()
+    state = found.letter.delivery.state
+    if state is not State.DEAD:
+        raise UnknownMessage(f"{found.letter.message.id} is {state}, not dead", field="id")
+    return context.answer_with(found, views.dead_letter)
 
 
-@command(
+declare(
     "dead revive",
-    DEAD_IDS,
+    _DEAD,
+    verb="work.Revive",
+    places=("ids",),
+    view=views.moved,
     about="They get all their tries again, and no longer expire. All are revived or none.",
     examples=(("postroom dead revive m-6 --as tester", "another chance"),),
-    json="letters",
     looks=True,
 )
-def run_dead_revive(context: Context) -> Answer:
-    revived = context.mailbox.revive(*context.get("id"))
-    return Answer(context.name, {"letters": [plain_move(letter) for letter in revived]}, views.moved)
-
-
-@command(
+declare(
     "dead purge",
-    DEAD_IDS,
+    _DEAD,
+    verb="work.PurgeDead",
+    places=("ids",),
+    view=views.numbers,
     about="A letter that is still open in another mailbox is kept.",
     examples=(("postroom dead purge m-6 --as tester", "gone"),),
-    json="purged",
     looks=True,
 )
-def run_dead_purge(context: Context) -> Answer:
-    return Answer(context.name, {"purged": context.mailbox.purge(*context.get("id"))}, views.numbers)
