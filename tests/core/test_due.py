@@ -23,6 +23,7 @@ WRITES: dict[str, Callable[[Room], object]] = {
     "block": lambda room: room.mailbox("carl").block("dan"),
     "claim": lambda room: room.mailbox("carl").claim(),
     "register": lambda room: room.mailbox("carl").register(),
+    "send": lambda room: room.mailbox("carl").send("dan", "x"),
 }
 
 

@@ -70,9 +70,10 @@ def test_a_task_past_its_deadline_is_rejected(
 ) -> None:
     id = give(room, deadline=60)
     clock.advance(60)
+    task = bob.task(id)
     untouched = everything(factory.store)
     with pytest.raises(DeadlinePassed) as refused:
-        bob.task(id).accept()
+        task.accept()
     assert refused.value.field == "deadline"
     assert everything(factory.store) == untouched
     assert not bob.task(id).admit()
