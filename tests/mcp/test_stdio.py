@@ -76,8 +76,8 @@ def test_two_agents_exchange_mail_through_two_servers(env: dict[str, str]) -> No
                 await ask(ann, "send_message", to="bob", body="2")
                 assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
             await ask(bob, "check_inbox")
-            (row,) = (await ask(ann, "list_agents"))["agents"]
-            assert ("bob", "swarm:sorting") == (row["agentId"], row["scope"])
+            agents = {one["agentId"]: one for one in (await ask(ann, "list_agents"))["agents"]}
+            assert "swarm:sorting" == agents["bob"]["scope"]
 
     run(story())
 

@@ -120,7 +120,7 @@ def test_with_the_old_fault_each_verb_of_ours_tells_the_secret(name: str, monkey
 
 
 def test_verbs_of_ours_are_known() -> None:
-    verbs = "send send_many reply forward broadcast give_task task_step escalate ack"
+    verbs = "send send_many ask reply forward broadcast give_task task_step escalate ack"
     assert {"action send", *(f"mail/{verb}" for verb in verbs.split())} == {*OURS}
 
 
