@@ -299,7 +299,7 @@ async def list_agents(caller: Caller, params: dict[str, Any]) -> dict[str, Any]:
         params.get("include_federated", False) and "scope" not in params
     )  # the scopes of remote agents are unknown
     found = await caller.call("agents", some(params, "scope") | ({"elsewhere": True} if wants_all else {}))
-    agents = [agent(row) for row in found["agents"]] + found.get("elsewhere", [])
+    agents = [agent(row) for row in found["agents"] if row["registered"]] + found.get("elsewhere", [])
     return {"count": len(agents), "agents": agents}
 
 
