@@ -148,9 +148,9 @@ def test_one_of_many_gets_a_letter(project: Project, manager: MailboxManager, le
 def test_who_looks_before_another_moves_looks_again(
     project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = mail.find(manager.room, letter)
+    before = mail.find(manager.room.core, manager.room.principal, letter)
     project.manager().mark_completed(letter)
-    seen = [before, mail.find(manager.room, letter)]
+    seen = [before, mail.find(manager.room.core, manager.room.principal, letter)]
     monkeypatch.setattr(mail, "find", lambda *_: seen.pop(0))
     assert "archived" == status(manager.read_message(letter)) and [] == seen
 
@@ -158,7 +158,7 @@ def test_who_looks_before_another_moves_looks_again(
 def test_who_always_comes_second_gives_up(
     project: Project, manager: MailboxManager, letter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = mail.find(manager.room, letter)
+    before = mail.find(manager.room.core, manager.room.principal, letter)
     project.manager().mark_processing(letter)
     monkeypatch.setattr(mail, "find", lambda *_: before)
     assert manager.mark_processing(letter) is None

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from ..core import deliveries as core_deliveries
-from ..core import inbox, messages, work
+from ..core import inbox, messages, threads, work
 from ..core.authorize import authorize
 from ..core.compose import Draft, encode_within_limit
 from ..core.messages import check_answer_rate
@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from ..core.verb import Runs
     from ..model.delivery import Delivery
-    from ..room import Room
     from ..store.protocol import Post
     from .message import Message
 
@@ -73,21 +74,21 @@ class Place(NamedTuple):
     scope: str | None = None
 
 
-def members(room: Room, swarm: str) -> list[str]:
+def members(core: Core, swarm: str) -> list[str]:
     """Return the names of everyone in a swarm, each agent once.
 
     A member file X is addressed as X, the spelling that the design's own programs check. An agent that registered
     with the swarm is addressed by the name it registered. Either is in the case that the room knows.
     """
     check_scope(swarm, "swarm_name")
-    registered = sorted(_registered(room, swarm), key=lambda name: "/" not in name)  # a bare name wins
+    registered = sorted(_registered(core, swarm), key=lambda name: "/" not in name)  # a bare name wins
     everyone = {fold(full_name(name, swarm)): name for name in (*_files_of(swarm), *registered)}
-    return [as_known(room, name) for name in everyone.values()]
+    return [as_known(core, name) for name in everyone.values()]
 
 
-def as_known(room: Room, name: str) -> str:
+def as_known(core: Core, name: str) -> str:
     """Return the name in the case that the room knows."""
-    held = room.core.store.spelling(name)
+    held = core.store.spelling(name)
     return held if held is not None and fold(held) == fold(name) else name
 
 
@@ -96,14 +97,14 @@ def full_name(name: str, swarm: str) -> str:
     return name if "/" in name else f"{swarm}/{name}"
 
 
-def mailbox(room: Room, name: str, swarm: str | None) -> str:
+def mailbox(core: Core, name: str, swarm: str | None) -> str:
     """Return the name under which a letter of a swarm is filed: as written, or `S/X` if only that is registered.
 
     A query for `S/X` finds mail for a bare X only if a member file shows that they are one agent.
     """
     if swarm is None or "/" in name or not _has_mailboxes(swarm) or _file_of(swarm, name):
         return name
-    registered = {fold(one): one for one in _registered(room, check_scope(swarm, "swarm_name"))}
+    registered = {fold(one): one for one in _registered(core, check_scope(swarm, "swarm_name"))}
     return name if fold(name) in registered else registered.get(fold(full_name(name, swarm)), name)
 
 
@@ -158,8 +159,8 @@ def _folders() -> list[Path]:
     return [folder for folder in SWARMS.iterdir() if folder.is_dir()] if SWARMS.is_dir() else []
 
 
-def _registered(room: Room, swarm: str) -> list[str]:
-    return room.core.store.keys(MEMBER + swarm)
+def _registered(core: Core, swarm: str) -> list[str]:
+    return core.store.keys(MEMBER + swarm)
 
 
 # Finding letters
@@ -167,18 +168,18 @@ def _registered(room: Room, swarm: str) -> list[str]:
 EXPIRED = "expired"  # the reason of an expired delivery
 
 
-def find(room: Room, handle: str) -> Found | None:
+def find(core: Core, principal: Principal, handle: str) -> Found | None:
     """Return the letter with an id as it is now; None if it is unknown, or if the caller may not read it."""
-    found = _first(room, handle)
-    if found is None or not _may(room, "read", found.delivery.mailbox):
+    found = _first(core, handle)
+    if found is None or not _may(principal, "read", found.delivery.mailbox):
         return None
-    core = room.core
     core_deliveries.apply_timers(core, core.now(), (found.delivery.mailbox,))
-    return _first(room, handle)
+    return _first(core, handle)
 
 
 def waiting(
-    room: Room,
+    core: Core,
+    principal: Principal,
     agent_name: str,
     *,
     unread_only: bool,
@@ -186,11 +187,11 @@ def waiting(
     min_priority: MessagePriority | None,
 ) -> list[Found]:
     """Return the mail of an agent by priority, then age: unread letters, or all but old completed ones."""
-    authorize(room.principal, "check", check_agent(agent_name, "agent_name"))
-    core, moment = room.core, room.core.now()
+    authorize(principal, "check", check_agent(agent_name, "agent_name"))
+    moment = core.now()
     own, *others = places_of(agent_name)
-    known = [place._replace(mailbox=as_known(room, place.mailbox)) for place in others]
-    places = [own, *(place for place in known if _may(room, "check", place.mailbox))]
+    known = [place._replace(mailbox=as_known(core, place.mailbox)) for place in others]
+    places = [own, *(place for place in known if _may(principal, "check", place.mailbox))]
     core_deliveries.apply_timers(core, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
@@ -216,22 +217,23 @@ def waiting(
     return sorted(shown, key=lambda one: (-one.message.priority, one.message.created_at, one.delivery.number))
 
 
-def thread(room: Room, thread_id: str) -> list[Found]:
+def thread(core: Core, principal: Principal, thread_id: str) -> list[Found]:
     """Return all letters of a thread, the oldest first, each with the delivery of its first recipient."""
     try:
-        letters = room.thread(id_in(thread_id))
+        authorize(principal, "room")
+        letters = perform(core, principal, threads.GetThread(thread=id_in(thread_id))).letters
     except Invalid:  # no thread can have this id
         return []
-    found = [first for letter in letters if (first := _first(room, letter.id)) is not None]
+    found = [first for letter in letters if (first := _first(core, letter.id)) is not None]
     return sorted(found, key=lambda one: (one.message.created_at, one.delivery.number))
 
 
 _IN_THE_INBOX = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 
 
-def _may(room: Room, action: str, mailbox: str) -> bool:
+def _may(principal: Principal, action: str, mailbox: str) -> bool:
     try:
-        authorize(room.principal, action, mailbox)
+        authorize(principal, action, mailbox)
     except NotAllowed:
         return False
     return True
@@ -248,7 +250,7 @@ def _is_listed(delivery: Delivery, completed_before: datetime) -> bool:
     return not delivery.has_left and delivery.acked_at is not None and delivery.acked_at > completed_before
 
 
-def _first(room: Room, handle: str) -> Found | None:
+def _first(core: Core, handle: str) -> Found | None:
     """Return the letter at the mailbox that the handle names, else at its first recipient."""
     id, at, name = handle.partition("@")
     try:
@@ -256,7 +258,7 @@ def _first(room: Room, handle: str) -> Found | None:
         query = Query(mailbox=owner, message_ids=(check_id(id, "message_id"),), shown_only=True)
     except Invalid:  # no letter can have this id
         return None
-    found = [one for one in room.core.store.find(query) if one.delivery.state is not State.QUEUED]
+    found = [one for one in core.store.find(query) if one.delivery.state is not State.QUEUED]
     return min(found, key=_place_among_recipients, default=None)
 
 
@@ -291,12 +293,12 @@ class SendArguments(NamedTuple):
     tags: list[str] | None = None
 
 
-def send(room: Room, args: SendArguments) -> Message:
+def send(core: Core, principal: Principal, args: SendArguments) -> Message:
     """Send one letter, or, to `broadcast:<swarm>`, one to each member."""
     if not args.to_agent.startswith(BROADCAST):
-        return _post(room, [args])[0]
+        return _post(core, principal, [args])[0]
     swarm = args.to_agent.removeprefix(BROADCAST)
-    copies = broadcast(room, args._replace(swarm_name=swarm), ())
+    copies = broadcast(core, principal, args._replace(swarm_name=swarm), ())
     if not copies:  # the caller must not believe that it was sent
         hint = f"put files into swarms/{swarm}/agents, or register agents with this scope"
         raise UnknownAgent(f"no other agent is in {swarm!r}", field="to_agent", hint=hint)
@@ -305,10 +307,10 @@ def send(room: Room, args: SendArguments) -> Message:
     return first
 
 
-def broadcast(room: Room, args: SendArguments, exclude: Sequence[str]) -> list[Message]:
+def broadcast(core: Core, principal: Principal, args: SendArguments, exclude: Sequence[str]) -> list[Message]:
     """Send one letter to each member but the sender, with an id of its own, all of them or none."""
     swarm = args.swarm_name or ""
-    everyone = members(room, swarm)
+    everyone = members(core, swarm)
     left_out = {fold(full_name(name, swarm)) for name in (args.from_agent, *exclude)}
     marks = [BROADCAST_TAG, f"swarm:{swarm}"]
     tags = [*marks, *(tag for tag in args.tags or () if tag not in marks)]
@@ -317,12 +319,14 @@ def broadcast(room: Room, args: SendArguments, exclude: Sequence[str]) -> list[M
     if not copies:
         _log.warning("no other agent is in swarm %r: nothing was sent", swarm)
         return []
-    return _post(room, copies)
+    return _post(core, principal, copies)
 
 
-def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str, Any] | None) -> Message | None:
+def reply(
+    core: Core, principal: Principal, handle: str, from_agent: str, body: str, payload: dict[str, Any] | None
+) -> Message | None:
     """Answer the sender of a letter, in its thread, with its priority. Return None if there is no such letter."""
-    original = find(room, handle)
+    original = find(core, principal, handle)
     if original is None:
         _log.warning("no letter %r to reply to", handle)
         return None
@@ -332,7 +336,7 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
         request = messages.Reply(
             agent_id=from_agent, id=letter.id, body=body, kind="response", data=payload or None
         )
-        draft = request.draft(room.core)
+        draft = request.draft(core)
     except Missing:  # the agent neither sent nor received it: in this design any agent may answer
         args = SendArguments(
             from_agent=from_agent,
@@ -345,29 +349,29 @@ def reply(room: Room, handle: str, from_agent: str, body: str, payload: dict[str
             swarm_name=swarm,
             reply_to=letter.id,
         )
-        return _post(room, [args])[0]
-    return _commit(room, messages.prepare_all(room.core, room.principal, [draft], _now(room)))[0]
+        return _post(core, principal, [args])[0]
+    return _commit(core, messages.prepare_all(core, principal, [draft], core.now().wall))[0]
 
 
-def _post(room: Room, wanted: Sequence[SendArguments]) -> list[Message]:
-    return _commit(room, [_prepare(room, args) for args in wanted])
+def _post(core: Core, principal: Principal, wanted: Sequence[SendArguments]) -> list[Message]:
+    return _commit(core, [_prepare(core, principal, args) for args in wanted])
 
 
-def _commit(room: Room, posts: Sequence[Post]) -> list[Message]:
-    receipts = messages.commit_posts(room.core, posts, posts)
+def _commit(core: Core, posts: Sequence[Post]) -> list[Message]:
+    receipts = messages.commit_posts(core, posts, posts)
     pairs = zip(receipts, posts, strict=True)
     return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
 
 
-def _prepare(room: Room, args: SendArguments) -> Post:
-    core, now = room.core, _now(room)
-    sender = check_agent(mailbox(room, args.from_agent, args.swarm_name), "from_agent")
+def _prepare(core: Core, principal: Principal, args: SendArguments) -> Post:
+    now = core.now().wall
+    sender = check_agent(mailbox(core, args.from_agent, args.swarm_name), "from_agent")
     expires = aware(args.expires_at)
     is_over = expires is not None and expires <= now
     reply_to = None if args.reply_to is None else check_id(id_in(args.reply_to), "reply_to")
     draft = Draft(
         agent_id=sender,
-        to=mailbox(room, args.to_agent, args.swarm_name),
+        to=mailbox(core, args.to_agent, args.swarm_name),
         body=args.body,
         data=args.payload or None,
         subject=args.subject,
@@ -378,49 +382,45 @@ def _prepare(room: Room, args: SendArguments) -> Post:
         attachments=args.attachments,
         tags=args.tags,
         expires=None if is_over else expires,
-        in_reply_to=reply_to if reply_to is not None and _is_known(room, sender, reply_to) else None,
+        in_reply_to=reply_to if reply_to is not None and _is_known(core, sender, reply_to) else None,
     )
-    post = messages.prepare(core, room.principal, draft, now)
-    post = _in_thread(room, post, reply_to, args.thread_id)
-    return _expired(room, post, expires) if is_over else post
+    post = messages.prepare(core, principal, draft, now)
+    post = _in_thread(core, principal, post, reply_to, args.thread_id)
+    return _expired(core, post, expires) if is_over else post
 
 
-def _is_known(room: Room, sender: str, reply_to: str) -> bool:
+def _is_known(core: Core, sender: str, reply_to: str) -> bool:
     """Return whether the sender wrote or received a letter. Then the rules about answers and relays apply."""
     try:
-        messages.known_letter(room.core, sender, reply_to)
+        messages.known_letter(core, sender, reply_to)
     except Missing:
         return False
     return True
 
 
-def _in_thread(room: Room, post: Post, reply_to: str | None, thread_id: str | None) -> Post:
+def _in_thread(core: Core, principal: Principal, post: Post, reply_to: str | None, thread_id: str | None) -> Post:
     """Return the post in the requested thread, even if its sender has seen nothing of that thread."""
     thread = None if not thread_id else check_id(id_in(thread_id), "thread_id")
     if thread is None and reply_to is not None:
-        parent = find(room, reply_to)
+        parent = find(core, principal, reply_to)
         thread = None if parent is None else parent.message.thread
     message = post.message
     if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
         return post
-    threaded = _with_fields(room, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
-    check_answer_rate(room.core, threaded.message)
+    threaded = _with_fields(core, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
+    check_answer_rate(core, threaded.message)
     return threaded
 
 
-def _expired(room: Room, post: Post, expires: datetime | None) -> Post:
+def _expired(core: Core, post: Post, expires: datetime | None) -> Post:
     """Return the post of an expired letter, which the design stores and never offers."""
     deliveries = tuple(replace(delivery, expires_at=expires) for delivery in post.deliveries)
-    return replace(_with_fields(room, post, expires_at=expires), deliveries=deliveries)
+    return replace(_with_fields(core, post, expires_at=expires), deliveries=deliveries)
 
 
-def _with_fields(room: Room, post: Post, **fields: Any) -> Post:
+def _with_fields(core: Core, post: Post, **fields: Any) -> Post:
     message = replace(post.message, **fields)
-    return replace(post, message=message, encoded=encode_within_limit(message, room.core.limits))
-
-
-def _now(room: Room) -> datetime:
-    return room.core.now().wall
+    return replace(post, message=message, encoded=encode_within_limit(message, core.limits))
 
 
 # Working on letters
@@ -440,8 +440,9 @@ class Claim(NamedTuple):
 class Progress:
     """The steps of one manager on letters, and its claims. Any number of threads may use it."""
 
-    def __init__(self, room: Room, lease: float = LEASE) -> None:
-        self._room = room
+    def __init__(self, core: Core, principal: Principal, lease: float = LEASE) -> None:
+        self._core = core
+        self._principal = principal
         self._lease = lease
         self._claims: dict[tuple[str, str], Claim] = {}  # by letter and mailbox
         self._lock = Lock()
@@ -464,7 +465,7 @@ class Progress:
         """Take a step on the letter as it is now; try again if another process was faster."""
         for last in range(_ATTEMPTS, 0, -1):
             # Read again for each attempt: a step counts only if the delivery is unchanged since.
-            found = find(self._room, handle)
+            found = find(self._core, self._principal, handle)
             if found is None:
                 return None
             try:
@@ -479,7 +480,7 @@ class Progress:
     def _read(self, found: Found) -> Found:
         if not is_unread(found.delivery):
             return found
-        now = self._room.core.now().wall
+        now = self._core.now().wall
         return self._moved(
             found, "read", lambda delivery: replace(model_delivery.read(delivery, now), read_at=now)
         )
@@ -500,7 +501,7 @@ class Progress:
         if self._was_lost(found):  # a late ack is refused (G5)
             return None
         if found.delivery.state is State.DONE:
-            now = self._room.core.now().wall
+            now = self._core.now().wall
             if not archive or found.delivery.archived_at is not None:
                 return found
             return self._moved(found, "archive", lambda delivery: model_delivery.archive(delivery, now))
@@ -525,7 +526,7 @@ class Progress:
         mailbox = found.delivery.mailbox
         holder = f"{mailbox} (process {os.getpid()})"
         request = work.ClaimOne(agent_id=mailbox, id=found.message.id, lease=self._lease, holder=holder)
-        claimed = perform(self._room.core, self._room.principal, request).letter
+        claimed = perform(self._core, self._principal, request).letter
         lease = claimed.delivery.lease
         with self._lock:
             self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
@@ -533,18 +534,18 @@ class Progress:
 
     def _settled(self, verb: Callable[..., Runs[work.Settled]], found: Found, **params: Any) -> Found:
         request = verb(agent_id=found.delivery.mailbox, ids=found.message.id, held=[found], **params)
-        return perform(self._room.core, self._room.principal, request).letters[0]
+        return perform(self._core, self._principal, request).letters[0]
 
     def _revived(self, found: Found) -> Found:
-        letter = self._room.mailbox(found.delivery.mailbox).revive(found.message.id)[0]
-        return type(found)(letter.message, letter.delivery)
+        request = work.Revive(agent_id=found.delivery.mailbox, ids=found.message.id)
+        return perform(self._core, self._principal, request).letters[0]
 
     def _moved(self, found: Found, action: str, step: Callable[[Delivery], Delivery]) -> Found:
         # The query names the state that was read: if another process moved the delivery, nothing is found.
         query = Query(
             mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(found.delivery.state,)
         )
-        done = core_deliveries.move_found(self._room.core, query, action, step)
+        done = core_deliveries.move_found(self._core, query, action, step)
         if not done:
             raise StaleRevision
         return done[0]

@@ -43,7 +43,8 @@ class MailboxManager:
         """
         self.mailboxes_dir = Path(mailboxes_dir or DEFAULT_FOLDER)
         self.room = open_room(_address(self.mailboxes_dir)) if room is None else room
-        self._progress = Progress(self.room, lease)
+        self._core, self._principal = self.room.core, self.room.principal
+        self._progress = Progress(self._core, self._principal, lease)
 
     # -- sending
 
@@ -81,7 +82,7 @@ class MailboxManager:
             attachments,
             tags,
         )
-        return mail.send(self.room, args)
+        return mail.send(self._core, self._principal, args)
 
     def handoff(
         self,
@@ -125,13 +126,13 @@ class MailboxManager:
         args = SendArguments(
             from_agent, "", subject, body, message_type, priority, swarm_name=swarm_name, **kwargs
         )
-        return mail.broadcast(self.room, args, exclude or ())
+        return mail.broadcast(self._core, self._principal, args, exclude or ())
 
     def reply(
         self, original_message_id: str, from_agent: str, body: str, payload: dict[str, Any] | None = None
     ) -> Message | None:
         """Send an answer in the letter's thread, with its priority. Return None if there is no such letter."""
-        return mail.reply(self.room, original_message_id, from_agent, body, payload)
+        return mail.reply(self._core, self._principal, original_message_id, from_agent, body, payload)
 
     # -- reading
 
@@ -144,7 +145,8 @@ class MailboxManager:
     ) -> list[Message]:
         """Return an agent's mail, the most urgent first, then the oldest. This marks nothing."""
         found = mail.waiting(
-            self.room,
+            self._core,
+            self._principal,
             agent_name,
             unread_only=unread_only,
             message_types=message_types,
@@ -160,7 +162,7 @@ class MailboxManager:
 
     def get_thread(self, thread_id: str) -> list[Message]:
         """Return all letters of a thread, including its first one, the oldest first."""
-        return [message_of(one) for one in mail.thread(self.room, thread_id)]
+        return [message_of(one) for one in mail.thread(self._core, self._principal, thread_id)]
 
     # -- working; each returns the letter as it is now, or None
 
