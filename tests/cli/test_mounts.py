@@ -43,7 +43,7 @@ def test_what_stood_for_us_in_the_folder_is_gone_after_unmount(shell: Shell) -> 
     (shell.home / "mail").mkdir()
     ours = shell.json("mount", PLACE, "--as", "nanobot")["system"]
     with postroom.open(f"files:{shell.home / 'mail'}?layout=nanobot") as there:
-        introduce(there, "nanobot", ours)
+        introduce(there.core, "nanobot", ours)
         assert peers.peer(there.core, ours) is not None
         shell.json("unmount", "nanobot")
         assert peers.peer(there.core, ours) is None

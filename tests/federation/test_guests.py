@@ -32,8 +32,8 @@ def home(tmp_path: Path) -> Iterator[Room]:
 def folder(home: Room, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Room]:
     with postroom.open(request.param.format(tmp_path / "there"), durability="process") as room:
         room.mailbox("bob").register()
-        mounts.introduce(room, "folder", "home")
-        exposure.show(room, "home", home.agents())
+        mounts.introduce(room.core, "folder", "home")
+        exposure.show(room.core, "home", home.agents())
         yield room
 
 
@@ -45,11 +45,11 @@ def test_they_come_and_go_as_announced(home: Room, folder: Room) -> None:
     assert ["ann@home", "bob"] == names(folder)
     assert ("python",) == folder.agent("ann@home").card.capabilities
     before = folder.core.store.cursor()
-    exposure.show(folder, "home", home.agents())
+    exposure.show(folder.core, "home", home.agents())
     assert before == folder.core.store.cursor()  # nothing is written as long as nothing changes
-    exposure.show(folder, "other", [])
+    exposure.show(folder.core, "other", [])
     assert ["ann@home", "bob"] == names(folder)
-    exposure.show(folder, "home", [])
+    exposure.show(folder.core, "home", [])
     assert ["bob"] == names(folder)
 
 
@@ -72,4 +72,4 @@ def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room
 def test_a_room_with_a_peer_of_that_name_is_not_mounted_over_it(folder: Room) -> None:
     peers.add(folder.core, folder.principal, "other", {})
     with pytest.raises(Conflict, match="a peer 'other' of its own"):
-        mounts.introduce(folder, "folder", "other")
+        mounts.introduce(folder.core, "folder", "other")

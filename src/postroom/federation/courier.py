@@ -296,7 +296,7 @@ class Courier:
 
     def __init__(self, executor: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
         self._executor = executor
-        self.core = executor.room.core
+        self.core = executor.core
         self._link = link
         self._here = here
         self._later = later  # asks for another look after so many seconds

@@ -154,9 +154,9 @@ class Dialler:
             await self._link.sleep(pause(tries))
 
     async def _connect_once(self) -> None:
-        peer, settings = self._link.peer, self._executor.room.settings
+        peer = self._link.peer
         shown = (self._local.certificate, self._local.key) if peer.auth == "mtls" else ("", "")
-        largest = frame_limit(settings)
+        largest = frame_limit(self._executor.core.limits)
         async with dial(map_url(peer.url), largest, pin=peer.pin, certificate=shown[0], key=shown[1]) as socket:
             await self._run_connection(socket)
 
@@ -199,15 +199,15 @@ class Dialler:
             self._link.count_handshake(begins=False)
 
     async def _federate(self, rpc: RpcConnection) -> dict[str, Any]:
-        peer, room = self._link.peer, self._executor.room
-        shown = await self._executor.run_slow(partial(exposure.exposure, room, peer))
-        result = await handshake(rpc, peer, self._local.system, shown, room.settings)
-        await self._executor.submit(partial(exposure.note, room.core, peer.system, result.get("exposure")))
+        peer, core = self._link.peer, self._executor.core
+        shown = await self._executor.run_slow(partial(exposure.exposure, core, peer))
+        result = await handshake(rpc, peer, self._local.system, shown, core.limits)
+        await self._executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
         return result
 
     async def _alert(self, wrong: WrongCertificate) -> None:
         """Record that the peer shows another certificate, so that people are alerted."""
-        core, peer = self._executor.room.core, self._link.peer
+        core, peer = self._executor.core, self._link.peer
         try:
             await self._executor.run_slow(partial(peers.check_certificate, core, peer, wrong.found))
         except NotAllowed as refused:

@@ -75,7 +75,7 @@ class Exchange:
 
     def __init__(self, executor: Executor, certificate: str = "", key: str = "") -> None:
         self._executor = executor
-        self.core = executor.room.core
+        self.core = executor.core
         self._certificate_files = {"certificate": certificate, "key": key}
         self._links: dict[str, Link] = {}
         self._couriers: dict[str, Courier] = {}
@@ -96,7 +96,7 @@ class Exchange:
     @cached_property
     def local(self) -> LocalSystem:
         """Our own name and certificate. The name is fixed when the first peer needs it."""
-        system = core_peers.announced(self.core, OWNER, self._executor.room.settings.system)
+        system = core_peers.announced(self.core, OWNER, self.core.system)
         return LocalSystem(system=system, **self._certificate_files)
 
     @property
@@ -362,7 +362,7 @@ class Exchange:
             connection = link.connection
             if connection is None:
                 continue
-            shown = await self._executor.run_slow(partial(exposure.exposure, self._executor.room, link.peer))
+            shown = await self._executor.run_slow(partial(exposure.exposure, self.core, link.peer))
             if again or shown != self._last_exposure.get(key):
                 self._last_exposure[key] = shown
                 with suppress(ConnectionLost):

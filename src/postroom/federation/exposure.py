@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ..model.peer import Peer
     from ..model.query import Moment
     from ..model.record import Record
-    from ..room import Room
     from ..store.protocol import Write
 
 
@@ -45,7 +44,7 @@ MOST = 10_000  # agents of one peer
 _NEVER = datetime.min.replace(tzinfo=UTC)  # a route is believed from the moment it is recorded
 
 
-def exposure(room: Room, peer: Peer) -> dict[str, Any]:
+def exposure(core: Core, peer: Peer) -> dict[str, Any]:
     """Return the announcement of our agents to a peer: `{agents: [{agentId, status, scopes}]}`.
 
     Under `further` stand the agents of other systems that it reaches through us, with their `systemId`.
@@ -54,9 +53,9 @@ def exposure(room: Room, peer: Peer) -> dict[str, Any]:
     """
     ours = [
         {"agentId": agent.card.id, "status": agent.presence.words.map, "scopes": list(agent.card.scopes)}
-        for agent in shown(room, peer)
+        for agent in shown(core, peer)
     ]
-    kept = list(_fitting([*ours, *_further(room.core, peer)][:MOST], room.settings.max_message_bytes))
+    kept = list(_fitting([*ours, *_further(core, peer)][:MOST], core.limits.max_message_bytes))
     result, further = kept[: len(ours)], kept[len(ours) :]
     return {"agents": result} | ({"further": further} if further else {})
 
@@ -83,23 +82,19 @@ def _further(core: Core, peer: Peer) -> list[dict[str, Any]]:
     ]
 
 
-def shown(room: Room, peer: Peer) -> list[Agent]:
+def shown(core: Core, peer: Peer) -> list[Agent]:
     """Return the agents that are announced to a peer."""
-    return [agent for agent in _ours(room) if is_shown(peer, agent.card) and is_routable(agent.presence)]
+    ours = [agent for agent in core_agents.registered_agents(core) if _is_ours(agent)]
+    return [agent for agent in ours if is_shown(peer, agent.card) and is_routable(agent.presence)]
 
 
-def has(room: Room, peer: Peer, name: str) -> Agent | None:
+def has(core: Core, peer: Peer, name: str) -> Agent | None:
     """Return our agent of this name that the peer may write to, or None."""
-    core = room.core
     spelt = None if AT in name else core.store.spelling(name)
     found = () if spelt is None else core.store.records(CARD, spelt)
     agents = [core_agents.agent_of(core, record, core.now()) for record in found]
     able = [one for one in agents if _is_ours(one) and is_reachable(peer, one.card)]
     return next((one for one in able if one.presence.warmth is not Warmth.GONE), None)
-
-
-def _ours(room: Room) -> list[Agent]:
-    return [agent for agent in room.agents() if agent.registered and _is_ours(agent)]
 
 
 def _is_ours(agent: Agent) -> bool:
@@ -196,9 +191,9 @@ def _may_tell_of(core: Core, peer: Peer, system: str) -> bool:
 EVERY = 20.0  # seconds between two heartbeats of an agent that is present; a registry believes one for a minute
 
 
-def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
+def show(core: Core, host: str, agents: Sequence[Agent]) -> None:
     """Show these agents of the host, and no others; none, if it does not mount this room any more."""
-    store, moment = room.core.store, room.core.now()
+    store, moment = core.store, core.now()
     wanted = {at_system(agent.card.id, host): agent for agent in agents}
     if isinstance(store, FileStore):
         for name in wanted:
@@ -208,7 +203,7 @@ def show(room: Room, host: str, agents: Sequence[Agent]) -> None:
         cards = {record.key: record for record in store.records(CARD)}
         beats = {record.key: record for record in store.records(BEAT)}
         # Unmounted since: show nothing, else guests would stay for ever.
-        shown = {} if peers.peer(room.core, host) is None else wanted
+        shown = {} if peers.peer(core, host) is None else wanted
         writes: list[Write] = []
         for name, agent in shown.items():
             writes += _put(CARD, name, _card(name, host, agent, cards.get(name)), cards.get(name))

@@ -114,7 +114,7 @@ class PeerHandler:
 
     def __init__(self, executor: Executor, link: Link, here: str) -> None:
         self._executor = executor
-        self.core = executor.room.core
+        self.core = executor.core
         self._link = link
         self._here = here
         self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
@@ -295,7 +295,7 @@ class PeerHandler:
         return {"announced": True}
 
     def _find(self, params: dict[str, Any]) -> dict[str, Any]:
-        agent = federation_exposure.has(self._executor.room, self._peer(), params["agent"])
+        agent = federation_exposure.has(self.core, self._peer(), params["agent"])
         if agent is None:
             return {"has": False}
         return {"has": True, "status": agent.presence.words.map, "agentId": agent.card.id}
@@ -307,11 +307,11 @@ class PeerHandler:
 
 def connect_answer(executor: Executor, peer: Peer, here: str, params: dict[str, Any]) -> dict[str, Any]:
     """Record what a peer announces, and return the answer to `map/federation/connect`."""
-    federation_exposure.note(executor.room.core, peer.system, params.get("exposure"))
+    federation_exposure.note(executor.core, peer.system, params.get("exposure"))
     return {
         "connected": True,
         "systemId": here,
         "systemInfo": {"name": here, "version": __version__, "software": SOFTWARE},
-        "exposure": federation_exposure.exposure(executor.room, peer),
-        **software_info(executor.room.settings),
+        "exposure": federation_exposure.exposure(executor.core, peer),
+        **software_info(executor.core.limits),
     }

@@ -102,7 +102,7 @@ class AgentLookup:
         self, executor: Executor, links: Callable[[], Sequence[Link]], wake: Callable[[Link], object]
     ) -> None:
         self._executor = executor
-        self.core = executor.room.core
+        self.core = executor.core
         self._links = links
         self._wake = wake
         self._under_way: dict[str, asyncio.Future[None]] = {}

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..core.arrivals import Verdict
+    from ..core.core import Core
     from ..model.peer import Envelope
+    from ..policy.limits import Limits
     from ..room import Room
-    from ..settings import Settings
     from .link import Link
 
 
@@ -58,6 +59,7 @@ class MountedRoom:
 
     def __init__(self, room: Room, system: str, host: str, place: str) -> None:
         self.room = room
+        self.core = room.core
         self.system = system
         self._host = host
         self._place = place
@@ -70,19 +72,19 @@ class MountedRoom:
 
     def host(self) -> Peer:
         """Return the system that has mounted it, as a peer of the mounted room."""
-        return core_peers.known_peer(self.room.core, self._host)
+        return core_peers.known_peer(self.core, self._host)
 
     def is_host(self, peer: Peer) -> bool:
         return same_name(peer.system, self._host) and _mounts_us(peer)
 
     def routes_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
         """Return whether mail for this system goes by the host. The room may have other peers, or two hosts."""
-        first = route_to(peers, system, strategy_of(self.room.core.limits))
+        first = route_to(peers, system, strategy_of(self.core.limits))
         return first is not None and self.is_host(first)
 
     def introduce_folders(self, names: Sequence[str]) -> None:
         """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
-        store = self.room.core.store
+        store = self.core.store
         if not isinstance(store, FileStore):
             return
         new = [name for name in names if name and store.has_folder(name) and not store.is_known(name)]
@@ -91,7 +93,7 @@ class MountedRoom:
                 store.commit([Introduce(name, known=True) for name in new])
 
 
-def open_mounted(peer: Peer, here: str, settings: Settings) -> MountedRoom:
+def open_mounted(peer: Peer, here: str, limits: Limits) -> MountedRoom:
     """Open the room of a mount. The folder must exist: mounting makes none."""
     place = os.path.realpath(place_of(peer.place) or "")
     # Opening would make an empty room in its place, and mail there would be lost.
@@ -99,19 +101,18 @@ def open_mounted(peer: Peer, here: str, settings: Settings) -> MountedRoom:
         raise Missing(f"{place} is not there", field="place", hint="it is used as soon as it is back")
     # Limits and rules of the host hold in the folder too: mail that one side accepts must not be refused by the
     # other.
-    same = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in _ITS_OWN}
+    same = {name: getattr(limits, name) for name in limits.__struct_fields__ if name not in _ITS_OWN}
     room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
     try:
-        introduce(room, peer.system, here)
+        introduce(room.core, peer.system, here)
         return MountedRoom(room, peer.system, here, place)
     except BaseException:
         room.close()
         raise
 
 
-def introduce(room: Room, system: str, here: str) -> None:
+def introduce(core: Core, system: str, here: str) -> None:
     """Record in a mounted room its name as a system, and that all other systems are reached through `here`."""
-    core = room.core
     held = core_peers.peer(core, here)
     if held is not None and not _mounts_us(held):
         text = f"the room has a peer {here!r} of its own"
@@ -131,7 +132,7 @@ def forget(peer: Peer, here: str) -> bool:
             held = core_peers.peer(room.core, here)
             if held is not None and _mounts_us(held):
                 core_peers.remove(room.core, OWNER, here)  # first: a server may be showing some just now
-            exposure.show(room, here, [])
+            exposure.show(room.core, here, [])
     except (PostroomError, OSError):
         return False
     return True
@@ -230,9 +231,9 @@ class MountRunner:
 
     async def _run_once(self) -> None:
         """Serve the folder until it is gone, or the link is cut."""
-        settings = self._executor.room.settings
+        limits = self._executor.core.limits
         async with AsyncExitStack() as stack:
-            folder = await self._executor.run_slow(partial(open_mounted, self._link.peer, self._here, settings))
+            folder = await self._executor.run_slow(partial(open_mounted, self._link.peer, self._here, limits))
             stack.push_async_callback(_close, folder)
             executor = Executor(folder.room)
             stack.push_async_callback(executor.close)
@@ -271,19 +272,19 @@ class MountRunner:
 
     async def _exchange_exposure(self, executor: Executor, host: Peer) -> None:
         """Announce the agents of both rooms to each other, as two systems do in their handshake."""
-        ours, theirs = self._executor.room, executor.room
+        ours, theirs = self._executor.core, executor.core
         shown = await self._executor.run_slow(partial(exposure.exposure, ours, self._link.peer))
-        await executor.run_slow(partial(exposure.note, theirs.core, host.system, shown))
+        await executor.run_slow(partial(exposure.note, theirs, host.system, shown))
         there = await executor.run_slow(partial(exposure.exposure, theirs, host))
-        await self._executor.run_slow(partial(exposure.note, ours.core, self._link.system, there))
+        await self._executor.run_slow(partial(exposure.note, ours, self._link.system, there))
 
     async def _keep_ours_shown(self, folder: MountedRoom, executor: Executor, changed: asyncio.Event) -> None:
         """Keep our agents in the directory of the mounted room, where its programs look for agents."""
         while True:
             changed.clear()
-            shown = await self._executor.run_slow(partial(exposure.shown, self._executor.room, self._link.peer))
+            shown = await self._executor.run_slow(partial(exposure.shown, self._executor.core, self._link.peer))
             folder.check()
-            await executor.run_slow(partial(exposure.show, executor.room, self._here, shown))
+            await executor.run_slow(partial(exposure.show, executor.core, self._here, shown))
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await changed.wait()

@@ -352,9 +352,10 @@ class Executor:
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.core = room.core
         self.links: PeerLinks | None = None  # None: there are no links to other systems
         self.counters = Counters()
-        self._store = room.core.store
+        self._store = self.core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(self._store)
         self._queue = JobQueue()
