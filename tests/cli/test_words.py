@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +16,7 @@ from postroom.cli.command import command_of, with_common
 from postroom.cli.parse import parse
 from postroom.cli.table import COMMANDS, FORMER, GROUPS, resolve
 from postroom.errors import Invalid, PostroomError
+from tests.cli.shell import Shell
 
 
 def values(*words: str) -> dict[str, Any]:
@@ -202,3 +206,74 @@ def test_names_of_earlier_versions_work_and_answer_by_their_name() -> None:
     for former, name in FORMER.items():
         call = parse((*former.split(), "--help"))
         assert (call.name, call.command) == (former, command_of(name))
+
+
+WRONG_GUESSES = [
+    (("send", "--to", "bob"), "postroom send NAME"),
+    (("send", "bob", "-m", "hi"), "--body TEXT"),
+    (("delete", "m-1"), "postroom ack"),
+    (("whoami",), "--as"),
+    (("list",), "postroom check"),
+    (("rooms", "copy", "a", "b", "--move"), "retired"),
+]
+
+
+@pytest.mark.parametrize(("words", "hint"), WRONG_GUESSES)
+def test_a_wrong_guess_gets_the_right_hint(words: tuple[str, ...], hint: str) -> None:
+    with pytest.raises(Invalid) as wrong:
+        parse(words)
+    assert hint in (wrong.value.hint or "")
+
+
+TOY = """
+import sys
+from typing import Annotated
+from msgspec import Struct
+from postroom.core.verb import MailboxVerb, verb
+
+class Toys(Struct):
+    mailbox: str
+    toys: list[str]
+
+@verb("toy_box", Toys, action="check", writes=False)
+class ToyBox(MailboxVerb, kw_only=True):
+    "Return toys of one colour."
+
+    colour: Annotated[str, "which colour"]
+    limit: Annotated[int, "how many at most"] = 2
+
+    def run(self, core, _principal):
+        return Toys(self.agent_id, [self.colour] * self.limit)
+
+from postroom.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_verb_is_a_command_without_a_line_of_the_command_line(shell: Shell) -> None:
+    def toy(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", TOY, *words]
+        return subprocess.run(
+            line, env=shell.environment, cwd=shell.home, capture_output=True, text=True, check=False
+        )
+
+    done = toy("toy-box", "red", "-n", "3", "--as", "ann", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = {"schema": 1, "command": "toy-box", "mailbox": "ann", "toys": ["red", "red", "red"]}
+    assert json.loads(done.stdout) == answer
+    assert "red, red" in toy("toy-box", "red", "--as", "ann").stdout
+    shown = toy("toy-box", "--help").stdout
+    assert "postroom toy-box - return toys of one colour" in shown
+    assert "which colour" in shown and "how many at most; 2 by default" in shown
+    assert toy("toy-box", "--as", "ann").returncode == 64
+
+
+def test_a_long_list_is_begun_and_says_how_to_see_the_rest(shell: Shell) -> None:
+    with shell.room() as room:
+        for number in range(203):
+            room.mailbox(f"agent-{number}").register()
+    shown = shell.run("agents").out
+    assert shown.endswith("… and 3 more: --limit N shows so many, --json all\n")
+    assert "more" not in shell.run("agents", "--limit", "300").out
+    assert len(shell.json("agents")["agents"]) == 203
+    assert len(shell.json("agents", "-n", "5")["agents"]) == 5

@@ -15,6 +15,7 @@ from .answer import Answer
 from .command import Option, command
 from .context import note
 from .errors import Usage
+from .options import LIMIT
 
 if TYPE_CHECKING:
     from ..model.agent import Agent
@@ -32,6 +33,7 @@ _CARD = {
     Option("--scope", help="only this scope", metavar="NAME", complete="scopes"),
     Option("--capability", help="only those who can do this", metavar="LABEL"),
     Option("--gone", help="those that are gone, too", kind="flag"),
+    LIMIT,
     about="Agents by name, with the tasks they have taken on. An operator also sees the mailboxes that are used though"
     " nobody registered. Mail for those who are offline or gone"
     " waits. Needs no --as.",

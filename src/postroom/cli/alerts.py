@@ -26,6 +26,7 @@ from .command import Option, command
 from .context import note
 from .errors import NOT_NOW, NOTHING, OK, Usage
 from .health import is_operator
+from .options import LIMIT as _LIMIT
 from .output import ago, cut, hint, one_line, table
 from .read import FOR_EVER
 
@@ -317,6 +318,7 @@ def run_watch(context: Context) -> Iterator[Answer]:
 
 @command(
     "rings",
+    _LIMIT,
     Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag"),
     about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
     " without, or with --all, those of the room.",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .parse import Call
 
 
+MOST = 200  # entries of a list that are shown to people, unless --limit asks for more
 SCHEMA = 1  # version of every JSON document; grows when a field changes its meaning or goes
 NARROWEST = 40
 
@@ -40,6 +41,7 @@ class Screen:
         caller: str = "",
         room: str = "",
         short: Callable[[str], str] = str,
+        most: int | None = None,
     ) -> None:
         self.json = json
         self.tables = tables  # a terminal; else Markdown, for a file, a pipe or a prompt
@@ -49,7 +51,12 @@ class Screen:
         self.caller = caller  # the agent, where the next command must name it again
         self.room = room  # the room, where the next command must name it again
         self.short = short  # shortens an id for a table
+        self.most = most  # entries of a list that are shown; None for all
         self.human = "human"  # name of the person's mailbox; the settings may change it
+
+    def begun(self, value: Any) -> Any:
+        """Return a value; of a list, as many entries as are shown."""
+        return value[: self.most] if isinstance(value, (list, tuple)) else value
 
     @cached_property
     def now(self) -> datetime:
@@ -80,14 +87,17 @@ class Answer:
         self.code = code
 
     def text(self, screen: Screen) -> str:
+        kept = {name: screen.begun(value) for name, value in self.data.items()}
         if screen.json:
             with Uninterrupted():
                 from ..core.presentation import escape_json  # noqa: PLC0415 - help needs no msgspec
                 from ..model.codec import encode  # noqa: PLC0415 - help needs no msgspec
 
-            document = encode({"schema": SCHEMA, "command": self.command, **self.data})
+            document = encode({"schema": SCHEMA, "command": self.command, **kept})
             return escape_json(document).decode() + "\n"
-        return self.view(screen, {**self.data, "accepted": self.letters})
+        more = sum(len(self.data[name]) - len(found) for name, found in kept.items() if isinstance(found, list))
+        rest = f"… and {more:,} more: --limit N shows so many, --json all\n" if more else ""
+        return self.view(screen, kept | {"accepted": screen.begun(self.letters)}) + rest
 
 
 def screen_of(call: Call) -> Screen:
@@ -96,6 +106,7 @@ def screen_of(call: Call) -> Screen:
     wish = call.values.get("color", "auto")
     plain = variable("NO_COLOR") or variable("TERM") == "dumb"
     named = call.values.get("as", "")
+    limit = call.values.get("limit")
     return Screen(
         json=bool(call.values.get("json")),
         tables=terminal or wish == "always",
@@ -103,6 +114,7 @@ def screen_of(call: Call) -> Screen:
         width=columns(sys.stdout) if terminal else 100,
         caller=named if named != variable("POSTROOM_AGENT") else "",
         room=call.values.get("room", ""),
+        most=limit if isinstance(limit, int) else None if call.values.get("json") else MOST,
     )
 
 

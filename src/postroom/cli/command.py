@@ -292,10 +292,10 @@ def command_of_verb(word: str) -> Command | None:
     for module in iter_modules(core.__path__):
         import_module(f"{core.__name__}.{module.name}")
     found = VERBS.get(word.replace("-", "_"))
-    if found is None:
+    if found is None or found.declaration().local:
         return None
     places = tuple(name for name, one in parameters(found).items() if one.required)
-    return Command(word, (), None, verb=found, places=places)
+    return Command(word, (), None, verb=found, places=places, looks=not found.declaration().writes)
 
 
 EVERYWHERE = (

@@ -376,7 +376,13 @@ class Context:
                 given[option.field] = option.value if option.kind == "flag" else self.values[option.name]
         if "agent_id" in known and not self.get("everyone"):
             given["agent_id"] = self.me
-        return perform(room.core, room.principal, verb(**given | params))
+        request, declaration = verb(**given | params), verb.declaration()
+        if not (declaration.slow or declaration.many) or self.screen.json or not sys.stderr.isatty():
+            return perform(room.core, room.principal, request)
+        from .output import Patience  # noqa: PLC0415 - only on a terminal
+
+        with Patience(f"postroom {self.name}"):
+            return perform(room.core, room.principal, request)
 
     def answer(self, view: View = None, **params: Any) -> Answer:
         """Carry out the command's verb, and return its result as an answer."""
@@ -390,7 +396,9 @@ class Context:
         from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
 
         data: dict[str, Any] = plain(result)
-        if not self.get("everyone") and not any(value for name, value in data.items() if name != "mailbox"):
+        verb = self.call.command.verb if self.call.command else None
+        is_mine = verb is not None and "agent_id" in parameters(verb) and not self.get("everyone")
+        if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
         messages = tuple(getattr(one, "message", one) for one in letters if one is not None)

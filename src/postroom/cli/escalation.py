@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core import escalation as core_escalation
 from ..core.escalation import MARK
 from ..environment import variable
-from ..formats.plain import plain_escalation, plain_receipt
+from ..formats.plain import plain_receipt
 from ..model.codec import to_plain
 from ..model.message import Priority, same_name
 from ..model.names import HUMAN, POSTMASTER
 from ..model.task import ESCALATION, TASK_UPDATE, TaskState
 from ..policy.routing import rungs_above
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .options import BODY, FIELDS, LIMIT
 from .output import again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
 from .send import content_of, fields_of
@@ -329,37 +329,27 @@ def _id_in(letter: Message) -> str:
     return str(found[-1]["escalation_id"])
 
 
-@command(
+declare(
     "escalations",
-    Option("--all", help="also those that were answered or resolved", kind="flag"),
-    Option("--everyone", help="the whole room's", kind="flag"),
+    Option("--all", help="also those that were answered or resolved", kind="flag", field="open_only", value=False),
+    verb="escalation.ListEscalations",
+    view=escalations,
     examples=(
         ("postroom escalations --as coder", "what is still open"),
         ("postroom escalations --everyone --all --json", "the operator's view, for a program"),
     ),
-    json="escalations",
     looks=True,
 )
-def run_escalations(context: Context) -> Answer:
-    whose = context.room if context.get("everyone") else context.mailbox
-    found = whose.escalations(open_only=not context.get("all"))
-    return Answer(context.name, {"escalations": [plain_escalation(one) for one in found]}, escalations)
-
-
-@command(
+declare(
     "resolve",
-    Option("ID", help="the escalation's id: ESC-…", required=True, complete="escalations"),
+    Option("ID", help="the escalation's id: ESC-…", required=True, complete="escalations", field="id"),
+    verb="escalation.Resolve",
+    places=("id",),
+    view=escalation,
     about="For the agent who asked, or one who was asked. The question is passed on no further.",
     examples=(('postroom resolve "$ESCALATION" --as coder', "it solved itself"),),
-    json="escalation",
     looks=True,
 )
-def run_resolve(context: Context) -> Answer:
-    return Answer(
-        context.name,
-        {"escalation": plain_escalation(context.mailbox.resolve(context.get("id")))},
-        escalation,
-    )
 
 
 @command(

@@ -322,3 +322,33 @@ class Progress:
         """Clear the line, so that an answer can be written there."""
         if self._shown and self._next:
             self._write("\r\033[K")
+
+
+class Patience:
+    """Tells on a terminal that a command is still at work, every second after the first."""
+
+    def __init__(self, what: str) -> None:
+        from threading import Event, Thread  # noqa: PLC0415 - only on a terminal
+
+        self._what = what
+        self._over = Event()
+        self._teller = Thread(target=self._tell, daemon=True)
+
+    def _tell(self) -> None:
+        seconds = 0
+        while not self._over.wait(1.0):
+            seconds += 1
+            self._write(f"\r{self._what}: {seconds} s\033[K")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal is gone
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    def __enter__(self) -> None:
+        self._teller.start()
+
+    def __exit__(self, *how: object) -> None:
+        self._over.set()
+        self._teller.join()
+        self._write("\r\033[K")

@@ -27,6 +27,7 @@ from .answer import Answer
 from .command import Option, command
 from .context import STDIN, note, read_source
 from .errors import NOT_NOW, Usage
+from .options import LIMIT
 from .output import facts, hint, one_line, table
 
 if TYPE_CHECKING:
@@ -370,6 +371,7 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
 
 @command(
     "peers",
+    LIMIT,
     examples=(("postroom peers", "who they are"),),
     json="system peers stranded",
     looks=True,

@@ -24,6 +24,7 @@ from . import views
 from .command import Option, command, declare
 from .copies import FULL
 from .errors import NOTHING, CannotCreate, Usage
+from .options import LIMIT
 from .output import again, ago, hint, painted, sayable, table
 
 if TYPE_CHECKING:
@@ -400,6 +401,7 @@ class QueryWords:
         complete="letters",
         field="thread",
     ),
+    LIMIT,
     Option("--chain", help="from the root down to this letter alone", kind="flag"),
     verb="threads.GetThread",
     places=("thread",),
@@ -422,6 +424,7 @@ def run_thread(context: Context) -> Answer:
 
 declare(
     "tagged",
+    LIMIT,
     verb="threads.GetTagged",
     places=("tag",),
     view=views.thread,
@@ -452,6 +455,7 @@ declare(
 )
 declare(
     "turns",
+    LIMIT,
     verb="threads.ListTurns",
     places=("conversation",),
     view=views.turns,

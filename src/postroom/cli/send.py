@@ -11,17 +11,17 @@ import msgspec
 from ..clock import SystemClock
 from ..core.compose import read_file_part
 from ..errors import Invalid, PostroomError
-from ..formats.plain import plain_message, plain_receipt, plain_template
+from ..formats.plain import plain_message, plain_receipt
 from ..mailbox import draft
 from ..model import message as model_message
 from ..model.message import file, reference
 from ..model.values import read_json
 from . import views
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .context import body_text, read_source
 from .errors import NoInput, Usage
-from .options import BODY, FIELDS, ID
+from .options import BODY, FIELDS, ID, LIMIT
 from .output import body_lines, facts, hint, one_line, table
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _TEXT = (
     " An empty text from the editor sends nothing. When the command returns, the letter is on stable storage; an"
     " error that is temporary shows the key with which to send the same letter again."
 )
-NAME = Option("NAME", help="the template's name", required=True, complete="templates")
+NAME = Option("NAME", help="the template's name", required=True, complete="templates", field="name")
 
 
 _SAME = ("cc", "bcc", "subject", "priority", "kind", "at", "expires", "data", "scope", "thread_tag", "task",
@@ -386,30 +386,22 @@ def run_unsend(context: Context) -> Answer:
 
 @command(
     "block",
-    Option("NAME", help="whose mail; it may be nobody yet", complete="agents"),
+    Option("NAME", help="whose mail; it may be nobody yet", complete="agents", field="name"),
+    verb="agents.Block",
+    places=("name",),
     about="Its sends to you fail with exit 77. You need not be registered.",
     examples=(
         ("postroom block spammer --as coder", "no more of it"),
         ("postroom block --as coder", "who is refused"),
     ),
-    json="blocked",
 )
 def run_block(context: Context) -> Answer:
-    if "name" not in context.values:
-        context.looks = True
-        return Answer(context.name, {"blocked": context.mailbox.blocked()}, _blocked)
-    return Answer(context.name, {"blocked": context.act(lambda box: box.block(context.get("name")))}, _blocked)
+    if "name" in context.values:
+        return context.answer(_blocked)
+    from ..core.agents import ListBlocked  # noqa: PLC0415 - only here
 
-
-@command(
-    "unblock",
-    Option("NAME", help="whose mail", required=True, complete="agents"),
-    examples=(("postroom unblock spammer --as coder", "all is forgiven"),),
-    json="blocked",
-    looks=True,
-)
-def run_unblock(context: Context) -> Answer:
-    return Answer(context.name, {"blocked": context.mailbox.unblock(context.get("name"))}, _blocked)
+    context.looks = True
+    return context.answer_with(context.perform(ListBlocked), _blocked)
 
 
 def _taken_back(_screen: Screen, data: Mapping[str, Any]) -> str:
@@ -422,70 +414,18 @@ def _blocked(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"Blocked: {', '.join(map(one_line, data['blocked']))}.\n"
 
 
+declare(
+    "unblock",
+    Option("NAME", help="whose mail", required=True, complete="agents", field="name"),
+    verb="agents.Unblock",
+    places=("name",),
+    view=_blocked,
+    examples=(("postroom unblock spammer --as coder", "all is forgiven"),),
+    looks=True,
+)
+
+
 # -- templates: letters written beforehand, which `send --template` fills in
-
-
-@command(
-    "templates",
-    about="Templates belong to the room. postroom send --template NAME --fill PLACE=TEXT sends one. Needs no --as.",
-    examples=(("postroom templates", "all of them"),),
-    json="templates",
-    looks=True,
-)
-def run_templates(context: Context) -> Answer:
-    found = context.room.templates()
-    return Answer(context.name, {"templates": [plain_template(template) for template in found]}, _list)
-
-
-@command(
-    "templates show",
-    NAME,
-    examples=(("postroom templates show review", "one of them"),),
-    json="template",
-    looks=True,
-)
-def run_templates_show(context: Context) -> Answer:
-    return Answer(context.name, {"template": plain_template(context.room.template(context.get("name")))}, _whole)
-
-
-@command(
-    "templates save",
-    NAME,
-    *BODY,
-    Option("-s", "--subject", help="one line", metavar="TEXT"),
-    Option("-k", "--kind", help="an open word, such as request or notification", metavar="WORD"),
-    Option("-p", "--priority", help="how urgent", kind="word", choices=("low", "normal", "high", "urgent")),
-    Option("--tag", help="a label", many=True, metavar="LABEL"),
-    about="Text, subject and tags may hold places such as {file}; a brace itself is written {{ or }}. Replaces a"
-    " template of the same name. The text comes from --body, else from standard input when that is not a terminal,"
-    " else from $VISUAL or $EDITOR.",
-    examples=(
-        (
-            "postroom templates save review -s 'Review {file}' --body 'Please look at {file}.' -k request",
-            "a new one",
-        ),
-    ),
-    json="template",
-)
-def run_templates_save(context: Context) -> Answer:
-    fields = context.passed_options("subject", "kind", "priority", tags="tag")
-    body = body_text(context)
-    fields |= {} if body is None else {"body": body}
-    saved = context.act_in_room(lambda room: room.save_template(context.get("name"), **fields))
-    return Answer(context.name, {"template": plain_template(saved)}, _whole)
-
-
-@command(
-    "templates delete",
-    NAME,
-    examples=(("postroom templates delete review", "gone; letters made from it stay"),),
-    json="deleted",
-    looks=True,
-)
-def run_templates_delete(context: Context) -> Answer:
-    name = context.get("name")
-    context.room.delete_template(name)
-    return Answer(context.name, {"deleted": name}, lambda _screen, data: f"Deleted {one_line(data['deleted'])}.\n")
 
 
 def _list(screen: Screen, data: Mapping[str, Any]) -> str:
@@ -506,3 +446,56 @@ def _whole(screen: Screen, data: Mapping[str, Any]) -> str:
         ("Places", ", ".join(template["places"])),
     ]
     return facts(screen, pairs) + "".join(f"{line}\n" for line in body_lines(template["body"]))
+
+
+declare(
+    "templates",
+    LIMIT,
+    verb="templates.ListTemplates",
+    view=_list,
+    about="Templates belong to the room. postroom send --template NAME --fill PLACE=TEXT sends one. Needs no --as.",
+    examples=(("postroom templates", "all of them"),),
+    looks=True,
+)
+declare(
+    "templates show",
+    NAME,
+    verb="templates.GetTemplate",
+    places=("name",),
+    view=_whole,
+    examples=(("postroom templates show review", "one of them"),),
+    looks=True,
+)
+
+
+@command(
+    "templates save",
+    NAME,
+    *BODY,
+    verb="templates.SaveTemplate",
+    places=("name",),
+    without=("body",),
+    about="Text, subject and tags may hold places such as {file}; a brace itself is written {{ or }}. Replaces a"
+    " template of the same name. The text comes from --body, else from standard input when that is not a terminal,"
+    " else from $VISUAL or $EDITOR.",
+    examples=(
+        (
+            "postroom templates save review -s 'Review {file}' --body 'Please look at {file}.' -k request",
+            "a new one",
+        ),
+    ),
+)
+def run_templates_save(context: Context) -> Answer:
+    body = body_text(context)
+    return context.answer(_whole, **({} if body is None else {"body": body}))
+
+
+declare(
+    "templates delete",
+    NAME,
+    verb="templates.DeleteTemplate",
+    places=("name",),
+    view=lambda _screen, data: f"Deleted {one_line(data['deleted'])}.\n",
+    examples=(("postroom templates delete review", "gone; letters made from it stay"),),
+    looks=True,
+)

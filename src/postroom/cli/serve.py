@@ -27,6 +27,7 @@ from .answer import Answer
 from .command import Option, command
 from .context import is_own, note, program, typed_program, whole_address, whole_path
 from .errors import Usage
+from .options import LIMIT
 from .output import facts, hint, one_line, sayable, table
 
 if TYPE_CHECKING:
@@ -219,6 +220,7 @@ def run_token_create(context: Context) -> Answer:
 
 @command(
     "tokens",
+    LIMIT,
     examples=(("postroom tokens", "who may call"),),
     json="tokens",
     looks=True,

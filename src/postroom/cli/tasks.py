@@ -14,7 +14,7 @@ from ..formats.plain import plain_message, plain_receipt, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .errors import Usage
 from .options import BODY, FIELDS, LIMIT, TOKEN
 from .output import ago, due, facts, hint, table
@@ -169,18 +169,21 @@ def _text(context: Context, task: Task) -> str:
     return next((m.text.strip().partition("\n")[0] for m in letters if m.id == task.id), "")
 
 
-@command(
+declare(
     "tasks show",
-    ID,
+    Option(
+        "ID",
+        help="the letter that opened it, or a later one of it",
+        required=True,
+        complete="tasks",
+        field="id",
+    ),
+    verb="tasks.GetTask",
+    places=("id",),
+    view=task_view,
     examples=(("postroom tasks show t-1 --as planner", "how it stands, and what was said"),),
-    json="task letters",
     looks=True,
 )
-def run_tasks_show(context: Context) -> Answer:
-    task = context.mailbox.task(context.get("id"))
-    letters = task.letters()
-    data = {"task": plain_task(task), "letters": [plain_message(message) for message in letters]}
-    return Answer(context.name, data, task_view, letters=tuple(letters))
 
 
 @command(

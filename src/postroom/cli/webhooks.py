@@ -15,6 +15,7 @@ from .answer import Answer
 from .command import Option, command
 from .context import note, note_unknown
 from .errors import NOT_NOW
+from .options import LIMIT
 from .output import hint, one_line, table
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _note_beside_secret(context: Context, text: str) -> None:
 
 @command(
     "webhooks",
+    LIMIT,
     examples=(("postroom webhooks", "list the webhooks"),),
     json="webhooks",
     looks=True,
